@@ -64,7 +64,7 @@ environment:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What an agent makes of its arguments and its environment, before it has a connection."""
+    """The agent's settings, known secrets and models, made before it has a connection."""
 
     settings: Settings
     secrets: Secrets
@@ -72,7 +72,7 @@ class Prepared:
 
 
 def main() -> int:
-    """Returns the exit code if there is nothing to serve; otherwise the process ends in here."""
+    """Serves, and ends the process; returns an exit code only if it can't begin."""
     if sys.platform == "win32":
         print("acp-bridge's agent does not run on Windows yet.", file=sys.stderr)
         return 2
@@ -85,14 +85,14 @@ def main() -> int:
 
 
 def end_on_signals() -> None:
-    """Lets signals end the process at once, until the SDK is imported."""
+    """Makes signals end the process at once; the SDK's handlers replace this later."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
 
 
 @cache
 def prepare(model: str | None, home: str | None) -> Prepared:
-    """Reads the arguments and the environment, once: an agent that is forked has its parent's.
+    """Reads the arguments and the environment, cached: a forked agent has its parent's result.
 
     Raises ValueError if a setting is wrong.
     """
@@ -108,16 +108,17 @@ def prepare(model: str | None, home: str | None) -> Prepared:
 
 
 def run(model: str | None, home: str | None, *, light: bool = False) -> int:
-    """Returns the exit code if there is nothing to serve; otherwise the process ends in here.
+    """Serves, and ends the process; returns an exit code only if it can't begin.
 
-    `light`: another process will take this one's place before a prompt comes, so that this one
-    loads no model library and starts no MCP server.
+    `light`: another process replaces this one before a prompt comes, so that this one loads no
+    model library and starts no MCP server.
     """
     from acp_bridge.agents.orphans import ORPHANS
     from acp_bridge.wire.lossy import text_stream
 
-    ORPHANS.adopt()  # what a tool leaves that kills its guard
-    if sys.stderr is not None:  # a client that does not read it stops nothing; prints go there too
+    ORPHANS.adopt()  # the children of a guard that a tool has killed
+    # Lossy: a client that doesn't read stderr can't block us; prints go there too.
+    if sys.stderr is not None:
         sys.stdout = sys.stderr = text_stream(2)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
@@ -130,7 +131,7 @@ def run(model: str | None, home: str | None, *, light: bool = False) -> int:
 
             library.withhold()
         _check_dialogue(prepared)
-        stdin, stdout = claim_stdio()  # before the SDK, so that prints go to stderr
+        stdin, stdout = claim_stdio()  # before the SDK, so that its prints go to stderr
     except (ValueError, OSError) as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2
@@ -141,7 +142,7 @@ def run(model: str | None, home: str | None, *, light: bool = False) -> int:
 
 
 def arguments(argv: list[str]) -> tuple[str | None, str | None]:
-    """Returns the model and the home folder, None for what is not given."""
+    """Returns the model and the data folder in the arguments; None for one that is not given."""
     if not argv:
         return None, None
     import argparse
@@ -160,7 +161,7 @@ def arguments(argv: list[str]) -> tuple[str | None, str | None]:
 def _check_dialogue(prepared: Prepared) -> None:
     """Raises ValueError if the model is a dialogue that can't be read.
 
-    Problems of other models are told in the session.
+    Problems of other models are reported in the session.
     """
     from agent.model import ModelError
 
@@ -177,7 +178,7 @@ async def _serve(stdin: int, stdout: int, prepared: Prepared, light: bool) -> No
     from agent.serve.connection import serve
     from agent.serve.sdk_transport import SdkTransport
 
-    gc.freeze()  # modules are never collected
+    gc.freeze()  # modules live as long as the process
     gc.enable()
     environment = child_environment(os.environ)
     async with SdkTransport(stdin, stdout) as transport:

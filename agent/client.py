@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
-#: what a `session/update` notification carries, in wire form
+#: the content of a `session/update` notification, in wire form
 Update: TypeAlias = dict[str, Any]
 
 
 class ClientError(Exception):
-    """The client refused a request, or gave an answer that makes no sense, or is gone.
+    """The client refused a request, sent a malformed answer, or has left.
 
     `reason`: the client's own words on one line, for the model and the user; empty if it gave none.
     """
@@ -23,19 +23,22 @@ class ClientError(Exception):
         self.reason = reason
 
     def explain(self, sentence: str) -> str:
-        """Returns a sentence (without its full stop) with the client's reason after it."""
+        """Returns a sentence (given without its full stop) with the client's reason after it."""
         return f"{sentence}: {self.reason}" if self.reason else f"{sentence}."
 
 
 class NotOffered(ClientError):
-    """The client has no such method, whatever it said in `initialize` (-32601).
+    """The client has no such method, whatever it announced in `initialize` (-32601).
 
-    This alone is no refusal: what was to be done may be done without the client.
+    This is not a refusal: the work may be done without the client.
     """
 
 
 class Client(Protocol):
-    """The flags say what the client offers; every method but `update` may raise ClientError."""
+    """The client of a session, with flags for what it offers.
+
+    Every method but `update` may raise ClientError.
+    """
 
     #: `fs/read_text_file`
     reads_files: bool

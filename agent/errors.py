@@ -39,23 +39,23 @@ from agent.model import ModelError
 
 logger = logging.getLogger(__name__)
 
-#: what is wrong with a disk, its rights or a path, which the user can mend
+#: errors of a disk, its rights or a path, which the user can mend
 _OF_THE_DISK = frozenset(
     {
         *(errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EIO),
         *(errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG),
     }
 )
-#: how many wrong places of one request are told
+#: how many wrong places in one request are listed
 _PLACES = 5
-#: characters of what a ServiceError tells
+#: characters of a ServiceError's text
 _LONGEST = 500
 
 
 class ServiceError(Exception):
-    """A server that the agent drives failed; the text is made for the user.
+    """A server that the agent drives failed; the text is for the user.
 
-    `auth`: the server does not allow it, and would with another key.
+    `auth`: the server refuses the key.
     """
 
     def __init__(self, sentence: str, *, auth: bool = False) -> None:
@@ -89,12 +89,12 @@ def auth_required(sentence: str) -> RequestError:
 
 
 def model_failed(sentence: str, error: Exception) -> RequestError:
-    """`error` goes to the log only."""
+    """Returns the error for a model's failure; `error` is only logged."""
     return _error(ErrorCode.INTERNAL_ERROR, f"{sentence} (Error {_logged(error)} in the log.)")
 
 
 def disk_failed(number: int, error: Exception) -> RequestError:
-    """`number` is the system's; `error` goes to the log only."""
+    """Returns the error for a failed disk; `number`: its errno. `error` is only logged."""
     message = (
         f"A file can't be used: {os.strerror(number)}. `acp-bridge doctor` in a terminal looks at"
         f" the folder where sessions are kept. (Error {_logged(error)} in the log.)"
@@ -103,15 +103,15 @@ def disk_failed(number: int, error: Exception) -> RequestError:
 
 
 def internal_error(error: Exception) -> RequestError:
-    """`error` goes to the log only."""
+    """Returns the error for an unexpected exception, which is only logged."""
     message = f"Internal error: the log says more under {_logged(error)}"
     return _error(ErrorCode.INTERNAL_ERROR, message)
 
 
 def request_error(error: Exception, mask: Callable[[str], str]) -> RequestError:
-    """Returns the error that answers a request which raised `error`, and logs the rest.
+    """Returns the error for a request that raised `error`, whose details are logged.
 
-    `mask` takes secrets out of a sentence.
+    `mask` removes secrets from a sentence.
     """
     match error:
         case RequestError():
@@ -137,7 +137,7 @@ def _error(code: ErrorCode, message: str) -> RequestError:
 
 
 def _places(error: ValidationError) -> str:
-    """Returns the places of the wrong parameters and what is wrong there, without their values."""
+    """Returns the path of each wrong parameter and what is wrong there, without its value."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
     told = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:_PLACES])
     return "; ".join(told)

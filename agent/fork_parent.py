@@ -1,14 +1,13 @@
-"""`python -I -m agent.fork_parent ... FD`: the process that built-in agents are forked from.
+"""`python -I -m agent.fork_parent ... FD`: the process from which built-in agents are forked.
 
 The bridge starts one for all its sessions, with the arguments of `python -m agent` before FD. It
 loads what an agent needs, once, and forks on request, so that an agent starts in milliseconds and
 shares its modules with all others. It has no session, no event loop and no second thread.
 
-What it loads first lets an agent open a session; the model library takes several times as long.
-What it forks before that is a light agent, whose session is given to another one before a prompt.
+It first loads what an agent needs to open a session; the model library takes several times as long.
+An agent forked before that is loaded is a light one: another agent replaces it before a prompt.
 
 Over FD, a socket of whole messages (SOCK_SEQPACKET):
-
 - parent to bridge: LIGHT when the agent is loaded and the library is not, READY when all is loaded,
   or THREADS when a library has started a thread: then it can't fork and ends. For each request the
   guard's pid with its pidfd (SCM_RIGHTS), or FAILED.
@@ -18,10 +17,10 @@ Over FD, a socket of whole messages (SOCK_SEQPACKET):
 
 Invariants
 - A forked process holds nothing of the parent or of another session: right after each fork it
-  closes every descriptor but its own, and takes back signals and random states (hazard F1). A fork
-  without exec heeds no close-on-exec.
-- A guard's pid is reaped here alone, and only after its pidfd was opened: so it is its own.
-- The parent ends when the bridge has ended, however it did, also while it loads (invariant P1).
+  closes every descriptor but its own, and resets signals and random states (invariant F1). A fork
+  without exec ignores close-on-exec.
+- A guard is reaped here alone, and only after its pidfd was opened: so the pidfd is the guard's.
+- The parent ends when the bridge has ended, however that was, also while it loads (invariant P1).
 - Its guards live on when it ends: they have their control sockets, and the bridge adopts them.
 """
 
@@ -54,9 +53,10 @@ _MOST_FILES: Final = 1 << 20
 
 
 def main() -> int:
-    """Serves until the bridge is gone; returns the exit code."""
+    """Serves until the bridge has ended; returns the exit code."""
     guard.keep_private()
-    guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGCONT)  # or a stopped one would outlive the bridge
+    # Continued at the bridge's death: a stopped parent would outlive it.
+    guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGCONT)
     *words, number = sys.argv[1:]
     bridge = socket.socket(fileno=int(number))
     bridge.set_inheritable(False)
@@ -75,14 +75,14 @@ def main() -> int:
 
 
 def end_with(bridge: socket.socket) -> None:
-    """Has the kernel end this process as soon as the bridge's end is closed, whatever it does."""
+    """Makes the kernel end this process, by SIGIO, as soon as the bridge closes the socket."""
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(bridge, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(bridge, fcntl.F_SETFL, fcntl.fcntl(bridge, fcntl.F_GETFL) | os.O_ASYNC)
     bridge.setblocking(False)
     try:
         if not bridge.recv(1, socket.MSG_PEEK):
-            os._exit(0)  # it was closed before
+            os._exit(0)  # closed already
     except BlockingIOError:
         return
     finally:
@@ -90,10 +90,10 @@ def end_with(bridge: socket.socket) -> None:
 
 
 def load_agent(model: str | None, home: str | None) -> list[str]:
-    """Imports what an agent imports; returns the offered models if the default needs LiteLLM."""
+    """Imports an agent's modules; returns the offered models if the default one needs LiteLLM."""
     from acp_bridge.wire.lossy import text_stream
 
-    sys.stdout = sys.stderr = text_stream(2)  # before libraries take them
+    sys.stdout = sys.stderr = text_stream(2)  # before libraries keep references to them
     import anyio._backends._asyncio
     import anyio._core._signals  # noqa: F401
 
@@ -103,18 +103,18 @@ def load_agent(model: str | None, home: str | None) -> list[str]:
     from agent.providers.provider_model import ProviderModel
     from agent.serve.introduction import introduction
 
-    introduction()  # what is made here, all agents share
+    introduction()  # cached: all agents share it
     try:
         models = agent_process.prepare(model, home).models
         if not isinstance(models.open(models.default), ProviderModel):
             return []
         return [choice.id for choice in models.offered()]
     except (ModelError, ValueError, OSError):
-        return []  # the agent says what is wrong
+        return []  # the forked agent reports the problem
 
 
 def load(model: str | None, home: str | None) -> None:
-    """Imports what an agent imports, and LiteLLM if the default model needs it."""
+    """Imports an agent's modules, and LiteLLM if the default model needs it."""
     models = load_agent(model, home)
     from agent.providers import rehearsal
     from agent.tools import Toolbox
@@ -125,9 +125,10 @@ def load(model: str | None, home: str | None) -> None:
 
 
 class Parent:
-    """Forks guards, and through them agents, until the bridge is gone.
+    """Forks guards, which fork agents, until the bridge has ended.
 
-    When all is loaded, a guard waits for the next request: a fork copies the tables of 200 MB.
+    When all is loaded, a guard is forked ahead for the next request: a fork copies the page tables
+    of 200 MB.
     """
 
     def __init__(self, bridge: socket.socket, model: str | None, home: str | None) -> None:
@@ -135,26 +136,29 @@ class Parent:
         self._bridge = bridge
         self._arguments = model, home
         self._light = False
-        #: the pid of a guard that waits for its streams, and the socket that they go to.
+        #: the guard that was forked ahead: its pid, and the socket that it gets its streams from
         self._waiting: tuple[int, socket.socket] | None = None
-        #: tells of guards that have ended.
+        #: readable when a signal, such as SIGCHLD, has come
         self._children = guard.listen_for_signals()
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
-        #: generators that a library has made; the module's own is seeded anew by Python.
+        #: random generators made by libraries; Python itself reseeds only the module's own
         self._generators: list[random.Random] = []
-        gc.disable()  # a collection would write to every page that is shared
+        gc.disable()  # a collection would write to every shared page
 
     def settle(self) -> None:
-        """Prepares what is shared; to be called when all is loaded."""
+        """Prepares the objects that forked agents share; call it when all is loaded."""
         gc.unfreeze()
         found = gc.get_referrers(random.Random)
         self._generators = [each for each in found if type(each) is random.Random]
-        # Not collected: what could be is half a megabyte, and the first prompt waits for this.
+        # No collection first: it would free half a megabyte, and the first prompt waits for this.
         gc.freeze()
 
     def serve(self, said: bytes) -> bool:
-        """Says how much is loaded, and forks on request; returns True for LOAD."""
+        """Tells the bridge how much is loaded (`said`), and forks on request until the bridge ends.
+
+        Returns True if the bridge sends LOAD.
+        """
         if len(os.listdir("/proc/self/task")) > 1:
             self._bridge.send(THREADS)
             return False
@@ -192,9 +196,10 @@ class Parent:
             try:
                 pid = self._start(request, fds)
             finally:
-                for fd in fds:  # held any longer, they would hide that guard and agent have ended
+                # While they are open here, the end of guard and agent can't be noticed.
+                for fd in fds:
                     os.close(fd)
-            pidfd = os.pidfd_open(pid)  # it is not reaped yet
+            pidfd = os.pidfd_open(pid)  # before the guard can be reaped
             socket.send_fds(self._bridge, [b"%d" % pid], [pidfd])
         except OSError:
             self._bridge.send(FAILED)
@@ -213,16 +218,16 @@ class Parent:
         return pid
 
     def _have_guard_wait(self) -> None:
-        """Forks the next guard ahead; what it forks must have all."""
+        """Forks the next guard ahead, unless the library is still missing in it."""
         if self._light or self._waiting:
             return
         try:
             self._waiting = self._fork()
         except OSError:
-            return  # the next request will find out
+            return  # the next request reports it
 
     def _fork(self) -> tuple[int, socket.socket]:
-        """Forks a guard; returns its pid and the socket that it waits at. Raises OSError."""
+        """Forks a guard; returns its pid and the socket for its streams. Raises OSError."""
         ours, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with other:
             try:
@@ -240,9 +245,10 @@ class Parent:
         return pid, ours
 
     def _be_guard(self, streams: int) -> None:
-        """Ends when the agent's tree is dead; runs in a forked process.
+        """Waits for streams, forks the agent and guards it until its tree is dead.
 
-        `streams`: the socket from which it gets those of the agent; it ends with the parent.
+        Runs in the fork. `streams`: the socket from which the agent's streams come; it is closed if
+        the parent ends.
         """
         signal.set_wakeup_fd(-1)
         os.setsid()
@@ -253,7 +259,7 @@ class Parent:
         waiting = socket.socket(fileno=_CONTROL)
         request, fds, _, _ = socket.recv_fds(waiting, 64, _STREAMS + 1)
         waiting.detach()
-        if len(fds) != _STREAMS + 1:  # the parent has ended, or there was no room
+        if len(fds) != _STREAMS + 1:  # the parent has ended, or descriptors got lost
             return
         for at, fd in enumerate(fds):
             os.dup2(fd, at, inheritable=at < _STREAMS)
@@ -261,11 +267,11 @@ class Parent:
         guard.guard_agent(_CONTROL, self._be_agent, request.removeprefix(FORK).decode())
 
     def _be_agent(self) -> NoReturn:
-        """Is the agent; runs in a process that the guard has forked."""
+        """Runs the agent, in a process that the guard has forked; never returns."""
         try:
             os.closerange(_STREAMS, _MOST_FILES)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # as Python starts
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):  # as Python itself starts
                 signal.signal(number, signal.SIG_IGN)
             agent_process.end_on_signals()
             for generator in self._generators:
@@ -278,7 +284,7 @@ class Parent:
             os._exit(1)
 
     def _reap(self) -> None:
-        """Collects every guard that has ended, if a signal came that one has."""
+        """Reaps all guards that have ended, if a signal has come."""
         try:
             os.read(self._children, 4096)
         except BlockingIOError:

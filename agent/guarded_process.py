@@ -1,13 +1,13 @@
-"""A process that is started behind a guard of the bridge's, which kills its whole tree.
+"""A process behind a guard of the bridge's, which kills its whole tree.
 
-`acp_bridge.agents.guard` does the work, here as for whole agents: it adopts every descendant, so
-that none escapes by a session or a process group of its own, and it kills the tree also when this
+`acp_bridge.agents.guard` does the work, as for whole agents: it adopts every descendant, so that
+none escapes by a session or a process group of its own, and it kills the tree also when this
 process dies.
 
 Invariants
 - When `kill` returns, the process and all its descendants are dead, unless the system does not let
-  one die within the time that is given. That holds also if the process kills its guard, where this
-  process has been made to adopt what is left then (`acp_bridge.agents.orphans`).
+  one die within the given time. That holds also if the process kills its guard, if this process was
+  made to adopt what is left then (`acp_bridge.agents.orphans`).
 - The guard is waited for, so that no zombie is left.
 """
 
@@ -32,19 +32,19 @@ from acp_bridge.agents.orphans import ORPHANS
 
 #: seconds for the guard to execute the command
 _START = 10
-#: seconds for it to end if it can't
+#: seconds for the guard to end after a failed start
 _FAIL = 1
-#: seconds between two looks at what a killed guard has left
+#: seconds between two searches for what a killed guard has left
 _ORPHANS_PAUSE = 0.005
 
 
 class GuardedProcess:
-    """A process made by `start`. One task at a time may wait for it."""
+    """A process, made by `start`. Only one task at a time may wait for it."""
 
     def __init__(self) -> None:
-        #: the id of the process, and of its group and session
+        #: the id of the process, of its process group and of its session
         self.pid = 0
-        #: as subprocess has it: a negative number is that of a signal; None while it runs
+        #: as in subprocess: negative for a signal; None while the process runs
         self.returncode: int | None = None
         self._control, self._guard_end = socket.socketpair()
         self._control.setblocking(False)
@@ -62,7 +62,7 @@ class GuardedProcess:
         stdout: int,
         stderr: int,
     ) -> Self:
-        """Starts the command; the descriptors become its standard streams and stay the caller's.
+        """Starts the command; the caller keeps the descriptors of its standard streams.
 
         Raises OSError, or ValueError if a null byte is in the command. When it fails, or is
         cancelled before the guard runs, nothing is left behind.
@@ -70,7 +70,7 @@ class GuardedProcess:
         process = cls()
         streams = stdin, stdout, stderr
         try:
-            # Shielded, because a process that is started halfway would have no owner.
+            # Shielded: a process that was started halfway would have no owner.
             with anyio.CancelScope(shield=True):
                 process._send(guard.LINGER)
                 await to_thread.run_sync(process._spawn, command, cwd, env, streams)
@@ -78,7 +78,7 @@ class GuardedProcess:
                     await process._wait_started()
         except BaseException as error:
             if isinstance(error, TimeoutError) and process._guard is not None:
-                process._guard.kill()  # stuck before or in exec: there is no tree yet
+                process._guard.kill()  # stuck before or in exec: there is no tree to kill yet
             await process.kill(_FAIL)
             if isinstance(error, TimeoutError):
                 raise OSError(0, "it did not start in time") from error
@@ -86,35 +86,35 @@ class GuardedProcess:
         return process
 
     async def wait(self) -> int:
-        """Waits until the process has ended, while descendants may live; returns its exit code."""
+        """Waits until the process has ended, though descendants may live; returns its exit code."""
         while self.returncode is None and await self._take_report():
             pass
-        if self.returncode is None:  # the guard was killed, and with it the process
+        if self.returncode is None:  # the guard was killed, and the process with it
             self.returncode = -signal.SIGKILL
         return self.returncode
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Sends a signal to the process and its group; does nothing once the process has ended."""
+        """Sends a signal to the process group; does nothing once the process has ended."""
         if self.returncode is None:
             self._signal_group(number)
 
     async def kill(self, within: float) -> None:
         """Kills the whole tree and waits, shielded, until it is dead, or for `within` seconds.
 
-        The guard goes on trying after that. Nothing may be called afterwards.
+        The guard keeps trying after that. Nothing may be called afterwards.
         """
         self._guard_end.close()
         self._send(guard.KILL)
-        self._signal_guard(signal.SIGCONT)  # the command may have stopped it
+        self._signal_guard(signal.SIGCONT)  # the command may have stopped the guard
         try:
             with anyio.move_on_after(within, shield=True):
                 while await self._take_report():
                     pass
-                if await self._guard_s_end():  # it was killed, and the tree may live
+                if await self._guard_s_end():  # the guard was killed, and the tree may live
                     self._signal_group(signal.SIGKILL)
                     await to_thread.run_sync(_kill_orphans, within, abandon_on_cancel=True)
         finally:
-            self._control.close()  # which tells the guard too
+            self._control.close()  # the guard notices that, too
 
     def _spawn(
         self,
@@ -149,12 +149,12 @@ class GuardedProcess:
             case ["failed", number]:
                 raise OSError(int(number), os.strerror(int(number)))
             case _ if await self._guard_s_end() == -signal.SIGKILL:
-                self.returncode = -signal.SIGKILL  # the process has done that, most likely
+                self.returncode = -signal.SIGKILL  # the process itself has killed it, most likely
             case _:
                 raise OSError(0, "it could not be started")
 
     async def _take_report(self) -> bool:
-        """Takes the guard's next report; False once the guard has ended."""
+        """Reads the guard's next report; returns False once the guard has ended."""
         match await self._reports.next():
             case None:
                 return False
@@ -165,7 +165,7 @@ class GuardedProcess:
         return True
 
     async def _guard_s_end(self) -> int:
-        """Waits until the guard has ended, and collects it; returns its exit code."""
+        """Waits until the guard has ended, reaps it, and returns its exit code."""
         if self._guard is None:
             return 0
         code = await to_thread.run_sync(self._guard.wait, abandon_on_cancel=True)
@@ -182,12 +182,12 @@ class GuardedProcess:
             self._guard.send_signal(number)
 
     def _send(self, command: bytes) -> None:
-        with contextlib.suppress(OSError):  # the guard is gone
+        with contextlib.suppress(OSError):  # the guard has ended
             self._control.send(command)
 
 
 def _kill_orphans(seconds: float) -> None:
-    """Kills what killed guards have left; waits in a thread for that long at most."""
+    """Kills what killed guards have left, for so many seconds at most; blocks the thread."""
     end = time.monotonic() + seconds
     while ORPHANS.kill() and time.monotonic() < end:
         time.sleep(_ORPHANS_PAUSE)

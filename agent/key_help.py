@@ -1,4 +1,4 @@
-"""The sentence that says how to give the agent a key, wherever one is missing."""
+"""Makes the sentence on how to give the agent a key, for every message about a missing one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from agent.settings import default_home
 
 
 def key_help(variable: str = "", keys_file: str | Path | None = None) -> str:
-    """Returns the sentence, for a terminal of the user's.
+    """Returns the sentence; its commands are for a terminal of the user's.
 
-    `variable`: the one that should hold the key, if it is known. `keys_file`: the file that the
-    agent reads; the commands name its folder where they would not find it themselves.
+    `variable`: that should hold the key, if it is known. `keys_file`: the file that the agent
+    reads; the commands name its folder if it is not the default one.
     """
     home = Path(keys_file).parent if keys_file else default_home()
     folder = "" if home == default_home() else f" --home {shlex.quote(str(home))}"

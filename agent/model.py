@@ -1,9 +1,9 @@
-"""The seam to a language model: what a turn gives it, and what the turn gets back.
+"""The interface of a language model: what a turn gives it, and what the turn gets back.
 
 Invariants
-- A model tells every token to `on_token` before `complete` returns, in order.
+- A model passes every token to `on_token` before `complete` returns, in order.
 - A model keeps no memory: everything it knows is in `messages`.
-- Cancelling `complete` stops the model; nothing is told afterwards.
+- Cancelling `complete` stops the model; no token comes afterwards.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ class Message(TypedDict, total=False):
     #: a text, or parts: `{"type": "text", "text"}` or
     #: `{"type": "image_url", "image_url": {"url"}}` with a `data:` URL
     content: str | list[dict[str, Any]]
-    #: assistant: what it thought before it spoke
+    #: assistant: its reasoning before the answer
     reasoning_content: str
-    #: assistant: `{"id", "type": "function", "function": {"name", "arguments"}}` each
+    #: assistant: a list of `{"id", "type": "function", "function": {"name", "arguments"}}`
     tool_calls: list[dict[str, Any]]
-    #: assistant: what the provider wants back unchanged (see `Completion.provider`)
+    #: assistant: JSON for the provider that must get it back unchanged (see `Completion.provider`)
     provider: dict[str, Any]
-    #: tool: the call that this is the result of
+    #: tool: the id of the call whose result this is
     tool_call_id: str
 
 
-#: the id of the model that stands in where there is no key: a few prepared answers
+#: the id of the model with prepared answers that is used if there is no key
 DEMO = "demo"
 
-#: how a `user` message begins that brings the images of tools instead of a prompt
+#: the beginning of a `user` message that has images of tools, and is no prompt
 TOOL_IMAGES = "What the tools showed:"
 
-#: how a `user` message begins in which the agent itself tells the model something
+#: the beginning of a `user` message in which the agent itself tells the model something
 NOTE = "[From acp-bridge, not from the user]"
 
 #: `{"type": "function", "function": {"name", "description", "parameters"}}`
 ToolSpec = dict[str, Any]
 
 SpokenKind = Literal["text", "reasoning"]
-#: `notice`: a sentence that says why nothing comes yet; the user is shown it, nobody keeps it
+#: `notice`: a sentence on why nothing comes yet; it is shown to the user and not recorded
 PartKind = Literal["text", "reasoning", "tool_call", "notice"]
 
 
@@ -63,7 +63,7 @@ class Part:
 Token = str | Part | None
 OnToken = Callable[[Token], Awaitable[None]]
 
-#: how one completion ended; the turn makes its stop reason of it
+#: how a completion ended; the turn's stop reason follows from it
 Stop = Literal["end_turn", "max_tokens", "refusal"]
 
 
@@ -71,13 +71,13 @@ Stop = Literal["end_turn", "max_tokens", "refusal"]
 class ToolCall:
     id: str
     name: str
-    #: JSON text exactly as the model wrote it, perhaps not valid
+    #: JSON as the model wrote it, perhaps malformed
     arguments: str
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Counts the tokens of one model call; `cost` is in USD, None if it is not known."""
+    """The tokens of one model call. `cost`: USD, None if it is not known."""
 
     input: int
     output: int
@@ -94,14 +94,14 @@ class Completion:
     stop: Stop = "end_turn"
     usage: Usage | None = None
     #: JSON that the provider wants back in the next call (signed thoughts); the transcript keeps
-    #: it, and the message's `provider` gives it back
+    #: it, and the message's `provider` returns it
     provider: Mapping[str, Any] | None = None
-    #: True if the provider said that it ended for a tool call, and there is none
+    #: True if the provider says that the answer ended for a tool call, and it has none
     announced: bool = False
 
 
-#: `missing_key`: there is none; `auth`: the provider doesn't accept it; `context`: the messages do
-#: not fit the model's window; `refused`: by the provider's policy
+#: `missing_key`: no key was found; `auth`: the provider doesn't accept the key; `context`: the
+#: messages do not fit the model's window; `refused`: by the provider's policy
 ErrorKind = Literal[
     "missing_key",
     "auth",
@@ -117,9 +117,9 @@ ErrorKind = Literal[
 class ModelError(Exception):
     """The model could not answer.
 
-    The text tells the user what is wrong and what to do, then what the provider's server says. No
-    words of a library are in it; the details are the error's cause, for the log. `window`: the
-    tokens that fit the model, if the provider told them when it refused the input.
+    The text tells the user what is wrong and what to do, then what the provider's server says. It
+    has no words of a library; the details are the error's cause, for the log. `window`: the size of
+    the model's window in tokens, if the provider named it when it refused the input.
     """
 
     def __init__(self, text: str, kind: ErrorKind = "other", window: int | None = None) -> None:
@@ -134,7 +134,7 @@ THOUGHT_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    #: tokens that fit, input and output together; None if that is not known
+    #: the window in tokens, input and output together; None if it is not known
     window: int | None = None
     takes_images: bool = False
     #: the thought levels that the model takes, weakest first; empty if it takes none
@@ -149,15 +149,15 @@ class Model(Protocol):
     async def info(self) -> ModelInfo:
         """Returns what is known of the model.
 
-        May wait for a library to be imported and some seconds for a server on the user's own
-        machine, but never for the internet.
+        May wait for a library's import, and some seconds for a server on the user's own machine,
+        but never for the internet.
         """
         ...
 
     async def complete(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], on_token: OnToken
     ) -> Completion:
-        """Answers `messages` and tells every token to `on_token`. Raises ModelError."""
+        """Answers `messages`, passing every token to `on_token`. Raises ModelError."""
         ...
 
 
@@ -171,7 +171,7 @@ class ModelChoice:
 
 
 class Models(Protocol):
-    """Lists the models that can be used, and opens them."""
+    """The models that can be used."""
 
     @property
     def default(self) -> str:
@@ -186,7 +186,7 @@ class Models(Protocol):
         ...
 
     async def warm(self) -> None:
-        """Does in a thread what the first call of the default model would have to wait for."""
+        """Loads, in a thread, what the first call of the default model would have to wait for."""
         ...
 
     def open(self, model_id: str, thought_level: str | None = None) -> Model:

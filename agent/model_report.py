@@ -1,11 +1,11 @@
-"""`python -m agent.model_report`: one line of JSON about keys and the model that follows from them.
+"""`python -m agent.model_report`: prints a line of JSON on the keys and the resulting model.
 
 `acp-bridge doctor` and `acp-bridge key --list` start it, since the bridge imports nothing of the
-agent: what it says is what the agent itself would find and choose.
+agent: it reports what the agent itself would find and choose.
 
 Invariants
-- No value of a key is in it, nor a part of one. A name is told only if it looks like a variable's,
-  because a line of the file may be nothing but a key.
+- It contains no value of a key, nor a part of one. A name is given only if it looks like a
+  variable's, because a line of the file may be nothing but a key.
 - Nothing is sent anywhere without `--online`, and LiteLLM is not loaded.
 """
 
@@ -35,11 +35,11 @@ from agent.settings import Settings, read_settings
 if TYPE_CHECKING:
     from dotenv.parser import Binding, Original
 
-#: the environment variable of another agent of ours (agent.openhands)
+#: the environment variable of this project's other agent (agent.openhands)
 _SERVER_KEY: Final = "OPENHANDS_SESSION_API_KEY"
-#: seconds for the model to answer the one request of `--online`
+#: seconds for the model's answer to the request of `--online`
 _PATIENCE: Final = 60.0
-#: Several words in capitals: no key of a provider is written so.
+#: Words in capitals joined by `_`, as in names of variables; no provider's key looks like that.
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 _QUESTION: Final[tuple[Message, ...]] = ({"role": "user", "content": "Answer with the word ok."},)
 
@@ -53,13 +53,13 @@ Json = dict[str, Any]
 def main() -> int:
     """Prints the report; returns 0, or 2 for wrong arguments."""
     guard.keep_private()
-    guard.mark()  # it connects to no bridge
+    guard.mark()  # an agent's mark: the process can't connect to a bridge
     parser = argparse.ArgumentParser(prog="python -m agent.model_report")
     parser.add_argument("--model")
     parser.add_argument("--home")
     parser.add_argument("--online", action="store_true")
     given = parser.parse_args()
-    logging.disable()  # what is wrong with the file is in the report
+    logging.disable()  # the report itself says what is wrong with the file
     try:
         settings = read_settings(given.model, os.environ, given.home)
         secrets = Secrets.from_environment(os.environ)
@@ -77,7 +77,7 @@ def main() -> int:
 
 
 def report(settings: Settings, env: Mapping[str, str], models: AllModels) -> Json:
-    """Returns what `main` prints, without `online`."""
+    """Returns the report without the member `online`."""
     look = Keys(settings.keys_file, env).look()
     default = models.default
     return {
@@ -94,7 +94,7 @@ def report(settings: Settings, env: Mapping[str, str], models: AllModels) -> Jso
 
 
 def keys(look: Look, env: Mapping[str, str]) -> list[Json]:
-    """Returns the name of each key and address that is set, and where: the environment wins."""
+    """Returns the name and place of each key and base URL that is set; the environment wins."""
     in_env = [name for name, value in env.items() if value.strip() and _is_looked_for(name)]
     in_file = [name for name in look.in_file if _NAME.fullmatch(name)]
     return [
@@ -110,7 +110,7 @@ def keys(look: Look, env: Mapping[str, str]) -> list[Json]:
 
 
 def unread_lines(file: Path) -> list[int]:
-    """Returns the numbers of the lines that give no variable a value."""
+    """Returns the numbers of the lines of the file that set no variable."""
     from dotenv.parser import parse_stream
 
     try:
@@ -152,18 +152,18 @@ def _litellm() -> str | None:
 
 
 class Opens(Protocol):
-    """Opens a model, as AllModels does."""
+    """A part that opens models, as AllModels does."""
 
     def open(self, model_id: str) -> Model:
         """Returns the model. Raises ModelError."""
 
 
 async def asked(models: Opens, model_id: str, secrets: Secrets) -> Json:
-    """Returns how one short request to a model went: `{"ms"}` or `{"problem"}`."""
+    """Sends a short request to a model; returns `{"ms"}` or `{"problem"}`."""
     import anyio
 
     async def drop(token: Token) -> None:
-        """Nobody reads the answer."""
+        """Ignores a token of the answer."""
 
     began = monotonic()
     try:
@@ -173,7 +173,7 @@ async def asked(models: Opens, model_id: str, secrets: Secrets) -> Json:
         return {"problem": secrets.mask(str(error))}
     except TimeoutError:
         return {"problem": f"{model_id} has not answered within {_PATIENCE:g} s."}
-    except Exception as error:  # whatever a library raises is no text for a user
+    except Exception as error:  # a library's text is not for users
         return {"problem": f"{model_id} could not be asked ({type(error).__name__})."}
     return {"ms": round(1000 * (monotonic() - began))}
 

@@ -13,12 +13,12 @@ _MAX_CALLS = 100
 class Settings:
     #: the folder in which transcripts are kept
     folder: Path
-    #: a file of NAME=value lines that may exist; it is read whenever a key is looked for
+    #: a file of NAME=value lines, which need not exist; read whenever a key is looked for
     keys_file: Path
-    #: `--model`, ACP_BRIDGE_MODEL: `demo`, `scripted:PATH`, or a model as LiteLLM names it. Empty
-    #: stands for the first model whose key is there, and without any key for `demo`
+    #: `--model`, ACP_BRIDGE_MODEL: `demo`, `scripted:PATH`, or a model as LiteLLM names it; empty:
+    #: the first model whose key is found, or `demo` without any key
     model: str = ""
-    #: ACP_BRIDGE_MODELS, separated by commas: models offered beside those whose key is there
+    #: ACP_BRIDGE_MODELS, separated by commas: models that are offered besides those with a key
     models: tuple[str, ...] = ()
     #: ACP_BRIDGE_MODEL_ABILITIES: what models of the user's own servers can do (see
     #: agent.providers.abilities)
@@ -27,7 +27,7 @@ class Settings:
     summary_model: str = ""
     #: ACP_BRIDGE_MAX_CALLS: how many model calls one turn may take
     max_calls: int = _MAX_CALLS
-    #: ACP_BRIDGE_STUCK_DETECTION: False if a model that goes round in circles is left alone
+    #: ACP_BRIDGE_STUCK_DETECTION: False if a model that goes round in circles is not stopped
     stuck_detection: bool = True
 
 
@@ -36,7 +36,7 @@ def read_settings(
 ) -> Settings:
     """Returns the settings; the arguments `model` and `home_folder` win over the environment.
 
-    Raises ValueError.
+    Raises ValueError if a variable's value is malformed.
     """
     home = _home(home_folder or env.get("ACP_BRIDGE_HOME"))
     return Settings(
@@ -56,7 +56,7 @@ def _home(folder: str | None) -> Path:
 
 
 def default_home() -> Path:
-    """Returns the data folder of a user who has chosen none."""
+    """Returns the default data folder of the user."""
     from platformdirs import user_data_path
 
     return user_data_path("acp-bridge", appauthor=False)

@@ -8,5 +8,5 @@ from pydantic import BaseModel
 
 
 def wire_form(model: BaseModel) -> dict[str, Any]:
-    """Returns the model with the protocol's own names, without the fields that are None."""
+    """Returns a model as JSON with the protocol's names, without members that are None."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -13,10 +13,14 @@ __all__ = ["COMMANDS", "run"]
 
 
 def _run(command: Command, arguments: Sequence[str]) -> int:
-    """Run a command; its module is imported only now, so serving never waits for it."""
+    """Import a command's module, run its function; returns the exit code.
+
+    The import is done only here, so that serving an editor never waits for it.
+    """
     _fill_standard_descriptors()
     try:
-        signals.interrupt()  # no bridge is to be ended in order; some have their own handlers
+        # No bridge is closed here, so Ctrl-C may raise; some commands have handlers of their own.
+        signals.interrupt()
         return command.main(arguments)
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else 2
@@ -25,7 +29,10 @@ def _run(command: Command, arguments: Sequence[str]) -> int:
 
 
 def _fill_standard_descriptors() -> None:
-    """Open /dev/null as each closed one of 0 to 2; the next file opened would take its place."""
+    """Open /dev/null for each of the descriptors 0 to 2 that is closed.
+
+    Otherwise the next file that is opened would become stdin, stdout or stderr.
+    """
     for _ in range(3):
         opened = os.open(os.devnull, os.O_RDWR)
         if opened > 2:
@@ -62,7 +69,10 @@ def _has_folder() -> bool:
 
 
 def _not_whole(package: str, missing: ModuleNotFoundError) -> int:
-    """Tell the command that installs a missing package; raise if it is Python's or our own."""
+    """Print how to install a missing package.
+
+    Raises `missing` if the package is Python's or ours.
+    """
     if package in _OURS or package in sys.stdlib_module_names:
         raise missing
     from acp_bridge.cli.own_agent import install_command, isolated_path

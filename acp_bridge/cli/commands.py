@@ -1,4 +1,4 @@
-"""The commands of `acp-bridge`: what the help says of each, and the module that has it."""
+"""The table of the commands of `acp-bridge`: what the help says of each, and its module."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command, whose module is imported when it is needed."""
+    """A command; its module is imported when its function or its parser is asked for."""
 
     about: str
     module: str
-    #: what the help of `acp-bridge` says that may follow its name.
+    #: what may follow the command's name, as the help of `acp-bridge` shows it.
     arguments: str = ""
-    #: the name of its function in the module, if there are several commands.
+    #: the name of the command's function, where its module has several commands; else "main".
     function: str = ""
 
     @property
     def main(self) -> Callable[[Sequence[str]], int]:
-        """Return its function: from the arguments after the command's name to the exit code."""
+        """The command's function: takes the arguments after its name, returns the exit code."""
         main: Callable[[Sequence[str]], int] = self._of_module(self.function or "main")
         return main
 
     @property
     def parser(self) -> Callable[[], Parser]:
-        """Return the function that makes the parser of its arguments."""
+        """The function that makes the parser of the command's arguments."""
         name = f"{self.function}_parser" if self.function else "parser"
         parser: Callable[[], Parser] = self._of_module(name)
         return parser

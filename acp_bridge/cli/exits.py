@@ -10,10 +10,10 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 
 class Exit(IntEnum):
-    """How a command ended."""
+    """The exit code of a command."""
 
     DONE = 0
-    #: it failed: no such session, nobody answers, or an error of acp-bridge itself.
+    #: the command failed: no such session, nobody answers, or an error of acp-bridge itself.
     FAILED = 1
     USAGE = 2
     #: the turn ended, but something that the agent asked for was denied.
@@ -38,7 +38,7 @@ _STOP_REASONS: Final = {
     "cancelled": Exit.CANCELLED,
 }
 
-#: what a person is told of a turn that has not simply ended.
+#: what a person is told if a turn ended for another reason than `end_turn`.
 SAID: Final = {
     Exit.LIMIT: "the agent stopped at a limit of tokens or of requests",
     Exit.REFUSAL: "the agent refused",
@@ -47,16 +47,17 @@ SAID: Final = {
 
 
 def of_stop_reason(reason: object, *, denied: bool) -> Exit:
-    """Return the exit code of a turn that has ended; a reason that is not known counts as its end.
+    """Return the exit code for the stop reason of a turn; an unknown reason counts as DONE.
 
-    `denied`: something was denied in it. Some agents cancel their turn at that.
+    `denied`: a permission was denied in the turn. That is told rather than DONE, and rather than
+    CANCELLED, since some agents cancel their turn when something is denied.
     """
     found = _STOP_REASONS.get(str(reason), Exit.DONE)
     return Exit.DENIED if denied and found in (Exit.DONE, Exit.CANCELLED) else found
 
 
 def of_error(error: RpcError) -> Exit:
-    """Return the exit code for an error that the bridge answered with."""
+    """Return the exit code for an error that the bridge sent as its answer."""
     match error.code:
         case ErrorCode.AUTH_REQUIRED:
             return Exit.AUTHENTICATION

@@ -1,8 +1,8 @@
-"""The name of an agent, found in the command that starts it.
+"""Finds the name of an agent in the command that starts it.
 
-- It survives upgrades: versions of packages, folders and images are left out.
-- It tells agents apart: a program that only starts another one (`npx`, `node`, `bash`, `docker`)
-  does not give its own name, but that of the package, script or image that it starts.
+- The name survives upgrades: versions of packages, folders and images are left out.
+- It tells agents apart: a program that only starts another one (`npx`, `node`, `bash`, `docker`) is
+  left out, and the package, script or image that it starts gives the name.
 - It holds no option, setting or address, since these may hold secrets.
 """
 
@@ -20,11 +20,12 @@ _Launcher = tuple[str, Mapping[str, str]]
 
 
 def _launch(names: str, starts: str, **options: str) -> dict[str, _Launcher]:
-    """Return an entry for each launcher, of which some have a subcommand.
+    """Return one table entry for all of these launchers (comma-separated, subcommand included).
 
-    `starts`: what its first word that is no option names: a `command`, a `package`, a `script`.
-    `options`: those with a value, and what it is: a mere `value`; `named`, what is started if no
-    word says so; `last`, the same, and what follows is for the agent; `code` that is run.
+    `starts`: what the launcher's first argument that is no option names: a `command`, a `package`
+    or a `script`. `options`: the launcher's options that have a value, by the kind of the value:
+    `value`, to be skipped; `named`, the thing that is started if no argument names it; `last`, the
+    same, and all further arguments are the agent's; `code`, a program text that is run.
     """
     kinds = {option: kind for kind, named in options.items() for option in named.split()}
     return dict.fromkeys(names.split(", "), (starts, kinds))
@@ -46,7 +47,7 @@ _NODE = {"value": _DENO, "code": "-e --eval -p --print"}
 _PYTHON = {"value": "-W -X --check-hash-based-pycs", "last": "-m", "code": "-c"}
 _CLASSES = "-cp -classpath --class-path --module-path"
 _IN_ENVIRONMENT = "-n --name -p --prefix -C --directory -P --project"
-#: A launcher with its subcommand, or alone: of those that fit the longest counts.
+#: By launcher, some with a subcommand; of the entries that fit a command line the longest counts.
 _LAUNCHERS: Final = {
     **_launch("npx, pnpx, bunx, npm, npm exec, npm x", "package", **_NPX),
     **_launch("pnpm, pnpm dlx, yarn, yarn dlx", "package", value=_NPM),
@@ -80,7 +81,7 @@ _LAUNCHERS: Final = {
     **_launch("ssh", "command", value="-i -p -o -l -F -J -b"),
     **_launch("wsl", "command", value="-d -u --cd"),
 }
-#: those whose own word comes first: a duration, a folder, a host.
+#: launchers whose first argument is not what they start, but a duration, a folder or a host.
 _OWN_WORD: Final = _set("timeout direnv ssh")
 _SHELLS: Final = _set("bash sh zsh dash ksh fish cmd pwsh powershell")
 _CONTAINERS: Final = _set("docker podman nerdctl")
@@ -91,21 +92,21 @@ _DOCKER_FLAGS: Final = _set(
     -ai -ia --service-ports --use-aliases --remove-orphans --tls --tlsverify --debug"""
 )
 _SCRIPTS: Final = _set(".py .js .mjs .cjs .ts .sh .rb .jar .dll")
-#: commands of a shell script that only prepare the agent.
+#: commands of a shell script that only prepare the start of the agent.
 _PREPARING: Final = _set("cd pushd export source . set unset eval umask ulimit nvm fnm")
 _OPERATORS: Final = _set("&& || ; & ( ) { }")
 _SETTING: Final = re.compile(r"\w+=")
-#: one agent starts another, which starts another: deeper than this is no command of a person.
+#: how many launchers may start one another; a command line with more was not written by a person.
 _DEEPEST: Final = 8
-#: the launchers whose names `former_names` left out, as earlier versions of the bridge did.
+#: the launchers that earlier versions of the bridge left out of names (`former_names`).
 _FORMER: Final = _set("npx bunx uvx pipx node bun deno env")
 _NO_NAME: Final = re.compile(r"-|.*(=|://)")
 
 
 def agent_name(command: Sequence[str]) -> str:
-    """Return the name under which an agent's sessions are kept.
+    """Return the name under which the sessions of this agent are kept.
 
-    Where the command gives none, it is that of its first script, or of the program.
+    If the command line gives no name, it is that of its first script, or of the program.
     """
     name = _name(list(command), _DEEPEST) or Path(command[0]).name
     if _is_name(name):
@@ -115,12 +116,12 @@ def agent_name(command: Sequence[str]) -> str:
 
 
 def is_named(command: Sequence[str]) -> bool:
-    """Return False if the name of this command's agent is only a guess."""
+    """Return False if the name for this command line is only a guess."""
     return _is_name(_name(list(command), _DEEPEST) or Path(command[0]).name)
 
 
 def _is_name(name: str) -> bool:
-    """Return False for a folder such as `.bin`, and for an option."""
+    """Return False if the word is a hidden folder such as `.bin`, or an option."""
     return not Path(name).name.startswith((".", "-"))
 
 
@@ -135,7 +136,7 @@ def former_names(command: Sequence[str]) -> frozenset[str]:
 
 
 def _name(words: list[str], depth: int) -> str | None:
-    """Return the name that a command line gives; None if there is nothing to name."""
+    """Return the name of the agent that a command line starts; None if it starts none."""
     words = _without_settings(words)
     if not words or not depth:
         return None
@@ -151,7 +152,7 @@ def _name(words: list[str], depth: int) -> str | None:
 
 
 def _of_launcher(program: str, words: list[str], depth: int) -> str | None:
-    """Return the name of what a launcher starts; None if it starts nothing."""
+    """Return the name of the agent that a launcher starts, given its arguments; None for none."""
     known = (" ".join([program, *words[:count]]) for count in (2, 1, 0))
     name = next(each for each in known if each in _LAUNCHERS)
     (starts, options), words = _LAUNCHERS[name], words[name.count(" ") :]
@@ -181,7 +182,10 @@ def _of_launcher(program: str, words: list[str], depth: int) -> str | None:
 
 
 def _of_word(word: str, depth: int, rest: list[str]) -> str | None:
-    """Return the name of a package, which may start another one itself."""
+    """Return the name for a launcher's argument; `rest`, if the argument is a launcher itself.
+
+    A package such as `ts-node` may start another program, which then gives the name.
+    """
     if "://" in word or word.startswith(("github:", "git+")):
         # The last part of an address, without what may be a secret or a version.
         path = re.split(r"[?#]", word)[0].rstrip("/").rpartition("/")[2]
@@ -193,7 +197,7 @@ def _of_word(word: str, depth: int, rest: list[str]) -> str | None:
 
 
 def _of_file(word: str) -> str:
-    """Return a script's package, if it lies in one, or its path without versions."""
+    """Return the name for a script: its package if it lies in one, else its path, no versions."""
     parts = word.replace("\\", "/").split("/")
     for folder in ("node_modules", "site-packages"):
         if folder in parts[:-1]:
@@ -209,7 +213,7 @@ def _of_file(word: str) -> str:
 
 
 def _of_shell(program: str, words: list[str], depth: int) -> str:
-    """Return the name of what a shell runs: a script, or the last command of one."""
+    """Return the name for a shell's arguments: the script, or the last command of `-c`."""
     for number, word in enumerate(words):
         if re.fullmatch(r"-[a-z]*c|/c|-Command", word) and number + 1 < len(words):
             script = words[number + 1]
@@ -245,14 +249,14 @@ def _of_script(script: str, depth: int) -> str | None:
 
 
 def _from(folder: str, word: str) -> str:
-    """Return a word of a command that runs in this folder; a relative path is made whole."""
+    """Return a word of a command that runs in `folder`; a relative path is joined to the folder."""
     relative = word.startswith(".") or ("/" in word and _is_script(word))
     whole = not folder or not relative or word[0] in "/~$"
     return word if whole else f"{folder}/{word.removeprefix('./')}"
 
 
 def _of_container(program: str, words: list[str], depth: int) -> str:
-    """Return the image or the container without its version, and the command that is given it."""
+    """Return docker's image or container, no version, and the agent's name inside it, if any."""
     words = _after_options(words)
     for word in ("compose", "container"):
         words = _after_options(words[1:]) if words[:1] == [word] else words
@@ -264,7 +268,10 @@ def _of_container(program: str, words: list[str], depth: int) -> str:
 
 
 def _after_options(words: list[str]) -> list[str]:
-    """Return the words behind docker's options, of which nearly all have a value."""
+    """Return the words after docker's options.
+
+    Options take a value unless they are in the table.
+    """
     while words and words[0].startswith("-"):
         flag = words[0] in _DOCKER_FLAGS or "=" in words[0] or re.fullmatch(r"-[itd]+", words[0])
         words = words[1 if flag else 2 :]
@@ -276,17 +283,20 @@ def _is_script(word: str) -> bool:
 
 
 def _without_settings(words: list[str], *prefixes: str) -> list[str]:
-    """Return the words behind settings such as NAME=value, and behind these prefixes."""
+    """Return the words after leading settings such as NAME=value, and after these leading words."""
     while words and (words[0] in prefixes or _SETTING.match(words[0])):
         words = words[1:]
     return words
 
 
 def _is_setting(word: str) -> bool:
-    return bool(_SETTING.match(word)) and "==" not in word  # that is a package's version
+    return bool(_SETTING.match(word)) and "==" not in word  # name==version is a package
 
 
 def _digest(text: str) -> str:
-    """Return what tells two scripts apart, whatever versions and secrets are in them."""
+    """Return 12 hex digits of a script's SHA-256, versions left out.
+
+    Secrets in it stay unreadable.
+    """
     bare = " ".join(without_version(word) for word in text.split())
     return hashlib.sha256(bare.encode("utf-8", "surrogatepass")).hexdigest()[:12]

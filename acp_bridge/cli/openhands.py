@@ -1,4 +1,4 @@
-"""`--openhands URL`: the command of the agent that drives an OpenHands agent-server."""
+"""`--openhands URL`: makes the command line of the agent that drives an OpenHands agent-server."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ DRAIN: Final = 7.0
 
 
 def command(url: str, profile: str | None, home: str | None) -> list[str]:
-    """Return the command line. The server's key is in no part of it: everybody may read those.
+    """Return the command line of the agent.
 
-    Raises ValueError if the address is none, or holds what may be a secret.
+    The server's key is not in it, since `ps` shows it to all.
+
+    Raises ValueError if `url` is no http address, or holds what may be a secret.
     """
     words = [sys.executable, "-I", "-m", "agent.openhands", "--url", _address(url)]
     if profile:
@@ -30,9 +32,10 @@ def command(url: str, profile: str | None, home: str | None) -> list[str]:
 def misused(
     url: str | None, profile: str | None, *, other: bool, env: Mapping[str, str]
 ) -> str | None:
-    """Return what is wrong with the options together, if anything is.
+    """Return why these options can't be used together; None if they can.
 
-    `other`: there is another agent's command after `--`, which wins over the environment.
+    `other`: another agent's command is given after `--`; it wins over `--openhands` from the
+    environment.
     """
     if other and url and "ACP_BRIDGE_OPENHANDS" not in env:
         return "--openhands and a command after -- are two agents; choose one"

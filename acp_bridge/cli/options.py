@@ -1,4 +1,4 @@
-"""From the arguments of `acp-bridge` and the environment to settings."""
+"""Turns the arguments of `acp-bridge`, and its environment variables, into settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_SECONDS: Final = 600
 _MOST_MINUTES: Final = 10_080
 _DURATION: Final = re.compile(r"([0-9]{1,9})([smhd])")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-#: seconds that unattended work may go on at most.
+#: seconds; the longest time for which unattended work may go on.
 _MOST_KEPT: Final = 7 * 86400
 #: the name under which the built-in agent's sessions are kept.
 _BUILT_IN: Final = "built-in"
@@ -41,19 +41,19 @@ _Enum = TypeVar("_Enum", Delivery, OnCancel, ReloadAfterCancel, Switch)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the arguments mean: the bridge's settings, its agent, and its log."""
+    """The meaning of the arguments: the bridge's settings, which agent it starts, and its log."""
 
     settings: Settings
-    #: the agent is one of this project's: the built-in one, or OpenHands'.
+    #: the agent is the built-in one or OpenHands', both of this project.
     own_agent: bool
-    #: the packages that an agent of this project's needs, and that may be missing.
+    #: the packages that this project's agent imports and that may not be installed.
     packages: Sequence[str]
     log_file: Path | None
     log_level: str | None
 
 
 def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
-    """Read the arguments; those that are not given are looked for in `env`.
+    """Parse the arguments; the value of an option that is not given is taken from `env`.
 
     Raises SystemExit: 2 after a message on stderr, 0 after `--help` and `--version`.
     """
@@ -73,14 +73,17 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
 
 
 def data_folder(home: str | None) -> Path:
-    """Return the folder in which everything is kept; `home`: the user's choice, if any."""
+    """Return the absolute path of the data folder; `home`: the user's choice, None for none."""
     from platformdirs import user_data_dir
 
     return Path(home or user_data_dir("acp-bridge", appauthor=False)).expanduser().absolute()
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """Return the arguments before `--` and the agent's command behind it; None without a `--`."""
+    """Return the arguments before `--`, and the agent's command after it.
+
+    None if there is no `--`.
+    """
     words = list(arguments)
     if "--" not in words:
         return words, None
@@ -105,7 +108,7 @@ def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
 
 
 def _meant(word: str) -> str:
-    """Return a hint for an unknown word: a command of a like name, or `--` before an agent."""
+    """Return a hint for an unknown argument: a similar command's name, or `--` for an agent."""
     if word.startswith("-"):
         return ""
     from difflib import get_close_matches
@@ -118,7 +121,7 @@ def _meant(word: str) -> str:
 
 
 def _place(name: str, value: str | None) -> str:
-    """Return the name of what the user gave a value by: the option, or its variable."""
+    """Return where the user set a value: `--name`, or the name of the environment variable."""
     return variable(name) if isinstance(value, OfEnvironment) else f"--{name}"
 
 

@@ -1,4 +1,4 @@
-"""Tells if `python -I -m agent` would start the built-in agent, and what is missing for it."""
+"""Checks, without starting it, that `python -I -m agent` would start this project's agent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
-#: stands in both files of ours: they name what they import of the bridge
+#: in both files of our package `agent`: they import from the bridge
 _OURS: Final = b"acp_bridge"
 
 #: what the built-in agent imports that an installation may lack; prepared answers need no LiteLLM.
@@ -22,9 +22,10 @@ OPENHANDS: Final = ("acp", "websockets")
 
 
 def hindrance(env: Mapping[str, str], packages: Sequence[str], *, openhands: bool) -> str | None:
-    """Return why an agent of ours can't be started, None if nothing is known to be in its way.
+    """Return why this project's agent can't be started; None if no reason is known.
 
-    `packages`: what it imports that an installation may lack.
+    `packages`: those that it imports and that may not be installed; `openhands`: it is OpenHands'
+    agent, not the built-in one.
     """
     path = isolated_path(env)
     found = foreign_agent(path)
@@ -45,9 +46,9 @@ def hindrance(env: Mapping[str, str], packages: Sequence[str], *, openhands: boo
 
 
 def foreign_agent(path: Sequence[str]) -> str | None:
-    """Return where the package `agent` on this import path lies if it is not ours, else None.
+    """Return the path of a package `agent` on this import path that is not ours, else None.
 
-    None also if there is none: then the start itself says what is missing.
+    None also if there is no such package: the start of the agent then says so.
     """
     spec = PathFinder.find_spec("agent", path)
     if spec is None:
@@ -63,15 +64,16 @@ def foreign_agent(path: Sequence[str]) -> str | None:
 
 
 def built_in(model: str | None) -> Sequence[str]:
-    """Return the packages that the built-in agent needs for this model, or for one it chooses."""
+    """Return the packages that the built-in agent imports for this model; None: its default."""
     prepared = model is not None and (model == "demo" or model.startswith("scripted:"))
     return _PREPARED if prepared else _BUILT_IN
 
 
 def missing(packages: Sequence[str], path: Sequence[str]) -> list[str]:
-    """Return which of these packages can't be imported from this path; none is imported for it.
+    """Return those of these packages that can't be imported from this path; none is imported here.
 
-    One that is installed in place may be found by a finder of its own, which Python has everywhere.
+    A package that is installed in place (editable) may be found by a finder of its own, which
+    Python has whatever the path is.
     """
     finders = [
         each for each in sys.meta_path if each is not PathFinder and hasattr(each, "find_spec")
@@ -79,7 +81,8 @@ def missing(packages: Sequence[str], path: Sequence[str]) -> list[str]:
 
     def there(name: str) -> bool:
         spec = PathFinder.find_spec(name, path)
-        if spec is not None and spec.origin is not None:  # no folder that was left without code
+        # A folder without an __init__.py is a remnant.
+        if spec is not None and spec.origin is not None:
             return True
         return any(each.find_spec(name, None) is not None for each in finders)
 
@@ -87,10 +90,10 @@ def missing(packages: Sequence[str], path: Sequence[str]) -> list[str]:
 
 
 def install_command(extra: str, path: Sequence[str]) -> str:
-    """Return what a user types to add what is missing to this very environment.
+    """Return the shell command by which a user adds missing packages to this Python environment.
 
-    `extra`: the extra that has it; "" if everything has it. An environment that uv has made has no
-    pip; pip does not install anew what is there, and adds what that lacks.
+    `extra`: the extra of acp-stdio-bridge that has them; "" for none. An environment made by uv has
+    no pip, so `uv pip` is named. Neither pip nor uv reinstalls what is there.
     """
     name = f"'acp-stdio-bridge[{extra}]'" if extra else "acp-stdio-bridge"
     python = shlex.quote(sys.executable)
@@ -100,7 +103,7 @@ def install_command(extra: str, path: Sequence[str]) -> str:
 
 
 def isolated_path(env: Mapping[str, str]) -> list[str]:
-    """Return the import path of this interpreter without what `-I` leaves out."""
+    """Return this interpreter's import path as it would be with the option `-I`."""
     left_out = {"", *env.get("PYTHONPATH", "").split(os.pathsep), site.getusersitepackages()}
     own = sys.path if sys.flags.safe_path else sys.path[1:]  # the first is the script's folder
     return [entry for entry in own if entry not in left_out]

@@ -1,7 +1,7 @@
-"""The arguments of `acp-bridge` and of its commands, with the sentences that their help has.
+"""The parser of the arguments of `acp-bridge` and of its commands, with their help.
 
-A person has written the sentences and broken their lines. They are printed like that, but for a
-terminal that is too narrow. The man page and the completion of shells are made from them, too.
+A person wrote the sentences of the help and broke their lines. They are printed like that unless
+the terminal is too narrow. The man page and the shells' completion are made from the same parts.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import IO, Final, NoReturn
 
-#: the column in which the text of an option begins where the terminal is narrow.
+#: the column in which the text of an option begins in a narrow terminal.
 _NARROW: Final = 8
-#: columns that a help text is given at least.
+#: columns; the help is never laid out narrower than this.
 _NARROWEST: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """Lines that are read as one text."""
+    """A text that may be wrapped as a whole."""
 
     text: str
 
@@ -37,7 +37,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An option or a command, and what it does, in lines; nothing is said of some."""
+    """An option or a command with its explanation in lines; the explanation of some is empty."""
 
     name: str
     text: str
@@ -45,7 +45,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A line that can be typed."""
+    """A command line as a user would type it; never wrapped."""
 
     text: str
 
@@ -54,11 +54,11 @@ Part = Paragraph | Heading | Entry | Example
 
 
 class Parser(argparse.ArgumentParser):
-    """Reads arguments; what is wrong with them is said in one line, with exit code 2.
+    """An argparse parser with this project's help; errors are one line on stderr and exit code 2.
 
-    The help has the usage, a line for each way to call; `about`; the `listing`; every option of
-    which `help` says something, in the order of definition and below the title of its group; and
-    `after`. Options in a group without a title are not listed. Texts of options begin in `column`.
+    The help has the usage (a line for each way to call); `about`; the `listing`; every option with
+    a `help` text, in the order of definition and below the title of its group; and `after`. Options
+    in a group without a title are not listed. Texts of options begin in `column`.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Parser(argparse.ArgumentParser):
         self._listing, self._column = listing, column
 
     def parts(self) -> Iterator[Part]:
-        """Give the parts of the help below its usage, in order."""
+        """Yield the parts of the help below the usage, in order."""
         return chain.from_iterable(self._sections())
 
     def _sections(self) -> Iterator[Sequence[Part]]:
-        """Give the parts in sections, which stand apart."""
+        """Yield the parts in sections, which the help separates by an empty line."""
         yield [Paragraph(text) for text in (self.description or "").split("\n\n")]
         yield self._listing
         first, second, *titled = self._action_groups  # argparse has the first two itself
@@ -90,14 +90,14 @@ class Parser(argparse.ArgumentParser):
         yield [Paragraph(text) for text in (self.epilog or "").split("\n\n")]
 
     def help_for(self, columns: int | None) -> str:
-        """Return the help, whose lines fit a terminal of so many columns; None: there is none."""
+        """Return the help with lines that fit a terminal of `columns`; None: as it was written."""
         text = self._laid_out(None)
         if columns is None or all(len(line) < columns for line in text.split("\n")):
             return text
         return self._laid_out(max(columns - 1, _NARROWEST))
 
     def _laid_out(self, width: int | None) -> str:
-        """Return the help in lines of this width; None: as they were written."""
+        """Return the help wrapped to `width` columns; None: with the lines as they were written."""
         lines = f"usage: {self.usage}".replace("\n", f"\n{' ' * 7}").split("\n")
         if width is not None:
             lines = [_wrapped(line, width, 2 * _NARROW) for line in lines]
@@ -116,23 +116,23 @@ class Parser(argparse.ArgumentParser):
         return self.help_for(None)
 
     def add_home(self, about: str = "where sessions are kept (ACP_BRIDGE_HOME)") -> None:
-        """Add `--home`, whose default is the variable ACP_BRIDGE_HOME."""
+        """Add the option `--home`; its default is the environment variable ACP_BRIDGE_HOME."""
         home = os.environ.get("ACP_BRIDGE_HOME")
         self.add_argument("--home", metavar="FOLDER", default=home, help=about)
 
     def print_help(self, file: IO[str] | None = None) -> None:  # type: ignore[override]
-        """Print the help. Raises SystemExit: that is all there is to do."""
+        """Print the help to stdout; raises SystemExit with the exit code of the printing."""
         from acp_bridge.cli.printing import columns, print_text
 
         raise SystemExit(print_text(self.help_for(columns())))
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong with the arguments; raises SystemExit."""
+        """Print what is wrong with the arguments to stderr; raises SystemExit(2)."""
         fail(message, self.prog)
 
 
 class CommandParser(Parser):
-    """Reads the arguments of a command, whose help has examples."""
+    """The parser of one command of `acp-bridge`; its help lists examples."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class CommandParser(Parser):
 
 
 def fail(message: str, program: str = "acp-bridge") -> NoReturn:
-    """Say what is wrong with the arguments of a program; raises SystemExit."""
+    """Print what is wrong with a program's arguments to stderr; raises SystemExit(2)."""
     from acp_bridge.cli.harmless import exact
     from acp_bridge.cli.printing import say_on_stderr
 
@@ -162,9 +162,10 @@ def fail(message: str, program: str = "acp-bridge") -> NoReturn:
 
 
 def _entries(actions: Sequence[argparse.Action]) -> Iterator[Entry]:
-    """Give an entry for each option with a sentence, and one for all whose sentence is empty.
+    """Yield an entry for each option that has a help text, and a last one that joins those with "".
 
-    What shows the help is the last of them.
+    The option that shows the help comes last among the former; options whose help is None are left
+    out.
     """
     for action in sorted(actions, key=lambda action: action.dest == "help"):
         if action.help:
@@ -174,7 +175,10 @@ def _entries(actions: Sequence[argparse.Action]) -> Iterator[Entry]:
 
 
 def _name(action: argparse.Action) -> str:
-    """Return an argument as the help names it, with its value."""
+    """Return an option as the help shows it: `-o, --option VALUE`.
+
+    The name alone for a positional.
+    """
     value = action.metavar if isinstance(action.metavar, str) else ""
     if not action.option_strings:
         return value
@@ -183,7 +187,7 @@ def _name(action: argparse.Action) -> str:
 
 
 def _stands_apart(before: Part, part: Part, *, begins: bool) -> bool:
-    """Return True if a line is left empty between two parts; `begins`: a section does so."""
+    """Return True if an empty line goes between two parts; `begins`: a section begins there."""
     match before, part:
         case (Heading(), _) | (_, Heading(level=2)):
             return False
@@ -194,7 +198,7 @@ def _stands_apart(before: Part, part: Part, *, begins: bool) -> bool:
 
 
 def _written(part: Part, column: int) -> str:
-    """Return a part in the lines that a person gave it."""
+    """Return the lines of a part, as a person broke them."""
     match part:
         case Paragraph(text):
             return text
@@ -210,7 +214,7 @@ def _written(part: Part, column: int) -> str:
 
 
 def _fitted(part: Part, column: int, width: int) -> str:
-    """Return a part in lines of this width; but what is typed is one line."""
+    """Return a part wrapped to `width` columns; examples and bare names are not wrapped."""
     written = _written(part, column)
     match part:
         case Example() | Entry(_, ""):

@@ -1,4 +1,4 @@
-"""Printing the result of a command that ends at once."""
+"""Prints the result of a command to stdout, and its failure to stderr."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from acp_bridge.protocol import Json
 
 
 def print_text(text: str) -> int:
-    """Write a text, which is harmless already, to stdout; returns the exit code."""
+    """Write a text, already made harmless, to stdout; returns the exit code."""
     return _write([text.encode(errors="backslashreplace")])
 
 
@@ -24,21 +24,21 @@ def print_json(values: Iterable[Json]) -> int:
 
 
 def fail(command: str, why: object, code: Exit = Exit.FAILED) -> int:
-    """Say on stderr, if it takes that, why a command failed; returns the exit code."""
+    """Print why a command failed to stderr, if stderr is open; returns `code`."""
     say_on_stderr(f"{f'acp-bridge {command}'.strip()}: {harmless(str(why))}\n")
     return code
 
 
 def say_on_stderr(text: str) -> None:
-    """Write a text that was made harmless to stderr; if stderr is closed, do nothing."""
+    """Write a text, already made harmless, to stderr; does nothing if stderr is closed."""
     if sys.stderr is not None:
-        with suppress(OSError):  # a full disk, say: the exit code is told all the same
+        with suppress(OSError):  # a full disk, for example: the exit code still tells
             sys.stderr.buffer.write(text.encode(errors="backslashreplace"))
             sys.stderr.flush()
 
 
 def columns() -> int | None:
-    """Return the width of the terminal, None where stdout is none."""
+    """Return the width of the terminal in columns; None if stdout is not a terminal."""
     if sys.stdout is None or not sys.stdout.isatty():
         return None
     return shutil.get_terminal_size().columns
@@ -51,7 +51,7 @@ def _write(pieces: Iterable[bytes]) -> int:
         for piece in pieces:
             sys.stdout.buffer.write(piece)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         _write_no_more()
     except OSError as error:
         _write_no_more()
@@ -60,5 +60,5 @@ def _write(pieces: Iterable[bytes]) -> int:
 
 
 def _write_no_more() -> None:
-    """Let what is left lead nowhere, or Python complains of it at its end."""
+    """Redirect stdout to /dev/null: Python's last flush would otherwise report the error again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 1)

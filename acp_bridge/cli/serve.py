@@ -21,13 +21,14 @@ from acp_bridge.cli.own_agent import hindrance
 from acp_bridge.cli.serving_parser import FILE_LEVEL, STDERR_LEVEL
 from acp_bridge.runtime import keep, log, waits
 
-#: seconds. A worker thread that merges the journal must not hold the event loop up for 5 ms, the
-#: interpreter's default.
+#: seconds between switches of threads. With the interpreter's default of 5 ms a worker thread that
+#: merges the journal would delay the event loop by that much.
 _SWITCH_INTERVAL: Final = 0.0005
-#: objects. Messages die by their reference counts, so cycles are looked for rarely.
+#: allocations before the garbage collector runs. Messages are freed by reference counts, so it
+#: finds little.
 _COLLECT_AFTER: Final = 50_000
 
-#: the log of kept bridges, in the data folder, and its size (bytes) from which on a new one begins.
+#: the log file of kept bridges, in the data folder, and its size in bytes at which it is rotated.
 _LOG: Final = "bridge.log"
 _LOG_BYTES: Final = 4_000_000
 
@@ -38,7 +39,7 @@ _AT_A_TERMINAL: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve until the client is gone; returns the exit code."""
+    """Serve the client on stdin and stdout until it leaves; returns the exit code."""
     try:
         options = parse(arguments, os.environ)
     except SystemExit as exc:
@@ -54,7 +55,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _serve_kept(options: Options) -> int:
-    """Serve in a process that may outlive the client; returns there, with the exit code."""
+    """Serve in a process that may outlive this one (`--keep`).
+
+    Returns there, with the exit code.
+    """
     folder = None
     with suppress(OSError):  # it was removed
         folder = os.getcwd()
@@ -78,14 +82,16 @@ def _at_a_terminal() -> bool:
 
 
 def _become(command: Sequence[str]) -> int:
-    """Replace this process by the agent; returns the exit code if that is not possible.
+    """Replace this process by the agent; returns 127 if that fails.
 
-    No client has a terminal for stdin and stdout. A person does, whom a client had log in at the
-    agent: it runs the command that it is configured with, and the login's arguments behind it.
+    Clients don't run the bridge in a terminal. A person does, for a login: a client tells the
+    person to run the command that it is configured with, with the login's arguments added, and the
+    agent is to get these itself.
     """
     import signal
 
-    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and exec keeps what is ignored
+    # Python ignores them, and an ignored signal stays ignored through exec.
+    for name in ("SIGPIPE", "SIGXFSZ"):
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
         guard.mark()
@@ -97,7 +103,7 @@ def _become(command: Sequence[str]) -> int:
 
 def _open_log(options: Options) -> bool:
     file, stderr = options.log_file, None
-    if options.settings.keep:  # nobody may be there for stderr
+    if options.settings.keep:  # stderr may lead nowhere once the client has left
         file, stderr = file or options.settings.home / _LOG, options.log_level or STDERR_LEVEL
     level = options.log_level or (FILE_LEVEL if file else STDERR_LEVEL)
     try:
@@ -111,14 +117,14 @@ def _open_log(options: Options) -> bool:
 
 
 def _make_room(file: Path) -> None:
-    """See to it that the log of kept bridges can be written, and does not grow for ever."""
+    """Create the folder of the kept bridges' log; rotate the log if it is over `_LOG_BYTES`."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if file.exists() and file.stat().st_size > _LOG_BYTES:
         file.replace(file.with_suffix(".log.1"))
 
 
 def _has_its_agent(options: Options) -> bool:
-    """Tell if an agent of ours, where one is wanted, is what would be started."""
+    """Return False, and log why, if this project's agent is wanted and can't be started."""
     if not options.own_agent:
         return True
     why = hindrance(os.environ, options.packages, openhands=not options.settings.builtin)
@@ -145,17 +151,17 @@ def _serve(options: Options, waiter: keep.Waiter | None) -> int:
         return 2
     ORPHANS.adopt()
     settings = replace(options.settings, agent_files=open_files.raise_limit())
-    gc.freeze()  # modules are never collected
+    gc.freeze()  # loaded modules live as long as the process: don't scan them
     gc.set_threshold(_COLLECT_AFTER)
     anyio.run(serving.serve, settings, stdin, stdout, partial(_leave_in_time, waiter), waiter)
     return 0
 
 
 def _leave_in_time(waiter: keep.Waiter | None) -> None:
-    """See to it that the process ends in time, whatever hangs (invariant P2).
+    """Start a timer that ends the process if closing takes too long (invariant P2).
 
-    That may be a tree that does not die, which its guard goes on killing, or a thread on a disk
-    that does not answer. All that could be kept has been written by then.
+    What may hang is an agent's tree that doesn't die, which its guard goes on killing, or a thread
+    that waits for a disk. Everything that had to be kept is written by then.
     """
     import threading
 

@@ -1,4 +1,4 @@
-"""The options of `acp-bridge` itself, with their defaults, and its help."""
+"""The options of `acp-bridge` itself with their defaults, and their parser and help."""
 
 from __future__ import annotations
 
@@ -32,54 +32,54 @@ were held when a bridge was killed; /queue memory about an agent that won't load
 exit code: 0 the client ended the session, 2 wrong usage."""
 
 LEVELS: Final = ("debug", "info", "warning", "error")
-#: the least that the log has by itself: on stderr, and in a file.
+#: the default levels of the log: on stderr, and in a file.
 STDERR_LEVEL, FILE_LEVEL = "warning", "info"
-#: minutes of rest after which the built-in agent is ended until it is needed again.
+#: minutes without work after which the built-in agent's process is ended until the next prompt.
 SLEEP: Final = 60.0
-#: What counts where nothing was chosen.
+#: The settings if the user chooses nothing.
 DEFAULTS: Final = Settings(command=(), agent_name="", home=Path())
 
 
 class Switch(StrEnum):
-    """The value of an option that turns something on or off."""
+    """The values of an option that turns something on or off."""
 
     ON = "on"
     OFF = "off"
 
 
 class OfEnvironment(str):
-    """A value that came from an environment variable: messages then name that."""
+    """A value that came from an environment variable, so that error messages name the variable."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of the bridge, which may also be given by an environment variable."""
+    """An option of the bridge; its default is an environment variable."""
 
     name: str
-    #: how the help names its value; None for a switch that turns off what is on by itself.
+    #: the name of its value in the help; None for a switch `--no-NAME`.
     value: str | None
     about: str
-    #: it may stand without a value, which then is "on".
+    #: the option may be given without a value, which then is "on".
     optional: bool = False
 
     @property
     def argument(self) -> str:
-        """Return the option as it is typed, without its value."""
+        """Return the option as a user types it, without a value: `--name` or `--no-name`."""
         return f"--{self.name}" if self.value else f"--no-{self.name}"
 
     @property
     def attribute(self) -> str:
-        """Return the name under which argparse keeps its value."""
+        """Return the name of the attribute in which argparse stores the value."""
         return self.argument[2:].replace("-", "_")
 
     def add_to(self, parser: argparse._ActionsContainer, env: Mapping[str, str]) -> None:
-        """Let a parser take it; if it is not given, its value is what `env` has."""
+        """Add the option to a parser or a group; the variable in `env` is its default."""
         if self.value is None:
             parser.add_argument(self.argument, action="store_true", help=self.about)
             return
-        found = env.get(variable(self.name))  # an empty one is none
+        found = env.get(variable(self.name))  # an empty variable counts as not set
         parser.add_argument(
             self.argument,
             nargs="?" if self.optional else None,
@@ -90,7 +90,7 @@ class Option:
         )
 
 
-#: The options by the groups of the help. Lines are broken by hand.
+#: The options by the titles of their groups in the help. The lines were broken by hand.
 GROUPS: Final[Mapping[str, Sequence[Option]]] = {
     "prompts and cancels": (
         Option(
@@ -204,7 +204,7 @@ def variable(option: str) -> str:
 
 
 def words_of(given: argparse.Namespace, options: Iterable[Option]) -> list[str]:
-    """Return those of the options that were given to a command, as words of a command line."""
+    """Return those of `options` that were given to a command, as arguments of `acp-bridge`."""
     words: list[str] = []
     for option in options:
         value = getattr(given, option.attribute)
@@ -216,7 +216,7 @@ def words_of(given: argparse.Namespace, options: Iterable[Option]) -> list[str]:
 
 
 def parser(env: Mapping[str, str]) -> Parser:
-    """Return what reads the options; what is not given is taken from `env`."""
+    """Return the parser of the bridge's options; defaults are taken from `env`."""
     parser = Parser("acp-bridge", _USAGE, _ABOUT, tuple(_listing()), _AFTER, column=36)
     for title, options in GROUPS.items():
         group = parser.add_argument_group(title)
@@ -229,7 +229,7 @@ def parser(env: Mapping[str, str]) -> Parser:
 
 
 def _listing() -> Iterator[Part]:
-    """Give what the help says of the commands, and above the options."""
+    """Yield the part of the help that lists the commands, and the heading of the options."""
     yield Heading("Set up (each command has its own --help; docs/commands.md says more)", 1)
     yield from _commands("doctor", "key", "setup", "completion", "trust", "demo")
     yield Heading("Work with sessions", 1)
@@ -244,7 +244,10 @@ def _listing() -> Iterator[Part]:
 
 
 def _commands(*names: str) -> Iterator[Entry]:
-    """Give an entry for each command; a name may be that of two, of which the same is said."""
+    """Yield a help entry for each command.
+
+    `a|b` stands for two commands with the same explanation.
+    """
     for name in names:
         command = COMMANDS[name.partition("|")[0]]
         yield Entry(f"acp-bridge {name} {command.arguments}".rstrip(), command.about)

@@ -1,4 +1,4 @@
-"""`acp-bridge approve` and `deny`: what an agent asks is shown, and answered once."""
+"""`acp-bridge approve` and `deny`: show the question of a session's agent and answer it once."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ answers, 2 wrong usage, 130 interrupted."""
 
 
 def approve_parser() -> CommandParser:
-    """Return what reads the arguments of `acp-bridge approve`."""
+    """Return the parser of the arguments of `acp-bridge approve`."""
     examples = ["acp-bridge approve 3f2a", "acp-bridge approve 3f2a --option allow_once"]
     texts = _APPROVE_ABOUT, examples, _APPROVE_AFTER
     return _parser("approve", *texts, "by its id, its kind or its name, without a yes")
 
 
 def deny_parser() -> CommandParser:
-    """Return what reads the arguments of `acp-bridge deny`."""
+    """Return the parser of the arguments of `acp-bridge deny`."""
     texts = _DENY_ABOUT, ["acp-bridge deny 3f2a"], _DENY_AFTER
     return _parser("deny", *texts, "by its id, its kind or its name")
 
@@ -91,7 +91,7 @@ def _run(parser: CommandParser, arguments: Sequence[str], *, allow: bool) -> int
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What the user has said: the home, the session, and how it is to be answered."""
+    """The parsed arguments of `approve` or `deny`."""
 
     command: str
     home: Path
@@ -101,7 +101,10 @@ class _Order:
 
 
 async def _answered(order: _Order) -> int:
-    """Show the question of a session and answer it; returns the exit code."""
+    """Show the session's oldest permission and answer it; a signal stops this.
+
+    Returns the exit code.
+    """
     stop, question = Stop(), Question()
     code: int = Exit.INTERRUPTED
     async with stopped_by_signals(stop), beside() as tasks:
@@ -129,7 +132,10 @@ async def _answered(order: _Order) -> int:
 async def _answer(
     order: _Order, question: Question, connection: Connection, session: LiveSession
 ) -> int:
-    """Raises NotAnswered, RpcError, ConnectionLost, NoAnswer."""
+    """Print the question, ask for a yes if needed, answer it and print that; returns the exit code.
+
+    Raises NotAnswered, RpcError, ConnectionLost, NoAnswer.
+    """
     if "asks" not in session.about:
         raise NotAnswered(f"nothing is asked in session {named(session)}")
     params = await question.ask(connection, session.session_id)

@@ -1,4 +1,4 @@
-"""`acp-bridge attach`: a live session in the terminal, whoever has it open."""
+"""`acp-bridge attach`: joins a live session from this terminal, whichever bridge has it open."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ no terminal."""
 
 
 def parser() -> CommandParser:
-    """Return what reads the arguments."""
+    """Return the parser of the arguments of `acp-bridge attach`."""
     parser = CommandParser(
         "attach",
         "acp-bridge attach [ID] [--read-only]",
@@ -61,7 +61,7 @@ def parser() -> CommandParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns the exit code."""
+    """Run `acp-bridge attach`; returns the exit code."""
     given = read(parser(), arguments)
     if (why := unfit(os.environ)) is not None:
         return fail("attach", why, Exit.USAGE)

@@ -1,4 +1,4 @@
-"""`acp-bridge chat`: a session in the terminal."""
+"""`acp-bridge chat`: opens a session in this terminal with a bridge of its own."""
 
 from __future__ import annotations
 
@@ -43,12 +43,15 @@ NO_COLOR=1 in the environment turns colours off.
 
 exit code: 0 you left, 1 an error of acp-bridge, 2 wrong usage, or no terminal, 6 the agent failed,
 9 the agent wants a login."""
-#: the name of the file, in the data folder, that keeps what was entered.
+#: the file in the data folder that keeps the prompts entered in chats.
 HISTORY: Final = "chat_history"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    """Run `acp-bridge chat`; returns the exit code.
+
+    Raises SystemExit for wrong usage and for help.
+    """
     given, bridge = _parsed(arguments)
     if (why := unfit(os.environ)) is not None:
         return fail("chat", why, Exit.USAGE)
@@ -69,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parser() -> CommandParser:
-    """Return what reads the arguments."""
+    """Return the parser of the arguments of `acp-bridge chat`."""
     parser = CommandParser(
         "chat",
         "acp-bridge chat [--resume [ID]] [OPTIONS] [-- COMMAND ARGS...]",

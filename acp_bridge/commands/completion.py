@@ -1,7 +1,7 @@
-"""`acp-bridge completion`: a script by which a shell completes commands and options.
+"""`acp-bridge completion`: prints a script by which a shell completes commands and options.
 
-shtab makes it from the parsers. Added here is what shtab can't do: the words of the agent's command
-after `--`, the other name of the program, and the ids of sessions.
+The library shtab makes the script from the parsers. Added here is what shtab can't do: the words of
+the agent's command after `--`, the program's second name, and the ids of sessions.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ before its compinit.
 
 exit code: 0 printed, 2 wrong usage."""
 
-#: what the scripts give the command instead of a shell, to get the ids of sessions.
+#: the argument with which the scripts call the command to list the ids of sessions.
 _IDS: Final = "sessions"
 _ASK: Final = f"command acp-bridge completion {_IDS} 2> /dev/null"
-#: an id that no shell takes for anything else: an agent may have chosen it.
+#: an id without characters that are special to a shell; agents choose ids.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-#: how shtab is told what a value is: the name of a function, in fish a command.
+#: what shtab is given to complete an id: the name of a shell function, for fish a command.
 _SESSIONS: Final = {
     "bash": "_acp_bridge_sessions",
     "zsh": "_acp_bridge_sessions",
     "fish": f"({_ASK})",
 }
-#: where the first words of an explanation end.
+#: the end of the first clause of an explanation, which is all that a shell shows.
 _END: Final = re.compile(r"[;.:]\s|[;:.]$|\s\(")
 
 _BASH: Final = f"""
@@ -144,7 +144,10 @@ complete -c acp-stdio-bridge -w acp-bridge
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    """Run `acp-bridge completion`; returns the exit code.
+
+    Raises SystemExit for wrong usage and for help.
+    """
     if list(arguments) == [_IDS]:
         return print_text(_ids())
     given = parser().parse_args(arguments)
@@ -152,21 +155,21 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parser() -> CommandParser:
-    """Return what reads the arguments."""
+    """Return the parser of the arguments of `acp-bridge completion`."""
     parser = CommandParser("completion", "acp-bridge completion SHELL", _ABOUT, _EXAMPLES, _AFTER)
     parser.add_argument("shell", metavar="SHELL", choices=tuple(SHELLS))
     return parser
 
 
 def script(shell: str) -> str:
-    """Return the script for a shell."""
+    """Return the completion script for `bash`, `zsh` or `fish`."""
     import shtab
 
     return SHELLS[shell](shtab.complete(_everything(shell), shell))
 
 
 def _in_zsh(script: str) -> str:
-    """Return shtab's script with its last lines replaced, and for both names of the program."""
+    """Return shtab's script for zsh, for both names of the program and with `_ZSH` at its end."""
     head, _, rest = script.partition("\n")
     functions = rest.partition("\ntypeset -A opt_args")[0]
     return f"{head} acp-stdio-bridge\n{functions}\n{_ZSH}"
@@ -180,7 +183,7 @@ SHELLS: Final[Mapping[str, Callable[[str], str]]] = {
 
 
 def _everything(shell: str) -> argparse.ArgumentParser:
-    """Return a parser of `acp-bridge` with all its commands, as shtab wants it for a shell."""
+    """Return one parser of `acp-bridge` and all its commands, with what shtab needs for a shell."""
     whole = argparse.ArgumentParser(
         "acp-bridge", add_help=False, parents=[serving_parser.parser({})]
     )
@@ -200,7 +203,7 @@ def _everything(shell: str) -> argparse.ArgumentParser:
 
 
 def _explain(action: Any, shell: str) -> None:
-    """Tell shtab what completes the value of an argument, and what the argument does in short."""
+    """Set the attributes by which shtab completes an argument's value, and shorten its help."""
     import shtab
 
     words = action.metavar
@@ -216,16 +219,16 @@ def _explain(action: Any, shell: str) -> None:
         case str() if "|" in words:
             action.choices = words.split("|")
         case _ if not (action.option_strings or action.choices):
-            action.help = argparse.SUPPRESS  # or zsh would only name it, and complete no option
+            action.help = argparse.SUPPRESS  # otherwise zsh shows its name and completes no option
     if action.help:
         end = _END.search(action.help)
         action.help = action.help[: end.start()] if end else action.help
     if shell == "zsh" and action.option_strings and action.nargs == "?":
-        action.metavar = f":{words}"  # in front of the value's name, this says that it is optional
+        action.metavar = f":{words}"  # the colon tells zsh that the value is optional
 
 
 def _ids() -> str:
-    """Return a line for each session that is kept: the short id, a tab, and its title."""
+    """Return a line for each recorded session: the short id, a tab, and its title or folder."""
     try:
         found = known.listing(data_folder(os.environ.get("ACP_BRIDGE_HOME")))
     except known.NotFound:

@@ -1,4 +1,4 @@
-"""`acp-bridge key`: a key for the built-in agent, asked for without echo and kept in keys.env."""
+"""`acp-bridge key`: asks for a key of the built-in agent without echo and stores it in keys.env."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ The agent reads keys.env whenever it needs a key: open sessions have a new one w
 prompt. A key in the agent's environment wins over one in keys.env.
 
 exit code: 0 done, 1 not done: nothing was changed, 2 wrong usage."""
-#: bytes of a line on stdin.
+#: bytes; the longest line read from stdin.
 _LONGEST: Final = 64 * 1024
 
 
 class _NoAnswer(Exception):
-    """No provider or key was given; the text says which."""
+    """The user gave no provider or no key; the text says which."""
 
 
 def parser() -> CommandParser:
-    """Return what reads the arguments."""
+    """Return the parser of the arguments of `acp-bridge key`."""
     parser = CommandParser("key", _USAGE, _ABOUT, _EXAMPLES, _AFTER)
     parser.add_argument("name", nargs="?", metavar="PROVIDER")
     parser.add_argument(
@@ -71,7 +71,10 @@ def parser() -> CommandParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    """Run `acp-bridge key`; returns the exit code.
+
+    Raises SystemExit for wrong usage and for help.
+    """
     reader = parser()
     given = _parsed(reader, arguments)
     home = data_folder(given.home)
@@ -89,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
 def _parsed(parser: CommandParser, arguments: Sequence[str]) -> argparse.Namespace:
     log.configure("error", None)
     given, rest = parser.parse_known_args(list(arguments))
-    if rest:  # it may be a key: it is not repeated
+    if rest:  # the argument may be a key: don't print it
         parser.error("there is an argument too many; the key itself is asked for, and is none")
     if given.list and (given.name or given.remove):
         parser.error("--list stands alone")
@@ -99,7 +102,10 @@ def _parsed(parser: CommandParser, arguments: Sequence[str]) -> argparse.Namespa
 
 
 def _variable(parser: CommandParser, word: str | None) -> str:
-    """Return the variable that is meant. Raises SystemExit, _NoAnswer."""
+    """Return the variable for the user's word, asking for the word if it is None.
+
+    Raises SystemExit after a message if it is unknown; _NoAnswer.
+    """
     asked = word is None
     if word is None:
         if not _at_a_terminal():
@@ -108,7 +114,7 @@ def _variable(parser: CommandParser, word: str | None) -> str:
     if (name := without_key(word)) is not None:
         raise _NoAnswer(f"{name} needs no key: --model names a model of it")
     found = variable_of(word)
-    if found is None:  # it may be the key: it is not repeated
+    if found is None:  # the word may be a key: don't print it
         what = "that is neither a variable, such as ANTHROPIC_API_KEY, nor a provider that is known"
         if asked:
             raise _NoAnswer(f"{what}; the key is asked for afterwards, and is not shown then")
@@ -133,7 +139,10 @@ def _asked_variable() -> str:
 
 
 def _set(home: Path, variable: str) -> int:
-    """Raises NotAKey, _NoAnswer, file.Unusable."""
+    """Ask for a key, store it in keys.env, and warn if it looks odd or another one wins over it.
+
+    Returns the exit code. Raises NotAKey, _NoAnswer, file.Unusable.
+    """
     key = cleaned(_asked_key(variable))
     file.set_key(home, variable, key)
     for what in oddities(variable, key):
@@ -149,7 +158,7 @@ def _set(home: Path, variable: str) -> int:
 
 
 def _asked_key(variable: str) -> str:
-    """Return what was typed or piped. Raises NotAKey, _NoAnswer."""
+    """Return the key's line, typed without echo or read from a pipe. Raises NotAKey, _NoAnswer."""
     if sys.stdin is None:
         raise _NoAnswer("there is no stdin to read the key from")
     if not _at_a_terminal():
@@ -161,7 +170,10 @@ def _asked_key(variable: str) -> str:
 
 
 def _typed(variable: str) -> bytes:
-    """Return what was typed. Raises NotAKey, _NoAnswer."""
+    """Ask for the key at the terminal without echo and return the line.
+
+    Raises NotAKey, _NoAnswer.
+    """
     from acp_bridge.commands.terminal import unshown
 
     try:
@@ -173,7 +185,7 @@ def _typed(variable: str) -> bytes:
 
 
 def _text(line: bytes) -> str:
-    """Raises NotAKey."""
+    """Decode a line as UTF-8. Raises NotAKey."""
     try:
         return line.decode()
     except ValueError:
@@ -185,7 +197,7 @@ def _at_a_terminal() -> bool:
 
 
 def _remove(home: Path, variable: str) -> int:
-    """Raises file.Unusable."""
+    """Remove a variable from keys.env; returns the exit code. Raises file.Unusable."""
     if not file.remove_key(home, variable):
         return fail("key", f"{variable} is not in {home / FILE}")
     if os.environ.get(variable, "").strip():
@@ -198,7 +210,8 @@ def _list(home: Path) -> int:
 
     from acp_bridge.keys import found
 
-    if (other := foreign_agent(isolated_path(os.environ))) is not None:  # it would be run
+    # Asking for the report would run it.
+    if (other := foreign_agent(isolated_path(os.environ))) is not None:
         return fail("key", f"another Python package named 'agent' is installed at {other}")
     try:
         report = anyio.run(found.report, home, None)

@@ -1,4 +1,4 @@
-"""`acp-bridge ps`, `cancel`, `close`, `delete`: what lives is asked and ended by its socket."""
+"""`acp-bridge ps`, `cancel`, `close` and `delete`: ask bridges about live sessions."""
 
 from __future__ import annotations
 
@@ -48,17 +48,18 @@ _DELETE_ABOUT: Final = """\
 Delete a session for good, here and at its agent, also one that is live.
 One that is not live needs its agent for that: its command stands after --, but for the built-in
 agent. ID is the session's id; its first characters are enough."""
-#: seconds for a bridge to do what it is told: a close ends an agent, a delete may start one.
+#: seconds in which a bridge must do what it was asked; a close ends an agent, a delete may start
+#: one.
 PATIENCE: Final = 30.0
 
-#: What is done at a session; returns the exit code.
+#: What a command does with a live session; returns the exit code.
 Act = Callable[[Connection, LiveSession], Awaitable[int]]
 
 
 def read(parser: CommandParser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Read the arguments of a command on live sessions.
+    """Parse the arguments of a command on live sessions.
 
-    Raises SystemExit, also if an agent has started the command.
+    Raises SystemExit for wrong usage, and if an agent's process runs the command.
     """
     log.configure("error", None)
     given = parser.parse_args(arguments)
@@ -74,9 +75,10 @@ async def at_session(
     act: Act,
     listener: Callable[[LiveSession], Listener],
 ) -> int:
-    """Connect to the bridge of a live session and act there; returns the exit code.
+    """Connect to the bridge of a live session and run `act`; returns the exit code.
 
-    Raises Asleep: no bridge has the session.
+    `given`: the beginning of the session's id. `listener`: makes what gets the bridge's messages.
+    Raises Asleep if no bridge has the session; other failures are printed.
     """
     try:
         session = await live.find(home, given, await live.bridges_of(home), live.by_socket)
@@ -93,21 +95,21 @@ async def at_session(
 
 
 def said(error: RpcError) -> str:
-    """Return what an error says to a person."""
+    """Return an error's message with its `details`, as one harmless line."""
     details = error.data.get("details") if isinstance(error.data, dict) else None
     whole = error.message if details in (None, error.message) else f"{error.message}: {details}"
     return one_line(whole)
 
 
 def named(session: LiveSession) -> str:
-    """Return how a message names a session."""
+    """Return the session's short id and its title, for a message."""
     title = session.about.get("title")
     short = one_line(session.session_id[:8])
     return f"{short} ({one_line(title)})" if isinstance(title, str) and title else short
 
 
 def ps_parser() -> CommandParser:
-    """Return what reads the arguments of `acp-bridge ps`."""
+    """Return the parser of the arguments of `acp-bridge ps`."""
     parser = CommandParser(
         "ps",
         "acp-bridge ps [--json]",
@@ -139,7 +141,7 @@ def ps(arguments: Sequence[str]) -> int:
 
 
 def cancel_parser() -> CommandParser:
-    """Return what reads the arguments of `acp-bridge cancel`."""
+    """Return the parser of the arguments of `acp-bridge cancel`."""
     return _simple_parser("cancel", _CANCEL_ABOUT, _CANCEL_AFTER)
 
 
@@ -156,7 +158,7 @@ def cancel(arguments: Sequence[str]) -> int:
 
 
 def close_parser() -> CommandParser:
-    """Return what reads the arguments of `acp-bridge close`."""
+    """Return the parser of the arguments of `acp-bridge close`."""
     return _simple_parser("close", _CLOSE_ABOUT, _CLOSE_AFTER)
 
 
@@ -171,7 +173,7 @@ def close(arguments: Sequence[str]) -> int:
 
 
 def delete_parser() -> CommandParser:
-    """Return what reads the arguments of `acp-bridge delete`."""
+    """Return the parser of the arguments of `acp-bridge delete`."""
     parser = CommandParser(
         "delete",
         "acp-bridge delete ID [--yes] [-- COMMAND ARGS...]",
@@ -211,7 +213,7 @@ def delete(arguments: Sequence[str]) -> int:
 
 
 async def _may_delete(given: argparse.Namespace, name: str) -> bool:
-    """Ask the person at the terminal, if there is one and `--yes` was not said."""
+    """Ask for a yes, unless `--yes` was given or nobody is at a terminal; False for a no."""
     at_terminal = all(each is not None and each.isatty() for each in (sys.stdin, sys.stdout))
     return given.yes or not at_terminal or await says_yes(f"Delete session {name} for good?")
 
@@ -223,7 +225,7 @@ def _not_deleted() -> int:
 async def _delete_asleep(
     given: argparse.Namespace, agent: list[str] | None, session_id: str
 ) -> int:
-    """Delete a session that no bridge has, by a bridge of its agent's."""
+    """Delete a session that no bridge has open, by a new bridge; returns the exit code."""
     settings = argparse.Namespace(**own_bridge.none_given(home=given.home))
     bridge = own_bridge.own_bridge(settings, agent)
     info = await anyio.to_thread.run_sync(known.session, bridge.settings.home, session_id)
@@ -245,7 +247,7 @@ async def _delete_asleep(
 
 
 def _simple_parser(command: str, about: str, after: str) -> CommandParser:
-    """Return the parser of a command that needs nothing but a live session."""
+    """Return the parser of a command whose only argument is a live session."""
     usage, example = f"acp-bridge {command} ID", f"acp-bridge {command} 3f2a"
     parser = CommandParser(command, usage, about, [example], after)
     parser.add_argument("session", metavar="ID")
@@ -254,7 +256,7 @@ def _simple_parser(command: str, about: str, after: str) -> CommandParser:
 
 
 def _simple(parser: CommandParser, arguments: Sequence[str], act: Act) -> int:
-    """Run a command that needs nothing but a live session; returns the exit code."""
+    """Run a command whose only argument is a live session; returns the exit code."""
     given, command = read(parser, arguments), parser.name
 
     async def work() -> int:
@@ -269,7 +271,7 @@ def _simple(parser: CommandParser, arguments: Sequence[str], act: Act) -> int:
 
 
 async def _told(connection: Connection, method: str, session: LiveSession) -> Any:
-    """Initialize, and send a request about a session to its bridge; returns the result."""
+    """Initialize and send a request about a session; returns its result."""
     await _introduce(connection)
     return await _tell(connection, method, session)
 

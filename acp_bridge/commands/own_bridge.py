@@ -1,4 +1,4 @@
-"""The bridge that a command starts for itself: its options, which are those of `acp-bridge`."""
+"""The bridge that a command starts for itself; the command takes its options."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT
 if TYPE_CHECKING:
     from acp_bridge.journal.records import SessionInfo
 
-#: the options of the bridge that a command takes: those that always have a value, and not what
-#: lets a bridge outlive its client.
+#: the bridge's options that such a command takes: those with a value, without those that let a
+#: bridge outlive its client.
 _OPTIONS: Final = [
     option for option in OPTIONS.values() if not option.optional and option.name != "keep"
 ]
@@ -33,20 +33,20 @@ _OPTIONS: Final = [
 
 @dataclass(frozen=True, slots=True)
 class OwnBridge:
-    """The command line of the bridge, and the settings that it will have."""
+    """The command line of the bridge, and the settings that it results in."""
 
     command: tuple[str, ...]
     settings: Settings
-    #: the user said which agent: with a command or by `--openhands`.
+    #: the user named the agent, by a command or by `--openhands`.
     agent_given: bool
-    #: what its agent needs that an installation may lack, if it is one of ours.
+    #: the packages that this project's agent imports and that may not be installed.
     packages: Sequence[str]
 
 
 def add_options(parser: Parser, but: Collection[str] = ()) -> None:
-    """Let a command take the options of `acp-bridge`, which its help doesn't list.
+    """Add the bridge's options to a command's parser, unlisted in its help.
 
-    `but`: the names of those that it has itself.
+    `but`: the names of options that the command defines itself.
     """
     unlisted = parser.add_argument_group()
     for option in _OPTIONS:
@@ -55,16 +55,16 @@ def add_options(parser: Parser, but: Collection[str] = ()) -> None:
 
 
 def none_given(**given: str | None) -> dict[str, str | None]:
-    """Return the options of the bridge by name, of which only these are given."""
+    """Return the bridge's options by attribute, all None but those in `given`."""
     return {option.attribute: None for option in _OPTIONS} | given
 
 
 def own_bridge(
     given: argparse.Namespace, agent: Sequence[str] | None, env: Mapping[str, str] = os.environ
 ) -> OwnBridge:
-    """Return the bridge that these options and the agent's command mean.
+    """Return the bridge for parsed options and the agent's command; None: no command was given.
 
-    Raises SystemExit: 2 after a message on stderr.
+    Raises SystemExit(2) after a message on stderr.
     """
     words = words_of(given, _OPTIONS)
     if agent is not None:
@@ -75,15 +75,15 @@ def own_bridge(
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a bridge that ends with the command, whatever the user's says."""
+    """Return the bridge's environment, without `--keep`'s variable: it ends with the command."""
     return {key: value for key, value in os.environ.items() if key != variable("keep")}
 
 
 def not_its_agent(bridge: OwnBridge, info: SessionInfo) -> str | None:
-    """Return why a session is none of this bridge's agent, if it is not."""
+    """Return why a session does not belong to this bridge's agent; None if it does, or may."""
     settings = bridge.settings
     agent = AgentIdentity(settings.agent_name, settings.former_names)
-    # What an agent says of itself is known only when it runs: its name may have changed.
+    # The name that an agent gives itself is known only when it runs.
     by_itself = bridge.agent_given and info.agent_info is not None
     if by_itself or agent.owns(info.agent, info.agent_info):
         return None
@@ -92,7 +92,7 @@ def not_its_agent(bridge: OwnBridge, info: SessionInfo) -> str | None:
 
 
 def session_to_go_on(command: str, bridge: OwnBridge, given: str | None) -> SessionInfo:
-    """Return the session whose id begins so; None: the one that was used last in this folder.
+    """Return the session whose id begins with `given`; None: the last one used in this folder.
 
     Raises SystemExit after a message on stderr.
     """
@@ -112,7 +112,7 @@ def session_to_go_on(command: str, bridge: OwnBridge, given: str | None) -> Sess
 
 
 def prompt_given(parser: Parser, prompt: str) -> str:
-    """Return the prompt, which is read from stdin if it is `-`.
+    """Return the prompt, read from stdin if it is `-`.
 
     Raises SystemExit if it is empty, or longer than a message may be.
     """

@@ -1,4 +1,4 @@
-"""`acp-bridge sessions` and `acp-bridge show`: what is kept, read beside bridges that live."""
+"""`acp-bridge sessions` and `show`: read recorded sessions, also while bridges have them open."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ shortened; without one, it is the session that was used last in this folder."""
 
 
 def sessions_parser() -> CommandParser:
-    """Return what reads the arguments of `acp-bridge sessions`."""
+    """Return the parser of the arguments of `acp-bridge sessions`."""
     parser = CommandParser(
         "sessions",
         "acp-bridge sessions [--cwd FOLDER] [--search TEXT] [--json]",
@@ -53,7 +53,7 @@ def sessions_parser() -> CommandParser:
 
 
 def show_parser() -> CommandParser:
-    """Return what reads the arguments of `acp-bridge show`."""
+    """Return the parser of the arguments of `acp-bridge show`."""
     parser = CommandParser(
         "show",
         "acp-bridge show [ID] [--json]",

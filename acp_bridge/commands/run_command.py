@@ -1,4 +1,4 @@
-"""`acp-bridge run`: one prompt from a script, the answer on stdout."""
+"""`acp-bridge run`: sends one prompt from a script and writes the answer to stdout."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ _MOST_SECONDS: Final = 7 * 24 * 3600
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    """Run `acp-bridge run`; returns the exit code.
+
+    Raises SystemExit for wrong usage and for help.
+    """
     given, bridge = _parsed(arguments)
     if sys.stdout is None:
         return fail("run", "there is no stdout for the answer")
@@ -72,7 +75,7 @@ async def _run(order: headless.Order, bridge: OwnBridge) -> int:
 
 
 def parser() -> CommandParser:
-    """Return what reads the arguments."""
+    """Return the parser of the arguments of `acp-bridge run`."""
     usage = 'acp-bridge run [OPTIONS] "PROMPT" [-- COMMAND ARGS...]'
     parser = CommandParser("run", usage, _ABOUT, _EXAMPLES, _AFTER, column=29)
     parser.add_argument("prompt", nargs="?")
@@ -134,7 +137,7 @@ def _seconds(parser: CommandParser, given: str | None) -> float | None:
 
 
 def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
-    """Return the parsed arguments. Raises SystemExit after a message on stderr."""
+    """Return the order for the parsed arguments. Raises SystemExit after a message on stderr."""
     goes_on = given.again or given.session is not None
     info = session_to_go_on("run", bridge, given.session) if goes_on else None
     return headless.Order(

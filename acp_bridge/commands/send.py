@@ -1,4 +1,4 @@
-"""`acp-bridge send`: a prompt for a session that lives, or that sleeps."""
+"""`acp-bridge send`: queues a prompt in a session that is live or asleep."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ usage; 130 interrupted: the prompt stays in the queue. With --wait those of 'acp
 
 
 def parser() -> CommandParser:
-    """Return what reads the arguments."""
+    """Return the parser of the arguments of `acp-bridge send`."""
     usage = 'acp-bridge send ID "PROMPT" [--wait] [--interrupt] [--json]'
     parser = CommandParser("send", usage, _ABOUT, _EXAMPLES, _AFTER)
     parser.add_argument("session", metavar="ID")
@@ -68,7 +68,10 @@ def parser() -> CommandParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    """Run `acp-bridge send`; returns the exit code.
+
+    Raises SystemExit for wrong usage and for help.
+    """
     reader = parser()
     given = read(reader, arguments)
     if given.json and not given.wait:

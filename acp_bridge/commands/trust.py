@@ -1,4 +1,4 @@
-"""`acp-bridge trust`: the user's word, on a terminal, that a project's hooks may run."""
+"""`acp-bridge trust`: asks a person on a terminal whether the hooks of a project may run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Only a person at a terminal can say so; an agent can't."""
 
 
 def parser() -> Parser:
-    """Return what reads the arguments."""
+    """Return the parser of the arguments of `acp-bridge trust`."""
     after = "exit code: 0 done, 1 not trusted, 2 wrong usage."
     parser = Parser("acp-bridge trust", _USAGE, _ABOUT, (), after, column=19)
     parser.add_argument("-h", "--help", action="help")
@@ -45,7 +45,10 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns the exit code."""
+    """Run `acp-bridge trust`; returns the exit code.
+
+    Raises SystemExit for wrong usage and for help.
+    """
     given = parser().parse_args(arguments)
     home = data_folder(given.home)
     try:
@@ -81,7 +84,7 @@ def _trust(home: Path, folder: Path) -> int:
     if not _says_yes():
         print("Not trusted: only the whole word yes is consent.")
         return 1
-    # What was shown is what is trusted: a file that changed meanwhile turns the hooks off again.
+    # The hashes of the files as they were shown are recorded: a change meanwhile ends the trust.
     trust.write_record(home, trust.Record(str(folder), files))
     print(f"Trusted, until one of these files changes. The record is in {home / RECORDS}.")
     return 0

@@ -1,8 +1,8 @@
-"""ACP content blocks (in wire form) turned into what a model reads.
+"""Converts ACP content blocks (in wire form) into the content of a message for a model.
 
 Invariants
-- Every block that a client sends becomes something: what a model can't read is named in words, so
-  that the history holds nothing that a provider would refuse for good.
+- Every block of a client becomes something: a block that a model can't read is named in words, so
+  that the history has nothing that a provider would refuse for good.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DRIVE = re.compile(r"/[A-Za-z]:")
 
 
 def content_of(blocks: Iterable[Block], *, images: bool = True) -> str | list[Block]:
-    """Returns the `content` of a message to a model: a text, or parts if images are among them.
+    """Returns the `content` of a message: a text, or parts if there are images.
 
     `images`: the model takes images; otherwise each is named in words.
     """
@@ -30,7 +30,7 @@ def content_of(blocks: Iterable[Block], *, images: bool = True) -> str | list[Bl
         url = _image(block) if images else None
         if url is not None:
             parts.append(image_part(url))
-        elif not (text := _text(block)).strip():  # providers refuse a blank one
+        elif not (text := _text(block)).strip():  # providers refuse blank texts
             continue
         elif parts and parts[-1]["type"] == "text":
             parts[-1]["text"] += "\n" + text
@@ -42,12 +42,12 @@ def content_of(blocks: Iterable[Block], *, images: bool = True) -> str | list[Bl
 
 
 def text_of(blocks: Iterable[Block]) -> str:
-    """Returns what the blocks say in words alone."""
+    """Returns the texts of the blocks, joined; images and other blocks are named in words."""
     return "\n".join(text for block in blocks if (text := _text(block)).strip())
 
 
 def images_of(blocks: Iterable[Block]) -> int:
-    """Returns how many of the blocks are images, also such as no model takes."""
+    """Returns how many of the blocks are images, including those that no model takes."""
     return sum(map(_is_image, blocks))
 
 
@@ -57,12 +57,12 @@ def unreadable_images(blocks: Iterable[Block]) -> int:
 
 
 def image_part(url: str) -> Block:
-    """Returns the part of a message that holds the image of this `data:` URL."""
+    """Returns the part of a message for the image of this `data:` URL."""
     return {"type": "image_url", "image_url": {"url": url}}
 
 
 def place(uri: str) -> str:
-    """Returns the path that a `file:` URI names; any other URI as it is."""
+    """Returns the path of a `file:` URI; any other URI unchanged."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -84,7 +84,7 @@ def _is_image(block: Block) -> bool:
 
 
 def _image(block: Block) -> str | None:
-    """Returns the `data:` URL of the block's image; None if it has none that models take."""
+    """Returns the `data:` URL of a block's image; None if it has no image that models take."""
     match block:
         case {"type": "image", "mimeType": str(mime_type), "data": str(data)}:
             pass

@@ -16,9 +16,9 @@ def fenced(text: str) -> str:
 
 
 def split_closing_fence(text: str) -> tuple[str, str]:
-    """Returns the text up to its closing fence, and that fence with the line break before it.
+    """Splits a text into itself up to its closing fence, and that fence with the line break before.
 
-    The second part is empty if the text does not end with a fence.
+    The second part is "" if the text does not end with a fence.
     """
     found = _CLOSING.search(text)
     end = found.start() if found else len(text)

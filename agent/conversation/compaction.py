@@ -24,32 +24,32 @@ from agent.model import Model, ModelError, ToolSpec, Usage
 
 logger = logging.getLogger(__name__)
 
-#: the share of the window from which on room is made, and the share that is used afterwards
+#: the share of the window above which room is made, and the share that is used afterwards
 _FULL = 0.85
 _ROOMY = 0.7
-#: how many of the last entries stay as they are, results included, while anything else can go
+#: how many of the last entries stay as they are, with results, while anything else can go
 _RECENT = 2
 #: how many of the last entries stay if they take no more than half of the room
 _MORE_RECENT = 4
 #: the share of the room below which a middle is not worth a summary
 _LEAST = 0.1
-#: the share of the room that a summary may take, and the characters that it may take of a small
-#: one as long as there is room at all
+#: the share of the room that a summary may take, and the characters that it may take in a small one
+#: if they are free
 _SUMMARY_SHARE = 0.25
 _SUMMARY_CHARS = 8_000
-#: the characters that a summary has at most where the window has no room for more
+#: the characters that every summary may have
 _SHORTEST_SUMMARY = 1_000
 
-#: kinds of errors that have nothing to do with what was to be summarised
+#: kinds of errors that have nothing to do with the text to summarise
 _PASSING = frozenset({"auth", "missing_key", "rate_limit", "unreachable", "unknown_model"})
 _LEFT_OUT = "[An older part of the conversation was left out here: it could not be summarised.]"
 
 
 class Compactor:
-    """Makes room in one session.
+    """Makes room in one session's conversation.
 
     `summariser` opens a model for summaries and may raise ModelError; if it is None, the session's
-    own model is asked. `notify` says a sentence to the user.
+    own model is asked. `notify` shows the user a sentence.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Compactor:
         self._summariser = summariser
         self._notify = notify
         self._rate = USUAL_RATE
-        #: the tokens that were too many, by the id of the model that refused them
+        #: the estimated tokens of an input that a model has refused, by the model's id
         self._refused: dict[str, int] = {}
 
     async def fit(self, model: Model, specs: Sequence[ToolSpec]) -> bool:
-        """Makes room before a model call if there is little left; returns True if it made some.
+        """Makes room before a model call if little is left; returns True if it did.
 
         Raises ModelError if the model can't be asked now.
         """
@@ -82,13 +82,13 @@ class Compactor:
         return estimate.tokens() < before
 
     async def shrink(self, model: Model, specs: Sequence[ToolSpec]) -> bool:
-        """Makes room by half, or more, after the provider refused the input as too long.
+        """Halves the input, or makes it smaller, after the provider refused it as too long.
 
         Returns False if nothing more can go. Raises ModelError as `fit` does.
         """
         estimate = await self._estimate(model, specs)
         before = estimate.tokens()
-        window = await self._window(model)  # with what the refusal said of it
+        window = await self._window(model)  # takes into account what the refusal said
         self._refused[model.id] = before
         target = before // 2 if window is None else min(before // 2, int(window * _ROOMY))
         for recent in range(_RECENT, -1, -1):
@@ -96,7 +96,7 @@ class Compactor:
         return estimate.tokens() < before
 
     async def compact(self, model: Model) -> str:
-        """Summarises the whole conversation now. Returns a sentence for the user."""
+        """Summarises the whole conversation now; returns a sentence for the user."""
         if all(entry.refused for entry in self._history.entries[self._summarised :]):
             return "There is nothing to summarise yet."
         estimate = await self._estimate(model, None)
@@ -123,7 +123,7 @@ class Compactor:
     async def _make_room(
         self, model: Model, estimate: TokenEstimate, target: int, recent: int
     ) -> None:
-        """Makes room until the input takes `target` tokens or only `recent` entries are left."""
+        """Makes room until the input has `target` tokens or all but `recent` entries were cut."""
         excess = estimate.tokens() - target
         trimmable = sum(estimate.of_result(call) for call in self._trimmable(recent))
         cut = self._cut(estimate, target, recent) if trimmable < excess else 0
@@ -156,12 +156,12 @@ class Compactor:
 
     @property
     def _summarised(self) -> int:
-        """The number of entries that a summary stands for."""
+        """How many entries the current summary replaces."""
         summary = self._history.summary
         return 0 if summary is None else summary.entries
 
     def _cut(self, estimate: TokenEstimate, target: int, recent: int) -> int:
-        """Returns how many entries a summary should stand for; 0 if it is not worth one."""
+        """Returns how many entries a summary should replace; 0 if a summary is not worth it."""
         entries = self._history.entries
         cut = max(0, len(entries) - max(recent, 1))
         used = estimate.of_entries(entries[cut:])
@@ -228,7 +228,7 @@ class Compactor:
     def _record(self, record: Record) -> None:
         try:
             self._transcript.append(record)
-        except OSError:  # the history has the record; the turn tells the user of the disk
+        except OSError:  # the history has the record; the turn tells the user that the disk fails
             logger.exception("the transcript can't be written")
 
     async def _say(self, text: str) -> None:
@@ -239,6 +239,6 @@ class Compactor:
 
 
 def spent_on(model: Model, usage: Usage) -> Record:
-    """Returns the record of what a call of the summary model has cost."""
+    """Returns the record of the tokens and cost of a call of the summary model."""
     counts = {"input": usage.input, "output": usage.output, "cached": usage.cached}
     return {"t": "usage", "model": model.id, **counts, "cost": usage.cost, "for": "summary"}

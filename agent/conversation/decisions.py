@@ -1,4 +1,4 @@
-"""What the user decided for a whole session, folded from the records of its transcript. No I/O."""
+"""The user's choices and "always" answers in a session, from its transcript. No I/O."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from dataclasses import dataclass, field
 
 from agent.conversation.entries import Record
 
-#: names what an "always" answer holds for (see `agent.turn.permissions`)
+#: what an "always" answer holds for (see `agent.turn.permissions`)
 Key = tuple[str | bool, ...]
 
-#: the kinds of these records
+#: the kinds of records that hold them
 DECISIONS = ("chosen", "always")
 
 
 @dataclass(slots=True)
 class Decisions:
-    """The last decision on each thing holds."""
+    """The last choice of each option, and the last "always" answer for each thing."""
 
-    #: the values of the options that were chosen or announced, by the options' ids
+    #: the chosen or announced value of each option, by the option's id
     chosen: dict[str, str] = field(default_factory=dict)
-    #: what was answered with "always": True if it was allowed
+    #: the "always" answers: True if it was allowed
     always: dict[Key, bool] = field(default_factory=dict)
 
     def fold(self, record: Record) -> None:
-        """Takes one record in; one that is not well formed changes nothing."""
+        """Applies a record; a malformed one changes nothing."""
         match record:
             case {"t": "chosen", "option": str(option), "value": str(value)}:
                 self.chosen[option] = value
@@ -33,5 +33,5 @@ class Decisions:
 
 
 def is_inherited(record: Record) -> bool:
-    """Tells if a fork of the session has the record too: it gets no rights by it."""
+    """Returns True if a fork of the session copies the record: all but "always allow"."""
     return record.get("t") != "always" or record.get("allow") is False

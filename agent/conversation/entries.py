@@ -12,9 +12,9 @@ from agent.model import SpokenKind, ToolCall
 Record: TypeAlias = dict[str, Any]
 Entry: TypeAlias = "Prompt | Answer | Note"
 
-#: how the result of a call begins whose tool nobody knows
+#: the beginning of the result of a call whose tool is unknown
 NO_TOOL = "There is no tool named "
-#: stands for the result of a call that has none
+#: the result for a call that has none
 INTERRUPTED = "interrupted by the user"
 
 
@@ -25,7 +25,7 @@ class Outcome:
     status: str
     text: str
     raw: Any = None
-    #: ACP tool call content that the card shows; None if it shows the text
+    #: ACP tool call content for the card; None: the card shows the text
     content: list[dict[str, Any]] | None = None
     #: `data:` URLs for the model
     images: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Call:
-    """A tool call and the card that the client shows for it; `outcome` is None while it runs."""
+    """A tool call and its card; `outcome` is None while it runs."""
 
     call: ToolCall
     card: dict[str, Any]
@@ -50,10 +50,10 @@ class Prompt:
     #: the mode of the session at this prompt and at the one before; "" if not known
     mode: str = ""
     mode_before: str = ""
-    #: the tools that were called earlier and are not there at this prompt, and at the one before
+    #: the tools that were called earlier and are missing at this prompt, and at the one before
     gone: tuple[str, ...] = ()
     gone_before: tuple[str, ...] = ()
-    #: `content` for a model that takes images (True) or none (False), made when first needed
+    #: the message's `content` for a model that takes images (True) or none (False), cached
     contents: dict[bool, str | list[dict[str, Any]]] = field(default_factory=dict)
     #: True if the model refused the turn: no model is given it any more
     refused: bool = False
@@ -61,7 +61,7 @@ class Prompt:
 
 @dataclass(slots=True)
 class Note:
-    """What the agent itself tells the model in a turn; the user is not shown it."""
+    """A text of the agent itself for the model in a turn; the user is not shown it."""
 
     text: str
     #: True if the model refused the turn: no model is given it any more
@@ -70,7 +70,7 @@ class Note:
 
 @dataclass(slots=True)
 class Run:
-    """Tokens of one kind in a row."""
+    """A run of tokens of one kind."""
 
     kind: SpokenKind
     tokens: list[str] = field(default_factory=list)
@@ -84,21 +84,21 @@ class Run:
 
 @dataclass(slots=True)
 class Answer:
-    """One completion of the model: runs of text and reasoning as they came, then tool calls."""
+    """One completion of the model: its texts and reasoning in order, then its tool calls."""
 
     runs: list[Run] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     #: see `Completion.provider`
     provider: Mapping[str, Any] | None = None
-    #: the plan that was told last, as ACP plan entries
+    #: the last plan of this answer, as ACP plan entries
     plan: list[dict[str, Any]] | None = None
-    #: True if the provider said that it ended for a tool call, and there is none
+    #: True if the provider says that the answer ended for a tool call, and it has none
     announced: bool = False
     #: True if the model refused the turn: no model is given it any more
     refused: bool = False
 
     def run(self, kind: SpokenKind) -> Run:
-        """Returns the run that the next token of that kind belongs to."""
+        """Returns the run to which the next token of this kind belongs."""
         if not self.runs or self.runs[-1].kind != kind:
             self.runs.append(Run(kind))
         return self.runs[-1]
@@ -117,13 +117,13 @@ class Summary:
 
     text: str
     entries: int
-    #: the prompt that the next entry answers, if there is one; the model is given it again
+    #: the prompt that the next entry answers, which the model is given again; None for none
     prompt: Prompt | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Counts what a session has spent.
+    """The tokens and money that a session has spent.
 
     `cost`: USD of all calls whose cost is known, None if there was none. `context`: tokens of the
     last call that answered the user, input and output together.

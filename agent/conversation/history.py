@@ -65,10 +65,10 @@ class History:
         self._calls: dict[str, Call] = {}
         self._call_ids: set[str] = set()
         self.decisions = Decisions()
-        #: the highest number that a card has
+        #: the highest number of a card so far
         self._cards = 0
         self._summary: Summary | None = None
-        #: the mode at the last prompt, and the tools that were gone
+        #: the mode at the last prompt, and the tools that were missing
         self._mode = ""
         #: the title that a model made
         self.made_title: str | None = None
@@ -76,15 +76,18 @@ class History:
         self._spent = Spent()
         #: the ids of the models that have answered the user
         self._models: set[str] = set()
-        #: the run that the last record was a token of
+        #: the tokens to which the last record belongs; None if it was no token
         self._run: Run | None = None
-        #: the tokens of the input of the last call that answered the user, and the number of
-        #: entries in it; None if a trim or a summary came after it
+        #: the input tokens of the last call that answered the user, and the number of entries in
+        #: that input; None if a trim or a summary came after it
         self.measured: tuple[int, int] | None = None
 
     @property
     def title(self) -> str | None:
-        """What a model made, else the first line of the first prompt; None before that."""
+        """The title that a model made, else the first line of the first prompt.
+
+        None before that.
+        """
         if self.made_title is not None:
             return self.made_title
         first = next((e for e in self._entries if isinstance(e, Prompt)), None)
@@ -92,17 +95,17 @@ class History:
 
     @property
     def message_id(self) -> str:
-        """The id of the last message, made of its place so that a replay has the same."""
+        """The id of the last message; it follows from its place, so that a replay has the same."""
         return message_id(len(self._entries) - 1)
 
     @property
     def next_card(self) -> str:
-        """An id that no card has had yet."""
+        """A new id for a card."""
         return f"call-{self._cards + 1}"
 
     @property
     def tool_names(self) -> frozenset[str]:
-        """The names of the tools that were called; a call of an unknown tool does not count."""
+        """The names of the tools that were called; calls of unknown tools don't count."""
         return frozenset(call.call.name for call in self._calls.values() if not _is_unknown(call))
 
     @property
@@ -116,7 +119,7 @@ class History:
 
     @property
     def system(self) -> str | None:
-        """The system prompt."""
+        """The system prompt; None before the first turn."""
         return self._system
 
     @property
@@ -128,18 +131,18 @@ class History:
         return self._summary
 
     def messages(self, *, images: bool = True, upto: int | None = None) -> list[Message]:
-        """Returns what a model is given.
+        """Returns the messages for a model.
 
-        `images`: the model takes images; otherwise each becomes a note. `upto`: the number of
-        entries to take, all if it is None.
+        `images`: the model takes images; otherwise each becomes a note. `upto`: how many entries
+        they cover; None: all.
         """
         entries = self._entries[:upto]
         return list(messages_of(self._system, entries, self._summary, images=images))
 
     def said_again(self, count: int) -> Prompt | None:
-        """Returns the prompt that must stay if a summary stands for the first `count` entries.
+        """Returns the prompt that must stay if a summary replaces the first `count` entries.
 
-        It is the one that the first entry after them answers; None if that is a prompt itself.
+        It is the prompt that the next entry answers; None if the next entry is a prompt itself.
         """
         if count == len(self._entries) or isinstance(self._entries[count], Prompt):
             return None
@@ -148,14 +151,15 @@ class History:
     def replay(self, *, running: bool = False) -> list[Update]:
         """Returns the session updates that show the whole history as it is now.
 
-        `running`: a turn is running and will itself end the cards that it has open.
+        `running`: a turn is running and will itself end its open cards.
         """
         return list(replay_of(self._entries, running=running))
 
     def fold(self, record: Record) -> None:
-        """Takes one record in; a record that is unknown or not well formed changes nothing."""
+        """Applies a record; an unknown or malformed one changes nothing."""
         kind = record.get("t")
-        if kind == "text" or kind == "reasoning":  # by far the most records, so without a match
+        # By far the most frequent records, so before the slower match.
+        if kind == "text" or kind == "reasoning":
             if isinstance(token := record.get("d"), str):
                 self._say(kind, token)
             return
@@ -199,7 +203,7 @@ class History:
         self._mode, self._gone = mode, gone
 
     def _account(self, record: Record) -> None:
-        """Takes in the records that change only what the model is given and what was spent."""
+        """Applies a record that changes only the messages for the model, or the counts."""
         match record:
             case {"t": "usage", "input": int(given), "output": int(got), **rest}:
                 self._spend(given, got, rest)
@@ -239,7 +243,8 @@ class History:
 
     def _call(self, call: ToolCall, card_id: str, card: dict[str, Any]) -> None:
         call = sendable(call)
-        if not call.id or call.id in self._call_ids:  # some providers count from 0 in each answer
+        # Some providers' ids begin at 0 in each answer.
+        if not call.id or call.id in self._call_ids:
             call = replace(call, id=f"{card_id}-{len(self._call_ids)}")
         self._call_ids.add(call.id)
         self._count(card_id)
@@ -257,10 +262,10 @@ class History:
         self._run.tokens.append(token)
 
     def _answer(self, *, open_to_calls: bool = False, with_results: bool = False) -> Answer:
-        """Returns the last answer, or a new one if the last can't take what comes.
+        """Returns the answer to which the next record belongs: the last entry, or a new answer.
 
-        An answer with calls takes no more tokens. `open_to_calls`: what comes may follow calls
-        that have no results yet. `with_results`: it may follow results too.
+        A token never belongs to an answer with calls. `open_to_calls`: the record may follow calls
+        without results. `with_results`: it may follow results too.
         """
         summarised = self._summary.entries if self._summary else 0
         last = self._entries[-1] if len(self._entries) > summarised else None

@@ -1,8 +1,8 @@
-"""Turns a history into messages to a model, in the form of chat completions.
+"""Converts a history into messages for a model, in the form of chat completions.
 
 Invariants
-- The messages are well formed for any history: every tool call is followed by its result, in
-  order, a call without one by "interrupted by the user" (invariants C17, K2); no text is blank.
+- The messages are well formed for any history: every tool call is followed by its result, in order,
+  a call without one by "interrupted by the user" (invariants C17, K2); no text is blank.
 - No odd answer of a model makes a provider refuse all later requests.
 - The same entries give the same messages, so that a reload gives the model what it had.
 """
@@ -33,9 +33,9 @@ _LONGEST_NAME = 64
 
 
 def sendable(call: ToolCall) -> ToolCall:
-    """Returns the call in a form that every provider takes back.
+    """Returns the call in a form that every provider accepts.
 
-    Its name has only letters that they allow, and its arguments are a JSON object.
+    Its name has only letters that all allow, and its arguments are a JSON object.
     """
     name = _NOT_IN_NAMES.sub("_", call.name)[:_LONGEST_NAME] or "unnamed"
     return ToolCall(call.id, name, _object(call.arguments))
@@ -45,7 +45,7 @@ def parsed(arguments: str) -> Any:
     """Returns the JSON value of a call's arguments, or their text if they are not valid JSON."""
     try:
         return from_json(arguments.encode() or b"{}", allow_inf_nan=False)
-    except ValueError:  # no JSON, or half a surrogate pair
+    except ValueError:  # malformed JSON, or half a surrogate pair
         return arguments.encode(errors="replace").decode()
 
 
@@ -80,7 +80,7 @@ def messages_of_entry(entry: Entry, *, images: bool) -> Iterator[Message]:
         return
     text = entry.said("text")
     if not entry.calls and not text.strip():
-        return  # providers refuse an empty answer, left by an interruption after a thought
+        return  # an interruption after a thought leaves an empty answer, which providers refuse
     yield _said(entry, text)
     seen: list[str] = []
     for call in entry.calls:
@@ -104,7 +104,7 @@ def result_text(call: Call, images: bool) -> str:
 
 
 def _prompt(prompt: Prompt, images: bool) -> Message:
-    if images not in prompt.contents:  # kept, because checking an image takes milliseconds
+    if images not in prompt.contents:  # cached: checking an image takes milliseconds
         given = content_of(
             [*prompt.blocks, *_about_mode(prompt), *_about_tools(prompt)], images=images
         )

@@ -1,8 +1,8 @@
-"""Turns a history into session updates of ACP, to show it to the user again.
+"""Converts a history into session updates of ACP that show it to the user again.
 
 Invariants
 - A replay shows whole messages, not tokens, and ends every tool card that it opens (invariant C16).
-- A replay names no terminal; the output's text stands for it (invariant R7).
+- A replay names no terminal; the output's text replaces it (invariant R7).
 - A call whose card was hidden has none in a replay either.
 - Summaries and left-out results concern the model only: a replay shows everything as it was.
 """
@@ -18,7 +18,7 @@ from agent.model import SpokenKind
 
 
 def replay_of(entries: Sequence[Entry], *, running: bool) -> Iterator[Update]:
-    """Yields the updates. `running`: a turn will itself end the open cards of the last entry."""
+    """Yields the updates. `running`: a turn runs and will end the open cards of the last entry."""
     plans = _last_plans(entries)
     for number, entry in enumerate(entries):
         goes_on = running and number == len(entries) - 1
@@ -28,7 +28,7 @@ def replay_of(entries: Sequence[Entry], *, running: bool) -> Iterator[Update]:
 
 
 def message_id(number: int) -> str:
-    """Returns the id of the messages of an entry; a replay has the same ids."""
+    """Returns the message id of the entry with this number, the same live and in a replay."""
     return f"m{number}"
 
 
@@ -42,9 +42,9 @@ def text_chunk(kind: SpokenKind, text: str, message_id: str) -> Update:
 
 
 def notice(text: str) -> Update:
-    """Returns the update that tells the user something which the model did not say.
+    """Returns the update with a message of the agent itself, not of the model.
 
-    `text`: Markdown. Empty lines stand around it, because clients join it to what stands beside it.
+    `text`: Markdown. Empty lines surround it, because clients join it to the messages beside it.
     """
     return {
         "sessionUpdate": "agent_message_chunk",
@@ -53,7 +53,7 @@ def notice(text: str) -> Update:
 
 
 def thought(text: str) -> Update:
-    """Returns the update that tells the user why nothing comes yet."""
+    """Returns the update that tells the user, as a thought, why nothing comes yet."""
     return {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}
 
 
@@ -68,8 +68,8 @@ def card_end(card_id: str, outcome: Outcome) -> Update:
         "status": outcome.status,
     }
     content = _content(outcome)
-    # The terminal is released by now. A client may drop a whole update that names it, but goes on
-    # showing it if the update says nothing about the content.
+    # The terminal is released by now. A client may drop a whole update that names it, but keeps
+    # showing it if the update has no content.
     if not any(map(_is_terminal, content)):
         update["content"] = content
     if outcome.raw is not None:
@@ -78,7 +78,7 @@ def card_end(card_id: str, outcome: Outcome) -> Update:
 
 
 def _last_plans(entries: Sequence[Entry]) -> dict[int, list[dict[str, Any]]]:
-    """Returns the last plan of each turn, by the number of the answer that told it."""
+    """Returns the last plan of each turn, by the number of the answer that has it."""
     found: dict[int, list[dict[str, Any]]] = {}
     latest: int | None = None
     for number, entry in enumerate(entries):

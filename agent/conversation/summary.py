@@ -2,7 +2,7 @@
 
 Invariants
 - The part is cut to fit the summariser's window; its beginning and its end stay.
-- The part is material to the summariser: it is told to follow no instructions that stand in it.
+- The part is material to the summariser: it is told to follow no instructions in it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from agent.conversation.entries import Answer, Call, Entry, Prompt, Summary
 from agent.conversation.messages import result_text
 from agent.model import Completion, Message, Model, ModelError, Token
 
-#: tokens that are assumed if the window is not known; all models in use have that many
+#: tokens that are assumed if the window is not known; all current models have as many
 _SMALL_WINDOW = 32_000
-#: the share of the window for what is to be summarised; the rest is for the answer
+#: the share of the window for the text to summarise; the rest is for the answer
 _SHARE = 0.6
-#: how often the call is repeated with half of the text if it does not fit after all
+#: how often the call is repeated with half of the text if it doesn't fit
 _HALVINGS = 3
 #: characters that are kept of a call's arguments, and of its result
 _ARGUMENTS = 600
@@ -51,9 +51,9 @@ async def summarise(
     window: int | None,
     rate: float,
 ) -> Completion:
-    """Returns the model's summary of the entries and of the earlier summary.
+    """Returns the model's summary of these entries and of the earlier summary.
 
-    `window`: tokens that the summariser takes. `rate`: tokens a character. Raises ModelError.
+    `window`: of the summariser, in tokens. `rate`: tokens per character. Raises ModelError.
     """
     room = int((window or _SMALL_WINDOW) * _SHARE / rate)
     whole = "\n\n".join(_told(entries, earlier))
@@ -84,7 +84,7 @@ def _request(whole: str, room: int) -> list[Message]:
 
 
 async def _unheard(token: Token) -> None:
-    """Drops a token of a summary: nobody is shown them."""
+    """Ignores a token of the summary: it is not shown while it is made."""
 
 
 def _told(entries: Sequence[Entry], earlier: Summary | None) -> Iterator[str]:

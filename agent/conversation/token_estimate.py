@@ -1,7 +1,7 @@
 """Estimates how many tokens a conversation takes, without a tokenizer.
 
-The provider's count of the last call tells how many tokens a character takes; without a count,
-four characters are one token. Every image counts the same, whatever its size.
+The provider's count for the last call gives the rate of tokens per character; without a count, four
+characters are one token. Every image counts the same, whatever its size.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from agent.conversation.messages import TRIMMED, messages_of_entry
 from agent.model import Message, ToolSpec
 
 IMAGE_TOKENS = 1_500
-#: tokens a character, until a provider has counted
+#: tokens per character, until a provider has counted
 USUAL_RATE = 0.25
-#: the least and the most tokens a character; a count outside of them was not of the whole text
+#: limits of the rate; a count outside of them was not of the whole text
 _RATES = (0.1, 1.5)
-#: characters, below which a count says too little about the rate
+#: characters; for fewer, a count says too little about the rate
 _FEW = 2_000
 
 
@@ -34,10 +34,10 @@ class Size:
 
 
 class TokenEstimate:
-    """Estimates the input of one model call.
+    """The estimate of the input of one model call.
 
     `specs`: of the call's tools, None if they are not known. `images`: the model takes images.
-    `rate`: tokens a character, used if the history has no count to tell the rate from.
+    `rate`: tokens per character if the history has no count.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class TokenEstimate:
         self.rate = (None if specs is None else self._counted()) or rate
 
     def tokens(self) -> int:
-        """Returns the tokens of the next call's input, as the history is now."""
+        """Returns the tokens of the next call's input, with the history as it is now."""
         return self._size(self._history.messages(images=self._images)).tokens(self.rate)
 
     def of_entries(self, entries: Iterable[Entry]) -> int:
@@ -63,7 +63,7 @@ class TokenEstimate:
         return size_of(messages).tokens(self.rate)
 
     def of_result(self, call: Call) -> int:
-        """Returns the tokens that leaving out the call's result would save."""
+        """Returns the tokens that are saved if the call's result is left out."""
         if call.outcome is None or call.trimmed:
             return 0
         images = len(call.outcome.images) if self._images else 0

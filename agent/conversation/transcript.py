@@ -1,14 +1,14 @@
-"""A session on disk: lines of JSON, appended during a turn and read whole by a load.
+"""A session on disk: lines of JSON, appended during a turn and read as a whole by a load.
 
 Invariants
 - The operating system has a record before `append` returns, so that what is shown after it survives
   the death of the process (invariants K1, T2). It need not survive a loss of power.
 - A load writes nothing. A cut or broken line hides no other line (invariant K2), and what follows a
   cut line is appended on a line of its own.
-- What the user chose or answered with "always" and could not be written is written before the next
-  record that can be, so that a load finds no more rights than the session has.
+- A choice or an "always" answer that could not be written is written before the next record that
+  can be, so that a load finds no more rights than the session has.
 - A file that was deleted, by whatever process, does not come back: only `create` makes one.
-- Only the owner can read the files. One process appends at a time; the bridge sees to that.
+- Only the owner can read the files. One process appends at a time; the bridge ensures that.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from agent.conversation.entries import Record
 from agent.conversation.history import History, title_of
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
-#: the number of records in which `list_sessions` looks for a session's first prompt: of those that
-#: are no decisions, and of all
+#: how many records `list_sessions` reads in search of a session's first prompt: without decisions,
+#: and in all
 _HEAD, _LINES = 8, 1000
-#: how the records of a title and of a prompt begin
+#: the beginnings of the records of a title and of a prompt
 _TITLE, _PROMPT = b'{"t":"title"', b'{"t":"user"'
-#: the number of prompts behind the first one before which a title is looked for
+#: how many prompts after the first one a made title may come
 _TITLED_BY = 2
 
 
@@ -52,21 +52,22 @@ class SessionInfo:
 
 
 class Transcript:
-    """The history of an open session and the file that its records are appended to."""
+    """The history of an open session, and the file to which its records are appended."""
 
     def __init__(self, path: Path | None, history: History, *, cut: bool = False) -> None:
-        """Without a path, nothing that is appended is written."""
+        """Without a path, records change the history and are not written."""
         self.history = history
         self._path = path
         self._fd = -1
         self._cut = cut
-        #: lines that could not be written and have to be
+        #: lines that could not be written yet and must be
         self._owed: list[bytes] = []
 
     @classmethod
     def create(cls, folder: Path, session_id: str, cwd: str) -> Transcript:
-        """Begins the transcript of a new session. Raises OSError."""
-        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # it holds keys.env
+        """Creates the file of a new session. Raises OSError."""
+        # Private: the folder holds keys.env.
+        folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.mkdir(exist_ok=True, mode=0o700)
         transcript = cls(folder / f"{session_id}.jsonl", History())
         transcript._open(folder / f"{session_id}.jsonl", os.O_CREAT)
@@ -75,10 +76,10 @@ class Transcript:
 
     @classmethod
     def fork(cls, folder: Path, session_id: str, new_id: str, cwd: str) -> Transcript:
-        """Begins the transcript of a new session with all that an old one has by now.
+        """Creates the file of a new session with a copy of an old one's records.
 
-        What was always allowed was so for the old one alone.
-        Blocks the thread. Raises UnknownSession, or OSError; no new file is left then.
+        Without its "always allow" answers. Blocks the thread. Raises UnknownSession, or OSError; no
+        new file is left then.
         """
         try:
             source = _path(folder, session_id).open("rb")
@@ -98,7 +99,7 @@ class Transcript:
 
     @classmethod
     def load(cls, folder: Path, session_id: str) -> Transcript:
-        """Reads a transcript whole. Raises UnknownSession, or OSError if it can't be read."""
+        """Reads a transcript from disk. Raises UnknownSession, or OSError if it can't be read."""
         path = _path(folder, session_id)
         history = History()
         line = b"\n"
@@ -113,17 +114,17 @@ class Transcript:
 
     @classmethod
     def copy(cls, folder: Path, session_id: str) -> Transcript:
-        """Reads a transcript whole; what the copy takes after that is written nowhere.
+        """Reads a transcript from disk as a copy, whose later records are not written.
 
         Blocks the thread. Raises as `load` does.
         """
         return cls(None, cls.load(folder, session_id).history)
 
     def append(self, record: Record) -> None:
-        """Takes the record into the history, then writes it.
+        """Adds a record to the history, then writes it.
 
-        Raises OSError if it can't be written, FileNotFoundError if it was deleted; the history has
-        it even then.
+        Raises OSError if it can't be written, FileNotFoundError if the file was deleted; the
+        history has the record even then.
         """
         self.history.fold(record)
         if self._path is None:
@@ -162,7 +163,7 @@ def list_sessions(folder: Path) -> list[SessionInfo]:
     """Returns the sessions that have a prompt, the newest first."""
     found: list[tuple[float, SessionInfo]] = []
     for path in folder.glob("*.jsonl"):
-        # A file that is deleted meanwhile, or can't be read, must not hide the rest.
+        # One file that can't be read, or was just deleted, must not hide the others.
         with contextlib.suppress(OSError):
             changed = path.stat().st_mtime
             if (info := _head(path, changed)) is not None:
@@ -178,7 +179,7 @@ def delete_session(folder: Path, session_id: str) -> None:
 
 
 def _path(folder: Path, session_id: str) -> Path:
-    """Returns the file of a session. Raises UnknownSession if that can be no session's id."""
+    """Returns the path of a session's file. Raises UnknownSession for an id that none can have."""
     if not _SESSION_ID.fullmatch(session_id):
         raise UnknownSession(session_id)
     return folder / f"{session_id}.jsonl"
@@ -202,7 +203,7 @@ def _head(path: Path, changed: float) -> SessionInfo | None:
 
 
 def _made_title(path: Path) -> str | None:
-    """Returns the title that a model made after the first turn, if it did."""
+    """Returns the title that a model has made after the first turn; None if none has."""
     prompts = 0
     with path.open("rb") as file:
         for line in file:
@@ -218,7 +219,7 @@ def _made_title(path: Path) -> str | None:
 def _parse(line: bytes) -> Record | None:
     try:
         record = from_json(line)
-    except ValueError:  # a cut line, or lone surrogates, which UTF-8 can't hold
+    except ValueError:  # a cut line, or lone surrogates, which from_json refuses
         try:
             record = json.loads(line)
         except ValueError:
@@ -229,5 +230,5 @@ def _parse(line: bytes) -> Record | None:
 def _dump(record: Record) -> bytes:
     try:
         return to_json(record, inf_nan_mode="null") + b"\n"
-    except ValueError:  # lone surrogates
+    except ValueError:  # lone surrogates, which to_json refuses
         return json.dumps(record).encode() + b"\n"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Received = SessionMessage | Exception
 
-#: pages of a list of tools; more are not read, because some servers never end it
+#: pages of a list of tools that are read; some servers' lists never end
 _PAGES = 100
 
 
@@ -46,7 +46,7 @@ class McpSession:
             try:
                 page = await self._session.list_tools(params=PaginatedRequestParams(cursor=cursor))
             except MCPError as error:
-                if error.code == METHOD_NOT_FOUND:  # a server without tools
+                if error.code == METHOD_NOT_FOUND:  # the server has no tools
                     break
                 raise
             tools += (wire_form(tool) for tool in page.tools)
@@ -56,7 +56,7 @@ class McpSession:
         return tools
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns a CallToolResult.
+        """Calls a tool; returns a CallToolResult in wire form.
 
         The SDK's `call_tool` is not used: it checks the answer against the server's own schema and
         returns nothing if they differ.
@@ -77,7 +77,7 @@ async def connect(
     on_change: Callable[[], None],
     on_end: Callable[[], None],
 ) -> AsyncIterator[McpSession]:
-    """Connects to a server for as long as the context is open.
+    """Connects to a server and initializes, for as long as the context is open.
 
     `on_change` is called when the server says that its tools have changed, `on_end` when the
     connection has ended. Raises what the transports and the SDK raise; `problems.in_words` turns
@@ -114,7 +114,7 @@ async def _greet(session: ClientSession) -> None:
 
 
 class _Watched:
-    """Passes on what is received and tells when it ends; the SDK tells only calls in flight."""
+    """A stream that calls `on_end` at its end; the SDK tells only calls in flight of it."""
 
     def __init__(self, stream: ReadStream[Received], on_end: Callable[[], None]) -> None:
         self._stream = stream

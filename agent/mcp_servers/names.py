@@ -1,9 +1,9 @@
-"""The names under which a model sees the tools of MCP servers: mcp__SERVER__TOOL.
+"""The names under which a model gets the tools of MCP servers: mcp__SERVER__TOOL.
 
 Invariants
-- A name has at most LIMIT characters of a-z, A-Z, 0-9, `_` and `-`, which every provider takes.
-- No two tools of a session share a name, whatever their servers are called. A server's part holds
-  no `__` and has no `_` at its ends, so it is clear where it ends.
+- A name has at most LIMIT characters of a-z, A-Z, 0-9, `_` and `-`, which every provider accepts.
+- No two tools of a session share a name, whatever their servers are called. A server's part
+  contains no `__` and has no `_` at its ends, so it is clear where it ends.
 - The same servers and tools have the same names after a reload, because the history has them.
 """
 
@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 LIMIT = 64
-#: the characters of them that the server's part may take
+#: how many characters of a name the server's part may have
 _SERVER_LIMIT = 24
 _HASH_LENGTH = 6
 
 
 def server_parts(names: Sequence[str]) -> list[str]:
-    """Returns the part that each server has in its tools' names, in order."""
+    """Returns, for each server in order, its part of its tools' names."""
     parts: list[str] = []
     for name in names:
         part, count = _server_part(name), 1
@@ -35,13 +35,13 @@ def server_parts(names: Sequence[str]) -> list[str]:
 
 
 def tool_names(server: str, tools: Sequence[str]) -> dict[str, str]:
-    """Returns the server's own name of each tool, by the full name that the model sees.
+    """Returns the server's own name of each tool, by the name that the model gets.
 
-    `server` comes from `server_parts`. Tools that are listed twice are left out.
+    `server` comes from `server_parts`. A tool that is listed twice is there once.
     """
     prefix = f"mcp__{server}__"
     names: dict[str, str] = {}
-    # Names that can stay as they are come first, before others that would look the same.
+    # Names that need no change come first, so that a changed one can't take their place.
     for tool in sorted(dict.fromkeys(tools), key=lambda tool: _clean(tool) != tool):
         names.setdefault(prefix + _fitted(tool, _clean(tool), LIMIT - len(prefix)), tool)
     return names
@@ -57,7 +57,10 @@ def _clean(tool: str) -> str:
 
 
 def _fitted(name: str, clean: str, room: int) -> str:
-    """Returns `clean` if it equals `name` and is short enough; else cut, with a hash of `name`."""
+    """Returns `clean` if it equals `name` and fits.
+
+    Otherwise `clean` cut, with a hash of `name`.
+    """
     if clean == name and len(clean) <= room:
         return clean
     mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
@@ -65,9 +68,9 @@ def _fitted(name: str, clean: str, room: int) -> str:
 
 
 def identity(spec: Mapping[str, Any], cwd: Path) -> str:
-    """Returns what tells a server from another of the same name: a digest of what is started where.
+    """Returns a digest of a server's start, which tells it from another server of the same name.
 
-    The values of variables and headers are no part of it, because they may be secret and change.
+    Values of variables and headers are left out, because they may be secret and may change.
     """
     told = [spec.get(name) for name in ("type", "command", "args", "url")]
     where = str(cwd) if "command" in spec else ""

@@ -1,4 +1,4 @@
-"""Says in our own words what is wrong with an MCP server.
+"""Says in this agent's own words what is wrong with an MCP server.
 
 Invariants
 - No library's words, no path and no key are in a sentence.
@@ -12,11 +12,14 @@ from agent.mcp_servers.results import ERROR_LIMIT, cut
 
 
 class Problem(Exception):
-    """A server can't be used; the text is the end of a sentence about it, "it ..."."""
+    """A server can't be used; the text is the end of a sentence that begins with "it"."""
 
 
 def in_words(error: BaseException) -> str:
-    """Returns the end of a sentence on the most telling of an error group's errors."""
+    """Returns the end of a sentence about an error.
+
+    Of an error group, about its clearest member.
+    """
     found = list(_leaves(error))
     for tells in (_problem, _http, _protocol, _process):
         for leaf in found:
@@ -26,7 +29,7 @@ def in_words(error: BaseException) -> str:
 
 
 def refusal(server: str, error: Exception) -> str:
-    """Returns a sentence on why a call of a tool failed, with the server's own words in it."""
+    """Returns a sentence on why a tool's call failed, with the server's own words in it."""
     from mcp.shared.exceptions import MCPError
     from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 
@@ -34,7 +37,7 @@ def refusal(server: str, error: Exception) -> str:
         return f"What the MCP server {server} answered makes no sense."
     if error.code == CONNECTION_CLOSED:
         return f"The connection to the MCP server {server} ended."
-    # Errors with these codes may be the SDK's own, and their text too.
+    # Errors with these codes may come from the SDK, with its text.
     if error.code in (INVALID_REQUEST, PARSE_ERROR) or (
         error.code == INTERNAL_ERROR and error.message == "Server returned an error response"
     ):

@@ -1,4 +1,4 @@
-"""Turns the answer of an MCP server's tool into a result for the model and for the client.
+"""Converts the answer of an MCP server's tool into a result for the model and the client.
 
 Invariants
 - The text for the model is bounded, and says where something was left out.
@@ -16,10 +16,10 @@ from typing import Any
 from agent.content.images import IMAGE_LIMIT, IMAGE_TYPES
 from agent.tools import ToolError, ToolResult
 
-#: characters that are kept of a result's text, and of an error's
+#: characters of a result's text, and of an error's, that are kept
 TEXT_LIMIT = 50_000
 ERROR_LIMIT = 10_000
-#: characters of JSON; a longer value is not given as the card's raw output
+#: characters of JSON; a longer value is left out of the card's raw output
 _RAW_LIMIT = 200_000
 _LINK_FIELDS = ("uri", "name", "title", "description", "mimeType", "size")
 
@@ -30,16 +30,16 @@ class _Part:
 
     #: the text for the model
     text: str
-    #: the ACP content block for the client; None if it is the text
+    #: the ACP content block for the client; None: the text
     block: dict[str, Any] | None = None
     #: the `data:` URL of an image for the model
     image: str | None = None
 
 
 def tool_result(answer: Mapping[str, Any], mask: Callable[[str], str] = str) -> ToolResult:
-    """Returns the result. `answer`: a CallToolResult in wire form.
+    """Returns the result for a CallToolResult in wire form.
 
-    `mask` takes secrets out of a text before it is cut. Raises ToolError if the answer is an error.
+    `mask` removes secrets from a text before it is cut. Raises ToolError if the answer is an error.
     """
     parts = [_part(block, mask) for block in answer.get("content") or ()]
     text = "\n".join(part.text for part in parts)

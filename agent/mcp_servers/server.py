@@ -29,16 +29,19 @@ logger = logging.getLogger(__name__)
 
 #: seconds until a server has listed its tools; many are downloaded at their first start
 START_SECONDS = 60.0
-#: seconds for listing tools that have changed
+#: seconds for listing a server's changed tools
 LIST_SECONDS = 20.0
 #: seconds for one call
 CALL_SECONDS = 600.0
-#: characters of a server's name, where it is shown
+#: characters of a server's name when it is shown
 _NAME_LIMIT = 60
 
 
 class McpServer:
-    """`spec`: the entry in ACP's `mcpServers`. `part`: the server's part in its tools' names."""
+    """One MCP server.
+
+    `spec`: its entry in ACP's `mcpServers`. `part`: its part in its tools' names.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,7 @@ class McpServer:
     ) -> None:
         self.name = str(spec["name"])[:_NAME_LIMIT]
         self.tools: tuple[McpTool, ...] = ()
-        #: set once the server is connected or given up
+        #: set once the server is connected or has failed
         self.settled = anyio.Event()
         self._spec = spec
         self._part = part
@@ -60,17 +63,20 @@ class McpServer:
         self._over = anyio.Event()
         self._ending = False
         self._changed = anyio.Event()
-        #: the task group of calls while there is a connection
+        #: the task group of calls; None without a connection
         self._calls: TaskGroup | None = None
         self._connection: McpSession | None = None
 
     async def serve(self) -> None:
-        """Runs the server until it ends or `end` is called. Raises none of its errors."""
+        """Runs the server until it ends or `end` is called.
+
+        Its errors are shown to the user, not raised.
+        """
         sentence = ""
         try:
             await self._serve()
         except Exception as error:
-            # The traceback may hold addresses and keys, so it is logged at debug only.
+            # The traceback may contain addresses and keys: log it at debug only.
             logger.debug("the MCP server %s failed", self.name, exc_info=error)
             sentence = self._told(in_words(error))
         finally:
@@ -94,7 +100,7 @@ class McpServer:
             logger.exception("it could not be said: %s", sentence)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Calls a tool and returns a CallToolResult in wire form. Raises ToolError."""
+        """Calls a tool; returns a CallToolResult in wire form. Raises ToolError."""
         if self._calls is None or self._connection is None:
             raise ToolError(f"The MCP server {self.name} is gone.")
         call = _Call(self._connection, tool, arguments)
@@ -114,8 +120,8 @@ class McpServer:
         return call.answer
 
     async def _serve(self) -> None:
-        # Calls run outside of the connection's context: the SDK's notification of a cancelled call
-        # is shielded for seconds unless the connection is closed.
+        # Calls run outside of the connection's context: the SDK shields its notification of a
+        # cancelled call for seconds unless the connection is closed.
         async with anyio.create_task_group() as calls:
             self._scope.deadline = anyio.current_time() + START_SECONDS
             with self._scope:
@@ -134,7 +140,10 @@ class McpServer:
             raise Problem(f"it was not ready within {START_SECONDS:g} s")
 
     async def _attend(self, connection: McpSession, calls: TaskGroup) -> None:
-        """Lets calls run and lists changed tools again until the connection is over."""
+        """Runs calls, and lists changed tools again, until the connection is over.
+
+        Raises Problem.
+        """
         try:
             async with anyio.create_task_group() as tasks:
                 self._connection, self._calls = connection, calls
@@ -153,7 +162,7 @@ class McpServer:
             try:
                 with anyio.fail_after(LIST_SECONDS):
                     self.tools = await self._list(connection)
-            except Exception as error:  # the old tools stay; calls tell if the server is gone
+            except Exception as error:  # the old tools stay; a call tells if the server is gone
                 logger.warning("the tools of the MCP server %s could not be listed", self.name)
                 logger.debug("the MCP server %s", self.name, exc_info=error)
 
@@ -172,7 +181,7 @@ class McpServer:
 
 
 class _Call:
-    """A call that runs in the server's task group while the turn's task waits for it."""
+    """A call that runs in the server's task group while the turn's task waits for its end."""
 
     def __init__(self, connection: McpSession, tool: str, arguments: dict[str, Any]) -> None:
         self.scope = anyio.CancelScope()

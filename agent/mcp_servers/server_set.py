@@ -21,16 +21,17 @@ from agent.mcp_servers.names import server_parts
 from agent.mcp_servers.server import McpServer
 from agent.tools import AnyTool
 
-#: seconds for servers to end by themselves; then their tasks are cancelled
+#: seconds in which servers may end by themselves; then their tasks are cancelled
 _CLOSE_SECONDS = 2.0
-#: seconds for cancelled tasks to kill what is left (`agent.mcp_servers.stdio`)
+#: seconds in which cancelled tasks may kill what is left (`agent.mcp_servers.stdio`)
 _KILL_SECONDS = 3.0
 
 
 class ServerSet:
-    """Serves the servers of ACP's `mcpServers` (`agent.mcp_servers.transports` has their forms).
+    """The servers of an `mcpServers` of ACP (`agent.mcp_servers.transports` has the form).
 
-    `cwd`: the folder in which their processes run. `report` says a sentence in the session.
+    `cwd`: the folder in which their processes run. `report` shows the user a sentence in the
+    session.
     """
 
     def __init__(
@@ -50,11 +51,11 @@ class ServerSet:
 
     @property
     def tools(self) -> Sequence[AnyTool]:
-        """The tools of the servers that are connected now."""
+        """The tools of the servers that are connected."""
         return [tool for server in self._servers for tool in server.tools]
 
     async def serve(self) -> None:
-        """Starts the servers and keeps them until `close` is called or it is cancelled."""
+        """Starts the servers and runs them until `close` is called or the task is cancelled."""
         if self._closing.is_set():
             return
         self._ended = ended = anyio.Event()
@@ -70,9 +71,9 @@ class ServerSet:
             ended.set()
 
     async def ready(self, seconds: float) -> None:
-        """Waits until each server is connected or given up, or the time is over.
+        """Waits until each server is connected or has failed, at most `seconds`.
 
-        Names the servers that are still starting then, each once.
+        Then it tells the user which servers are still starting, each once.
         """
         with anyio.move_on_after(seconds):
             for server in self._servers:
@@ -85,7 +86,7 @@ class ServerSet:
                 )
 
     async def close(self) -> None:
-        """Ends all servers, within _CLOSE_SECONDS and _KILL_SECONDS together."""
+        """Ends all servers, within _CLOSE_SECONDS + _KILL_SECONDS."""
         self._closing.set()
         for server in self._servers:
             server.end()
@@ -101,7 +102,7 @@ class ServerSet:
 def _import_sdk() -> None:
     """Imports `mcp`, which takes more than a second, and silences its logs.
 
-    They have addresses in them, which may hold keys; what matters is logged by this package.
+    They contain addresses, which may hold keys; this package logs what matters.
     """
     import mcp.client.sse
     import mcp.client.stdio

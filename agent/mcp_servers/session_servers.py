@@ -1,10 +1,10 @@
-"""The MCP servers of one session: those that the client named last.
+"""The MCP servers of one session: those of the client's last request that named some.
 
 Invariants
-- Servers live while `serve` runs. When the client names others, those take their place and the old
-  ones are closed. After `close` none is left (invariant P7).
-- A turn waits for servers that are still starting, but only once for the same servers, and not for
-  ever (invariant C21).
+- Servers live while `serve` runs. When the client names others, those replace them and the old ones
+  are closed. After `close` none is left (invariant P7).
+- A turn waits for servers that are still starting, but only once for the same servers, and for a
+  bounded time (invariant C21).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ READY_SECONDS = 15.0
 
 
 class SessionServers:
-    """Holds the servers of a session. `report` says a sentence in the session."""
+    """The servers of one session. `report` shows the user a sentence in the session."""
 
     def __init__(self, report: Callable[[str], Awaitable[None]]) -> None:
         self._report = report
@@ -39,7 +39,7 @@ class SessionServers:
         return self._current.tools if self._current else ()
 
     def use(self, servers: Sequence[dict[str, Any]], cwd: Path) -> None:
-        """Makes these the session's servers; nothing happens if they are the same as before."""
+        """Replaces the session's servers; does nothing if they are the same as before."""
         if list(servers) == list(self._given):
             return
         self._given = servers
@@ -49,7 +49,7 @@ class SessionServers:
         self._settled = self._current is None
 
     async def serve(self) -> None:
-        """Closes the servers that were replaced, then runs the present ones until they are closed.
+        """Closes the replaced servers, then runs the current ones until they are closed.
 
         Returns at once if there are none, or if they are running already.
         """
@@ -64,7 +64,7 @@ class SessionServers:
             self._served.remove(current)
 
     async def settled(self) -> None:
-        """Waits until each server is connected or given up, for READY_SECONDS at most, once."""
+        """Waits until the servers have connected or failed, READY_SECONDS at most, once a set."""
         if self._current and not self._settled:
             await self._current.ready(READY_SECONDS)
             self._settled = True

@@ -37,11 +37,12 @@ logger = logging.getLogger(__name__)
 
 #: bytes of one message, which may hold images in base64
 LINE_LIMIT = 32 * 1024 * 1024
-#: bytes that wait for a server to read them, above which a call waits
+#: bytes that may wait for a server to read them before a call waits
 _HIGH_WATER = 1 << 20
 #: bytes of a line of stderr that are logged
 _LOG_LINE = 500
-#: seconds to wait after closing stdin, after SIGTERM, for a killed tree, and for its last output
+#: seconds to wait after closing stdin, after SIGTERM, after killing the tree, and for the last
+#: output
 _AFTER_EOF, _AFTER_TERM, _AFTER_KILL, _AFTER_SILENCE = 1.0, 0.5, 0.5, 0.5
 
 
@@ -49,9 +50,10 @@ _AFTER_EOF, _AFTER_TERM, _AFTER_KILL, _AFTER_SILENCE = 1.0, 0.5, 0.5, 0.5
 async def stdio_transport(
     name: str, command: Sequence[str], env: Mapping[str, str], cwd: Path
 ) -> AsyncIterator[TransportStreams]:
-    """Runs the server while the context is open.
+    """Starts a server, and kills it when the context is left.
 
-    Raises OSError or ValueError if it can't be started, Problem if it sends too long a line.
+    Raises OSError or ValueError if it can't be started, Problem if it sends a line that is too
+    long.
     """
     server = _Server(name, *await _start(command, env, cwd))
     try:
@@ -71,7 +73,7 @@ async def stdio_transport(
 async def _start(
     command: Sequence[str], env: Mapping[str, str], cwd: Path
 ) -> tuple[GuardedProcess, int, int, int]:
-    """Returns the process, and our ends of its stdin, stdout and stderr."""
+    """Starts the server; returns its process, and the agent's ends of stdin, stdout and stderr."""
     from mcp.client.stdio import get_default_environment
 
     ours, theirs = standard_streams()
@@ -96,7 +98,7 @@ async def _start(
 
 
 class _Server:
-    """A server that was started: moves its messages and ends it."""
+    """A running server: passes its messages on, logs its stderr, and ends it."""
 
     def __init__(
         self, name: str, process: GuardedProcess, stdin: int, stdout: int, stderr: int
@@ -108,7 +110,7 @@ class _Server:
         self._stdin = Writer(stdin, on_broken=self._arrived.close)
         self._stdout = Reader(stdout)
         self._stderr = Reader(stderr)
-        #: set once no process holds the server's stdout any more
+        #: set once the server's stdout is closed by all its processes
         self._silent = anyio.Event()
 
     async def end(self) -> None:
@@ -163,7 +165,7 @@ class _Server:
 
 
 async def lines(source: Reader, limit: int, *, cut: bool = False) -> AsyncIterator[bytes]:
-    """Yields the lines of a stream without their ends, and without blank ones.
+    """Yields the lines of a stream without their newlines; blank lines are left out.
 
     `cut`: a line over `limit` bytes is cut there; otherwise it raises Problem.
     """

@@ -17,19 +17,20 @@ from pydantic import RootModel
 from agent.mcp_servers.results import tool_result
 from agent.tools import Access, Action, Grant, Show, ToolContext, ToolResult
 
-#: takes the server's name of the tool and arguments; returns a CallToolResult in wire form;
-#: raises ToolError
+#: calls a tool by the server's name of it, with arguments; returns a CallToolResult in wire form,
+#: or raises ToolError
 Call = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class Arguments(RootModel[dict[str, Any]]):
-    """Takes any object; each tool has a subclass that tells the server's schema."""
+    """Any object; each tool has a subclass with the server's schema."""
 
 
 class McpTool:
-    """`definition`: an MCP `Tool` in wire form. `server`: its server's name, for the user.
+    """A tool of an MCP server.
 
-    `identity` tells the server from another one of the same name.
+    `definition`: an MCP `Tool` in wire form. `server`: its server's name, for the user. `identity`
+    tells the server from another one of the same name.
     """
 
     kind = "other"
@@ -66,7 +67,7 @@ class McpTool:
 
 
 def _arguments(schema: dict[str, Any]) -> type[Arguments]:
-    # Some providers refuse an object without properties, and some servers leave them out.
+    # Some servers leave `properties` out, without which some providers refuse an object.
     told = {"type": "object", "properties": {}, **schema}
 
     class ToolArguments(Arguments):

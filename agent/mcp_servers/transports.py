@@ -1,7 +1,6 @@
-"""Opens the transport to one MCP server, from an entry in ACP's `mcpServers`.
+"""Opens the transport to an MCP server, from an entry in ACP's `mcpServers`.
 
 Its forms:
-
     {"name", "command", "args": [str], "env": [{"name", "value"}]}
     {"type": "http" | "sse", "name", "url", "headers": [{"name", "value"}]}
 """
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     import httpx2
     from mcp.client._transport import TransportStreams
 
-#: seconds to connect and to send; reading is not limited here, because a call has its own limit
+#: seconds to connect and to send; reading has no limit here, because each call has its own
 _HTTP_SECONDS = 30.0
 _NO_LIMIT = 24 * 3600.0
 
@@ -32,7 +31,7 @@ _NO_LIMIT = 24 * 3600.0
 def open_transport(
     spec: Mapping[str, Any], cwd: Path
 ) -> AbstractAsyncContextManager[TransportStreams]:
-    """Raises Problem if the agent has no transport of that type."""
+    """Returns the transport as a context manager. Raises Problem for an unknown type."""
     match spec.get("type") or "stdio":
         case "stdio":
             command = [spec["command"], *spec.get("args", ())]
@@ -46,7 +45,7 @@ def open_transport(
 
 @contextlib.asynccontextmanager
 async def _http(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
-    """Opens Streamable HTTP, and tells the HTTP status of a refusal, which the SDK does not."""
+    """Opens Streamable HTTP; raises Problem with a refusal's HTTP status, which the SDK hides."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 

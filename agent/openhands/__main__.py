@@ -44,12 +44,12 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main() -> int:
-    """Returns the exit code if there is nothing to serve; otherwise the process ends in here."""
+    """Serves, and ends the process; returns an exit code only if it can't begin."""
     if sys.platform == "win32":
         print("acp-bridge's agents do not run on Windows yet.", file=sys.stderr)
         return 2
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, lambda *_: os._exit(0))  # until the SDK is imported
+        signal.signal(number, lambda *_: os._exit(0))  # until the SDK is imported and handles them
     given = _arguments(sys.argv[1:])
     from acp_bridge.agents.guard import keep_private
 
@@ -65,7 +65,7 @@ def main() -> int:
         if settings.key:
             secrets.add(settings.key)
         secrets.guard_logs()
-        stdin, stdout = claim_stdio()  # before the SDK, so that prints go to stderr
+        stdin, stdout = claim_stdio()  # before the SDK, so that its prints go to stderr
     except (ValueError, OSError) as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2

@@ -49,7 +49,7 @@ from agent.session.session_params import SessionParams
 
 
 class OpenHandsAgent(OpenSessions[Conversation]):
-    """Handles the requests of one connection and holds its sessions."""
+    """The handlers of one connection's requests, and its sessions."""
 
     def __init__(self, server: Server, settings: ServerSettings, wire: Wire) -> None:
         super().__init__()
@@ -62,7 +62,10 @@ class OpenHandsAgent(OpenSessions[Conversation]):
         return introduction()
 
     async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
-        """Answers if the server takes the key; there is nothing to log in to."""
+        """Returns if the server accepts the key, and raises ServerProblem if not.
+
+        There is nothing to log in to: the user has to set the key.
+        """
         if method_id != AUTH_METHOD.id:
             raise invalid_params("unknown methodId")
         await self._server.agent_profiles()
@@ -126,7 +129,7 @@ class OpenHandsAgent(OpenSessions[Conversation]):
         session = await self._open(new_id, await self._info(new_id))
         try:
             await session.read_past()
-            if profile := session.options.profile:  # a fork may have lost the model's credentials
+            if profile := session.options.profile:  # a fork may lack the model's credentials
                 await self._server.switch_profile(new_id, profile)
         except BaseException:
             self._sessions.pop(new_id, None)

@@ -1,15 +1,15 @@
-"""How long to wait before something is tried again (sans-IO)."""
+"""Computes how long to wait before the next attempt (sans-IO)."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: doublings after which any pause is the longest one
+#: doublings after which every pause is the longest one
 _MOST: Final = 20
 
 
 def pause_after(failures: int, first: float, longest: float) -> float:
-    """Returns the seconds to wait after so many failures in a row, at least one.
+    """Returns the seconds to wait after `failures` (at least one) failures in a row.
 
     It is `first`, doubled with each further failure, and `longest` at most.
     """

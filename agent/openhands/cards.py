@@ -1,7 +1,7 @@
 """Shows tool calls as ACP's cards, each with one start and one end.
 
 Invariants
-- A card's id is that of the action's event: the model's own ids of calls come again.
+- A card's id is that of the action's event: the model's own ids of calls may repeat.
 - A result without a card, or after its card's end, shows nothing.
 """
 
@@ -17,7 +17,7 @@ from agent.content.fences import fenced
 from agent.openhands.events import Action, InnerCall, Json, Part, Result
 from agent.tools.cards import diff, short
 
-#: tools whose call is words for the user, and no card
+#: tools whose call is shown as a message, not as a card
 WORDS = frozenset({"FinishAction", "ThinkAction"})
 #: characters of one text on a card
 _LONGEST = 100_000
@@ -40,7 +40,7 @@ _PLAN_STATUS = {"todo": "pending", "in_progress": "in_progress", "done": "comple
 
 
 class Cards:
-    """Holds the tool calls that have no end yet, in the order of their starts."""
+    """The tool calls that have not ended, in the order of their starts."""
 
     def __init__(self) -> None:
         self._open: dict[str, Action] = {}
@@ -48,7 +48,7 @@ class Cards:
 
     @property
     def waiting(self) -> tuple[Action, ...]:
-        """The actions without a result that the server would run if it went on."""
+        """The actions without a result that the server would run if its run continued."""
         return tuple(action for action in self._open.values() if action.runs)
 
     def start(self, action: Action) -> list[Update]:
@@ -94,7 +94,7 @@ class Cards:
     def _taken(self, result: Result) -> Action | None:
         if result.action_id:
             return self._open.pop(result.action_id, None)
-        # An error names the model's id of the call alone; the last call under it is meant.
+        # An error names only the model's id of the call: it belongs to the last call with that id.
         for action in reversed(self._open.values()):
             if action.call_id == result.call_id:
                 return self._open.pop(action.id)
@@ -102,7 +102,7 @@ class Cards:
 
 
 def described(action: Action) -> Json:
-    """Returns what a card says of an action before it has run."""
+    """Returns the card of an action that has not run."""
     card: Json = {
         "toolCallId": action.id,
         "title": title(action),
@@ -129,7 +129,10 @@ def title(action: Action) -> str:
 
 
 def planned(action: Action) -> list[Json]:
-    """Returns the change that an action would make to a file, as far as its parameters tell it."""
+    """Returns the diff of an action that edits a file, as far as its parameters tell it.
+
+    Else [].
+    """
     values, path = action.values, _path(action.values)
     if _kind(action) != "edit" or not path:
         return []
@@ -179,7 +182,7 @@ def _result_content(action: Action, result: Result) -> list[Json]:
 
 
 def contents(parts: Iterable[Part], *, as_code: bool = False) -> list[Json]:
-    """Returns texts and images as a card's content."""
+    """Returns texts and images as the content of a card."""
     shown: list[Json] = []
     for part in parts:
         if part.image:
@@ -192,7 +195,10 @@ def contents(parts: Iterable[Part], *, as_code: bool = False) -> list[Json]:
 
 
 def image_blocks(url: str) -> list[Json]:
-    """Returns an image given as a `data:` URL as a content block; of another URL, its address."""
+    """Returns an image in a `data:` URL as a content block.
+
+    For another URL, its address as text.
+    """
     head, comma, data = url.partition(",")
     if head.startswith("data:") and head.endswith(";base64") and comma:
         mime_type = head.removeprefix("data:").removesuffix(";base64")
@@ -201,7 +207,7 @@ def image_blocks(url: str) -> list[Json]:
 
 
 def _plan(result: Result) -> list[Update]:
-    """Returns the agent's plan, if the result is that of its list of tasks."""
+    """Returns the update with the agent's plan if the result has its list of tasks; else []."""
     tasks = result.values.get("task_list")
     if (
         result.failed

@@ -1,4 +1,4 @@
-"""The server's confirmation: its policies as modes, and the one question about all that waits.
+"""The server's confirmation: its policies as modes, and one question about all waiting actions.
 
 The server takes one answer for all actions, so they are asked about together, each by its name.
 """
@@ -16,7 +16,7 @@ _OPTIONS: Final = (
     {"optionId": ALLOW, "name": "Allow", "kind": "allow_once"},
     {"optionId": REJECT, "name": "Reject", "kind": "reject_once"},
 )
-#: the mode's id: its name, its description, the policy
+#: by the mode's id: its name, its description, the policy
 MODES: Final[dict[str, tuple[str, str, Json]]] = {
     "always": (
         "Always ask",
@@ -63,6 +63,6 @@ def is_consent(answer: str) -> bool:
 
 
 def mode_of(policy: object) -> str | None:
-    """Returns the mode that stands for a policy; None if none does."""
+    """Returns the mode for a policy; None if there is none."""
     kind = policy.get("kind") if isinstance(policy, dict) else None
     return next((mode for mode, (_, _, known) in MODES.items() if known["kind"] == kind), None)

@@ -2,10 +2,10 @@
 
 Invariants
 - Prompts run one at a time, in the order in which they came.
-- Nothing is sent to the server while actions wait that nobody has agreed to, or while what was
-  cancelled may run on: they are refused and it is stopped first, or the prompt is an error.
-- After a session was opened again, and after `cancelled`, nothing is shown until the client speaks;
-  what came meanwhile is shown then (invariant C23).
+- Nothing is sent to the server while actions wait for consent, or while a cancelled run may
+  continue: first the actions are refused and the run is stopped, or else the prompt is an error.
+- After a session was opened again, and after `cancelled`, updates are delayed until the client
+  sends something (invariant C23).
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from agent.openhands.turn_words import LOST, NOT_STOPPED, Effect, End, Fail, Pha
 
 logger = logging.getLogger(__name__)
 
-#: seconds without an event after which a running turn looks if the feed is still alive
+#: seconds without an event after which a running turn checks whether the feed is alive
 _SILENCE: Final = 15.0
-#: seconds for what runs to be stopped when the session is closed; an interrupt waits up to five
+#: seconds for stopping a run when the session is closed; an interrupt alone waits up to five
 _CLOSE: Final = 7.0
 
 
 class _Prompt:
-    """One prompt that has no answer yet."""
+    """A prompt that is not answered yet."""
 
     def __init__(self, message: Message) -> None:
         self.message = message
         self.cancelled = False
-        #: the tasks of waiting for the server, ended by a cancel
+        #: the prompt's waits for the server, which a cancel ends
         self.waiting = anyio.CancelScope()
 
 
 class Conversation:
-    """`client`: the client of this session."""
+    """One session. `client`: where its updates go."""
 
     def __init__(
         self,
@@ -73,21 +73,21 @@ class Conversation:
         self._prompts: deque[_Prompt] = deque()
         self._turns = anyio.Lock()
         self._runner: TurnRunner | None = None
-        #: what was stopped may still run, or a message may still arrive
+        #: a stopped run may continue, or a message may still arrive
         self._uncertain = False
         self._opening = False
         self._tasks: TaskGroup | None = None
         self._closed = anyio.Event()
 
-    # its life
+    # opening and closing
 
     async def begin(self) -> None:
-        """Tells the client what it may do, and follows the conversation until it is closed."""
+        """Tells the client the commands, and follows the conversation until it is closed."""
         await self.shown.update(COMMANDS)
         await self.serve()
 
     async def serve(self) -> None:
-        """Follows the conversation until it is closed."""
+        """Follows the conversation's feed until it is closed."""
         async with anyio.create_task_group() as self._tasks:
             self._tasks.start_soon(self.live.run)
             await self._closed.wait()
@@ -95,7 +95,7 @@ class Conversation:
         self._tasks = None
 
     async def close(self) -> None:
-        """Stops what runs, within a bound, and follows the conversation no more."""
+        """Cancels every prompt, waits `_CLOSE` seconds for their ends, and stops following."""
         self.cancel()
         with anyio.move_on_after(_CLOSE):
             async with self._turns:
@@ -104,15 +104,15 @@ class Conversation:
         self._closed.set()
 
     async def replay(self) -> None:
-        held = self.shown.forget_held()
+        delayed = self.shown.drop_delayed()
         try:
             await self.live.replay()
         finally:
-            if held:
-                self.shown.hold()
+            if delayed:
+                self.shown.delay()
 
     async def read_past(self, *, replay: bool = False) -> Status | None:
-        """Reads the log, and shows it if `replay`. Returns the status. Raises ServerProblem."""
+        """Reads the stored log, shown if `replay`; returns the status. Raises ServerProblem."""
         self._opening = True
         try:
             return await patience.read_log(self.live, self.shown.say, replay=replay)
@@ -125,12 +125,12 @@ class Conversation:
         if status is Status.RUNNING:
             await self._stop_all()
         await self.shown.update(COMMANDS)
-        self.shown.hold()
+        self.shown.delay()
 
     # prompts
 
     async def prompt(self, message: Message) -> StopReason:
-        """Sends a message and returns when its turn has ended. Raises ServerProblem."""
+        """Sends a message and returns the stop reason when its turn ends. Raises ServerProblem."""
         prompt = _Prompt(message)
         self._prompts.append(prompt)
         try:
@@ -145,20 +145,23 @@ class Conversation:
                 return reason
 
     async def pause(self) -> bool:
-        """Lets the call that runs end, and none begin; returns True once the turn waits."""
+        """Pauses the running turn; returns True once its call has ended and no other begins."""
         return await self._runner.pause() if self._runner is not None else False
 
     def go(self) -> None:
-        """Ends a pause."""
+        """Ends the pause of the running turn."""
         if self._runner is not None and self._tasks is not None:
             self._tasks.start_soon(self._runner.go)
 
     async def ask(self, question: str) -> str:
-        """Asks the model beside the conversation, which stays as it is. Raises ServerProblem."""
+        """Returns the model's answer to a question beside the conversation.
+
+        Raises ServerProblem.
+        """
         return await self._server.question(self.id, question)
 
     def cancel(self) -> None:
-        """Cancels every prompt that there is now."""
+        """Cancels every prompt that is not answered yet."""
         for prompt in self._prompts:
             prompt.cancelled = True
             prompt.waiting.cancel()
@@ -168,11 +171,11 @@ class Conversation:
     async def _run(self, prompt: _Prompt) -> End | Fail:
         if prompt.cancelled:
             return End("cancelled")
-        await self.shown.release()
+        await self.shown.send_delayed()
         with prompt.waiting:
             await patience.wait_until_live(self.live, self.shown.say)
         if prompt.cancelled:
-            self.shown.hold()
+            self.shown.delay()
             return End("cancelled")
         if self._uncertain or await self._status() is Status.WAITING:
             await self._stop_all()
@@ -186,11 +189,11 @@ class Conversation:
         else:
             outcome = await self._turn(prompt)
         if outcome == End("cancelled"):
-            self.shown.hold()
+            self.shown.delay()
         return outcome
 
     async def _status(self) -> Status | None:
-        """Returns the status; what the feed has not told yet is asked for."""
+        """Returns the status that the feed knows; asks the server if it knows none."""
         if self.live.state_known:
             return self.live.feed.status
         return status_of(await self._server.status(self.id))
@@ -202,7 +205,7 @@ class Conversation:
         return await self._drive(turn, self._shell(prompt.message), turn.begin())
 
     async def _command(self, prompt: _Prompt) -> End | Fail:
-        """Carries out a command of this agent's; a cancel leaves it to the server."""
+        """Runs a command of this agent's; a cancel only stops waiting for it."""
         with anyio.CancelScope() as prompt.waiting:
             if prompt.message.command == COMPACT:
                 await self._server.condense(self.id)
@@ -212,7 +215,7 @@ class Conversation:
         return End("cancelled" if prompt.cancelled else "end_turn")
 
     async def _stop_all(self) -> None:
-        """Makes sure that nothing runs and no action waits, or says that it may."""
+        """Stops every run and refuses every waiting action; notes if that is uncertain."""
         turn = Turn()
         await self._drive(turn, self._shell(None), turn.begin_stop())
 
@@ -240,7 +243,7 @@ class Conversation:
         return outcome
 
     async def _watch(self) -> None:
-        """Finds out if a feed that is silent in a turn has died without being cut."""
+        """Checks a feed that is silent during a turn: it may be dead without having been cut."""
         told = False
         while True:
             self.live.heard = False
@@ -264,7 +267,7 @@ class Conversation:
     def _runs(self) -> bool:
         return self._runner is not None and self._runner.turn.phase is Phase.RUNNING
 
-    # what the feed tells
+    # events of the feed
 
     async def _saw(self, event: Event, ours: bool) -> None:
         if isinstance(event, StateField):
@@ -273,7 +276,7 @@ class Conversation:
         if self._runner is not None:
             await self._runner.saw(event, ours=ours)
         elif ours and isinstance(event, UserMessage):
-            # A message that was given up has arrived: its run must not go on.
+            # A message that was given up has arrived after all: its run must be stopped.
             self._uncertain = True
             logger.warning("a message of %s arrived late; its run is stopped", self.id)
             if self._tasks is not None:

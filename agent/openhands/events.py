@@ -1,8 +1,8 @@
-"""What the agent-server's events say, read from their JSON; no other module knows its field names.
+"""Parses the agent-server's events from JSON; no other module knows their field names.
 
 Invariants
-- Whatever an event holds, reading it raises nothing: what makes no sense is left out, and an event
-  of an unknown kind is `Other`.
+- Whatever an event holds, parsing it raises nothing: malformed parts are left out, and an event of
+  an unknown kind is `Other`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ Json: TypeAlias = dict[str, Any]
 
 
 class Status(StrEnum):
-    """The execution status of a conversation."""
+    """The execution status of a conversation, as the server names it."""
 
     IDLE = "idle"
     RUNNING = "running"
     PAUSED = "paused"
-    #: the run has ended, because actions wait for a person's answer
+    #: the run has ended because actions wait for a person's answer
     WAITING = "waiting_for_confirmation"
     FINISHED = "finished"
     ERROR = "error"
@@ -31,7 +31,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A text, or an image as a URL, of a message."""
+    """A part of a message: a text, or an image as a URL."""
 
     text: str = ""
     image: str = ""
@@ -52,7 +52,7 @@ class AgentMessage:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Part of a message that the model is still writing. It is never stored."""
+    """A piece of a message that the model is still writing; the server never stores it."""
 
     id: str
     text: str = ""
@@ -70,7 +70,7 @@ class Action:
     thought: str = ""
     kind: str = ""
     values: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    #: False if the server could not make sense of the call and won't run it
+    #: False if the server could not parse the call and won't run it
     runs: bool = True
 
 
@@ -88,7 +88,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class InnerCall:
-    """A tool call of an ACP agent inside the conversation, told again whenever it changes."""
+    """A tool call of an ACP agent inside the conversation; each change is an event."""
 
     id: str
     call_id: str
@@ -100,7 +100,7 @@ class InnerCall:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The whole state of the conversation."""
+    """The complete state of the conversation."""
 
     id: str
     values: Mapping[str, Any]
@@ -112,7 +112,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class StateField:
-    """One field of the state that has changed."""
+    """A changed field of the conversation's state."""
 
     id: str
     key: str
@@ -125,7 +125,7 @@ class StateField:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure of the conversation or the server, with what the server says of it."""
+    """A failure of the conversation or the server, with the server's code and detail."""
 
     id: str
     code: str
@@ -141,7 +141,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Condensed:
-    """The model's view of the conversation was made shorter."""
+    """The history that the model is given was condensed."""
 
     id: str
 
@@ -175,7 +175,7 @@ def status_of(value: object) -> Status | None:
 
 
 def read(raw: object) -> Event | None:
-    """Returns the event; None if it has no id, and so can't be told from others."""
+    """Returns the event for a JSON value; None if it is no object or has no id."""
     if not isinstance(raw, dict) or not (event_id := _text(raw.get("id"))):
         return None
     match raw.get("kind"):

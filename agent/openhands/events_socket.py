@@ -1,4 +1,4 @@
-"""The WebSocket on which an agent-server tells the events of a conversation.
+"""The WebSocket over which an agent-server sends the events of a conversation.
 
 Invariants
 - The key goes in the first frame, never in a header or the address.
@@ -29,9 +29,9 @@ from agent.openhands.problems import Kind, ServerProblem, one_line
 
 _OPEN: Final = 10.0
 _CLOSE: Final = 2.0
-#: seconds between signs of life, and for an answer to one
+#: seconds between pings, and for the answer to one
 _PING: Final = 15.0
-#: bytes of one event
+#: bytes of an event
 _LONGEST: Final = 64 * 1024 * 1024
 _UNREACHED: Final = "The agent-server can't be reached."
 _CUT: Final = "The connection to the agent-server was cut."
@@ -39,12 +39,12 @@ _NOT_ALLOWED: Final = (
     "The agent-server does not allow it: is OPENHANDS_SESSION_API_KEY the right key?"
 )
 _GONE: Final = "The agent-server does not have this conversation any more."
-#: what a server says that wants the credentials of the conversation bound again
+#: the server's reason if the conversation's credentials must be bound again
 _UNBOUND: Final = "credential_binding_activation_required"
 
 
 class EventsSocket:
-    """An open connection, which only receives."""
+    """An open connection; only events are received on it."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
@@ -66,7 +66,10 @@ class EventsSocket:
 async def open_socket(
     url: str, key: str | None, conversation_id: str
 ) -> AsyncIterator[EventsSocket]:
-    """Raises ServerProblem if the server can't be reached or does not take the connection."""
+    """Opens a connection for the block.
+
+    Raises ServerProblem if the server can't be reached or refuses the connection.
+    """
     connection = await _connected(_address(url, conversation_id))
     try:
         if key:

@@ -1,4 +1,4 @@
-"""What the feed has shown of a prompt's message and of the run that has it (sans-IO).
+"""What the feed has told of a prompt's message, and of the run that answers it (sans-IO).
 
 Invariants
 - A status counts for the run only if the feed told it after the message, in the order of the log.
@@ -14,20 +14,23 @@ from agent.openhands.turn_words import End, Fail
 
 
 class Evidence:
-    """`last_message`: the id of the newest user message before the prompt's."""
+    """The evidence for one prompt.
+
+    `last_message`: the id of the newest user message before the prompt's.
+    """
 
     def __init__(self, last_message: object) -> None:
-        #: the server has the message: it was seen by its words, or the server said so
+        #: the server has the message: its text was seen, or the server said so
         self.found = False
-        #: a run was going after the message
+        #: a run was seen after the message
         self.ran = False
-        #: the last snapshot of the live feed since then; None if a run may be going
+        #: the status in the live feed's last snapshot after the message; None if a run may be going
         self.rest: Status | None = None
         self._failure: Failure | None = None
         self._last_message = last_message
         self._newer = False
 
-    def take(self, event: Event, *, ours: bool) -> None:
+    def note(self, event: Event, *, ours: bool) -> None:
         match event:
             case UserMessage() if ours:
                 self.found = True
@@ -46,7 +49,7 @@ class Evidence:
                     self.rest = event.status
 
     def end_of_failure(self) -> End | Fail:
-        """Returns how a run ends that ended with an error."""
+        """Returns the outcome of a run that ended with an error."""
         if self._failure is None:
             return Fail(words.NO_REASON)
         if self._failure.code == "MaxIterationsReached":
@@ -54,11 +57,11 @@ class Evidence:
         return Fail(failure_text(self._failure.code, self._failure.detail))
 
     def forget_run(self) -> None:
-        """Notes that a new run is asked for."""
+        """Notes that a new run is requested: what was seen of the last one no longer counts."""
         self.ran, self.rest = False, None
 
     def forget_rest(self) -> None:
-        """Notes that a run was begun: a snapshot from before it says nothing of it."""
+        """Notes that a run was started: an earlier snapshot says nothing of it."""
         if not self.ran:
             self.rest = None
 

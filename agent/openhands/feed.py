@@ -1,4 +1,4 @@
-"""The feed of a conversation: events in, what the client is shown out (sans-IO).
+"""The feed of a conversation: turns the server's events into updates for the client (sans-IO).
 
 Events come twice, from the stored log (a sync) and from the live feed, and in any mixture.
 
@@ -34,7 +34,7 @@ from agent.openhands.events import (
 )
 from agent.openhands.texts import Texts
 
-#: what is kept of a snapshot, which may hold hundreds of kilobytes
+#: the fields that are kept of a snapshot, which may hold hundreds of kilobytes
 _KEPT = (
     "execution_status",
     "last_user_message_id",
@@ -47,10 +47,9 @@ _KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What came of an event.
+    """The result of an event: updates for the client, and the event for the turn.
 
-    `event`: None if it was known and says nothing more. `ours`: it is the message that was
-    expected.
+    `event`: None if it was known and says nothing new. `ours`: it is the message that was expected.
     """
 
     updates: tuple[Update, ...] = ()
@@ -59,7 +58,10 @@ class Taken:
 
 
 class Feed:
-    """The events of one conversation. `expect` names the message that this agent has sent."""
+    """The events of one conversation.
+
+    `expect` announces the message that this agent sends, so that it is recognised.
+    """
 
     def __init__(self) -> None:
         self.state: Json = {}
@@ -68,7 +70,7 @@ class Feed:
         self._texts = Texts()
         self._expected: list[tuple[Part, ...]] = []
         self._usage: Update | None = None
-        #: the last event of the log that was told there first, and says where a message ends
+        #: the id of the last event that ends a message and came from the log first
         self._last_stored = ""
 
     @property
@@ -77,41 +79,41 @@ class Feed:
 
     @property
     def waiting(self) -> tuple[Action, ...]:
-        """The actions that have no result, in their order."""
+        """The actions without a result, in order."""
         return self._cards.waiting
 
     def expect(self, parts: tuple[Part, ...]) -> None:
-        """Names the one message that is being sent, so that it is known when it comes back."""
+        """Announces the message that is being sent, so that it is recognised when it comes back."""
         self._expected = [parts]
 
     def expect_nothing(self) -> None:
-        """Notes that the message is not on its way any more: one like it is another client's."""
+        """Forgets the announced message: an equal one is another client's."""
         self._expected = []
 
     def successor(self) -> Feed:
-        """Returns a feed with this one's state that has shown nothing yet."""
+        """Returns a new feed with this one's state, for showing the whole log again."""
         other = Feed()
         other.state, other._expected = self.state, self._expected
         return other
 
     def cut(self) -> None:
-        """Notes that the live feed was cut, or begins: deltas may be missing."""
+        """Notes that the live feed begins or was cut: deltas may be missing."""
         self._texts.gap()
 
     def stored(self, event: Event, *, replay: bool = False) -> Taken:
-        """Takes an event of the stored log. `replay`: the user's own messages are shown too."""
+        """Adds an event of the stored log. `replay`: the user's own messages are shown too."""
         if event.id in self._seen or isinstance(event, Snapshot | Delta):
             return Taken()
         taken = self._first(event, replay)
         if isinstance(event, AgentMessage | Action):
-            # Deltas of it may still be on their way in the live feed.
+            # Its deltas may still come in the live feed.
             self._texts.gap()
         if _is_boundary(event):
             self._last_stored = event.id
         return taken
 
     def live(self, event: Event) -> Taken:
-        """Takes an event of the live feed, which tells the state too, in its own order."""
+        """Adds an event of the live feed; it may change the state."""
         match event:
             case Snapshot():
                 self.state = {key: event.values.get(key) for key in _KEPT}
@@ -123,7 +125,7 @@ class Feed:
                     self.state[event.key] = event.value
         known = event.id in self._seen
         taken = Taken() if known else self._first(event, replay=False)
-        # What the log told too may be from before the message that it told last.
+        # An event that the log told first may be older than the last message in it.
         if _is_boundary(event) and (not known or event.id == self._last_stored):
             self._texts.boundary()
         return taken
@@ -173,9 +175,9 @@ class Feed:
 
 
 def usage_update(stats: object) -> Update | None:
-    """Returns how full the window of the model is, and what the conversation has cost, in USD.
+    """Returns the update with the window's use in tokens and the conversation's cost in USD.
 
-    Returns None if the window is not known, because ACP can't tell the cost alone.
+    Returns None if the size of the window is not known: ACP can't tell the cost alone.
     """
     by_usage = stats.get("usage_to_metrics") if isinstance(stats, dict) else None
     metrics = [each for each in (by_usage or {}).values() if isinstance(each, dict)]
@@ -194,17 +196,20 @@ def _number(value: object) -> float:
 
 
 def _is_boundary(event: Event) -> bool:
-    """Tells if no message is being written at the moment that the event tells of."""
+    """Returns True for an event after which no message is being written."""
     return isinstance(event, AgentMessage | Action | Result) or _between_calls(event)
 
 
 def _between_calls(event: Event) -> bool:
-    """Tells if the event is a status that no call of the model goes on beyond, as a pause may."""
+    """Returns True for a change of status that lies between two calls of the model.
+
+    A pause may not.
+    """
     return isinstance(event, StateField) and event.status not in (None, Status.PAUSED)
 
 
 def _words(action: Action) -> tuple[tuple[str, ...], str]:
-    """Returns what a call says to the user, and what the model thought."""
+    """Returns the texts of a call for the user, and the model's thought."""
     match action.kind:
         case "FinishAction":
             return (action.said, str(action.values.get("message") or "")), action.thought

@@ -1,4 +1,4 @@
-"""What an ACP agent inside the agent-server would be given again (sans-IO).
+"""Finds the interrupted message that an ACP agent in the agent-server would get again (sans-IO).
 
 The server takes an interrupted message of such an agent for one that is still to be sent: with the
 next message the agent would get it first, although it was answered `cancelled` (invariant C1).
@@ -9,12 +9,12 @@ from __future__ import annotations
 from agent.openhands.events import Json, Status, status_of
 
 _ACP_AGENT = "ACPAgent"
-#: the member of the agent's state that names the last message that it has done
+#: the member of the agent's state with the id of the last message that it has completed
 _DONE = "acp_last_prompt_user_message_id"
 
 
 def left_over(state: Json) -> str | None:
-    """Returns the id of the message that would be given again; None if there is none."""
+    """Returns the id of the message that the agent would get again; None if there is none."""
     agent, last = state.get("agent"), state.get("last_user_message_id")
     if not isinstance(agent, dict) or agent.get("kind") != _ACP_AGENT or not isinstance(last, str):
         return None

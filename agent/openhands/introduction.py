@@ -1,4 +1,4 @@
-"""What OpenHands' agent says of itself in answer to `initialize`."""
+"""What OpenHands' agent announces in its answer to `initialize`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Begins a conversation on the server: which agent, where, and when it asks."""
+"""Creates a conversation on the server, with its agent profile, folder and confirmation policy."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 async def check_extras(server: Server, params: SessionParams) -> None:
-    """Checks the further folders and the MCP servers that the client names.
+    """Checks the further folders and the MCP servers that a client names for a session.
 
-    A conversation has the MCP servers that its profile and the server's settings name; those are
-    the client's too if they are started in the same way. Raises RequestError and ServerProblem.
+    A conversation has the MCP servers of its profile and of the server's settings. A client's are
+    accepted if these have the same. Raises RequestError and ServerProblem.
     """
     if params.extra_roots:
         raise invalid_params("additionalDirectories: a conversation of OpenHands has one folder")
@@ -40,7 +40,7 @@ async def check_extras(server: Server, params: SessionParams) -> None:
 
 
 def _is_same(wanted: Json, known: Json) -> bool:
-    """Tells if both are the same MCP server, whatever is secret in them."""
+    """Returns True if both are started in the same way: the same URL, or command and arguments."""
     if not known or known.get("enabled") is False:
         return False
     if "url" in wanted:
@@ -56,9 +56,9 @@ def _object(value: object) -> Json:
 async def begin(
     server: Server, conversation_id: str, params: SessionParams, profile: str | None
 ) -> Json:
-    """Creates the conversation and returns what the server says of it.
+    """Creates the conversation and returns the server's description of it.
 
-    Raises ServerProblem, and RequestError if a parameter is one that the server can't take.
+    Raises ServerProblem, and RequestError for a parameter that the server can't take.
     """
     profiles = await server.agent_profiles()
     await _check_folder(server, str(params.cwd))
@@ -74,7 +74,7 @@ async def begin(
         if problem.kind is not Kind.UNSURE:
             raise
         try:
-            return await server.info(conversation_id)  # it may have been made all the same
+            return await server.info(conversation_id)  # the conversation may have been created
         except ServerProblem:
             raise problem from None
 
@@ -112,7 +112,7 @@ def _profile_id(listed: Json, wanted: str | None) -> str:
 
 
 def _policy(settings: Json) -> Json:
-    """Returns the policy that the server's own clients begin a conversation with."""
+    """Returns the policy with which the server's own clients begin a conversation."""
     chosen = settings.get("conversation_settings")
     if not isinstance(chosen, dict) or chosen.get("confirmation_mode") is not True:
         return MODES["never"][2]
@@ -120,7 +120,7 @@ def _policy(settings: Json) -> Json:
 
 
 def check_id(session_id: str) -> None:
-    """Raises RequestError if no conversation can have that id: it becomes part of an address."""
+    """Raises RequestError for an id that no conversation can have; ids become part of a URL."""
     if not _ID.fullmatch(session_id):
         raise unknown_session()
 

@@ -1,10 +1,12 @@
-"""Keeps the feed of one conversation going: the stored log first, then live, and after each cut
-the log again, so that nothing falls between.
+"""Follows the feed of one conversation without gaps.
+
+The stored log is read first, then events come live, and after each cut the log is read again.
 
 Invariants
-- The log is read once the live feed is open, and what comes live meanwhile is taken after it.
-- A cut is mended for ever, after 1 s, doubling to 30 s; only a final answer of the server ends it.
-- What waits to be taken is bounded: a client that does not read costs a reconnection.
+- The log is read once the live feed is open; live events that come meanwhile are added after it.
+- After a cut it reconnects for ever, after 1 s, doubling to 30 s; only a final answer of the server
+  ends it.
+- Events that wait are bounded in number: a client that does not read costs a reconnection.
 """
 
 from __future__ import annotations
@@ -27,24 +29,27 @@ from agent.openhands.server import Server
 
 logger = logging.getLogger(__name__)
 
-#: seconds between tries to connect
+#: seconds between two attempts to connect
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 30.0
-#: seconds for the first event, the state, after which the subscription is known to hold; the
-#: server tells it only when no command runs
+#: seconds for the first event, the state, which shows that the subscription works; the server sends
+#: it only while no command runs
 _SUBSCRIBED: Final = 2.0
-#: events that wait while the log is read
+#: how many live events may wait while the log is read
 _BACKLOG: Final = 20_000
 
 Show = Callable[[Update], Awaitable[None]]
-#: takes an event that the feed had not told before, and tells if it is the user's own message
+#: called with each new event, and True for the user's own message
 Tell = Callable[[Event, bool], Awaitable[None]]
 OpenSocket = Callable[[], AbstractAsyncContextManager[EventsSocket]]
 
 
 class LiveFeed:
-    """`show` shows an update to the client, `tell` hands an event on after its updates, `gone` is
-    told why the feed has ended for good."""
+    """The feed of one conversation.
+
+    `show` shows an update to the client; `tell` gets each new event after its updates; `gone` gets
+    the reason when the feed has ended for good.
+    """
 
     def __init__(
         self,
@@ -58,9 +63,9 @@ class LiveFeed:
         self.feed = Feed()
         #: why the feed has ended for good; None while it has not
         self.ended: ServerProblem | None = None
-        #: an event came since this was last set to False
+        #: an event came since the last time this was set to False
         self.heard = False
-        #: this connection has told the whole state; what another told before may be old
+        #: this connection has sent the whole state; an earlier connection's may be outdated
         self.state_known = False
         self._server = server
         self._open_socket = open_socket
@@ -74,12 +79,12 @@ class LiveFeed:
         self._changed = anyio.Event()
         self._connection = anyio.CancelScope()
         self._hurry = anyio.Event()
-        #: set while nothing is replayed
+        #: not set during a replay
         self._still = anyio.Event()
         self._still.set()
 
     async def run(self) -> None:
-        """Runs until the server says that there is nothing to follow, or it is cancelled."""
+        """Connects again and again, until the server's answer is final, or until cancelled."""
         failures = 0
         while self.ended is None:
             problem: ServerProblem | None = None
@@ -103,7 +108,7 @@ class LiveFeed:
                 self._hurry = anyio.Event()
 
     async def end(self, problem: ServerProblem) -> None:
-        """Ends the feed for good, and says why."""
+        """Ends the feed for good; `problem` is the reason, for the callback `gone`."""
         if self.ended is None:
             self.ended = problem
             self._connection.cancel()
@@ -111,12 +116,12 @@ class LiveFeed:
             await self._gone(problem)
 
     def reconnect(self) -> None:
-        """Gives the connection up, which may be dead without having been cut, for a new one."""
+        """Drops the connection, which may be dead although it was not cut, and connects again."""
         self._connection.cancel()
         self._hurry.set()
 
     async def wait_live(self) -> None:
-        """Waits until the feed is live. Raises ServerProblem if it never will be."""
+        """Waits until the feed is live. Raises ServerProblem if it has ended for good."""
         self._hurry.set()
         while not self._live:
             if self.ended is not None:
@@ -124,9 +129,10 @@ class LiveFeed:
             await self._changed.wait()
 
     async def sync(self, *, replay: bool = False, silent: bool = False) -> Status | None:
-        """Takes what was stored since the last time and returns the conversation's status.
+        """Reads the log from the last known event on; returns the conversation's status.
 
-        `replay`: the user's own messages are shown too; `silent`: nothing is. Raises ServerProblem.
+        `replay`: the user's own messages are shown too; `silent`: nothing is shown. Raises
+        ServerProblem.
         """
         async with self._reading:
             async for page in self._server.events(self._id, self._newest):
@@ -137,7 +143,7 @@ class LiveFeed:
         return status_of(await self._server.status(self._id))
 
     async def replay(self) -> None:
-        """Shows the whole log again; what comes live meanwhile is taken after it."""
+        """Shows the whole log again; live events that come meanwhile are added after it."""
         self._still = anyio.Event()
         try:
             async with self._reading:
@@ -174,7 +180,7 @@ class LiveFeed:
                     self._live = True
                     self._note_change()
                     async for raw in receive:
-                        if first is None:  # what came between is known to be in the log now
+                        if first is None:  # subscribed: everything before this event is in the log
                             first = raw
                             await self.sync()
                         await self._live_event(raw)
@@ -205,7 +211,7 @@ class LiveFeed:
 
 
 async def _pump(socket: EventsSocket, send: MemoryObjectSendStream[Json]) -> ServerProblem:
-    """Hands events on until the connection ends or too many wait; returns why."""
+    """Passes events on until the connection ends or too many wait; returns the reason."""
     while True:
         try:
             send.send_nowait(await socket.receive())

@@ -19,7 +19,10 @@ class News:
         self._told_whole = False
 
     async def title(self) -> None:
-        """Tells the conversation's title, if the server has a new one: no event tells it."""
+        """Tells the client the conversation's title if it has changed.
+
+        No event of the server does.
+        """
         try:
             title = (await self._server.info(self._id)).get("title")
         except ServerProblem:
@@ -29,7 +32,7 @@ class News:
             await self._shown.update({"sessionUpdate": INFO_UPDATE, "title": title})
 
     async def whole(self, state: Json) -> None:
-        """Says once that nothing is streamed, if the agent in the state has no model that does."""
+        """Tells the user, once, that nothing is streamed if the agent's model doesn't stream."""
         agent = state.get("agent")
         if self._told_whole or not isinstance(agent, dict) or agent.get("kind") == "ACPAgent":
             return

@@ -1,4 +1,4 @@
-"""What a client may choose in a session: the model by its profile, and when it is asked."""
+"""The options of a session: the model, by its profile, and when the agent asks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from agent.session.config_options import select
 from agent.wire_form import wire_form
 
 _OF_PROFILE = "profile:"
-#: the mode that stands for a policy that none of the others does
+#: the mode for a policy that none of the other modes has
 _OWN_MODE = "own"
 
 
 class Options:
-    """The choices of one session, as the server last told them.
+    """The options of one session, as the server last told them.
 
-    `profiles`: what the server lists of its models' profiles.
+    `profiles`: the server's list of model profiles.
     """
 
     def __init__(self, profiles: Json, agent_profiles: Json, info: Json) -> None:
@@ -35,13 +35,13 @@ class Options:
         for each in listed if isinstance(listed, list) else ():
             if isinstance(each, dict) and isinstance(name := each.get("name"), str):
                 self._models[name] = str(each.get("model") or name)
-        #: the confirmation policy that was last in force
+        #: the current confirmation policy
         self.policy: Json = MODES["always"][2]
         self._take_policy(info.get("confirmation_policy"))
         self.model = self._model_of(info.get("agent"), _profile_of(info, agent_profiles))
 
     def mode_policy(self, mode: object) -> Json:
-        """Returns the policy that a mode stands for. Raises RequestError."""
+        """Returns the policy of a mode. Raises RequestError for an unknown mode."""
         if mode == self.mode:
             return self.policy
         if not isinstance(mode, str) or mode not in MODES:
@@ -50,17 +50,20 @@ class Options:
 
     @property
     def profile(self) -> str | None:
-        """The profile of the model; None if it is of none that the server lists."""
+        """The profile of the model; None if the server lists no such profile."""
         return self.model if self.model in self._models else None
 
     def checked_model(self, name: object) -> str:
-        """Raises RequestError."""
+        """Returns the name of a model profile.
+
+        Raises RequestError if the server lists none such.
+        """
         if not isinstance(name, str) or name not in self._models:
             raise invalid_params("no such model")
         return name
 
     def changed(self, key: str, value: object) -> list[Update]:
-        """Takes a change that the server tells, and returns the updates for the client."""
+        """Notes a change that the server tells; returns the updates for the client."""
         before = (self.mode, self.model)
         if key == "confirmation_policy":
             self._take_policy(value)
@@ -78,12 +81,12 @@ class Options:
         return {"sessionUpdate": OPTIONS_UPDATE, "configOptions": listed}
 
     def chose_model(self, name: str) -> list[Update]:
-        """Takes the client's choice, and returns the updates for the client."""
+        """Notes the client's choice; returns the updates for the client."""
         changed, self.model = self.model != name, name
         return [self._update()] if changed else []
 
     def choices(self) -> dict[str, Any]:
-        """Returns what the answer that opens a session has of them."""
+        """Returns the members that list the options in the response that opens a session."""
         return {"modes": self.modes(), "config_options": self.listed()}
 
     def modes(self) -> SessionModeState:
@@ -117,7 +120,7 @@ class Options:
             self.policy = policy
 
     def _model_of(self, agent: object, known: str | None) -> str:
-        """Returns the profile that the agent's model is of, or the model's own name."""
+        """Returns the profile of the agent's model, or the model's own name."""
         model = agent.get("llm") if isinstance(agent, dict) else None
         if not isinstance(model, dict):
             return known or "default"
@@ -131,7 +134,7 @@ class Options:
 
 
 def _profile_of(info: Json, agent_profiles: Json) -> str | None:
-    """Returns the model's profile that the conversation was begun with."""
+    """Returns the model profile with which the conversation began; None if it is not known."""
     launched = info.get("launched_agent_profile")
     if not isinstance(launched, dict):
         return None

@@ -1,4 +1,4 @@
-"""Waits for an agent-server that can't be reached yet, with a word to the user, within a bound."""
+"""Waits for an agent-server that can't be reached yet, for a bounded time, and tells the user."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from agent.openhands.problems import Kind, ServerProblem
 from agent.openhands.server import Server
 from agent.openhands.turn_words import NOT_SENT, STARTING
 
-#: seconds between words to a user whose prompt waits for the server
+#: seconds between messages to a user whose prompt waits for the server
 _SIGN_OF_LIFE: Final = 10.0
-#: how often that is said before the prompt is answered with an error
+#: how many such messages there are before the prompt is answered with an error
 _SIGNS: Final = 6
-#: seconds between tries to read the log
+#: seconds between attempts to read the log
 _READ_AGAIN: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 
-#: seconds that a server gets to start, and between looks if it has
+#: seconds in which a server must start, and between two checks
 _START: Final = 45.0
 _LOOK_AGAIN: Final = 0.5
 
@@ -30,7 +30,10 @@ Say = Callable[[str], Awaitable[None]]
 async def wait_until_ready(
     server: Server, tell: Callable[[], Awaitable[None]] | None = None
 ) -> None:
-    """Waits for a server that is just starting; `tell` tells the user. Raises ServerProblem."""
+    """Waits until a server that is starting answers; `tell` tells the user.
+
+    Raises ServerProblem after `_START` seconds.
+    """
     problem = ServerProblem(Kind.UNSURE, "The agent-server does not answer.")
     next_word = anyio.current_time()
     with anyio.move_on_after(_START):
@@ -65,7 +68,7 @@ async def read_log(live: LiveFeed, say: Say, *, replay: bool) -> Status | None:
 
 
 async def wait_until_live(live: LiveFeed, say: Say) -> None:
-    """Raises ServerProblem if the feed is not live in time, or never will be."""
+    """Waits until the feed is live. Raises ServerProblem if it isn't in time, or has ended."""
     for _ in range(_SIGNS):
         with anyio.move_on_after(_SIGN_OF_LIFE):
             return await live.wait_live()

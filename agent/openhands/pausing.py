@@ -1,4 +1,4 @@
-"""What has come of the user's pause of a run (sans-IO).
+"""The state of the user's pause of a run (sans-IO).
 
 Invariants
 - A pause is in effect once the call in flight has ended: the server tells that it is paused when it
@@ -14,11 +14,11 @@ class Pausing:
     def __init__(self) -> None:
         #: the user wants the turn to wait
         self.wanted = False
-        #: the pause was ended, and the run has not been seen to go on
+        #: the pause has ended, and the run has not been seen to continue
         self.resuming = False
-        #: the user's answer to a question, which waits for the end of the pause
+        #: the user's answer to a question, kept until the pause ends
         self.answer: bool | None = None
-        #: how often the server said that it is paused, since the pause was asked for
+        #: how often the server has told the status `paused` since the pause was requested
         self._rests = 0
 
     @property
@@ -28,13 +28,13 @@ class Pausing:
     def begin(self) -> None:
         self.wanted, self._rests = True, 0
 
-    def take(self, event: Event) -> None:
+    def note(self, event: Event) -> None:
         if isinstance(event, Snapshot) and event.status is Status.PAUSED:
             self._rests += 1
         elif isinstance(event, StateField) and event.status is Status.RUNNING:
             self.resuming = False
 
     def taken_answer(self) -> bool | None:
-        """Returns the answer that has waited, and forgets it."""
+        """Returns the answer that was kept, and forgets it; None if there is none."""
         answer, self.answer = self.answer, None
         return answer

@@ -1,4 +1,4 @@
-"""What goes wrong with an agent-server, and how it is told: masked, and of bounded length.
+"""Failures of an agent-server, and their text: masked, and of bounded length.
 
 Invariants
 - Secrets are masked before a text is cut, and so are words that look like keys: the server's own
@@ -13,7 +13,7 @@ from enum import Enum, auto
 from agent.errors import ServiceError
 from agent.secrets import MASK
 
-#: characters of an error
+#: characters of an error text
 LONGEST = 500
 
 _KEY_LIKE = re.compile(
@@ -29,7 +29,7 @@ _NAMED = re.compile(
 
 
 class Kind(Enum):
-    """Says what is known of a request that failed."""
+    """How a request failed, and so whether the server may have carried it out."""
 
     #: the server can't have seen it
     UNREACHED = auto()
@@ -56,12 +56,12 @@ class ServerProblem(ServiceError):
 
     @property
     def final(self) -> bool:
-        """Tells if asking again changes nothing."""
+        """True if repeating the request changes nothing."""
         return self.kind in (Kind.NOT_ALLOWED, Kind.GONE)
 
 
 def failure_text(code: str, detail: str) -> str:
-    """Returns what a failure's code and detail say, in one line, with key-like words masked."""
+    """Returns a failure's code and detail as one line, with words that look like keys masked."""
     words = ": ".join(word for word in (code, detail) if word.strip())
     return one_line(words or "no reason was given")
 

@@ -1,4 +1,4 @@
-"""A prompt of ACP as a message of the server's, or as a command of this agent's (sans-IO)."""
+"""Converts a prompt of ACP into a message for the server, or a command of this agent (sans-IO)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ COMMANDS: Final[Update] = {
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`parts`: what the message says, as it comes back in its event; `content`: what is sent.
+    """A prompt for the server.
 
-    `command`: the name of a command of this agent, if the prompt is one; `argument`: the rest.
+    `parts`: the message as it comes back in its event; `content`: as it is sent. `command`: the
+    name of a command of this agent, if the prompt is one; `argument`: the rest of the prompt.
     """
 
     parts: tuple[Part, ...]

@@ -1,8 +1,8 @@
-"""The REST routes of an agent-server: one method each, and one way in which all of them fail.
+"""The REST routes of an agent-server: one method each, with the same errors and bounds for all.
 
 Invariants
-- Reads are tried again; nothing else is: a request whose answer is lost may have been taken.
-- Every wait is bounded. Whatever fails is a ServerProblem that says what is known of the request.
+- Reads are tried again; nothing else is: a request whose answer is lost may have been carried out.
+- Every wait is bounded. Every failure is a ServerProblem that says what is known of the request.
 - The key goes in a header of each request, and no redirect is followed with it.
 """
 
@@ -25,26 +25,26 @@ logger = logging.getLogger(__name__)
 
 #: seconds for an answer; an interrupt waits up to five itself
 _TIMEOUT: Final = httpx.Timeout(20, connect=5)
-#: seconds for what waits on the server until a command has ended
+#: seconds for requests that the server delays until a running command has ended
 _LOCKED_TIMEOUT: Final = httpx.Timeout(900, connect=5)
 _INTERRUPT_TIMEOUT: Final = httpx.Timeout(8, connect=2)
-#: seconds for what asks the model: a condensation, a question
+#: seconds for requests that ask the model: a condensation, a question
 _MODEL_TIMEOUT: Final = httpx.Timeout(300, connect=5)
-#: seconds between tries of a read
+#: seconds between attempts to read
 _READ_AGAIN: Final = (0.2, 1.0)
 _PAGE: Final = 100
-#: what an event has for a parent that stands at the beginning of a branch of its own
+#: the parent of an event at the beginning of a branch
 _ROOT: Final = "__root__"
 _CONVERSATIONS: Final = "/api/conversations"
 
 
 class Server:
-    """One agent-server. `mask` takes secrets out of what it says."""
+    """The client of one agent-server. `mask` removes secrets from what the server says."""
 
     def __init__(self, url: str, key: str | None, mask: Callable[[str], str]) -> None:
         headers = {"X-Session-API-Key": key} if key else {}
-        # A connection that the server closes while it is idle would make it unknown if a request
-        # was taken: each request has its own.
+        # No kept connections: if the server closed an idle one, it would be unknown whether a
+        # request had been carried out.
         limits = httpx.Limits(max_keepalive_connections=0)
         self._http = httpx.AsyncClient(base_url=url, headers=headers, limits=limits)
         self._url = url
@@ -57,7 +57,7 @@ class Server:
     # the server
 
     async def ready(self) -> None:
-        """Raises ServerProblem if the server does not answer yet."""
+        """Returns if the server answers. Raises ServerProblem if it doesn't yet."""
         await self._ask("GET", "/health")
 
     async def agent_profiles(self) -> Json:
@@ -70,7 +70,7 @@ class Server:
         return _object(await self._read("/api/settings"))
 
     async def folder_exists(self, path: str) -> None:
-        """Raises ServerProblem if the server has no such folder or may not read it."""
+        """Raises ServerProblem if the server has no such folder or can't read it."""
         await self._read("/api/file/search_subdirs", {"path": path, "limit": 1})
 
     # conversations
@@ -99,7 +99,7 @@ class Server:
         await self._ask("POST", f"{_at(conversation_id)}/fork", {"id": new_id})
 
     async def events(self, conversation_id: str, after: str | None) -> AsyncIterator[list[Any]]:
-        """Yields the stored events in pages, from the one with the id `after` on."""
+        """Yields the stored events in pages, beginning with the one whose id is `after`."""
         page_id = after
         while True:
             params: Json = {"limit": _PAGE} | ({"page_id": page_id} if page_id else {})
@@ -126,7 +126,7 @@ class Server:
         await self._ask("POST", path, limits=_INTERRUPT_TIMEOUT)
 
     async def leave_out(self, conversation_id: str, message_id: str) -> None:
-        """Takes a message, and what came after it, off the branch on which the agent goes on."""
+        """Removes a message, and all after it, from the branch on which the agent continues."""
         path = f"{_at(conversation_id)}/events/{quote(message_id, safe='')}"
         before = _object(await self._read(path)).get("parent_id")
         body = {"event_id": None if before == _ROOT else before}
@@ -177,7 +177,7 @@ class Server:
         limits: httpx.Timeout = _TIMEOUT,
     ) -> Any:
         try:
-            with anyio.fail_after(limits.read):  # a server that sends a byte now and then
+            with anyio.fail_after(limits.read):  # bounds a server that sends a byte now and then
                 response = await self._http.request(
                     method, path, json=body, params=params, timeout=limits
                 )

@@ -25,7 +25,7 @@ class ServerSettings:
 def read_server_settings(
     url: str | None, profile: str | None, home: str | None, env: Mapping[str, str]
 ) -> ServerSettings:
-    """Returns the settings; arguments win over the environment. Raises ValueError."""
+    """Returns the settings; arguments win over the environment. Raises ValueError for a bad URL."""
     keys = Keys(read_settings(None, {}, home or env.get("ACP_BRIDGE_HOME")).keys_file, env)
     found = keys.look().find([KEY_VARIABLE])
     return ServerSettings(
@@ -36,7 +36,7 @@ def read_server_settings(
 
 
 def checked_url(url: str) -> str:
-    """Returns the address without the slash at its end. Raises ValueError."""
+    """Returns the address without a slash at its end. Raises ValueError if it is no http(s) URL."""
     try:
         parts = urlsplit(url.strip())
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -1,11 +1,11 @@
-"""What the client of one session is shown, and when.
+"""The updates for the client of one session, and when they are sent.
 
 Invariants
-- While it is held nothing is sent: after a session was opened again, and after `cancelled`, until
-  the client speaks (invariant C23). What came meanwhile is sent then, the oldest of very much left
-  out with a word.
+- After a session was opened again, and after `cancelled`, updates are delayed until the client
+  sends something (invariant C23). Then they are sent; of too many, the oldest are left
+  out, and the user is told.
 - Nothing is sent of a session that was closed, and nothing of a turn after it was answered
-  `cancelled`, though its run may go on where the server can't be reached (invariant C6).
+  `cancelled`, though its run may continue if the server can't be reached (invariant C6).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from acp_bridge.protocol import AGENT_MESSAGE, TRANSCRIPT, text_chunk
 from agent.client import Client, Update
 from agent.openhands.turn_words import LEFT_OUT
 
-#: updates that are held
-_HELD: Final = 5000
+#: how many updates are delayed
+_MOST_DELAYED: Final = 5000
 
 
 class Shown:
     def __init__(self, client: Client, session_id: str) -> None:
         self._client = client
         self._id = session_id
-        self._held: deque[Update] | None = None
+        self._delayed: deque[Update] | None = None
         self._left_out = False
         self._messages = 0
         self._open = True
@@ -35,24 +35,27 @@ class Shown:
     def close(self) -> None:
         self._open = False
 
-    def hold(self) -> None:
-        if self._held is None:
-            self._held = deque()
+    def delay(self) -> None:
+        if self._delayed is None:
+            self._delayed = deque()
             self._left_out = False
 
-    def forget_held(self) -> bool:
-        """Drops what is held, which a replay shows; returns True if anything was to be held."""
-        held, self._held = self._held, None
-        return held is not None
+    def drop_delayed(self) -> bool:
+        """Drops the updates that were delayed, since a replay shows them.
 
-    async def release(self) -> None:
-        held, self._held = self._held, None
+        Returns True if updates were being delayed.
+        """
+        delayed, self._delayed = self._delayed, None
+        return delayed is not None
+
+    async def send_delayed(self) -> None:
+        delayed, self._delayed = self._delayed, None
         if self._left_out:
             await self.say(LEFT_OUT)
-        await self.all(held or ())
+        await self.all(delayed or ())
 
     def mute(self, muted: bool) -> None:
-        """Leaves out, or no more, what a run says that was cancelled and may go on."""
+        """Drops updates if `muted`: a cancelled run may continue and send more of them."""
         self._muted = muted
 
     async def update(self, update: Update) -> None:
@@ -62,12 +65,12 @@ class Shown:
     async def _send(self, update: Update) -> None:
         if not self._open:
             return
-        if self._held is None:
+        if self._delayed is None:
             await self._client.update(update)
             return
-        self._held.append(update)
-        if len(self._held) > _HELD:
-            self._held.popleft()
+        self._delayed.append(update)
+        if len(self._delayed) > _MOST_DELAYED:
+            self._delayed.popleft()
             self._left_out = True
 
     async def all(self, updates: Iterable[Update]) -> None:
@@ -75,7 +78,7 @@ class Shown:
             await self.update(update)
 
     async def say(self, text: str) -> None:
-        """Shows what the agent did not say, as a message of its own."""
+        """Shows the user a sentence of this agent's own, as a message."""
         await self.message(f"\n\n{text}\n\n")
 
     async def message(self, text: str) -> None:

@@ -1,8 +1,8 @@
-"""Stops what a conversation runs, until nothing runs and nothing waits (sans-IO).
+"""Stops the run of a conversation, until nothing runs and no action waits (sans-IO).
 
 Invariants
 - It ends: with `cancelled` once the server shows nothing that runs or waits, or, if the server does
-  not answer or does not stop it, with a word that it may go on.
+  not answer or does not stop the run, with a word that it may continue.
 - Interrupts and refusals may be repeated; nothing else is sent.
 """
 
@@ -15,21 +15,21 @@ from agent.openhands.turn_words import Confirm, Effect, End, Interrupt, Say, Syn
 
 Waiting = tuple[Action, ...]
 
-#: seconds before an interrupt is repeated, in case the one before came too early
+#: seconds before an interrupt is repeated, in case the last one came too early
 _AGAIN = 0.25
-#: how often a server that does not answer is asked, and one that still runs is looked at
+#: how often a silent server is asked again, and a run that hasn't stopped is checked
 _TRIES = 5
 _LOOKS = 40
 
 
 class Stopping:
     def __init__(self) -> None:
-        #: what was stopped may still run
+        #: the stopped run may continue
         self.uncertain = False
         self._tries = 0
 
     def begin(self, status: Status | None, waiting: Waiting) -> list[Effect]:
-        """`status`: as it was last seen."""
+        """Returns the first effects. `status`: last seen; `waiting`: actions without consent."""
         return [Confirm(False) if status is Status.WAITING and waiting else Interrupt()]
 
     def interrupted(self, problem: ServerProblem | None) -> list[Effect]:
@@ -53,7 +53,7 @@ class Stopping:
         return [Say(words.STILL_RUNS), End("cancelled")]
 
     def gone(self, problem: ServerProblem) -> list[Effect]:
-        """Ends without the server, which does not answer any more."""
+        """Ends the stop: the server can't be reached any more, or has lost the conversation."""
         if problem.kind is Kind.GONE:
             return [End("cancelled")]
         self.uncertain = True

@@ -1,4 +1,4 @@
-"""Which part of a model's message is shown when: while it is written, and once it is whole.
+"""Decides what is shown of a model's message: while it is written, and when it is complete.
 
 Deltas are not stored and carry no message's id: they belong to the next message of the agent. Of
 that message, only what follows the deltas is shown; if it is another text, it is a message of its
@@ -16,7 +16,7 @@ from agent.client import Update
 
 
 class _Shown:
-    """What deltas have shown of one text of the message that is being written."""
+    """What deltas have shown of one text of an unfinished message."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -35,7 +35,7 @@ class _Shown:
         return [text_chunk(self._kind, text, self._id)]
 
     def whole(self, text: str, message_id: str) -> list[Update]:
-        """Returns what is left to show of the text."""
+        """Returns the rest of a complete text that deltas have not shown."""
         shown, its_id = self._text, self._id
         if not text.strip() or text.strip() == shown.strip():
             return []
@@ -44,7 +44,7 @@ class _Shown:
         return [text_chunk(self._kind, text, message_id)]
 
     def split(self) -> None:
-        """Lets what follows begin a message of its own, without forgetting what was shown."""
+        """Starts a new message for the next delta; remembers what was shown."""
         self._id = ""
 
     def clear(self) -> None:
@@ -52,7 +52,7 @@ class _Shown:
 
 
 class Texts:
-    """Turns deltas and whole messages into chunks of messages and thoughts."""
+    """Converts deltas and complete messages into chunks of messages and thoughts."""
 
     def __init__(self) -> None:
         self._text = _Shown(AGENT_MESSAGE)
@@ -60,11 +60,11 @@ class Texts:
         self._gap = True
 
     def gap(self) -> None:
-        """Notes that deltas may have been missed, or may come after the message they are of."""
+        """Notes that deltas may be missing, or may come after their message."""
         self._gap = True
 
     def boundary(self) -> None:
-        """Notes that the live feed has told of a moment in which no message is being written."""
+        """Notes that at this point of the live feed no message is being written."""
         self._gap = False
 
     def delta(self, text: str, thought: str, delta_id: str) -> list[Update]:
@@ -76,10 +76,10 @@ class Texts:
         ]
 
     def whole(self, texts: tuple[str, ...], thought: str, message_id: str) -> list[Update]:
-        """Returns what is left to show of a message.
+        """Returns the rest of a complete message that deltas have not shown.
 
         `texts`: what was said before a tool call and, if the call itself ends the turn with words,
-        those. What deltas have shown is the first of them that isn't empty.
+        those. Deltas belong to the first of them that isn't empty.
         """
         updates = self._thought.whole(thought, f"{message_id}-thought")
         told = [text for text in texts if text.strip()]
@@ -99,6 +99,6 @@ class Texts:
         self._thought.split()
 
     def clear(self) -> None:
-        """Forgets a message that won't be ended: its run was stopped or failed."""
+        """Forgets a message that will not be completed: its run was stopped or failed."""
         self._text.clear()
         self._thought.clear()

@@ -1,16 +1,16 @@
-"""One prompt: what is sent to the server, and when the turn has ended (sans-IO).
+"""One prompt as a state machine: what is sent to the server, and when the turn ends (sans-IO).
 
-The shell reports what the feed shows and how each request ended; each report returns what to do
-next. At most one request is under way at a time.
+The shell reports the feed's events and the end of each request; each report returns the effects to
+perform next. At most one request is under way at a time.
 
 Invariants
-- The message is sent once. If its fate is unknown it is looked for, never sent again.
+- The message is sent once. If it is unknown whether it arrived, it is looked for, never sent again.
 - A turn ends with its run: at a snapshot of the live feed after a run that had the message. A run
   that ended because actions wait for an answer has not ended the turn.
-- After a cancel nothing is started any more; `cancelled` is said once nothing runs or waits, or
-  with a word that it may.
-- Actions that were refused are seen to be refused before anything else is sent: the server would
-  take its next message, or a run, as consent.
+- After a cancel nothing is started any more; the turn ends with `cancelled` once nothing runs or
+  waits, or with a word to the user that something may.
+- Refused actions are seen to be refused before anything else is sent: the server would take its
+  next message, or a run, as consent.
 """
 
 from __future__ import annotations
@@ -40,63 +40,67 @@ from agent.openhands.turn_words import (
 
 Problem = ServerProblem | None
 
-#: seconds between two looks at the server
+#: seconds between two reads of the server's state
 _PAUSE = 1.0
-#: seconds between tries at a server that has no room, or can't be reached
+#: seconds between attempts at a server that is busy, or can't be reached
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
-#: how often a message is looked for, a run asked for, a refusal told, an interrupt repeated
+#: how often a message is looked for, a run requested, a refusal sent, an interrupt repeated
 _TRIES = 5
-#: seconds until a run is asked for again that another one is in the way of
+#: seconds until a run is requested again if another run was in its way
 _AGAIN = 0.5
-#: what a snapshot says of a run that may still be asked to go on
+#: statuses of a snapshot after which the run may be continued
 _RUNNABLE = (Status.RUNNING, Status.PAUSED, Status.IDLE)
 
 
 class Turn:
-    """`last_message`: the id of the newest user message before this turn's."""
+    """The state of one prompt; its methods take what has happened and return what to do next.
+
+    `last_message`: the id of the newest user message before the prompt's. `waiting`: the actions
+    without consent at that moment. `problem`: why a request failed, None if it did not.
+    """
 
     def __init__(self, last_message: object = None) -> None:
         self.phase = Phase.SENDING
         self.cancelled = False
-        #: what was stopped may still run, or the message may still arrive
+        #: a stopped run may continue, or the message may still arrive
         self.uncertain = False
         self._evidence = Evidence(last_message)
         self._asked: Waiting = ()
-        #: the server has taken the user's consent to those
+        #: the server has the user's consent to the actions in `_asked`
         self._accepted = False
         self._tries = 0
-        #: runs that were asked for because none was seen
+        #: how many runs were requested because none was seen
         self._starts = 0
         self._lost = False
         self._stopping = Stopping()
         self._pausing = Pausing()
-        #: another client's stop was looked at
+        #: the status was read once after another client's stop
         self._looked_at_stop = False
         self._told_busy = self._told_lost = False
 
-    # what the shell reports
+    # reports of the shell
 
     def begin(self) -> list[Effect]:
         return [SendMessage()]
 
     def begin_stop(self) -> list[Effect]:
-        """Begins a turn that sends nothing and makes sure that nothing runs or waits."""
+        """Begins a turn that sends nothing, and only stops runs and refuses waiting actions."""
         self.cancelled = True
         return self._stop([Sync()])
 
     def saw(self, event: Event, waiting: Waiting, *, ours: bool = False) -> list[Effect]:
-        """Takes an event that the feed had not told before, or a snapshot of the live feed."""
-        self._evidence.take(event, ours=ours)
+        """Handles an event that is new to the feed, or a snapshot of the live feed."""
+        self._evidence.note(event, ours=ours)
         self._note_pause(event)
         if self.phase is Phase.SENDING and ours and not self.cancelled:
-            return self._go(Phase.RUNNING)  # the answer may still be on its way, or lost
+            return self._go(Phase.RUNNING)  # the answer to SendMessage may come later, or is lost
         if self.phase is Phase.ASKING and not set(self._asked) & set(waiting):
             return [Withdraw(), *self._go(Phase.RUNNING), *self._look(waiting)]
         return self._look(waiting) if isinstance(event, Snapshot) else []
 
     def sent(self, problem: Problem, waiting: Waiting) -> list[Effect]:
-        """Takes the end of SendMessage."""
+        """Handles the server's answer to SendMessage, or its failure."""
         kind = problem.kind if problem else None
         never = kind not in (None, Kind.UNSURE, Kind.BUSY, Kind.RUNNING)
         self._lost = kind is Kind.UNSURE
@@ -116,7 +120,7 @@ class Turn:
         return [self._fail(problem)]
 
     def started(self, problem: Problem, waiting: Waiting) -> list[Effect]:
-        """Takes the end of Run."""
+        """Handles the server's answer to Run, or its failure."""
         if self.cancelled:
             return self._begin_stop(waiting)
         if self._pausing.resuming and problem is not None and problem.kind is Kind.RUNNING:
@@ -132,7 +136,7 @@ class Turn:
         return [self._fail(problem)]
 
     def confirmed(self, problem: Problem, waiting: Waiting) -> list[Effect]:
-        """Takes the end of Confirm."""
+        """Handles the server's answer to Confirm, or its failure."""
         if self.cancelled:
             return self._stop([Sync()])
         if problem is not None and problem.kind in (Kind.NOT_ALLOWED, Kind.GONE, Kind.REFUSED):
@@ -148,11 +152,11 @@ class Turn:
         return self._go(Phase.LOOKING, Sync(_PAUSE))
 
     def interrupted(self, problem: Problem) -> list[Effect]:
-        """Takes the end of Interrupt."""
+        """Handles the server's answer to Interrupt, or its failure."""
         return self._stop(self._stopping.interrupted(problem))
 
     def synced(self, status: Status | None, problem: Problem, waiting: Waiting) -> list[Effect]:
-        """Takes the end of Sync. `status`: as the server answered, None if it did not."""
+        """Handles the end of Sync. `status`: the server's answer; None if there was none."""
         if self.cancelled:
             return self._stop(self._stopping.synced(status, problem, waiting))
         if problem is not None:
@@ -166,7 +170,7 @@ class Turn:
         return self._looked(status, waiting)
 
     def answered(self, accept: bool | None, waiting: Waiting) -> list[Effect]:
-        """Takes the user's answer to Ask; None if the client took the question for cancelled."""
+        """Handles the user's answer to Ask; None if the client cancelled the question."""
         if self.phase is not Phase.ASKING:
             return []
         if accept is None:
@@ -181,7 +185,7 @@ class Turn:
         return self._go(Phase.REJECTING, Confirm(False))
 
     def cancel(self, waiting: Waiting, *, under_way: bool = False) -> list[Effect]:
-        """Takes the user's cancel. `under_way`: a request's end is still to come, and goes on."""
+        """Handles the user's cancel. `under_way`: the end of a request is still to come."""
         if self.cancelled or self.phase is Phase.ENDED:
             return []
         self.cancelled = True
@@ -194,23 +198,23 @@ class Turn:
         return self._begin_stop(waiting)
 
     def gone(self, problem: ServerProblem) -> list[Effect]:
-        """Takes the end of the feed, which is for good."""
+        """Handles the end of the feed, after which the server tells nothing more."""
         if self.phase is Phase.ENDED:
             return []
         if self.cancelled:
             return self._stop(self._stopping.gone(problem))
         return [Withdraw(), self._fail(problem)]
 
-    # a pause
+    # pauses
 
     def _note_pause(self, event: Event) -> None:
-        self._pausing.take(event)
+        self._pausing.note(event)
         runs = isinstance(event, StateField) and event.status is Status.RUNNING
-        if self.phase is Phase.PAUSED and runs:  # another client has gone on
+        if self.phase is Phase.PAUSED and runs:  # another client has continued the run
             self._pausing.wanted, self.phase = False, Phase.RUNNING
 
     def pause(self) -> list[Effect]:
-        """Takes the user's pause: the call that runs ends, then the turn waits."""
+        """Handles the user's pause: the running call may end, then the turn waits."""
         if self.cancelled or self.phase is Phase.ENDED:
             return [Paused(False)]
         self._pausing.begin()
@@ -219,7 +223,7 @@ class Turn:
         return [Pause()] if self.phase is Phase.RUNNING else []
 
     def paused(self, problem: Problem, waiting: Waiting) -> list[Effect]:
-        """Takes the end of Pause, which the server answers before its call has ended."""
+        """Handles the server's answer to Pause, which comes before its running call has ended."""
         if self.cancelled or self.phase is not Phase.RUNNING:
             return []
         if problem is not None:
@@ -228,7 +232,7 @@ class Turn:
         return self._look(waiting)
 
     def go(self, waiting: Waiting) -> list[Effect]:
-        """Takes the end of the user's pause."""
+        """Handles the user's end of the pause: requests a run, or gives the kept answer."""
         if not self._pausing.wanted or self.cancelled or self.phase is Phase.ENDED:
             return []
         self._pausing.wanted = False
@@ -239,18 +243,19 @@ class Turn:
         return [Paused(False), *([] if answer is None else self.answered(answer, waiting))]
 
     def _go_on_again(self, waiting: Waiting) -> list[Effect]:
-        """Asks for a run until the one that pauses has ended."""
+        """Requests a run again, until the paused run has ended and the new one is seen."""
         if self._evidence.ran and self._evidence.rest not in (None, *_RUNNABLE):
             return [*self._go(Phase.RUNNING), *self._look(waiting)]
         return self._go(Phase.STARTING, self._fresh(Run(_AGAIN)), keep=True)
 
-    # how it goes on
+    # decisions
 
     def _look(self, waiting: Waiting) -> list[Effect]:
-        """Ends the turn if its run is seen to have ended."""
+        """Ends the turn, or decides the next step, if the last snapshot shows the run's end."""
         if self.phase is not Phase.RUNNING or self._evidence.rest in (None, Status.RUNNING):
             return []
-        if not self._evidence.ran:  # the server may have been killed before it began
+        # No run was seen: the server may have been killed before one began.
+        if not self._evidence.ran:
             return self._go(Phase.LOOKING, Sync(_PAUSE))
         match self._evidence.rest:
             case Status.WAITING:
@@ -268,7 +273,7 @@ class Turn:
             case Status.PAUSED if self._pausing.resuming:
                 return self._go(Phase.STARTING, self._fresh(Run()))
             case Status.PAUSED if not self._looked_at_stop:
-                # A conversation that is being deleted is stopped like this, too.
+                # The stop may also come from the deletion of the conversation.
                 self._looked_at_stop = True
                 return self._go(Phase.LOOKING, Sync(_PAUSE))
             case Status.PAUSED:
@@ -276,7 +281,7 @@ class Turn:
         return [self._end(End("end_turn"))]
 
     def _looked(self, status: Status | None, waiting: Waiting) -> list[Effect]:
-        """Goes on by what the server has."""
+        """Decides the next step from what the server has, after a Sync."""
         if not self._evidence.found:
             self._tries += 1
             if self._tries < _TRIES:
@@ -285,7 +290,7 @@ class Turn:
         if status is Status.WAITING and waiting:
             self._tries += 1
             if self._accepted and set(waiting) <= set(self._asked) and self._tries < _TRIES:
-                # The status that is asked for may be older than what was announced.
+                # The status just read may be older than an announced one.
                 return self._go(Phase.LOOKING, Sync(_PAUSE), keep=True)
             return self._ask(waiting)
         if self._evidence.ran or status is Status.RUNNING:
@@ -310,7 +315,7 @@ class Turn:
         return self._go(Phase.ASKING, Ask(waiting))
 
     def _stop(self, effects: list[Effect]) -> list[Effect]:
-        """Goes on stopping with these effects."""
+        """Returns these effects of stopping, and enters the phase STOPPING or ENDED."""
         self.phase = Phase.STOPPING
         if any(isinstance(effect, End) for effect in effects):
             self._note_end()
@@ -326,17 +331,17 @@ class Turn:
         return [*told, *self._go(Phase.STARTING, self._fresh(Run(pause)), keep=True)]
 
     def _pause(self) -> float:
-        """Returns the seconds to the next try."""
+        """Counts an attempt; returns the seconds until the next one."""
         self._tries += 1
         return pause_after(self._tries, _FIRST_PAUSE, _LONGEST_PAUSE)
 
     def _fresh(self, request: Run | Confirm) -> Effect:
-        """Returns a request that begins a run; what ended before it says nothing any more."""
+        """Returns the request, which begins a run; evidence of earlier runs is forgotten."""
         self._evidence.forget_run()
         return request
 
     def _go(self, phase: Phase, *effects: Effect, keep: bool = False) -> list[Effect]:
-        """Enters a phase. `keep`: the tries so far count on."""
+        """Enters a phase and returns the effects. `keep`: the count of attempts is not reset."""
         self.phase = phase
         if not keep:
             self._tries = 0

@@ -1,8 +1,8 @@
-"""Carries out what a turn decides: its requests, its question to the user, its end.
+"""Performs the effects of a turn: its requests, its question to the user, its end.
 
 Invariants
-- One request is under way at a time. When another comes, one that has not gone out yet is
-  dropped, and the answer of one that has is not waited for.
+- One request is under way at a time. When another comes, one that has not gone out yet is dropped,
+  and the answer of one that has is not waited for.
 - After a cancel, a request that is under way gets `_PATIENCE` seconds; an interrupt has its own.
 """
 
@@ -43,7 +43,7 @@ _REFUSAL: Final = "The user refused these actions."
 
 
 class Shell(Protocol):
-    """What a turn needs of its conversation; every request may raise ServerProblem."""
+    """The conversation as its turn uses it; every request may raise ServerProblem."""
 
     @property
     def waiting(self) -> Waiting: ...
@@ -66,7 +66,7 @@ class Shell(Protocol):
 
 
 class _Answer:
-    """What a pause is answered with, once that is known."""
+    """The answer to a pause, and an event for its arrival."""
 
     def __init__(self) -> None:
         self.waits = False
@@ -74,7 +74,7 @@ class _Answer:
 
 
 class TurnRunner:
-    """Runs one turn against `shell`."""
+    """Runs one turn with the requests of `shell`."""
 
     def __init__(self, turn: Turn, shell: Shell) -> None:
         self.turn = turn
@@ -88,7 +88,7 @@ class TurnRunner:
         self._pauses: list[_Answer] = []
 
     async def run(self, first: list[Effect]) -> End | Fail:
-        """Returns how the turn ended."""
+        """Performs the first effects and all that follow; returns how the turn ended."""
         async with anyio.create_task_group() as self._tasks:
             await self._perform(first)
             await self._done.wait()
@@ -101,7 +101,7 @@ class TurnRunner:
         await self._perform(self.turn.saw(event, self._shell.waiting, ours=ours))
 
     def cancel(self) -> None:
-        """Cancels the turn; what there is to do for that is done in its own tasks."""
+        """Cancels the turn; what follows is done in the turn's own tasks."""
         if self._tasks is None:
             return
         under_way = self._patience is not None
@@ -112,7 +112,7 @@ class TurnRunner:
         self._tasks.start_soon(self._perform, effects)
 
     async def pause(self) -> bool:
-        """Returns True once the turn waits; False if it goes on or has ended."""
+        """Pauses the turn; returns True once it waits, False if it continues or ends."""
         waits = _Answer()
         self._pauses.append(waits)
         await self._perform(self.turn.pause())
@@ -123,8 +123,11 @@ class TurnRunner:
         await self._perform(self.turn.go(self._shell.waiting))
 
     def refuse_pauses(self) -> None:
-        """Answers that the turn has ended. Must come last before the prompt's own answer, or who
-        asked would take the turn for one that goes on in spite of the pause."""
+        """Answers all pauses with False: the turn has ended.
+
+        Call it last before the prompt's answer: otherwise the client would take the turn for one
+        that continues in spite of the pause.
+        """
         self._answer_pauses(False)
 
     def _answer_pauses(self, waits: bool) -> None:

@@ -1,10 +1,10 @@
-"""What a turn needs of its conversation: its requests, its question to the user, its words.
+"""Carries out a turn's requests, its question to the user, and its words.
 
 Invariants
-- Nothing that begins a run is sent before the confirmation policy is the one that was last in
-  force: a server that was started again has the one of the conversation's creation, so that a
-  restart would widen rights (invariant R13).
-- A message is sent only when no interrupted one would be given to the agent before it.
+- Nothing that begins a run is sent before the server has the last confirmation policy: a restarted
+  server has that of the conversation's creation, so that a restart would widen rights (invariant
+  R13).
+- A message is sent only when the agent would not be given an interrupted one before it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agent.openhands.stopping import Waiting
 
 @dataclass(frozen=True, slots=True)
 class TurnShell:
-    """`message`: None for a turn that only stops what runs."""
+    """The shell of one turn. `message`: None for a turn that only stops what runs."""
 
     conversation_id: str
     server: Server
@@ -69,7 +69,10 @@ class TurnShell:
         return await self.live.sync()
 
     async def ask(self, actions: tuple[Action, ...]) -> bool | None:
-        """Asks the user about all actions at once; no answer of any kind is no consent."""
+        """Asks the user about all actions at once; True only for an answer that allows them.
+
+        Returns None if the client cancelled the question.
+        """
         try:
             answer = await self.client.ask(*confirmation.question(actions))
         except ClientError as error:

@@ -1,4 +1,4 @@
-"""What a turn asks its shell to do, and the sentences that it says (sans-IO)."""
+"""The effects that a turn gives its shell, and the sentences for the user (sans-IO)."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ StopReason = Literal["end_turn", "max_turn_requests", "cancelled"]
 
 
 class Phase(Enum):
-    """Where a prompt stands."""
+    """The phase of a prompt."""
 
     #: the message is being sent
     SENDING = auto()
-    #: what the server has is being looked at, because an answer of it was lost
+    #: an answer of the server was lost; its state is read to find out
     LOOKING = auto()
-    #: the server has the message, and a run is being asked for
+    #: the server has the message, and a run is requested
     STARTING = auto()
     RUNNING = auto()
     #: actions wait for the user's answer
     ASKING = auto()
     CONFIRMING = auto()
-    #: the user's refusal is being told to the server, and looked for there
+    #: the user's refusal is sent, and its effect is looked for in the server's state
     REJECTING = auto()
-    #: the prompt was cancelled; nothing is to run on
+    #: the prompt was cancelled; everything that runs is being stopped
     STOPPING = auto()
-    #: the user's pause has taken effect: nothing runs until it is ended
+    #: the user's pause is in effect: nothing runs until it ends
     PAUSED = auto()
     ENDED = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class SendMessage:
-    """The one request of a turn that is never sent twice."""
+    """Sends the prompt's message; the one request that is never sent twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Asks for a run, after so many seconds."""
+    """Requests a run, after so many seconds."""
 
     after: float = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Answers for all actions that wait, after so many seconds."""
+    """Accepts or refuses all waiting actions, after so many seconds."""
 
     accept: bool
     after: float = 0
@@ -60,12 +60,12 @@ class Interrupt:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Lets the call that runs end, and no other begin."""
+    """Asks the server to let the running call end and begin no other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Reads what was stored since the last time, and the status, after so many seconds."""
+    """Reads the events stored since the last time, and the status, after so many seconds."""
 
     after: float = 0
 
@@ -79,19 +79,19 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Takes back what the user was asked."""
+    """Withdraws the question to the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """Answers the user's pause: True if the turn waits now, False if it goes on or has ended."""
+    """Answers the user's pause: True if the turn waits, False if it continues or has ended."""
 
     waits: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Tells the user something that the agent did not say."""
+    """Shows the user a sentence of this agent's own."""
 
     text: str
 
@@ -103,7 +103,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Ends the turn with an error. `auth`: another key would help."""
+    """Ends the turn with an error. `auth`: the server refused the key."""
 
     sentence: str
     auth: bool = False

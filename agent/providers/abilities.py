@@ -1,8 +1,8 @@
-"""What is known of a model: declared by the user, asked of its server, learnt, or LiteLLM's.
+"""What a model can do, by the user's word, its server, its refusals or LiteLLM's map.
 
 Invariants
 - A window that a provider named when it refused an input counts from then on, in the whole process.
-- What the user declares wins over every map, and a refusal over what the user declares.
+- What the user declares wins over LiteLLM's map, and a refusal over what the user declares.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from agent.model import THOUGHT_LEVELS, ModelInfo
 from agent.providers import library, ollama
 from agent.providers.outgoing import Target
 
-#: providers whose models all take images. Of others this is not assumed if LiteLLM's map does not
-#: say it, because a model that refuses one image refuses the whole conversation from then on
+#: providers whose models all take images. For others it must be in LiteLLM's map, because a model
+#: that refuses one image refuses the whole conversation from then on
 _ALL_SEE = frozenset(["anthropic", "gemini", "openai"])
 #: seconds for a server on the user's own machine to say what its model can do
 _INFO_SECONDS = 3.0
-#: what `thinking` without levels stands for
+#: the levels of a declared `thinking` that names none
 _USUAL_LEVELS = ("low", "medium", "high")
 _TRUTHS = {"": True, "yes": True, "no": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What the user says of a model; None where they say nothing."""
+    """What the user declares of a model; None for what they leave out."""
 
     #: tokens
     window: int | None = None
@@ -41,27 +41,28 @@ NOTHING = Declared()
 
 
 class Abilities:
-    """`declared`: the setting ACP_BRIDGE_MODEL_ABILITIES. Raises ValueError if it makes no sense.
+    """What is known of all models.
 
-    Its form: `MODEL window=TOKENS images[=no] thinking[=LEVEL,LEVEL...]`, several separated by `;`.
+    `declared`: the setting ACP_BRIDGE_MODEL_ABILITIES, in the form `MODEL window=TOKENS images[=no]
+    thinking[=LEVEL,LEVEL...]`, several separated by `;`. Raises ValueError if it is malformed.
     """
 
     def __init__(self, declared: str = "") -> None:
         self._declared = dict(_declaration(part) for part in declared.split(";") if part.strip())
         self._ollama = ollama.Ollama()
-        #: the windows that providers named, by the model's id and its base URL
+        #: the window in tokens that a provider named, by the model's id and its base URL
         self._learnt: dict[tuple[str, str | None], int] = {}
 
     def declared(self, model_id: str) -> Declared:
         return self._declared.get(model_id, NOTHING)
 
     def learn(self, model_id: str, base_url: str | None, window: int | None) -> None:
-        """Takes in the window that a provider named when it refused an input."""
+        """Notes the window that a provider named when it refused an input; None: it named none."""
         if window is not None:
             self._learnt[model_id, base_url] = window
 
     async def info(self, model_id: str, target: Target, *, own_server: bool) -> ModelInfo:
-        """Returns what is known. `own_server`: the user has set another base URL."""
+        """Returns what is known of a model. `own_server`: the user has set another base URL."""
         known = await self._looked_up(target)
         if known is None:
             known = ModelInfo(takes_images=target.provider in _ALL_SEE and not own_server)

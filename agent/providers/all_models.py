@@ -1,4 +1,4 @@
-"""Finds and opens the models that there are: prepared ones, and those that LiteLLM knows.
+"""Finds and opens models: prepared ones, and those that LiteLLM knows.
 
 Invariants
 - Keys are not remembered: a key that is set later is found when it is looked for the next time.
@@ -21,18 +21,18 @@ from agent.scripted.scripted_model import ScriptedModel
 from agent.settings import Settings
 
 _SCRIPTED = "scripted:"
-#: seconds without a byte after which a provider is given up, and the variable that sets them; a
-#: model on the user's own machine may need more before its first token
+#: seconds without a byte after which a request to a provider fails, and the variable that sets
+#: them; a model on the user's own machine may need more before its first token
 _SILENCE_VARIABLE, _SILENCE = "ACP_BRIDGE_MODEL_SILENCE", 120.0
 
 
 class AllModels:
-    """Every model that can be used.
+    """All models that can be used.
 
-    `env` is where keys, base URLs and ACP_BRIDGE_MODEL_SILENCE (seconds) are looked for; None
-    stands for the process's environment. What it does not have is looked for in the settings' file
-    of keys. `on_key` is called with every key that is found. `mask` takes secrets out of the words
-    of a provider. Raises ValueError if the declared abilities make no sense.
+    `env`: where keys, base URLs and ACP_BRIDGE_MODEL_SILENCE (seconds) are looked for first, then
+    in the settings' file of keys; None: the process's environment. `on_key` is called with every
+    key that is found. `mask` removes secrets from a provider's words. Raises ValueError if the
+    declared abilities are malformed.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class AllModels:
             if isinstance(model, ProviderModel):
                 await model.warm()
         except ModelError:
-            pass  # a prompt will tell the user
+            pass  # a prompt will report it
 
     def open(self, model_id: str, thought_level: str | None = None) -> Model:
         if model_id == DEMO:
@@ -100,7 +100,7 @@ class AllModels:
         return self._settings.model or next(self._usable(look), DEMO)
 
     def _usable(self, look: Look) -> Iterator[str]:
-        """Yields the offered models that can be used at once."""
+        """Yields the ids of the offered models that have what they need, such as a key."""
         for id in self._settings.models:
             provider = provider_of(id)
             if id.startswith((DEMO, _SCRIPTED)) or (provider and _has_key(provider, look)):

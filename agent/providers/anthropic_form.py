@@ -25,9 +25,9 @@ class AnthropicForm:
         self.whole = False
         self.over = False
         self._usage: dict[str, Any] = {}
-        #: the number of the tool call, by the number of its content block
+        #: the number of a tool call, by the number of its content block
         self._calls: dict[int, int] = {}
-        #: the thought, by the number of its content block
+        #: a thinking block, by the number of its content block
         self._thoughts: dict[int, dict[str, Any]] = {}
 
     def read(self, event: Any) -> list[Part]:
@@ -74,12 +74,13 @@ class AnthropicForm:
                 return [self.partial.add_reasoning(delta["thinking"])]
             case "signature_delta":
                 self._thoughts[number]["signature"] += delta["signature"]
-            case "input_json_delta" if number in self._calls:  # not of a provider's own tool
+            # The provider's own tools are not in the table.
+            case "input_json_delta" if number in self._calls:
                 return [self.partial.add_arguments(self._calls[number], delta["partial_json"])]
         return []
 
     def _count(self, usage: Mapping[str, Any] | None) -> None:
-        """Takes in counts, each of which is of the whole answer so far."""
+        """Replaces the token counts; each count covers the whole answer so far."""
         self._usage |= {name: n for name, n in (usage or {}).items() if isinstance(n, int)}
         count = self._usage.get
         cached, written = (count(f"cache_{way}_input_tokens", 0) for way in ("read", "creation"))

@@ -1,15 +1,15 @@
-"""Hands LiteLLM the credentials of AWS that stand in the file of keys.
+"""Passes credentials of AWS that are in the file of keys to LiteLLM.
 
-Those in the environment it finds itself, as those of a profile or a role.
+LiteLLM finds those in the environment, of a profile or of a role itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: LiteLLM's names of the providers that are reached with credentials of AWS
+#: LiteLLM's names of the providers that use credentials of AWS
 PROVIDERS = frozenset(["bedrock", "bedrock_converse", "sagemaker", "sagemaker_chat"])
-#: LiteLLM's parameters by the variables that hold them; these belong together
+#: LiteLLM's parameter by the variable that holds it; a set of credentials
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "aws_access_key_id",
     "AWS_SECRET_ACCESS_KEY": "aws_secret_access_key",
@@ -26,10 +26,10 @@ _REGIONS = ("AWS_REGION_NAME", "AWS_REGION", "AWS_DEFAULT_REGION")
 def parameters(
     provider: str, env: Mapping[str, str], lines: Mapping[str, str | None]
 ) -> tuple[tuple[str, str], ...]:
-    """Returns LiteLLM's parameters with their values for what only the file has.
+    """Returns LiteLLM's parameters and their values that only the file of keys has.
 
-    `lines`: those of the file. Credentials are taken from one place: if the environment has any,
-    none comes from the file.
+    `lines`: of the file. Credentials come from one place: if the environment has any, none come
+    from the file.
     """
     if provider not in PROVIDERS:
         return ()

@@ -22,8 +22,8 @@ class ChatForm:
     def __init__(self) -> None:
         self.partial = PartialCompletion()
         self.whole = False
-        self.over = False  # `[DONE]` tells it, which is no event
-        #: our number of a call, by the provider's number or else its id
+        self.over = False  # `[DONE]`, which is no event, marks the end
+        #: the number of a call in our answer, by the provider's number or else the call's id
         self._numbers: dict[Any, int] = {}
 
     def read(self, event: Any) -> list[Part]:
@@ -64,7 +64,7 @@ class ChatForm:
         return parts
 
     def _read_piece(self, piece: Mapping[str, Any]) -> Part:
-        """Reads content in pieces: Mistral sends `{"type": "thinking", "thinking": [...]}`."""
+        """Reads a list-shaped content: Mistral sends `{"type": "thinking", "thinking": [...]}`."""
         if piece["type"] == "thinking":
             thoughts = "".join(_text(part["text"]) for part in piece["thinking"])
             return self.partial.add_reasoning(thoughts)
@@ -76,7 +76,7 @@ class ChatForm:
         id = call.get("id") or ""
         key = call.get("index", id)
         number = self._numbers.get(key)
-        if key == "" and self.partial.calls:  # without number and id it belongs to the last call
+        if key == "" and self.partial.calls:  # no number and no id: a piece of the last call
             number = self.partial.calls - 1
         if number is not None and id in ("", self.partial.id_of(number)):
             return self.partial.add_arguments(number, arguments)
@@ -84,7 +84,7 @@ class ChatForm:
         return self.partial.begin_call(_text(id), _text(function.get("name") or ""), arguments)
 
     def _read_thinking_block(self, block: Mapping[str, Any]) -> None:
-        """Adds a piece of a thought from LiteLLM; the last piece has the signature."""
+        """Adds a piece of a thinking block; the last piece of a block has its signature."""
         blocks = self.partial.thinking_blocks
         if block.get("type") != "thinking":
             blocks.append(dict(block))

@@ -1,4 +1,4 @@
-"""Asks a model over HTTP and reads the events of its answer straight off the connection."""
+"""Sends a request to a model and reads the events of the answer directly from HTTP."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _DONE = b"[DONE]"
 
 
 async def events(request: Request, silence: float) -> AsyncGenerator[list[Any]]:
-    """Yields the events that have come together, decoded.
+    """Yields the decoded events of an answer, in the groups in which they arrive.
 
-    `silence`: seconds. Raises Failure.
+    `silence`: seconds without a byte after which it fails. Raises Failure.
     """
     heard = False
     async with (

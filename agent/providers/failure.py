@@ -1,8 +1,8 @@
-"""Failures of a model call, and the one clear sentence that tells each to the user.
+"""Failures of a model call, and the sentence for the user about each.
 
 Invariants
 - What the provider's server says itself follows our sentence as a quotation: masked, in one line,
-  of bounded length. No words of a library are in it, and of a URL only the host.
+  of bounded length. It contains no words of a library, and of a URL only the host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agent.providers.server_words import words_of
 #: `broken`: the connection ended before the answer did; `garbage`: an answer that can't be read
 Fault = Literal["answer", "unreachable", "stall", "broken", "garbage"]
 
-#: characters of a provider's words that are kept for the log
+#: characters of a provider's words that are logged
 _KEPT = 2000
 
 _REFUSED = re.compile(
@@ -49,7 +49,7 @@ _BUSY = frozenset([408, 425, 429])
 
 
 class Failure(Exception):
-    """One attempt failed. `text`: what the provider or a library said about it."""
+    """One attempt at a model call failed. `text`: what the provider or a library said."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Failure(Exception):
         self.fault = fault
         self.text = text
         self.status = status
-        #: seconds after which the provider wants to be asked again
+        #: seconds after which the provider wants the next attempt; None if it doesn't say
         self.retry_after = retry_after
 
     @property
@@ -73,7 +73,10 @@ class Failure(Exception):
 
     @property
     def window(self) -> int | None:
-        """The tokens that fit the model, if the provider refused the input and told them."""
+        """The model's window in tokens, if the provider refused the input and named it.
+
+        Else None.
+        """
         return window_in(self.text) if self.kind == "context" else None
 
     @property
@@ -82,7 +85,7 @@ class Failure(Exception):
 
     @property
     def may_pass(self) -> bool:
-        """Tells if the same request may well succeed a little later."""
+        """True if the same request may succeed a little later."""
         passing = self.kind in ("rate_limit", "unreachable")
         return passing and self.fault != "stall" and not self.no_credit
 
@@ -92,9 +95,9 @@ def _said(pattern: re.Pattern[str], failure: Failure) -> bool:
 
 
 def _kind_of_answer(status: int | None, text: str) -> ErrorKind:
-    """Tells the kind of an error that a provider answered with.
+    """Returns the kind of an error with which a provider has answered.
 
-    Providers agree roughly on statuses and not at all on codes, so their words are looked at too.
+    Providers agree roughly on statuses and not at all on codes, so their words are searched too.
     """
     if status in (429, 402):
         return "rate_limit"
@@ -113,7 +116,7 @@ def _kind_of_answer(status: int | None, text: str) -> ErrorKind:
     return "other"
 
 
-#: the HTTP status that an error event's type stands for (docs.anthropic.com/en/api/errors)
+#: the HTTP status for the type of an error event (docs.anthropic.com/en/api/errors)
 _STATUS_OF_TYPE = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -131,7 +134,7 @@ _STATUS_OF_TYPE = {
 
 
 def failure_in_stream(error: Any) -> Failure:
-    """Returns the failure in an error event, whose error is an object of any form, or a text."""
+    """Returns the failure for the error in an event: an object of any form, or a text."""
     if not isinstance(error, Mapping):
         return Failure("answer", str(error))
     text = json.dumps(dict(error), ensure_ascii=False, default=str)
@@ -145,7 +148,10 @@ def failure_in_stream(error: Any) -> Failure:
 
 
 def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
-    """Returns the seconds that `Retry-After` asks for, as a number or a date (RFC 9110, 10.2.3)."""
+    """Returns the seconds in `Retry-After`, a number or a date (RFC 9110, 10.2.3).
+
+    None for none.
+    """
     said = headers.get("retry-after", "").strip()
     try:
         return max(0.0, float(said))
@@ -159,28 +165,28 @@ def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The provider that is asked, in the user's words."""
+    """The provider of a request, in words for the user."""
 
     #: the model as the user named it
     model: str
     #: the name of the provider
     name: str
-    #: with the port if that is not the usual one
+    #: with the port unless it is the default one
     host: str
     #: the variable that holds the key; empty if none is needed
     key: str = ""
-    #: the variable that holds the base URL; empty if it is not set
+    #: the variable that holds the base URL; empty if none is set
     base_url: str = ""
-    #: the variable that holds the proxy on the way; empty if there is none
+    #: the variable that holds the proxy; empty if there is none
     proxy: str = ""
 
 
 def model_error(
     failure: Failure, place: Place, seconds: float, mask: Callable[[str], str]
 ) -> ModelError:
-    """Returns the error with its sentence.
+    """Returns the error with its sentence for the user.
 
-    `seconds`: the limit of a silence. `mask` takes secrets out of what the server says.
+    `seconds`: the limit of a silence. `mask` removes secrets from what the server says.
     """
     sentence = _sentence(failure, place, seconds)
     words = words_of(failure.text, mask) if failure.fault == "answer" else ""
@@ -190,7 +196,7 @@ def model_error(
 
 
 def retrying(failure: Failure, place: Place, seconds: float, wait: float) -> str:
-    """Returns a sentence for the time before the next attempt, which comes in `wait` seconds."""
+    """Returns the sentence that says that the next attempt comes in `wait` seconds."""
     what = _sentence(failure, place, seconds).partition(": ")[0]
     return f"{what}: trying again in {max(1, round(wait))} s."
 
@@ -226,7 +232,7 @@ def _minutes(seconds: float | None) -> str:
     return "a minute" if minutes <= 1 else f"{minutes} minutes"
 
 
-#: stands at the end of a sentence that the server's own words don't follow
+#: the end of a sentence that no words of the server follow
 _SEE_LOG = " The log says why."
 _SENTENCES: dict[ErrorKind, str] = {
     "auth": "{name} doesn't accept {key}{status}: set one that may use {model}.",

@@ -31,9 +31,9 @@ _ERROR_BYTES, _LINE_BYTES = 64 * 1024, 4 * 1024 * 1024
 
 @contextlib.asynccontextmanager
 async def answering(request: Request, silence: float) -> AsyncGenerator[Any]:
-    """Sends the request and holds its response, whose body is not read yet.
+    """Sends the request and gives the response, with its body unread, for the block.
 
-    `silence`: seconds. Raises Failure.
+    `silence`: seconds without a byte after which it fails. Raises Failure.
     """
     http = await client()
     with failures("unreachable", silence):
@@ -55,11 +55,11 @@ async def answering(request: Request, silence: float) -> AsyncGenerator[Any]:
 
 
 async def events(response: Any, silence: float) -> AsyncGenerator[list[bytes]]:
-    """Yields the data of the server-sent events that have come together. Raises Failure.
+    """Yields the data of server-sent events, in the groups in which they arrive. Raises Failure.
 
-    Each `data:` line is taken for an event, because no provider writes JSON over several lines.
+    Each `data:` line counts as an event, because no provider writes JSON over several lines.
     """
-    #: the pieces of a line that has not ended yet
+    #: the pieces of a line that has not ended
     rest: list[bytes] = []
     size = 0
     async with contextlib.aclosing(response.aiter_bytes()) as chunks:
@@ -76,7 +76,7 @@ async def events(response: Any, silence: float) -> AsyncGenerator[list[bytes]]:
                 yield _data(lines)
             elif size > _LINE_BYTES:
                 raise Failure("garbage", "a line without an end")
-            await checkpoint()  # buffered chunks come without one
+            await checkpoint()  # buffered chunks arrive without one
     yield _data([b"".join(rest)])
 
 
@@ -86,7 +86,7 @@ def _data(lines: list[bytes]) -> list[bytes]:
 
 @contextlib.contextmanager
 def failures(fault: Fault, silence: float) -> Iterator[None]:
-    """Makes whatever is raised inside a Failure, and also a silence of so many seconds."""
+    """Turns every exception in the block into a Failure, and ends it after `silence` seconds."""
     try:
         with anyio.fail_after(silence):
             yield
@@ -117,7 +117,7 @@ async def client() -> Any:
     """Returns the HTTP client of this event loop.
 
     It stays open between requests, because a TLS handshake takes longer than everything else. No
-    task lives as long; so an asynchronous generator holds it, which the loop closes when it ends.
+    task lives that long; so an asynchronous generator holds it, which the loop closes when it ends.
     """
     if (held := _clients.get(None)) is not None:
         return held[0]
@@ -137,7 +137,7 @@ async def _holding(http: Any) -> AsyncGenerator[None]:
 
 
 def rehearse() -> None:
-    """Goes through what a first request builds once, without a connection; blocks the thread."""
+    """Loads what a first request needs, without a connection; blocks the thread."""
     import httpx
 
     new_client()
@@ -146,15 +146,15 @@ def rehearse() -> None:
         http.post("http://localhost/")
 
 
-#: the user's certificates as they were when they were read last
+#: the state of the user's certificate files when they were read last
 _certificates_read: list[tuple[int, ...]] = []
 
 
 def new_client() -> Any:
-    """Returns a client without a connection; blocks the thread, because it reads certificates.
+    """Returns a new client; blocks the thread, because it reads certificates.
 
-    LiteLLM keeps what it has read, and a forked agent has what its parent had read. So they are
-    read again if the file that the user names for them has changed since.
+    LiteLLM keeps the certificates that it has read, and a forked agent has those of its parent. So
+    they are read again if the file that the user names for them has changed since.
     """
     handler = library.part("llms.custom_httpx.http_handler")
     if _certificates_read != (now := _certificates()):
@@ -164,7 +164,7 @@ def new_client() -> Any:
 
 
 def _certificates() -> list[tuple[int, ...]]:
-    """Returns what tells a change of the files of certificates that the environment names."""
+    """Returns time, size and inode of the certificate files that the environment names."""
     found: list[tuple[int, ...]] = []
     for name in ("SSL_VERIFY", "SSL_CERT_FILE"):
         with contextlib.suppress(OSError, ValueError):

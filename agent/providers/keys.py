@@ -1,10 +1,10 @@
 """Looks up keys and base URLs of providers, in the environment first, then in a file.
 
 Invariants
-- Nothing is remembered from one look to the next: a key written into the file is found at once.
+- Nothing is remembered between two lookups: a key written into the file is found at once.
 - An empty value counts as none.
 - A file that anybody may write, or another user's, is not used, because a base URL of theirs would
-  get the keys; of one that others may read the log warns once.
+  get the keys; if others may read the file, the log warns once.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ class Access:
 
     #: the name of the provider, for the user
     name: str
-    #: the variable that holds the key or should; empty if the provider may need none
+    #: the variable that should hold the key; empty if the provider may need none
     key_variable: str
     key: str | None
     #: the variable that holds the base URL; empty if none is set
     base_url_variable: str
     base_url: str | None
-    #: where else a key may stand
+    #: the file in which a key may be, for messages
     keys_file: str = "keys.env"
     #: further parameters for LiteLLM, with their values
     parameters: tuple[tuple[str, str], ...] = ()
 
     @property
     def lacks_key(self) -> bool:
-        """Tells if a key is missing; with the user's own base URL none may be needed."""
+        """True if a key is missing; with the user's own base URL none may be needed."""
         return bool(self.key_variable) and self.key is None and self.base_url is None
 
 
 class FileUse(Enum):
-    """Says if the file of keys is there, and if it counts."""
+    """Whether the file of keys exists and is used."""
 
     MISSING = "missing"
     USED = "used"
-    #: it counts, though others than its owner may read it
+    #: used, though others than its owner may read it
     EXPOSED = "exposed"
-    #: anybody may write it, or it is another user's: nothing in it counts
+    #: not used: anybody may write it, or it is another user's
     REFUSED = "refused"
     UNREADABLE = "unreadable"
 
 
 class Keys:
-    """Looks in `env` and in `file`; `on_key` is called with every key that is found."""
+    """The places of keys: `env`, then `file`. `on_key` is called with every key that is found."""
 
     def __init__(
         self, file: Path, env: Mapping[str, str], on_key: Callable[[str], None] | None = None
@@ -71,7 +71,7 @@ class Keys:
         self._warned: set[tuple[int, str]] = set()
 
     def look(self) -> Look:
-        """Returns a look at this moment; it reads the file once, and only if it is needed."""
+        """Returns a lookup for this moment; it reads the file at most once, when it is needed."""
         return Look(self._file, self._env, self._on_key, self._warned)
 
     def access(self, provider: Provider) -> Access:
@@ -79,9 +79,9 @@ class Keys:
 
 
 class Look:
-    """The keys and base URLs at one moment.
+    """Keys and base URLs as they are at one moment.
 
-    `warned`: what logs have been told already, with the pid of the process whose log it was.
+    `warned`: the warnings that were logged, each with the pid of the process that did.
     """
 
     def __init__(
@@ -97,7 +97,10 @@ class Look:
         self._warned = warned
 
     def find(self, names: Iterable[str]) -> tuple[str, str] | None:
-        """Returns the first of these variables that has a value, and the value."""
+        """Returns the first of these variables that has a value, and the value.
+
+        None if none has.
+        """
         names = tuple(names)
         return _first(names, self._env) or _first(names, self._lines)
 
@@ -122,7 +125,7 @@ class Look:
         )
 
     def _parameters(self, provider: str) -> tuple[tuple[str, str], ...]:
-        if provider not in aws.PROVIDERS:  # the file is read only if it is needed
+        if provider not in aws.PROVIDERS:  # read the file only if it is needed
             return ()
         return aws.parameters(provider, self._env, self._lines)
 
@@ -132,7 +135,7 @@ class Look:
 
     @property
     def in_file(self) -> Sequence[str]:
-        """The names that have a value in the file, if it counts."""
+        """The names that have a value in the file; none if the file is not used."""
         return [name for name, value in self._lines.items() if (value or "").strip()]
 
     @property
@@ -141,11 +144,15 @@ class Look:
 
     @cached_property
     def _content(self) -> tuple[FileUse, Mapping[str, str | None]]:
-        """The lines `NAME=value` of the file; quotes and `export` as in a shell, `$` is plain."""
+        """Whether the file is used, and its lines NAME=value.
+
+        Quotes as in a shell, `$` is plain.
+        """
         from dotenv import dotenv_values
 
         try:
-            if not stat.S_ISREG(self._file.stat().st_mode):  # a pipe would be waited for
+            # Opening a pipe would wait for a writer.
+            if not stat.S_ISREG(self._file.stat().st_mode):
                 raise ValueError(f"{self._file} is no regular file")
             with self._file.open(encoding="utf-8") as lines:
                 use = self._use(os.fstat(lines.fileno()))
@@ -158,7 +165,7 @@ class Look:
             return FileUse.UNREADABLE, {}
 
     def _use(self, status: os.stat_result) -> FileUse:
-        # Where each user has a group of their own, what they make is often writable for the group.
+        # A file writable for its group is accepted: users often have a group of their own.
         if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o002:
             self._warn("%s is not used: anybody may write it. Run chmod 600 on it.")
             return FileUse.REFUSED
@@ -168,7 +175,7 @@ class Look:
         return FileUse.USED
 
     def _warn(self, sentence: str) -> None:
-        told = os.getpid(), sentence  # the log of a forked agent is not that of its parent
+        told = os.getpid(), sentence  # a forked agent's log is not its parent's
         if told not in self._warned:
             self._warned.add(told)
             _log.warning(sentence, self._file)

@@ -1,8 +1,9 @@
-"""The providers that are offered when their key is there: their variables and their models.
+"""The table of providers that are offered when their key is there.
 
 Invariants
-- Every model in the table is in LiteLLM's own map (a test looks), except OpenRouter's, which has
-  none there. The first is the best for coding at a medium price, because it becomes the default.
+- Every model in the table is in LiteLLM's own map (a test checks this), except OpenRouter's, which
+  has none there. The first is the best for coding at a medium price, because it becomes the
+  default.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    #: the prefix that LiteLLM gives its models
+    #: the prefix of its models in LiteLLM
     id: str
     name: str
-    #: variables that may hold its key; the first is named to the user when none does; empty if it
-    #: needs no key
+    #: variables that may hold its key; if none does, the user is told the first; empty if it needs
+    #: none
     keys: tuple[str, ...]
     #: variables that may hold another base URL
     base_urls: tuple[str, ...]
     #: the models that are offered when the key is there
     models: tuple[str, ...] = ()
-    #: True if it may be used without these keys: Bedrock with those of AWS, Vertex with a login
+    #: True if it works without these keys: Bedrock with those of AWS, Vertex with a login
     has_other_ways: bool = False
 
 
@@ -78,12 +79,12 @@ _ALL = (
 )
 PROVIDERS = {provider.id: provider for provider in _ALL}
 
-#: providers whose models LiteLLM knows without a prefix, and how their names begin
+#: providers whose models have no prefix in LiteLLM, and a pattern of their names
 _BARE = (("anthropic", re.compile(r"claude-")), ("openai", re.compile(r"gpt-|chatgpt-|o\d")))
 
 
 def provider_of(model_id: str) -> Provider | None:
-    """Returns the provider that a model's name begins with or implies.
+    """Returns the provider of a model, by its prefix or its name.
 
     Returns None if only LiteLLM can tell.
     """

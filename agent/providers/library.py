@@ -21,8 +21,8 @@ from typing import Any
 from agent.model import THOUGHT_LEVELS, ModelError, ModelInfo
 from agent.providers.partial_completion import Tokens
 
-#: variables that LiteLLM reads when it is imported; the last keeps it from raising at chunks that
-#: are repeated
+#: environment variables that LiteLLM reads at its import; the last keeps it from raising at
+#: repeated chunks
 _SWITCHES = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     "LITELLM_MODE": "PRODUCTION",
@@ -31,7 +31,7 @@ _SWITCHES = {
 
 
 class Withheld(Exception):
-    """This process is not to load LiteLLM."""
+    """This process must not load LiteLLM: it is light."""
 
 
 _withheld: list[bool] = []
@@ -42,15 +42,15 @@ _NOT_INSTALLED = (
 
 
 def withhold() -> None:
-    """Makes `load` raise Withheld from now on: another process will take this one's place."""
+    """Makes `load` raise Withheld from now on: the process is light and will be replaced."""
     _withheld.append(True)
 
 
 @cache
 def load() -> Any:
-    """Returns the module. Blocks the thread; loading it in two threads at once is harmless.
+    """Returns the module LiteLLM. Blocks the thread; two threads may load it at once.
 
-    Raises Withheld, and ModelError where LiteLLM is not installed.
+    Raises Withheld, and ModelError if LiteLLM is not installed.
     """
     if _withheld:
         raise Withheld
@@ -61,11 +61,13 @@ def load() -> Any:
         if error.name != "litellm":
             raise
         raise ModelError(_NOT_INSTALLED) from error
-    vars(litellm.utils).pop("json_data", None)  # 13 MB that it has kept as a string, too
+    # 13 MB that LiteLLM keeps a second time, as a string.
+    vars(litellm.utils).pop("json_data", None)
     litellm.suppress_debug_info = True
-    litellm.drop_params = True  # of two providers with one model only one may know a parameter
+    # The same model may have a parameter at one provider and not at another.
+    litellm.drop_params = True
     litellm.modify_params = True  # e.g. no thinking where an earlier answer has no thoughts
-    # Its own objects don't fit its own types.
+    # Pydantic warns because LiteLLM's own objects don't fit its own types.
     warnings.filterwarnings("ignore", category=UserWarning, module="pydantic")
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -78,10 +80,10 @@ def is_loaded() -> bool:
 
 @contextlib.contextmanager
 def _collector_resting() -> Iterator[None]:
-    """Stops the garbage collector, and keeps it from what is made meanwhile for good.
+    """Stops the garbage collector for the block, and hides the block's objects from it for good.
 
     The collector would take a fifth of the import's time, and later stop the event loop for 270 ms
-    each time that it looked through those objects.
+    each time that it scanned those objects.
     """
     rests = not gc.isenabled()
     gc.disable()
@@ -95,13 +97,13 @@ def _collector_resting() -> Iterator[None]:
 
 def part(name: str) -> Any:
     """Returns a module of LiteLLM. Blocks the thread."""
-    load()  # sets the switches first
+    load()  # first, since it sets the switches
     return importlib.import_module(f"litellm.{name}")
 
 
 @cache
 def load_stream(provider: str) -> None:
-    """Loads what LiteLLM's own stream would load when it is first used. Blocks the thread.
+    """Loads what LiteLLM's own stream would load at its first use. Blocks the thread.
 
     These are the schemas of its answers, a tokenizer and OpenAI's client. On the event loop they
     would take seconds, and they warn.
@@ -118,7 +120,7 @@ def load_stream(provider: str) -> None:
 
 @contextlib.contextmanager
 def _environment(switches: Mapping[str, str]) -> Iterator[None]:
-    """Sets variables for the import only, because the user's commands get this environment."""
+    """Sets environment variables for the block only, because the user's commands inherit them."""
     before = {name: os.environ.get(name) for name in switches}
     os.environ.update(switches)
     try:
@@ -143,7 +145,7 @@ def split(model_id: str) -> tuple[str, str, str | None]:
 
 @cache
 def model_info(model: str, provider: str) -> ModelInfo | None:
-    """Returns what LiteLLM's map says of the model; None if nothing."""
+    """Returns what LiteLLM's map of models says of a model; None if it isn't in the map."""
     litellm = load()
     try:
         entry = litellm.get_model_info(model, provider)
@@ -163,10 +165,10 @@ def _said(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _levels(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the model's thought levels, weakest first.
+    """Returns the model's thought levels, weakest first; () if it doesn't think.
 
-    They are `reasoning_effort_levels` if the map has them; otherwise low to high, and each other
-    level that the map says the model takes.
+    They are `reasoning_effort_levels` if the map has them; otherwise low, medium and high unless
+    the map excludes them, and each other level that it includes.
     """
     if not entry.get("supports_reasoning"):
         return ()
@@ -192,6 +194,6 @@ def cost(model: str, provider: str, tokens: Tokens) -> float | None:
             cache_read_input_tokens=tokens.cached,
             cache_creation_input_tokens=tokens.written,
         )
-    except Exception:  # Exception itself for an unknown model
+    except Exception:  # LiteLLM raises a bare Exception for an unknown model
         return None
     return float(sum(spent))

@@ -27,18 +27,18 @@ async def events(
     tools: Sequence[ToolSpec],
     silence: float,
 ) -> AsyncGenerator[list[Any]]:
-    """Yields the answer's chunks in the form of chat completions.
+    """Yields the chunks of an answer in the form of chat completions.
 
-    `silence`: seconds. Raises Failure.
+    `silence`: seconds without a chunk after which it fails. Raises Failure.
     """
     with failures("unreachable", silence), _told():
-        own = deepcopy([*tools])  # for some providers LiteLLM writes into the schemas
+        own = deepcopy([*tools])  # a copy, since for some providers LiteLLM changes the schemas
         wanted = {"api_key": target.key, **dict(target.parameters), **options(target, own)}
         stream = await library.load().acompletion(
             model=model_id,
             messages=outgoing(messages, target),
             api_base=target.base_url,
-            timeout=2 * silence,  # our own limit comes first
+            timeout=2 * silence,  # longer than our own limit, which so comes first
             num_retries=0,
             max_retries=0,
             **wanted,
@@ -64,7 +64,7 @@ _NO_WAY = frozenset(
 
 @contextlib.contextmanager
 def _told() -> Any:
-    """Turns LiteLLM's error for a provider's answer back into a Failure with its status."""
+    """Turns LiteLLM's exception for a provider's error answer into a Failure with its status."""
     try:
         yield
     except Exception as error:

@@ -1,10 +1,10 @@
 """Asks an Ollama server what its model can do.
 
-Ollama cuts a conversation that doesn't fit, without a word. The window that counts is neither the
-model's own nor the same on each machine: it is what the server gave the model when it loaded it.
+Ollama silently cuts a conversation that doesn't fit. The window that counts is neither the model's
+own nor the same on each machine: it is what the server gave the model when it loaded it.
 
 Invariants
-- Nothing is asked that would make the server load a model.
+- No request is made that would cause the server to load a model.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ _log = logging.getLogger(__name__)
 PROVIDERS = frozenset(["ollama", "ollama_chat"])
 _ADDRESS = "http://localhost:11434"
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
-#: the thought levels of a model that thinks; Ollama turns each into on or, for some, a level
+#: the thought levels of a thinking model; for most models Ollama only knows on and off
 _LEVELS = ("low", "medium", "high")
 
 
 class Ollama:
-    """Remembers, for one process, what the servers said."""
+    """What Ollama servers said of their models, remembered for the life of the process."""
 
     def __init__(self) -> None:
         #: what `/api/show` says of a model, by the server's address and the model's name
         self._shown: dict[tuple[str, str], ModelInfo] = {}
-        #: the window with which a model was seen loaded
+        #: the window with which a model was last seen loaded
         self._loaded: dict[tuple[str, str], int] = {}
 
     async def info(self, target: Target) -> ModelInfo | None:
-        """Returns what the server says of the model; None if it doesn't answer or has no such.
+        """Returns what the server says of the model; None if it doesn't answer or hasn't the model.
 
-        The window is that of the loaded model, as long as it was ever seen loaded, else what its
-        definition says.
+        The window is the one with which the model was last seen loaded; before that, the one in its
+        definition.
         """
         key = (target.base_url or _ADDRESS).removesuffix("/api"), target.model
         try:
             if key not in self._shown:
                 self._shown[key] = _shown(await _ask(key[0], "show", target, {"model": key[1]}))
             running = await _ask(key[0], "ps", target)
-        except Exception as error:  # whatever the HTTP library raises, or an odd answer leads to
+        except Exception as error:  # any error of the HTTP library, or of a malformed answer
             _log.info("Ollama said nothing of %s: %r", target.model, error)
             running = {}
         for each in running.get("models") or ():
@@ -77,7 +77,7 @@ async def _ask(
 
 
 def _shown(answer: Mapping[str, Any]) -> ModelInfo:
-    """Reads what `/api/show` answers (github.com/ollama/ollama, docs/api.md)."""
+    """Parses the answer to `/api/show` (github.com/ollama/ollama, docs/api.md)."""
     about = answer.get("model_info") or {}
     own = next((n for name, n in about.items() if name.endswith(".context_length")), None)
     set_to = _NUM_CTX.search(answer.get("parameters") or "")

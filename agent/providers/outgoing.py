@@ -1,4 +1,4 @@
-"""Turns the messages of a conversation into the form that one provider may see.
+"""Converts the messages of a conversation into the form that a provider may get.
 
 Invariants
 - What one provider signed, and what only some providers understand, goes to no other, because the
@@ -16,21 +16,21 @@ from typing import Any
 
 from agent.model import Message
 
-#: providers whose models want their earlier thoughts back while they use tools; some refuse to go
-#: on without
+#: providers whose models need their earlier thoughts back while they use tools; some refuse a
+#: request without them
 _WANT_REASONING = frozenset(["deepseek", "moonshot", "zai"])
-#: providers for which LiteLLM replaces an answer's empty text with words of its own
+#: providers for which LiteLLM replaces an answer's empty text by words of its own
 _FILL_SILENCE = frozenset(["anthropic", "vertex_ai"])
-#: providers of Claude that read the marks of what is to be cached
+#: providers of Claude that accept marks on what is to be cached
 _TAKE_CACHE_MARKS = frozenset(["anthropic", "bedrock", "openrouter", "vertex_ai"])
-#: the ids of tool calls that a provider takes; Gemini's are long, because they are signed
+#: the form of tool call ids that a provider accepts; Gemini's are long, because they are signed
 _IDS = {"mistral": re.compile(r"[A-Za-z0-9]{9}"), "gemini": re.compile(r".*", re.DOTALL)}
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,40}")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A model, its provider, and the way to it."""
+    """A model, its provider, and how to reach it."""
 
     #: the model's name at the provider
     model: str
@@ -38,18 +38,18 @@ class Target:
     base_url: str | None
     key: str | None
     thought_level: str | None
-    #: True if the key is a bearer token in Anthropic's form too, as others want it
+    #: True if the key is sent as a bearer token, in Anthropic's form too
     bearer: bool = False
-    #: the tokens that the server is told to make room for; None leaves it to the server
+    #: the window in tokens that the server is asked for; None leaves it to the server
     window: int | None = None
-    #: True if the user has declared that the model thinks, whatever LiteLLM knows of it
+    #: True if the user has declared that the model thinks, whatever LiteLLM says
     thinks: bool = False
     #: further parameters for LiteLLM's own stream, with their values
     parameters: tuple[tuple[str, str], ...] = ()
 
     @property
     def signs_as(self) -> str:
-        """The name of the signer whose signatures the model can read."""
+        """The name of the signer whose signatures the model can read: provider, or vendor too."""
         vendor = f"/{self.model.partition('/')[0]}" if self.provider == "openrouter" else ""
         return self.provider + vendor
 

@@ -1,7 +1,7 @@
 """Recognises a refusal because of the model's window, and reads the window's size from it.
 
-Every server says it in words of its own: OpenAI, Anthropic, Gemini, llama.cpp, vLLM, SGLang, LM
-Studio, TGI, Ollama. A test has a refusal of each.
+Each server words it differently: OpenAI, Anthropic, Gemini, llama.cpp, vLLM, SGLang, LM Studio,
+TGI, Ollama. A test has a refusal of each.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _WINDOWS = tuple(
         # TGI
         rf"must be <= {_NUMBER}",
         rf"must have less than {_NUMBER} tokens",
-        # Anthropic, Gemini, vLLM of old
+        # Anthropic, Gemini, older vLLM
         rf"> {_NUMBER} maximum",
         rf"maximum number of tokens allowed \(?{_NUMBER}",
         rf"exceeds (?:the )?limit of {_NUMBER}",
     )
 )
-#: tokens; a number outside of these is none of a window
+#: tokens; a number outside of these limits is not the size of a window
 _LEAST, _MOST = 256, 100_000_000
 
 
 def is_overflow(text: str) -> bool:
-    """Tells if a provider's words say that the input doesn't fit the model's window."""
+    """Returns True if a provider's words say that the input doesn't fit the model's window."""
     return _OVERFLOW.search(text) is not None
 
 
 def window_in(text: str) -> int | None:
-    """Returns the size of the model's window in tokens as the words say it; None if they don't."""
+    """Returns the size of the window in tokens that a provider's words name; None if they don't."""
     for pattern in _WINDOWS:
         if found := pattern.search(text):
             window = int(found[1].replace(",", ""))

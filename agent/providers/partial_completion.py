@@ -1,7 +1,7 @@
-"""One completion while it streams in, whatever its form on the wire.
+"""One completion while it streams in, in any form of the wire.
 
 Invariants
-- Every method that adds something returns it as the part to be told, so that nothing is told which
+- Every method that adds something returns it as the part to be told, so that nothing is told that
   is not in the completion.
 """
 
@@ -23,10 +23,10 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Counts the tokens of a completion.
+    """The token counts of a completion.
 
-    `input` has all tokens that were read, with those `cached` and those `written` to the provider's
-    cache. `cost` is in USD, if the provider told it.
+    `input` has all tokens that were read, including those `cached` and those `written` to the
+    provider's cache. `cost`: USD, if the provider told it.
     """
 
     input: int
@@ -38,15 +38,15 @@ class Tokens:
 
 @dataclass(slots=True)
 class PartialCompletion:
-    """Text, reasoning and tool calls as far as they have come."""
+    """The text, reasoning and tool calls received so far."""
 
     stop: Stop = "end_turn"
     #: True if the provider says that the answer ended for a tool call
     ended_for_call: bool = False
     tokens: Tokens | None = None
-    #: signed thoughts, in the form in which LiteLLM gives them back to Claude
+    #: signed thoughts, in the form in which LiteLLM returns them to Claude
     thinking_blocks: list[dict[str, Any]] = field(default_factory=list)
-    #: signed thoughts of other models, in the form of OpenRouter
+    #: signed thoughts of other models, in OpenRouter's form
     reasoning_details: list[dict[str, Any]] = field(default_factory=list)
     _text: list[str] = field(default_factory=list)
     _reasoning: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class PartialCompletion:
 
     @property
     def begun(self) -> bool:
-        """Tells if the user has seen anything of the completion."""
+        """True if the completion has anything yet that the user was shown."""
         return any(self._text) or any(self._reasoning) or bool(self._calls)
 
     @property
@@ -70,12 +70,12 @@ class PartialCompletion:
         return Part("reasoning", text)
 
     def begin_call(self, id: str, name: str, arguments: str = "") -> Part:
-        """Adds a further tool call."""
+        """Adds a new tool call."""
         self._calls.append(_Call(id, name, [arguments]))
         return Part("tool_call", arguments, len(self._calls) - 1, name)
 
     def add_arguments(self, index: int, arguments: str) -> Part:
-        """Adds to the arguments of the call with that number."""
+        """Adds a piece to the arguments of the call with this number."""
         self._calls[index].arguments.append(arguments)
         return Part("tool_call", arguments, index)
 
@@ -83,7 +83,7 @@ class PartialCompletion:
         return self._calls[index].id
 
     def completion(self, usage: Usage | None, by: str) -> Completion:
-        """Returns the finished completion. `by`: names who alone can read its signatures."""
+        """Returns the finished completion. `by`: the signer, who alone can read its signatures."""
         signed: dict[str, Any] = {"by": by}
         if self.thinking_blocks:
             signed["thinking_blocks"] = self.thinking_blocks
@@ -100,9 +100,9 @@ class PartialCompletion:
         )
 
     def _tool_calls(self) -> tuple[ToolCall, ...]:
-        """Returns the calls, each with its own id, by which results are matched.
+        """Returns the calls, each with an id of its own, since results are matched by it.
 
-        Not every server gives one.
+        Not every server gives each call an id.
         """
         given: set[str] = set()
         calls = []
@@ -114,18 +114,18 @@ class PartialCompletion:
 
 
 class Form(Protocol):
-    """Reads the events of a provider's answer. Sans-IO."""
+    """A parser of the events of one provider's answer. No I/O."""
 
     partial: PartialCompletion
     #: True once the answer is complete; its usage may still come
     whole: bool
-    #: True once nothing more comes
+    #: True once no further event comes
     over: bool
 
     def read(self, event: Any) -> list[Part]:
-        """Returns the parts that one event adds.
+        """Returns the parts that an event adds to the completion.
 
         Raises Failure for an error that the provider reports; any other exception means that the
-        event makes no sense.
+        event is malformed.
         """
         ...

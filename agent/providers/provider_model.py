@@ -60,26 +60,26 @@ from agent.providers.retry import Retry
 
 _log = logging.getLogger(__name__)
 
-#: stands for a key where a base URL needs none, because the libraries insist on one
+#: the key for a server at the user's base URL that needs none: the libraries insist on one
 _NO_KEY = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A prepared call of the model; it may be made several times."""
+    """A model call that was prepared; it may be sent several times."""
 
     target: Target
     place: Place
-    #: None if LiteLLM's own stream is to be used
+    #: None if LiteLLM's own stream sends the request
     request: Request | None
 
 
 class ProviderModel:
-    """One model of a provider.
+    """A model of a provider.
 
     `access` returns the key and the base URL of a provider, by LiteLLM's name of it; it is called
-    for each model call. `silence`: seconds without a byte after which the provider is given up.
-    `abilities`: what is known of all models. `mask` takes secrets out of a provider's words.
+    for each model call. `silence`: seconds without a byte after which a call fails. `abilities`:
+    what is known of all models. `mask` removes secrets from a provider's words.
     """
 
     def __init__(
@@ -113,10 +113,10 @@ class ProviderModel:
         return await self._abilities.info(self.id, target, own_server=own_server)
 
     async def warm(self) -> None:
-        """Does once what a first call would wait for.
+        """Loads what a first call would wait for.
 
-        A forked agent's parent has been through the most of it, and a thread that goes through it
-        again would only keep `session/new` waiting.
+        A forked agent skips most of it: its parent has loaded that, and a thread that did it again
+        would only delay `session/new`.
         """
         if not library.is_loaded():
             await to_thread.run_sync(self._prepare, _GREETING, (), abandon_on_cancel=True)
@@ -128,7 +128,7 @@ class ProviderModel:
         Raises ModelError.
         """
         target, _ = self._target()
-        if target.provider not in ollama.PROVIDERS:  # which would be asked over the network
+        if target.provider not in ollama.PROVIDERS:  # Ollama's would be asked over the network
             library.model_info(target.model, target.provider)
         self._prepare(_GREETING, tools)
 
@@ -165,7 +165,7 @@ class ProviderModel:
         return library_stream.events(self.id, call.target, messages, tools, self.silence)
 
     def _prepare(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> _Call:
-        """Builds the request; blocks the thread. Raises ModelError."""
+        """Prepares a model call; blocks the thread. Raises ModelError."""
         target, access = self._target()
         if access.lacks_key:
             raise missing_key(access)
@@ -184,12 +184,12 @@ class ProviderModel:
         return _Call(target, place, request)
 
     def _target(self) -> tuple[Target, Access]:
-        """Returns the model with the way to its provider. Raises ModelError."""
+        """Returns the model with its provider, and the key and base URL. Raises ModelError."""
         try:
             model, provider, base_url = library.split(self.id)
         except ModelError:
             raise
-        except Exception as error:  # its kind depends on the provider
+        except Exception as error:  # LiteLLM's error type depends on the provider
             raise unknown_model(self.id) from error
         access = self._access(provider)
         key = access.key or (_NO_KEY if access.base_url and provider in PROVIDERS else None)
@@ -201,7 +201,7 @@ class ProviderModel:
             key,
             self._thought_level,
             bearer=access.key_variable.endswith("_AUTH_TOKEN"),
-            # of Ollama, the window is asked for
+            # Ollama alone is asked for a window
             window=said.window if provider in ollama.PROVIDERS else None,
             thinks=bool(said.thinking),
             parameters=access.parameters,
@@ -215,7 +215,7 @@ class ProviderModel:
             return None
         try:
             return None if needs_responses(target, tools) else build(target, messages, tools)
-        except Exception:  # LiteLLM's own stream fails too, or knows a way
+        except Exception:  # LiteLLM's own stream may know a way, or fails with a reason
             _log.info("no request for %s could be built", self.id, exc_info=True)
             return None
 
@@ -251,7 +251,7 @@ async def _read(source: AsyncGenerator[list[Any]], form: Form, on_token: OnToken
                 if form.over:
                     return
     except Failure:
-        if not form.whole:  # a failure after the end of the answer does no harm
+        if not form.whole:  # after the end of the answer a failure does no harm
             raise
 
 

@@ -1,4 +1,4 @@
-"""Names the variable with the proxy through which a request to a provider goes."""
+"""Finds the environment variable with the proxy for a provider's requests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from urllib.parse import urlsplit
 
 
 def proxy_variable(url: str, env: Mapping[str, str]) -> str:
-    """Returns the name of the variable, "" if the request goes straight to the server.
+    """Returns the variable's name; "" if the request goes straight to the server.
 
-    The HTTP clients of the agent read them in this order. `url` may be empty: then it is HTTPS to
-    a host that isn't known.
+    The agent's HTTP clients read the variables in this order. `url` may be empty: then it counts as
+    HTTPS to an unknown host.
     """
     try:
         parts = urlsplit(url)
-    except ValueError:  # the address is wrong, and no proxy is at fault
+    except ValueError:  # the address is wrong, which is no proxy's fault
         return ""
     names = [f"{parts.scheme or 'https'}_proxy", "all_proxy"]
     found = next((each for name in names for each in (name, name.upper()) if env.get(each)), "")

@@ -1,7 +1,7 @@
-"""Goes through what a first model call would load, so that what is forked later shares it.
+"""Does what a first model call does, so that agents forked later share what it loads.
 
-No request is sent, no key of the user's is used, and no thread or event loop is started. Measured
-is the memory that a forked agent has for itself after its first prompt: 26 MB without this.
+No request is sent, no key of the user's is used, and no thread or event loop is started. It saves
+memory: without it a forked agent has 26 MB more of its own after its first prompt.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from agent.providers.provider_model import ProviderModel
 
 
 def rehearse(model_ids: Iterable[str], tools: Sequence[ToolSpec]) -> None:
-    """Prepares a call of one model of each provider, and the HTTP client; blocks the thread."""
+    """Prepares a call of one model of each provider, and an HTTP client; blocks the thread."""
     rehearsed = set()
     for model_id in model_ids:
-        with suppress(Exception):  # a prompt will tell the user
+        with suppress(Exception):  # a prompt will report it
             provider = library.split(model_id)[1]
             if provider not in rehearsed:
                 ProviderModel(model_id, _stand_in).rehearse(tools)
                 rehearsed.add(provider)
-    with suppress(Exception):  # such as certificates that can't be read
+    with suppress(Exception):  # for example, certificates that can't be read
         http_connection.rehearse()
 
 

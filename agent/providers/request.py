@@ -19,7 +19,7 @@ from agent.model import Message, ToolSpec
 from agent.providers import library
 from agent.providers.outgoing import Target, outgoing
 
-#: the providers whose answers are read here, with the base URL; None where LiteLLM knows it
+#: the providers whose answers are read here, with their base URL; None if LiteLLM knows it
 DIRECT = {
     "openai": "https://api.openai.com/v1",
     "openrouter": "https://openrouter.ai/api/v1",
@@ -31,7 +31,7 @@ DIRECT = {
 }
 
 
-#: providers that LiteLLM tells in another form how hard to think
+#: providers that LiteLLM tells in another form how hard the model should think
 _OWN_THINKING = frozenset(["anthropic", "ollama", "ollama_chat"])
 
 
@@ -43,7 +43,7 @@ class Request:
 
 
 def options(target: Target, tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """Returns the parameters of chat completions that are sent."""
+    """Returns the parameters of chat completions that the request has."""
     found: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
     if tools:
         found["tools"] = [*tools]
@@ -57,7 +57,7 @@ def options(target: Target, tools: Sequence[ToolSpec]) -> dict[str, Any]:
 
 
 def build(target: Target, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Request:
-    """Builds the request for a provider of `DIRECT`.
+    """Builds the HTTP request for a provider of `DIRECT`.
 
     Blocks for some milliseconds. Raises what LiteLLM raises.
     """
@@ -71,7 +71,7 @@ def build(target: Target, messages: Sequence[Message], tools: Sequence[ToolSpec]
     wanted = utils.get_optional_params(
         model=model, custom_llm_provider=target.provider, messages=sent, **options(target, tools)
     )
-    wanted.pop("extra_body", None)  # means something to the OpenAI client only
+    wanted.pop("extra_body", None)  # only the OpenAI client reads it
     common = {"model": model, "optional_params": wanted, "litellm_params": {}}
     headers = config.validate_environment(
         headers={}, messages=sent, api_key=key, api_base=base, **common
@@ -93,12 +93,12 @@ def _with_path(url: str, provider: str) -> str:
 def _json(body: dict[str, Any]) -> bytes:
     try:
         return to_json(body)
-    except (PydanticSerializationError, UnicodeEncodeError):  # half a surrogate pair
+    except (PydanticSerializationError, UnicodeEncodeError):  # half of a surrogate pair in a text
         return json.dumps(body).encode()
 
 
 def needs_responses(target: Target, tools: Sequence[ToolSpec]) -> bool:
-    """Tells if the model takes tools only in OpenAI's Responses; LiteLLM knows which ones."""
+    """Returns True if the model takes tools only in OpenAI's Responses, as LiteLLM knows."""
     if target.provider != "openai":
         return False
     return _needs_responses(target.model, bool(tools), target.thought_level, target.base_url)

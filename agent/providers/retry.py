@@ -1,4 +1,4 @@
-"""Decides if a failed attempt is repeated, and after how long."""
+"""Decides whether a failed attempt is repeated, and after how long."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from agent.providers.failure import Failure
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Times are in seconds. At most 1/2 + 1 + 2 are waited unless the provider asks for more."""
+    """The rules for repeated attempts; times in seconds.
+
+    At most 1/2 + 1 + 2 seconds are waited in all, unless the provider asks for more.
+    """
 
     attempts: int = 4
     first: float = 0.5
-    #: a provider that asks for a longer wait is not waited for; the user is told so
+    #: if a provider asks for a longer wait, the call fails and the user is told so
     longest: float = 30
-    #: the user sees nothing meanwhile, so longer waits are told
+    #: the user sees nothing meanwhile, so longer waits are announced
     quiet: float = 3
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
 
     def wait(self, failure: Failure, attempts: int) -> float | None:
-        """Returns how long to wait after so many failed attempts; None to try no more."""
+        """Returns the seconds to wait after so many failed attempts; None to give up."""
         if attempts >= self.attempts or not failure.may_pass:
             return None
         if failure.retry_after is not None:
             return failure.retry_after if failure.retry_after <= self.longest else None
-        # Random, so that sessions which were refused together don't come back together.
+        # Random, so that sessions that failed together don't try again together.
         return self.first * 2.0 ** (attempts - 1) * random.uniform(0.5, 1)

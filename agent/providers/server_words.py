@@ -1,4 +1,4 @@
-"""Finds the sentence in a server's answer that says what is wrong, and makes it fit to be shown.
+"""Finds the sentence in a server's answer that says what is wrong, and makes it fit to show.
 
 Invariants
 - Secrets are masked before the sentence is cut, so that no half of one is shown.
@@ -14,17 +14,17 @@ from pydantic_core import from_json
 
 #: characters of the sentence
 _LONGEST = 300
-#: how deep objects, and JSON in strings, are looked into
+#: levels of nesting that are searched, of objects and of JSON in strings
 _DEPTH = 6
-#: names of a library's exceptions before the server's words
+#: matches names of a library's exceptions before the server's words
 _NAMES = re.compile(r"\A(?:[\w.]*(?:Error|Exception)\w*\s*(?::|-)\s*)+")
-#: an object of Python's in a library's words
+#: matches an object of Python's in a library's words
 _OBJECT = re.compile(r"<[\w.]+(?: \S+)*? at 0x[0-9a-fA-F]+>")
 _MEMBERS = ("error", "message", "detail", "details", "msg", "error_msg", "errors", "title")
 
 
 def words_of(body: str, mask: Callable[[str], str]) -> str:
-    """Returns what the body of an error says, in one line; empty if there are no words in it."""
+    """Returns the words in the body of an error as one masked line; "" if it has none."""
     words = _OBJECT.sub("", mask(_words(body, _DEPTH)))
     line = "".join(c for c in " ".join(words.split()) if c.isprintable())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
@@ -36,13 +36,13 @@ def _words(text: str, depth: int) -> str:
     if start >= 0 and depth:
         try:
             return _member(from_json(text[start : text.rfind("}") + 1]), depth - 1)
-        except ValueError:  # plain words with a brace in them
+        except ValueError:  # plain words that contain a brace
             pass
-    return "" if text.startswith("<") else text  # a proxy's page in HTML
+    return "" if text.startswith("<") else text  # "<": an HTML page of a proxy
 
 
 def _member(value: Any, depth: int) -> str:
-    """Returns the words in an object of any form, empty if it has none."""
+    """Returns the first words in a JSON value of any form; "" if it has none."""
     if isinstance(value, str):
         return _words(value, depth)
     if isinstance(value, list):

@@ -1,1 +1,1 @@
-"""A model that needs no network: it says what a dialogue, a small text file, tells it to."""
+"""A model that needs no network: a dialogue, a small text file, says what it answers."""

@@ -42,12 +42,12 @@ _WITH_ARGUMENT = frozenset(
 )
 _ALONE = {"echo": ("text", "{user}"), "remember": ("text", "You told me: {history}")}
 _HEADER = frozenset(["window", "images"])
-#: all words that a line may begin with
+#: all words with which a line may begin
 VERBS = _WITH_ARGUMENT | _HEADER | {*_ALONE, "when", "turn", "---", "repeat", "deaf"}
 
 
 class DialogueError(ValueError):
-    """The text is no dialogue; the message names the line and the reason."""
+    """The text is not a dialogue; the message names the line and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ Reply = tuple[Step, ...]
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One turn: `replies[k]` is said when the model is asked for the k-th time in it."""
+    """One turn; `replies[k]` is the answer to its k-th model call, from 0."""
 
     pattern: re.Pattern[str] | None
     replies: tuple[Reply, ...]
@@ -72,7 +72,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """A dialogue that was read."""
+    """The parsed content of a dialogue file."""
 
     scenes: tuple[Scene, ...]
     #: tokens; None if the dialogue does not say
@@ -98,31 +98,31 @@ class Dialogue:
 
 
 def read_dialogue(path: str | Path) -> Dialogue:
-    """Reads a dialogue from a file. Raises OSError and DialogueError."""
+    """Returns the dialogue in a file. Raises OSError and DialogueError."""
     return parse_dialogue(Path(path).read_text(encoding="utf-8"))
 
 
 def demo_dialogue() -> Dialogue:
-    """Returns the dialogue of the model `demo`, which lies in this package."""
+    """Returns the dialogue of the model `demo`, a file of this package."""
     return read_dialogue(Path(__file__).parent / "demo.txt")
 
 
 def parse_dialogue(text: str) -> Dialogue:
-    """Reads a dialogue from a text. Raises DialogueError."""
+    """Returns the dialogue in a text. Raises DialogueError."""
     reader = _Reader()
     for number, line in enumerate(text.splitlines(), 1):
         verb, _, argument = (part.strip() for part in line.partition(":"))
         if not verb or verb.startswith("#"):
             continue
         try:
-            reader.take(verb, argument)
+            reader.add_line(verb, argument)
         except ValueError as error:
             raise DialogueError(f"line {number}: {error}") from error
     return reader.dialogue()
 
 
 class _Reader:
-    """Reads a dialogue line by line."""
+    """Collects a dialogue line by line."""
 
     def __init__(self) -> None:
         self._scenes: list[tuple[re.Pattern[str] | None, list[list[Step]]]] = []
@@ -130,12 +130,12 @@ class _Reader:
         self._images = False
         self._times = 1
 
-    def take(self, verb: str, argument: str) -> None:
-        """Takes one line in. Raises ValueError."""
+    def add_line(self, verb: str, argument: str) -> None:
+        """Adds one line. Raises ValueError."""
         if verb in ("when", "turn"):
             self._scenes.append((_pattern(verb, argument), [[]]))
         elif verb in _HEADER:
-            self._take_header(verb, argument)
+            self._set_header(verb, argument)
         elif not self._scenes:
             raise DialogueError("a line before the first `when` or `turn`")
         elif verb == "---":
@@ -150,7 +150,7 @@ class _Reader:
         scenes = (Scene(p, tuple(map(tuple, replies))) for p, replies in self._scenes)
         return Dialogue(tuple(scenes), self._window, self._images)
 
-    def _take_header(self, verb: str, argument: str) -> None:
+    def _set_header(self, verb: str, argument: str) -> None:
         if self._scenes:
             raise DialogueError(f"`{verb}` stands before the first scene")
         if verb == "images":

@@ -51,7 +51,10 @@ _GATE_ANSWER_BYTES = 16
 
 
 class ScriptedModel:
-    """`info`: what the model says of itself; if it is None, the dialogue's header says it."""
+    """A model that speaks a dialogue.
+
+    `info`: what it announces of itself; None: what the dialogue's header says.
+    """
 
     def __init__(
         self, dialogue: Dialogue, id: str = "scripted", info: ModelInfo | None = None
@@ -82,7 +85,7 @@ class ScriptedModel:
 
 @dataclass(slots=True)
 class _Speech:
-    """Says one completion, token by token."""
+    """Makes one completion, token by token."""
 
     messages: Sequence[Message]
     prompts: list[str]
@@ -187,7 +190,7 @@ def text_of(message: Message) -> str:
 
 
 def _prompts(messages: Sequence[Message]) -> list[int]:
-    """Returns the numbers of the messages that are prompts of the user."""
+    """Returns the indexes of the messages that are prompts of the user."""
     user = (number for number, message in enumerate(messages) if message["role"] == "user")
     own = (TOOL_IMAGES, NOTE)
     return [number for number in user if not text_of(messages[number]).startswith(own)]

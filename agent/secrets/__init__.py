@@ -1,10 +1,10 @@
-"""Secrets of the user, kept out of texts, logs and the processes of tools.
+"""Keeps the user's secrets out of texts, logs and the processes of tools.
 
 Invariants
-- A secret is masked wherever it stands in a text: whole, line by line if it has several, escaped as
-  in JSON or in a URL, and also where a limit has cut it in two.
+- A secret is masked wherever it is in a text: whole, line by line if it has several, escaped as in
+  JSON or in a URL, and also where a limit has cut it in two.
 - When a text is shown piece by piece, what is shown so far is the beginning of the masked whole,
-  wherever it was cut. Only an end that may still become a secret is held back.
+  wherever it was cut. Only an end that may still become a secret is delayed.
 - A tool's process gets the user's environment without the keys of models.
 """
 

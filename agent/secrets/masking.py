@@ -15,16 +15,16 @@ MASK = "***"
 
 
 class Secrets:
-    """Masks the values that nobody is to read. More may be added at any time."""
+    """The known secrets, and the masking of texts with them. More may be added at any time."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: set[str] = set()
         self._forms: set[str] = set()
-        #: by their first letter, longest first, because one may contain another
+        #: the forms of secrets by first letter, longest first, because one may contain another
         self._by_letter: dict[str, list[str]] = {}
-        #: None after a change, and while there is nothing to mask
+        #: matches all forms; None after a change, and while there are none
         self._pattern: re.Pattern[str] | None = None
-        #: files of secrets, and what told their last change
+        #: watched files, with the state in which each was read last
         self._files: dict[Path, tuple[int, ...]] = {}
         for value in values:
             self.add(value)
@@ -37,7 +37,7 @@ class Secrets:
         return secrets
 
     def add(self, value: str) -> None:
-        """Adds a value in every form that it may have; ignores less than 8 characters."""
+        """Adds a value in every form that it may have; ignores values of less than 8 characters."""
         value = value.strip()
         if len(value) < SHORTEST or value in self._values:
             return
@@ -46,17 +46,20 @@ class Secrets:
         self._pattern = None
 
     def add_named(self, name: str, value: str) -> None:
-        """Adds what is secret in the value of an environment variable, a header or a parameter."""
+        """Adds the secrets in the value of an environment variable, a header or a parameter."""
         for secret in secrets_of(name.replace("-", "_"), value):
             self.add(secret)
 
     def watch(self, file: Path) -> None:
-        """Adds what is secret in a file of NAME=value lines, now and whenever it has changed."""
+        """Adds the secrets in a file of NAME=value lines.
+
+        Reads it when masking, if it has changed.
+        """
         self._files[file] = ()
 
     @property
     def longest(self) -> int:
-        """The bytes of the longest form of a secret, in UTF-8."""
+        """The length of the longest form of a secret, in bytes of UTF-8."""
         return max((len(form.encode("utf-8", "replace")) for form in self._forms), default=0)
 
     def mask(self, text: str) -> str:
@@ -64,9 +67,9 @@ class Secrets:
         return text if pattern is None else pattern.sub(MASK, text)
 
     def mask_part(self, text: str, start: int = 0, end: int | None = None) -> str:
-        """Returns `text[start:end]` masked, with a whole mask for a secret that is cut in two.
+        """Returns `text[start:end]` masked; a secret that the cut divides becomes a whole mask.
 
-        Whoever cuts a text uses this, since half a secret is not recognised as one.
+        Use it wherever a text is cut, since half a secret is not recognised as one.
         """
         end = len(text) if end is None else min(end, len(text))
         pattern = self._compiled()
@@ -92,7 +95,7 @@ class Secrets:
         return value
 
     def lost(self, old: str, new: str) -> bool:
-        """Tells if `new` has the mask where `old` has a secret.
+        """Returns True if `new` has the mask in place of a secret in `old`.
 
         A model that saw only the mask would write such a text and destroy the secret.
         """
@@ -105,7 +108,7 @@ class Secrets:
     def guard_logs(self) -> None:
         """Masks every log record of this process from now on.
 
-        It does so when the record is made, because libraries have handlers of their own.
+        Records are masked when they are made, because libraries have handlers of their own.
         """
         make = logging.getLogRecordFactory()
 
@@ -115,22 +118,21 @@ class Secrets:
         logging.setLogRecordFactory(make_masked)
 
     def so_far(self, text: str) -> str:
-        """Returns the masked beginning of an unfinished text, without an end that may become a
-        secret."""
+        """Returns an unfinished text masked, without an end that may become a secret."""
         pattern = self._compiled()
         certain: list[str] = []
         at = 0
         while True:
             held = self._held(text, at)
             found = pattern.search(text, at) if pattern else None
-            # A secret that begins where a longer one may begin too is not certain yet.
+            # A secret is not certain if a longer one may begin at or before its place.
             if found is None or found.start() >= held:
                 return "".join([*certain, text[at:held]])
             certain += (text[at : found.start()], MASK)
             at = found.end()
 
     def _held(self, text: str, start: int) -> int:
-        """Returns the first position from `start` on where an unfinished secret may begin."""
+        """Returns the first index from `start` on at which an unfinished secret may begin."""
         longest = max((len(group[0]) for group in self._by_letter.values()), default=0)
         for at in range(max(start, len(text) - longest + 1), len(text)):
             rest = text[at:]
@@ -145,11 +147,11 @@ class Secrets:
         for file in self._files:
             self._read(file)
         if self._pattern is None and self._forms:
-            # Grouped by letter: a place is tried with the few secrets that may begin there.
+            # Grouped by letter, so that few secrets are compared at each place of a text.
             by_letter: dict[str, list[str]] = {}
             for form in sorted(self._forms, key=len, reverse=True):
                 by_letter.setdefault(form[0], []).append(form)
-            self._by_letter = by_letter  # at once, for logs are masked in threads too
+            self._by_letter = by_letter  # assigned when complete: logs are masked in other threads
             self._pattern = re.compile(
                 "|".join(
                     f"{re.escape(letter)}(?:{'|'.join(re.escape(form[1:]) for form in group)})"
@@ -172,7 +174,7 @@ class Secrets:
         try:
             with file.open(encoding="utf-8") as lines:
                 found = dotenv_values(stream=lines, interpolate=False)
-        except (OSError, ValueError):  # whoever looks a key up will say so
+        except (OSError, ValueError):  # the code that looks a key up reports it
             return
         for name, value in found.items():
             for secret in secrets_in_file(name, value or ""):
@@ -181,7 +183,7 @@ class Secrets:
     def _masked(self, record: logging.LogRecord) -> logging.LogRecord:
         try:
             message = record.getMessage()
-        except Exception:  # the arguments do not fit the message; logging reports that itself
+        except Exception:  # the arguments do not fit the format; logging reports that itself
             message = f"{record.msg} {record.args}"
         record.msg, record.args = self.mask(message), ()
         if record.exc_info and record.exc_info[1] is not None:

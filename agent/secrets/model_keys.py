@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-#: Model providers that read `<NAME>_API_KEY`. Keys that the user's commands may need are left
-#: out: STRIPE_API_KEY, and also WANDB_API_KEY, though there are models behind it.
+#: Model providers that read `<NAME>_API_KEY`. Keys that the user's commands may need are left out:
+#: STRIPE_API_KEY, and also WANDB_API_KEY, though W&B offers models too.
 _PROVIDERS = frozenset(
     """AI21 AIML ALEPH_ALPHA ALEPHALPHA AMAZON_NOVA ANTHROPIC ANTHROPIC_AWS ANYSCALE ARK AZURE
     AZURE_AI AZURE_OPENAI BASETEN BEDROCK_MANTLE BYTEZ CEREBRAS CHUTES CLARIFAI CO CODESTRAL COHERE
@@ -19,7 +19,7 @@ _PROVIDERS = frozenset(
     PREDIBASE PUBLICAI REPLICATE SAMBANOVA SYNTHETIC TENCENT TOGETHER TOGETHERAI TOGETHER_AI V0
     VERCEL_AI_GATEWAY VOLCENGINE VOYAGE WATSONX WX XAI XINFERENCE ZAI ZHIPUAI""".split()  # noqa: SIM905
 )
-#: model providers' keys that have other names
+#: keys of model providers that have other names
 _MODEL_KEYS = frozenset(
     """AIMLAPI_KEY ANTHROPIC_AUTH_TOKEN AWS_BEARER_TOKEN_BEDROCK COMETAPI_KEY DATAROBOT_API_TOKEN
     FIREWORKS_AI_TOKEN FRIENDLI_TOKEN GIGACHAT_ACCESS_TOKEN GIGACHAT_CREDENTIALS LITELLM_MASTER_KEY
@@ -29,7 +29,7 @@ _API_KEY = re.compile(r"(.+)_API_KEYS?(_\d+)?")
 
 
 def is_model_key(name: str) -> bool:
-    """Tells if an environment variable of that name holds the key of a model's provider."""
+    """Returns True if a variable of this name holds the key of a model provider."""
     found = _API_KEY.fullmatch(name)
     return name in _MODEL_KEYS or (found is not None and found[1] in _PROVIDERS)
 
@@ -40,9 +40,8 @@ def child_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def emptied_keys(env: Mapping[str, str]) -> dict[str, str]:
-    """Returns the keys of models in `env`, each with an empty value.
+    """Returns the model keys in `env`, each with an empty value.
 
-    They are for a client's terminals: variables can be added to their environment, but not taken
-    out of it.
+    They are for a client's terminals, whose environment can be added to but not reduced.
     """
     return {name: "" for name in env if is_model_key(name)}

@@ -1,4 +1,4 @@
-"""Finds what is secret in the value of a variable, and the forms in which it may appear."""
+"""Finds the secrets in the value of a variable, and the forms in which each may appear."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-#: characters; a shorter value would mask text that is no secret
+#: characters; masking shorter values would hide ordinary text
 SHORTEST = 8
 
 _SECRET_NAME = re.compile(
@@ -16,20 +16,20 @@ _SECRET_NAME = re.compile(
     r"|APIKEY|TOKEN|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL|AUTHORIZATION",
     re.IGNORECASE,
 )
-#: names of variables that say where a secret is, not what it is
+#: variables with such a name say where a secret is, not what it is
 _PLACE_NAME = re.compile(r"_(FILE|PATH|DIR|SOCK|HOME|HOST|URL|NAME|USER|TYPE)$", re.IGNORECASE)
-#: names in the file of keys whose values are no secrets, though nearly all others there are
+#: names in the file of keys whose values are settings; nearly all others are secrets
 _SETTING_NAME = re.compile(
     r"^ACP_BRIDGE_|REGION|LOCATION|PROJECT|VERSION|MODEL|BASE|ENDPOINT|ORGANI[SZ]ATION|PROFILE"
     r"|DEPLOYMENT|HOST|URL|PATH|FILE|USER",
     re.IGNORECASE,
 )
-#: finds the user and the password in a URL, whatever the variable is named
+#: matches the user and the password in a URL, whatever the variable's name
 _URL_LOGIN = re.compile(r"\b[a-z][a-z0-9+.-]*://([^/@:\s]*)(?::([^/@\s]+))?@", re.IGNORECASE)
-#: characters; a user's name in a URL that is so long is a token
+#: characters; a user name in a URL that is as long is a token
 _LONG_USER = 20
 _URL = re.compile(r"https?://[^\s\"'<>]+", re.IGNORECASE)
-#: addresses that let anybody post who knows them
+#: URLs to which anybody who knows them can post
 _WEBHOOK = re.compile(
     r"https://(hooks\.slack\.com/|([a-z]+\.)?discord(app)?\.com/api/webhooks/"
     r"|[\w.-]+\.webhook\.office\.com/|outlook\.office\.com/webhook|hooks\.zapier\.com/"
@@ -38,25 +38,25 @@ _WEBHOOK = re.compile(
 )
 _HEADER_NAME = re.compile(r"AUTHORIZATION", re.IGNORECASE)
 _WEBHOOK_NAME = re.compile(r"WEBHOOK", re.IGNORECASE)
-#: finds a secret among the settings of a connection string, and of a URL's query
+#: matches a secret among the settings of a connection string or of a URL's query
 _SETTING = re.compile(
     r"\b(?:AccountKey|SharedAccessKey|SharedAccessSignature|AccessKey|SecretKey|ClientSecret"
     r"|Password|Pwd|PrimaryKey|ApiKey)\s*=\s*\"?([^;\s\"]+)",
     re.IGNORECASE,
 )
 _QUERY_NAME = re.compile(r"^(sig|signature|code|key|token|access_token|api_?key|secret)$", re.I)
-#: finds what a header proves who one is with: `Authorization: Basic ...`, `Bearer ...`
+#: matches the credentials in a header: `Authorization: Basic ...`, `Bearer ...`
 _HEADER = re.compile(
     r"(?:\bauthorization[\"']?\s*[:=]\s*[\"']?(?:[A-Za-z]+\s+)?|^\s*(?:basic|bearer|token)\s+)"
     r"([^\s\"',;]+)",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"[-+]?[\d.,_]+")
-#: values that are no secrets even where one is expected, and too common to be masked
+#: values that are not secrets even under a secret's name, and too common to mask
 _ORDINARY = frozenset({"password", "postgres", "changeme", "disabled", "required", "optional"})
 _LINE_END = re.compile(r"\r?\n|\\r\\n|\\n")
 _PEM_FRAME = re.compile(r"-----(BEGIN|END) [A-Z0-9 ]+-----")
-#: escapes of characters that some JSON writers do not leave as they are
+#: escapes that some JSON writers use for more characters
 _FOR_HTML = (
     str.maketrans({character: f"\\u{ord(character):04x}" for character in "&<>'+"}),
     str.maketrans({character: f"\\u{ord(character):04X}" for character in "&<>'+"}),
@@ -64,7 +64,7 @@ _FOR_HTML = (
 
 
 def secrets_of(name: str, value: str) -> Iterator[str]:
-    """Yields what is secret in the value of a variable, a header or a parameter."""
+    """Yields the secrets in the value of a variable, a header or a parameter."""
     yield from _inside(value)
     if _HEADER_NAME.search(name):
         yield value.rpartition(" ")[2]  # the token in `Bearer TOKEN`
@@ -77,14 +77,14 @@ def secrets_of(name: str, value: str) -> Iterator[str]:
 
 
 def secrets_in_file(name: str, value: str) -> Iterator[str]:
-    """Yields what is secret in a line of the file of keys: all but what plainly is a setting."""
+    """Yields the secrets in a line of the file of keys: all values that aren't clearly settings."""
     yield from secrets_of(name, value)
     if not _SETTING_NAME.search(name) and not _is_ordinary(value) and not _URL.match(value):
         yield value
 
 
 def forms(value: str) -> Iterable[str]:
-    """Returns the forms of a secret in texts: itself, its lines, and each as others escape it."""
+    """Returns the forms of a secret in texts: the value, its lines, and each of them escaped."""
     value = value.strip()
     lines = [line.strip() for line in _LINE_END.split(value)]
     found = dict.fromkeys(_escaped(value))
@@ -101,13 +101,13 @@ def _escaped(text: str) -> Iterator[str]:
         yield escaped
         yield escaped.replace("/", "\\/")
         yield from map(escaped.translate, _FOR_HTML)
-        yield json.dumps(escaped, ensure_ascii=False)[1:-1]  # JSON in a string of JSON
+        yield json.dumps(escaped, ensure_ascii=False)[1:-1]  # JSON inside a string of JSON
     yield quote(text)
     yield quote(text, safe="")
 
 
 def _inside(value: str) -> Iterator[str]:
-    """Yields secrets that a longer value holds."""
+    """Yields the secrets inside a longer value."""
     for user, password in _URL_LOGIN.findall(value):
         yield from (password, unquote(password))
         if len(user) >= _LONG_USER:

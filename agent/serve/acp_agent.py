@@ -45,12 +45,12 @@ from agent.session.session import Session
 from agent.session.session_params import SessionParams
 from agent.session.shared_parts import SharedParts
 
-#: starts work that is to run once the response that is being returned has gone out
+#: starts a task once the response that is being returned has been sent
 Later = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 
 
 class AcpAgent(OpenSessions[Session]):
-    """Handles the requests of one connection and holds its sessions; the SDK's `Agent`."""
+    """The handlers of one connection's requests, and its sessions; the SDK's `Agent`."""
 
     def __init__(self, shared: SharedParts, later: Later) -> None:
         super().__init__()
@@ -70,7 +70,10 @@ class AcpAgent(OpenSessions[Session]):
         return introduction()
 
     async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
-        """Answers if the default model's key is there now; there is nothing to log in to."""
+        """Returns if the default model's key is there now, and raises ModelError if not.
+
+        There is nothing to log in to: the user has to set the key.
+        """
         if method_id != AUTH_METHOD.id:
             raise invalid_params("unknown methodId")
         try:
@@ -133,7 +136,7 @@ class AcpAgent(OpenSessions[Session]):
         mcp_servers: Sequence[BaseModel] | None = None,
         **_: Any,
     ) -> ForkSessionResponse:
-        """Copies what was said so far, and the options, into a new session."""
+        """Opens a new session with a copy of another's transcript and options."""
         params = SessionParams.checked(cwd, additional_directories, mcp_servers)
         folder, new_id = self._shared.settings.folder, uuid.uuid4().hex
         try:
@@ -199,13 +202,16 @@ class AcpAgent(OpenSessions[Session]):
         return SetSessionConfigOptionResponse(config_options=session.options.listed())
 
     async def delete_session(self, session_id: str, **_: Any) -> None:
-        # First, so that no load finds it while its prompts are being ended.
+        # Before its prompts end, so that no load can find it meanwhile.
         transcript.delete_session(self._shared.settings.folder, session_id)
         if session := self._sessions.pop(session_id, None):
             await session.close()
 
     def _check_key(self) -> None:
-        """Raises ModelError if the default model has no key; a prompt will tell other problems."""
+        """Raises ModelError if the default model has no key.
+
+        Other problems are left to a prompt.
+        """
         try:
             self._shared.models.open(self._shared.models.default)
         except ModelError as error:
@@ -219,7 +225,7 @@ class AcpAgent(OpenSessions[Session]):
                 loaded = await anyio.to_thread.run_sync(Transcript.load, folder, session_id)
             except UnknownSession:
                 raise unknown_session() from None
-            # another load of the same session may have been quicker
+            # another load of the session may have finished first
             if (session := self._sessions.get(session_id)) is None:
                 return self._open(session_id, loaded, params)
         session.use(params)

@@ -1,6 +1,6 @@
 """Runs one connection of the built-in agent.
 
-Everything but the building of its parts is `agent.serve.sdk_connection`, which OpenHands' agent
+This module builds the parts; the rest is `agent.serve.sdk_connection`, which OpenHands' agent
 shares.
 """
 
@@ -27,10 +27,10 @@ async def serve(
     *,
     light: bool = False,
 ) -> None:
-    """Serves until the client is gone or a signal asks the process to end.
+    """Serves until the client has left or a signal asks the process to end.
 
-    `environment`: the environment of processes that tools start. `light`: another process will
-    take this one's place before a prompt comes.
+    `environment`: for processes that tools start. `light`: another process replaces this one before
+    a prompt comes.
     """
 
     def make(wire: Wire) -> AcpAgent:

@@ -1,4 +1,4 @@
-"""The methods of the bridge's own that this agent takes (docs/extension.md)."""
+"""The bridge's own methods that this project's agents support (docs/extension.md)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from acp_bridge.protocol import ASK, CAN_ASK, CAN_PAUSE, GO, PAUSE
 from agent.errors import invalid_params, request_cancelled, unknown_method
 from agent.serve.sdk_transport import CANCELLED, REQUEST_ID
 
-#: what `agentCapabilities._meta` says of it
+#: announced in `agentCapabilities._meta`
 ABILITIES = {"acp_bridge": {CAN_PAUSE: True, CAN_ASK: True}}
 
 
 class Extended(Protocol):
-    """A session as the methods see it."""
+    """A session as these methods use it."""
 
     async def pause(self) -> bool:
-        """Returns True once the running turn waits; False if it ends or goes on before that."""
+        """Pauses the running turn; returns True once it waits, False if it ends or goes on."""
         ...
 
     def go(self) -> None: ...
 
     async def ask(self, question: str) -> str:
-        """Returns the answer to a question that leaves the session as it is."""
+        """Returns the answer to a question; the session's conversation stays as it is."""
         ...
 
 
 class Extension:
-    """Answers the methods, and ends those that the client takes back."""
+    """Answers requests for these methods, and cancels those that the client cancels."""
 
     def __init__(self, session: Callable[[str], Extended]) -> None:
         """`session` returns the open session with an id, or raises RequestError."""
@@ -38,7 +38,7 @@ class Extension:
         self._running: dict[Any, anyio.CancelScope] = {}
 
     async def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Answers a request. Raises RequestError, ModelError."""
+        """Returns the result of a request. Raises RequestError, ModelError."""
         if method not in (PAUSE, GO, ASK):
             raise unknown_method(method)
         session_id = params.get("sessionId")
@@ -54,7 +54,7 @@ class Extension:
         raise request_cancelled()
 
     def notified(self, method: str, params: dict[str, Any]) -> None:
-        """Takes a notification; one that means nothing here is dropped."""
+        """Handles a notification: a cancel ends its request, others are ignored."""
         scope = self._running.get(params.get("requestId")) if method == CANCELLED else None
         if scope is not None:
             scope.cancel()

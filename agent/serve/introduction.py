@@ -1,4 +1,4 @@
-"""What the agent says of itself in answer to `initialize`."""
+"""What the agent announces in its answer to `initialize`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ AUTH_METHOD = AuthMethodAgent(
 
 @cache
 def introduction() -> InitializeResponse:
-    """Returns the same object each time: pydantic takes milliseconds for it."""
+    """Returns the answer to `initialize`, cached: pydantic takes milliseconds to make it."""
     return InitializeResponse(
         protocol_version=PROTOCOL_VERSION,
         agent_capabilities=AgentCapabilities(
@@ -65,5 +65,5 @@ def _version() -> str:
 
     try:
         return version("acp-stdio-bridge")
-    except PackageNotFoundError:  # run from a checkout
+    except PackageNotFoundError:  # not installed: run from a checkout
         return "0"

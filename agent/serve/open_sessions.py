@@ -1,4 +1,4 @@
-"""What the handlers of both agents share: the open sessions, and what is asked of one of them."""
+"""The open sessions of a connection, and the request handlers that both agents share."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from agent.wire_form import wire_form
 
 
 class OpenSession(Extended, Protocol):
-    """A session as the methods see it."""
+    """A session as the shared handlers use it."""
 
     def cancel(self) -> None:
-        """Cancels the oldest prompt that is not answered; does nothing if there is none."""
+        """Cancels the oldest unanswered prompt; does nothing if there is none."""
         ...
 
     async def close(self) -> None:
@@ -29,10 +29,10 @@ S = TypeVar("S", bound=OpenSession)
 
 
 class OpenSessions(Generic[S]):
-    """Holds the sessions of one connection, and takes the requests that need nothing else."""
+    """The sessions of one connection, with handlers for requests about one of them."""
 
     def __init__(self) -> None:
-        #: `initialize` has come
+        #: True once `initialize` has come
         self.initialized = False
         self._sessions: dict[str, S] = {}
         self._extension = Extension(self._session)
@@ -67,7 +67,10 @@ class OpenSessions(Generic[S]):
 
 
 def checked_blocks(prompt: list[BaseModel]) -> list[dict[str, Any]]:
-    """Returns a prompt's blocks as they came; raises RequestError for what no agent here takes."""
+    """Returns a prompt's content blocks in wire form.
+
+    Raises RequestError if empty or with audio.
+    """
     if not prompt:
         raise invalid_params("prompt is empty")
     blocks = [wire_form(block) for block in prompt]

@@ -31,16 +31,16 @@ from agent.session.session_client import SendNotification, SendRequest
 
 logger = logging.getLogger(__name__)
 
-#: seconds for running turns to be answered `cancelled`
+#: seconds in which running turns must be answered `cancelled`
 _STOP_SECONDS = 1
-#: seconds for the connection's tasks to end; the transport bounds its own part
+#: seconds for the end of the connection's tasks, besides the transport's own bound
 _CLOSE_SECONDS = 1.5
 
 
 class Served(Protocol):
-    """The handlers of one connection's requests, by the SDK's names."""
+    """The handlers of one connection's requests, under the names that the SDK calls."""
 
-    #: `initialize` has come
+    #: True once `initialize` has come
     initialized: bool
 
     async def stop(self) -> None:
@@ -50,9 +50,9 @@ class Served(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What an agent needs of its connection.
+    """What an agent uses of its connection.
 
-    `later` starts work that is to run once the response that is being returned has gone out.
+    `later` starts a task once the response that is being returned has been sent.
     """
 
     request: SendRequest
@@ -63,9 +63,9 @@ class Wire:
 async def serve_agent(
     transport: SdkTransport, make: Callable[[Wire], Served], mask: Callable[[str], str]
 ) -> None:
-    """Serves until the client is gone or a signal asks the process to end.
+    """Serves until the client has left or a signal asks the process to end.
 
-    `make` builds the agent; `mask` takes secrets out of a sentence.
+    `make` builds the agent; `mask` removes secrets from a sentence.
     """
     async with anyio.create_task_group() as tasks:
 
@@ -94,14 +94,14 @@ async def serve_agent(
 
 
 async def _close(connection: Connection) -> None:
-    # A deadline of anyio's is a cancellation, and the SDK would hand it on to the very task that it
+    # A deadline of anyio's is a cancellation, and the SDK would pass it to the very task that it
     # waits for, which may ignore it. asyncio's own wait just stops waiting.
     closing = asyncio.create_task(connection.close())
     await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
 
 
 async def _contained(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Runs background work of one session; its failure ends no other (invariant P6)."""
+    """Runs a session's background task; its failure is logged and ends no other (invariant P6)."""
     try:
         await work()
     except Exception:
@@ -109,7 +109,7 @@ async def _contained(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def guarded(agent: Served, mask: Callable[[str], str]) -> MethodHandler:
-    """Returns the SDK's routes to `agent`, with every error made fit for the wire."""
+    """Returns a handler that passes requests to `agent` and turns exceptions into ACP errors."""
     router = build_agent_router(cast(Agent, agent), use_unstable_protocol=True)
     router.route_request(
         AGENT_METHODS["session_delete"],
@@ -131,8 +131,8 @@ def guarded(agent: Served, mask: Callable[[str], str]) -> MethodHandler:
 
 
 async def _notify(transport: SdkTransport, method: str, params: dict[str, Any]) -> None:
-    # The SDK's connection refuses to send once stdin has ended, but the tool calls of a turn that
-    # this interrupts still have to be ended for the client.
+    # The SDK's connection sends nothing after the end of stdin, but the cards of an interrupted
+    # turn's tool calls still have to be ended for the client.
     await transport.send({"jsonrpc": "2.0", "method": method, "params": params})
 
 

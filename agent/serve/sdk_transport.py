@@ -56,24 +56,24 @@ from acp_bridge.wire.stdio import Reader, Writer
 
 logger = logging.getLogger(__name__)
 
-#: The parameter in which a method of the bridge's own finds its request's id.
+#: The parameter that holds the id of the request, for the bridge's own methods.
 REQUEST_ID: Final = "_requestId"
-#: The notification as which a cancel of such a request arrives.
+#: The notification into which a cancel of such a request is turned.
 CANCELLED: Final = f"_{CANCEL_REQUEST}"
 _OWN: Final = frozenset({PAUSE, GO, ASK})
-#: Bytes pending above which `send` waits.
+#: Pending bytes above which `send` waits.
 _HIGH_WATER: Final = 1 << 20
-#: Messages sent before the event loop runs other tasks; a cancel waits for no more than these.
+#: Messages that are sent before the event loop runs other tasks; a cancel waits for no more.
 _BURST: Final = 64
-#: The notifications that the SDK routes to an agent; others are a traceback in it.
+#: The notifications that the SDK knows; for others it would log a traceback.
 _NOTIFICATIONS: Final = frozenset({"session/cancel"})
 
 
 class SdkTransport:
-    """Offers `send`, `receive` and `close` as the SDK wants them, and owns both descriptors.
+    """The transport that the SDK wants (`send`, `receive`, `close`); owns both descriptors.
 
-    `limit`: bytes of one line. `answer_grace`: seconds that requests in work get to be answered
-    after EOF. `flush_limit`: seconds that the last output may take.
+    `limit`: bytes of a line. `answer_grace`: seconds after EOF in which running requests may be
+    answered. `flush_limit`: seconds that writing the last output may take.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class SdkTransport:
         self._flush_limit = flush_limit
         self._inbox: deque[Message | Malformed] = deque()
         self._unanswered: set[RequestId] = set()
-        #: those of them that may be cancelled
+        #: the unanswered requests that the client may cancel
         self._own: set[RequestId] = set()
         self._asked: set[RequestId] = set()
         self._burst = 0
@@ -121,7 +121,7 @@ class SdkTransport:
         return await self._tasks.__aexit__(exc_type, exc, traceback)
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Sends a message of the SDK's, or drops it if the client is gone.
+        """Sends a message of the SDK's; drops it if the client has left.
 
         Raises ValueError or TypeError for a request or notification that JSON cannot hold.
         """
@@ -149,9 +149,9 @@ class SdkTransport:
         await self._writer.drain_below(_HIGH_WATER)
 
     async def receive(self) -> dict[str, Any] | None:
-        """Returns the next message that the SDK can take.
+        """Returns the next message, in a form that the SDK accepts.
 
-        Returns None at the end, when every request is answered or its time is over.
+        Returns None at the end: every request is answered, or `answer_grace` is over.
         """
         while not self._writer.broken:
             while self._inbox:
@@ -162,12 +162,16 @@ class SdkTransport:
                 await self._wait_for_answers()
                 return None
             await self._read()
-            # A client that sends bad lines and reads no answers must not fill the memory.
+            # A client that sends bad lines and reads no answers must not fill the memory with
+            # errors.
             await self._writer.drain_below(_HIGH_WATER)
         return None
 
     async def close(self) -> None:
-        """Gives the last output its bounded time, then drops the rest. May be called again."""
+        """Writes the last output for at most `flush_limit` seconds, then closes.
+
+        May be called again.
+        """
         if self._closed:
             return
         self._closed = True
@@ -197,7 +201,10 @@ class SdkTransport:
                 await self._answered.wait()
 
     def _accept(self, message: Message | Malformed) -> Message | None:
-        """Returns the message in a form that the SDK takes; None if it was dealt with here."""
+        """Returns the message in a form that the SDK accepts.
+
+        None if it was answered or dropped here.
+        """
         if isinstance(message, Malformed):
             if message.answer and message.id in self._asked:
                 return self._accept_answer({"id": message.id})
@@ -218,7 +225,10 @@ class SdkTransport:
         return _with_harmless_meta(_with_servers(message))
 
     def _cancel(self, notification: Message) -> Message | None:
-        """Returns the cancel of a request of the bridge's own, as the SDK takes it."""
+        """Returns the cancel of a request for one of the bridge's own methods, as an extension.
+
+        Or None.
+        """
         params = notification.get("params")
         if notification["method"] != CANCEL_REQUEST or type(params) is not dict:
             return None
@@ -243,9 +253,9 @@ class SdkTransport:
 
 
 def _routed(notification: Message) -> bool:
-    """Tells if the SDK takes the notification without a traceback.
+    """Returns True if the SDK handles the notification without logging a traceback.
 
-    It takes extensions, and cancels that name a session.
+    It handles extensions, and cancels that name a session.
     """
     method, params = notification["method"], notification.get("params")
     if method.startswith("_"):
@@ -256,7 +266,7 @@ def _routed(notification: Message) -> bool:
 
 
 def _with_servers(request: Message) -> Message:
-    """Returns the request with no MCP servers where it leaves them out.
+    """Returns the request with empty `mcpServers` if it opens a session without any.
 
     The SDK insists on the key; clients of the protocol's next version don't send it.
     """
@@ -268,10 +278,10 @@ def _with_servers(request: Message) -> Message:
 
 
 def _with_harmless_meta(request: Message) -> Message:
-    """Returns the request with its `_meta` wrapped in one key that is no field's name.
+    """Returns the request with its `_meta` wrapped in one key that no field has.
 
-    The SDK spreads the keys of `_meta` over keyword arguments. Its models also take `_meta` under
-    its Python name, `field_meta`, which is left out. Parameters of extensions stay as they are.
+    The SDK spreads the keys of `_meta` over keyword arguments. Its models also accept `_meta` under
+    its Python name, `field_meta`, which is dropped here. Parameters of extensions stay as they are.
     """
     params = request.get("params")
     if request["method"].startswith("_") or type(params) is not dict:

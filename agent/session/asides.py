@@ -1,13 +1,13 @@
-"""Updates of a session that belong to no prompt: when the client may be told them.
+"""Updates of a session that belong to no prompt, and when the client may get them.
 
-Such are the end of an MCP server, tools that are gone, and what a library that took seconds to load
-knows of the model.
+Examples: the end of an MCP server, tools that are gone, and what a library that took seconds to
+load knows of the model.
 
 Invariants
-- While they are held nothing is sent of its own accord: after a session was opened again, and after
-  a prompt was answered `cancelled`, until the client speaks (invariant C23). What is said to the
-  user waits for a prompt, because what comes before one may be taken for a replay.
-- Nothing is sent of a session that was closed.
+- After a session was opened again, and after a prompt was answered `cancelled`, updates are delayed
+  until the client sends something (invariant C23). Texts for the user wait for a prompt, because
+  what comes before one may be taken for a replay.
+- Nothing is sent of a closed session.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ from agent.client import Update
 
 
 class Asides:
-    """`update` sends an update to the client."""
+    """The updates of one session; `update` sends an update to the client."""
 
     def __init__(self, update: Callable[[Update], Awaitable[None]]) -> None:
         self._update = update
-        #: those that wait for the client to speak, in order; None if none has to
-        self._held: list[Update] | None = None
-        #: True if only what is said to the user has to wait
+        #: the delayed updates in order; None while updates are not delayed
+        self._delayed: list[Update] | None = None
+        #: True if only texts for the user are delayed
         self._states_pass = False
         self._open = True
 
     def close(self) -> None:
         self._open = False
 
-    def hold(self) -> None:
+    def delay(self) -> None:
         self._states_pass = False
-        if self._held is None:
-            self._held = []
+        if self._delayed is None:
+            self._delayed = []
 
     async def tell(self, update: Update) -> None:
-        """Sends the update, or holds it; one that is held already is not held twice."""
+        """Sends the update, or delays it; an equal update is delayed only once."""
         if not self._open:
             return
-        if self._held is None or (self._states_pass and not _is_said(update)):
+        if self._delayed is None or (self._states_pass and not _is_said(update)):
             await self._update(update)
-        elif update not in self._held:
-            self._held.append(update)
+        elif update not in self._delayed:
+            self._delayed.append(update)
 
-    async def release_states(self) -> None:
-        """Sends what was held but for what is said, because the client has set something."""
-        if (held := self._held) is None:
+    async def send_delayed_states(self) -> None:
+        """Sends the delayed updates that are no texts, because the client has set an option."""
+        if (delayed := self._delayed) is None:
             return
-        self._held, self._states_pass = [update for update in held if _is_said(update)], True
-        for update in held:
+        self._delayed, self._states_pass = [update for update in delayed if _is_said(update)], True
+        for update in delayed:
             if not _is_said(update):
                 await self._update(update)
 
-    async def release(self) -> None:
-        """Sends what was held, because the client has sent a prompt."""
-        held, self._held = self._held or [], None
-        for update in held:
+    async def send_delayed(self) -> None:
+        """Sends all delayed updates, because the client has sent a prompt."""
+        delayed, self._delayed = self._delayed or [], None
+        for update in delayed:
             await self._update(update)
 
 

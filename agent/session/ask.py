@@ -1,8 +1,8 @@
-"""Answers a question beside the conversation, on a copy of it.
+"""Answers a question beside the conversation, on a copy of the transcript.
 
 Invariants
 - Nothing of it is kept: no record, no session, nothing shown. The conversation stays as it is.
-- Nothing is changed by it: every tool call is refused.
+- It changes nothing: every tool call is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from agent.tools import Access, Action, AnyTool, Toolbox, ToolContext, ToolError
 from agent.turn.loop import Turn
 from agent.turn.permissions import Permissions
 
-#: model calls for one question: a model that calls tools is told twice that it can't
+#: model calls for one question; a model that calls tools is told twice that it can't
 _CALLS = 3
 _DENIED = "Not run: no tool can be used to answer this. Answer from what you know, in words."
 _BESIDE = """\
@@ -42,7 +42,7 @@ no tool can be used.]
 
 
 class Questions:
-    """Answers the questions that are asked beside one session."""
+    """Answers the questions that a user asks beside one session's conversation."""
 
     def __init__(
         self,
@@ -59,7 +59,10 @@ class Questions:
         self._open: set[anyio.CancelScope] = set()
 
     async def answer(self, question: str, context: ToolContext) -> str:
-        """Answers one, also while a prompt is answered. Raises ModelError, RequestError."""
+        """Returns the answer to a question, also while a prompt runs.
+
+        Raises ModelError, RequestError.
+        """
         with anyio.CancelScope() as scope:
             self._open.add(scope)
             try:
@@ -73,7 +76,7 @@ class Questions:
         raise request_cancelled()  # the session was closed
 
     def close(self) -> None:
-        """Ends all of them."""
+        """Cancels the questions that are being answered."""
         for scope in self._open:
             scope.cancel()
 
@@ -81,7 +84,8 @@ class Questions:
         if copy.history.system is None:  # no prompt was answered yet
             text = await system_prompt(context.cwd, context.extra_roots)
             copy.append({"t": "system", "text": text})
-        permissions = Permissions()  # nothing is asked; the model is told of the same mode
+        # Refuses nothing by itself; the model is told of the session's mode.
+        permissions = Permissions()
         permissions.mode = self._options.mode
         before = len(copy.history.entries)
         turn = Turn(
@@ -107,7 +111,7 @@ async def _unheard(text: str) -> None:
 
 
 class _DeniedTools(Toolbox):
-    """Offers the tools of a session, since providers want those that a history names; runs none."""
+    """Offers a session's tools, since providers want those that a history names, and runs none."""
 
     def __init__(self, offered: Toolbox) -> None:
         self._offered = offered
@@ -122,7 +126,7 @@ class _DeniedTools(Toolbox):
 
 
 class _DeniedTool:
-    """A tool whose calls are refused."""
+    """A tool that refuses all calls."""
 
     def __init__(self, tool: AnyTool) -> None:
         self.name, self.description, self.kind = tool.name, tool.description, tool.kind
@@ -141,7 +145,7 @@ class _DeniedTool:
 
 
 class _Nobody:
-    """Stands for the client of a copy: it is shown nothing, and everything asked of it fails."""
+    """A client for the copy: updates go nowhere, and every request to it fails."""
 
     reads_files = writes_files = has_terminals = False
 

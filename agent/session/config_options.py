@@ -2,11 +2,11 @@
 
 Invariants
 - A choice takes effect at the next model call or permission check; nothing is restarted.
-- What was last chosen or announced in the session holds when it is opened again; then what the
-  command line says, then the default. No model takes the place of another by itself.
+- The last choice in the session, or else the model last announced in it, holds when it is opened
+  again; then the command line, then the default. No model replaces another by itself.
 - Listing the options waits for nothing. The thought levels of a model are known only once a library
   has been imported; `learn` waits for that, and they are offered from then on.
-- A chosen thought level outlives a change of the model. A model that has no such level is asked
+- A chosen thought level outlives a change of the model. A model without that level is called
   without one.
 """
 
@@ -41,14 +41,14 @@ logger = logging.getLogger(__name__)
 
 #: the id of an option, which is also its category
 OptionId = Literal["model", "mode", "thought_level"]
-#: the thought level that leaves it to the model
+#: the thought level with which the model decides itself
 DEFAULT_LEVEL = "default"
 
 ConfigOption = SessionConfigOptionSelect | SessionConfigOptionBoolean
 
 
 class ConfigOptions:
-    """Holds the choices of one session. `keep` is called with each: the option's id, the value."""
+    """The choices of one session. `keep` records each new one: the option's id and its value."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ConfigOptions:
         self._model_id = models.default
         #: True once the client has chosen a model
         self._chosen = False
-        #: the id of a chosen model that nobody knows any more; None if there is none
+        #: the id of the chosen model, if it turned out that no provider knows it; else None
         self._unknown: str | None = None
         self._level = DEFAULT_LEVEL
         self._infos: dict[str, ModelInfo] = {}
@@ -75,13 +75,13 @@ class ConfigOptions:
 
     @property
     def stands_in(self) -> bool:
-        """True while the demo answers for want of a key: the client did not choose it."""
+        """True while the demo answers because there is no key, not by the client's choice."""
         return self._model_id == DEMO and not self._chosen
 
     def leave_demo(self) -> str | None:
-        """Takes the default model in place of the demo, if a key has come for one meanwhile.
+        """Replaces the demo by the default model if a key has come for one, and returns its id.
 
-        Returns its id; None if the session is not the demo's, or the client chose the demo.
+        Returns None if the session has another model, or the client has chosen the demo.
         """
         default = self._models.default if self.stands_in else DEMO
         if default == DEMO:
@@ -91,12 +91,12 @@ class ConfigOptions:
         return default
 
     def model(self) -> Model:
-        """Returns the model as it is chosen now. Raises ModelError."""
+        """Returns the chosen model, with the thought level if it has that. Raises ModelError."""
         level = self._level if self._level in self._levels else None
         return self._models.open(self._model_id, level)
 
     async def info(self) -> ModelInfo:
-        """Returns what is known of the chosen model now, once its library is imported.
+        """Returns what is known of the chosen model; waits until its library is imported.
 
         Raises ModelError.
         """
@@ -108,35 +108,38 @@ class ConfigOptions:
 
     @property
     def known(self) -> ModelInfo | None:
-        """The last result of `info`; None before the first."""
+        """The last result of `info` for the chosen model; None before the first."""
         return self._infos.get(self._model_id)
 
     async def learn(self) -> bool:
-        """Looks the chosen model up and returns True if that has changed the options."""
+        """Looks up what the chosen model can do; returns True if that has changed the options."""
         levels = self._levels
         try:
             await self.info()
         except ModelError as error:
             self.note_failure(error)
             logger.info("nothing is known of the model yet", exc_info=error)
-        except Exception as error:  # a prompt will tell the problem, such as a missing key
+        except Exception as error:  # a prompt will report the problem, such as a missing key
             logger.info("nothing is known of the model yet", exc_info=error)
         return self._levels != levels
 
-    # a model that is gone
+    # a model that no provider knows any more
 
     @property
     def unknown(self) -> str | None:
-        """The id of the chosen model, if it was found that nobody knows it any more."""
+        """The id of the chosen model if it turned out that no provider knows it; else None."""
         return self._unknown if self._unknown == self._model_id else None
 
     def note_failure(self, error: ModelError) -> None:
-        """Notes that the chosen model was asked and failed so."""
+        """Notes a failure of the chosen model; it may be that no provider knows it."""
         if error.kind == "unknown_model" and self._chosen:
             self._unknown = self._model_id
 
     def take_replaced(self) -> str | None:
-        """Returns the unknown model in whose place another was chosen, once."""
+        """Returns the id of an unknown model that the client has replaced, and forgets it.
+
+        Else None.
+        """
         if self._unknown is None or self._unknown == self._model_id:
             return None
         replaced, self._unknown = self._unknown, None
@@ -145,9 +148,9 @@ class ConfigOptions:
     # for the client
 
     def restore(self, chosen: Mapping[str, str]) -> None:
-        """Takes over what was chosen in the session before it was opened again.
+        """Restores the choices that were recorded in the session before it was opened again.
 
-        A mode that is not known leaves the one that allows least without asking.
+        An unknown mode is ignored; the mode then stays the one that allows least without asking.
         """
         if (model_id := chosen.get("model")) is not None:
             self._model_id, self._chosen = model_id, True
@@ -170,7 +173,7 @@ class ConfigOptions:
                 raise invalid_params("unknown configId")
 
     def set_mode(self, mode: str | bool) -> None:
-        """Raises RequestError."""
+        """Sets the mode. Raises RequestError if there is no such mode."""
         known = _mode(mode)
         if known is None:
             raise invalid_params("no such mode")
@@ -178,7 +181,7 @@ class ConfigOptions:
         self._keep("mode", known)
 
     def take_over(self, other: ConfigOptions) -> None:
-        """Takes the choices of another session, so that a fork of it has no more rights."""
+        """Copies the choices of another session, so that its fork has no more rights than it."""
         self.set_mode(other.mode)
         self._model_id, self._chosen = other._model_id, other._chosen
         self._level = other._level
@@ -186,7 +189,8 @@ class ConfigOptions:
 
     def _set_model(self, model_id: str | bool) -> None:
         if self._chosen and model_id == self._model_id:
-            return  # the bridge sets it again after a restart, also one that can't be asked now
+            # The bridge repeats the choice after a restart, when the model may be unreachable.
+            return
         known = next((each.id for each in self._offered() if each.id == model_id), None)
         if known is None:
             raise invalid_params("no such model")
@@ -196,8 +200,8 @@ class ConfigOptions:
         self._keep("model", known)
 
     def _set_level(self, level: str | bool) -> None:
-        # A level that only another model has is taken too: it was chosen for that one, and the
-        # bridge sets it again after a restart.
+        # A level of another model is accepted: it was chosen for that one, and the bridge repeats
+        # the choice after a restart.
         levels = (DEFAULT_LEVEL, *THOUGHT_LEVELS, *self._levels)
         known = next((each for each in levels if each == level), None)
         if known is None:
@@ -210,7 +214,7 @@ class ConfigOptions:
         return self._permissions.mode
 
     def modes(self) -> SessionModeState:
-        """Returns the modes, for clients that know no config options."""
+        """Returns the modes, for clients without config options."""
         modes = [
             SessionMode(id=mode, name=name, description=description)
             for mode, (name, description) in MODES.items()
@@ -233,7 +237,7 @@ class ConfigOptions:
         return options
 
     def update(self) -> dict[str, Any]:
-        """Returns the session update that tells the options."""
+        """Returns the session update that lists the options."""
         return {
             "sessionUpdate": "config_option_update",
             "configOptions": [wire_form(option) for option in self.listed()],
@@ -246,7 +250,7 @@ class ConfigOptions:
 
     def _offered(self) -> list[ModelChoice]:
         offered = list(self._models.offered())
-        # The key of the chosen model may have been taken away.
+        # The key of the chosen model may be gone.
         if all(each.id != self._model_id for each in offered):
             offered.append(ModelChoice(self._model_id, self._model_id))
         return offered
@@ -262,7 +266,7 @@ def select(
     current: str,
     choices: Iterable[tuple[str, str, str | None]],
 ) -> SessionConfigOptionSelect:
-    """Returns an option with its choices: each a value, a label and a description."""
+    """Returns an option of the kind `select`; each choice is a value, a label and a description."""
     return SessionConfigOptionSelect(
         id=option,
         name=name,

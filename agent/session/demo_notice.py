@@ -1,11 +1,11 @@
-"""What a session tells a user who has no key yet: that it is the demo, and how to leave it.
+"""Tells a user without a key that the session is the demo, and how to leave it.
 
 Invariants
-- The first answer of a session that is the demo's begins with it, and names the full path of the
+- The first answer of a session of the demo begins with this notice. It names the full path of the
   file of keys, whose folder exists by then.
 - Once a key is there the session goes on with a real model at its next prompt, and says so. A demo
   that was asked for by name stays.
-- A prompt of which nobody would see that the demo answers it is refused instead (`noDemo`).
+- A prompt with `noDemo`, whose sender would not notice the demo, is refused instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ logger = logging.getLogger(__name__)
 
 
 class DemoNotice:
-    """`say` shows the user a text; `tell_options` tells the client the session's options."""
+    """The notice of one session.
+
+    `say` shows the user a text; `tell_options` sends the client the session's options.
+    """
 
     def __init__(
         self,
@@ -42,9 +45,9 @@ class DemoNotice:
         self._tell_options = tell_options
 
     async def before_answer(self, *, no_demo: bool) -> None:
-        """Says what there is to say before a prompt is answered; may change the model.
+        """Shows what a user of the demo should know before an answer; may change the model.
 
-        `no_demo`: raises ModelError where the demo would answer for want of a key.
+        `no_demo`: raises ModelError if the demo would answer because there is no key.
         """
         if (model_id := self._options.leave_demo()) is not None:
             await self._tell_options()
@@ -63,7 +66,7 @@ class DemoNotice:
         folder = self._settings.keys_file.parent
         try:
             await anyio.Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError:  # the session's own record will say what is wrong with the disk
+        except OSError:  # the session's transcript will report the problem with the disk
             logger.exception("the folder of keys can't be made")
 
 

@@ -1,7 +1,7 @@
-"""Tells the client of a session what becomes known of its model.
+"""Tells a session's client what becomes known of its model: thought levels, window, images.
 
 What a model can do is known only once a library is imported, or a server on the user's machine has
-answered, so it may come long after the session was opened.
+answered; that may be long after the session was opened.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from agent.session.config_options import ConfigOptions
 from agent.tools import Toolbox
 from agent.turn.loop import usage_update
 
-#: seconds that the response which opens a session again waits for what is known of its model
+#: seconds for which the response that opens a session again waits for this
 _PROMPTLY = 0.2
-#: seconds that a prompt may wait for the model's library before the user is told why
+#: seconds for which a prompt waits for the model's library before the user is told why
 _QUIET_SECONDS = 1.0
 _UNKNOWN = (
     "The model of this session, `{}`, is not known any more. Nothing takes its place by itself:"
@@ -51,9 +51,9 @@ class ModelNews:
         self._told = False
 
     async def tell_promptly(self) -> None:
-        """Tells it before the response that opens a session again, if no library is loading.
+        """Tells what is known before the response that opens a session again, if that is quick.
 
-        The options are not told, because the response has them.
+        The options are left out, because the response has them.
         """
         with anyio.move_on_after(_PROMPTLY):
             await self._options.learn()
@@ -61,7 +61,7 @@ class ModelNews:
             self._told = True
 
     async def tell(self) -> None:
-        """Tells it once it is known, if `tell_promptly` could not."""
+        """Tells what is known as soon as it is, unless `tell_promptly` did."""
         if not self._told:
             await self.tell_options()
             await self.tell_usage()
@@ -69,13 +69,13 @@ class ModelNews:
             await self._asides.tell(notice(_UNKNOWN.format(unknown)))
 
     async def tell_replaced(self) -> None:
-        """Says which model answers now, if the one before is not known any more."""
+        """Tells the user which model answers now in place of one that is no longer known."""
         if (replaced := self._options.take_replaced()) is not None:
             text = _REPLACED.format(self._options.model_id, replaced)
             await self._asides.tell(notice(text))
 
     async def tell_options(self) -> None:
-        """Looks the model up and tells the client if the options have changed by that."""
+        """Looks the model up, and sends the client the options if that has changed them."""
         if await self._options.learn():
             await self.show_options()
 
@@ -83,19 +83,22 @@ class ModelNews:
         await self._asides.tell(self._options.update())
 
     async def tell_usage(self) -> None:
-        """Tells how full the window is where no answer tells it: after a load or a summary."""
+        """Sends the use of the window when no answer does: after a load or a summary."""
         history, info = self._history, self._options.known
         if info is None or not history.entries:
             return
         spent = history.spent
-        if history.measured is None:  # what the model is given has changed since it was counted
+        if history.measured is None:  # unknown since the conversation was changed: estimate
             estimate = TokenEstimate(history, self._tools.specs, images=info.takes_images)
             spent = dataclasses.replace(spent, context=estimate.tokens())
         if (update := usage_update(spent, info)) is not None:
             await self._asides.tell(update)
 
     async def wait(self) -> None:
-        """Waits until the model is known, for a prompt, and tells why if that takes a while."""
+        """Waits, for a prompt, until the model is known.
+
+        After `_QUIET_SECONDS` tells the user why.
+        """
         with anyio.move_on_after(_QUIET_SECONDS) as quiet:
             await self.tell_options()
         if quiet.cancelled_caught:
@@ -103,7 +106,7 @@ class ModelNews:
             await self.tell_options()
 
     async def tell_unseen(self, blocks: list[dict[str, Any]]) -> None:
-        """Says which images of a prompt the model will not see. Raises ModelError."""
+        """Tells the user which images of a prompt the model will not see. Raises ModelError."""
         if images_of(blocks) == 0:
             return
         if not (await self._options.info()).takes_images:

@@ -54,7 +54,7 @@ COMMANDS_UPDATE: Update = {
 
 
 class _PendingPrompt:
-    """A prompt that is not answered yet."""
+    """An unanswered prompt: its cancel scope, its pause, and an event for its answer."""
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
@@ -63,7 +63,7 @@ class _PendingPrompt:
 
 
 class Session:
-    """`params`: where the session works at first; `use` sets others later."""
+    """One open session. `params`: its folders and servers at first; `use` replaces them later."""
 
     def __init__(
         self, shared: SharedParts, session_id: str, transcript: Transcript, params: SessionParams
@@ -76,7 +76,7 @@ class Session:
         self.options.restore(history.decisions.chosen)
         self._asides = Asides(self.client.update)
         self.servers = SessionServers(self.say)
-        #: what the tools of the next turn work with
+        #: what the tools of the next turn work with: folders, client, environment
         folder = shared.settings.folder
         self.context = ToolContext(
             params.cwd,
@@ -96,14 +96,14 @@ class Session:
         self._pending: deque[_PendingPrompt] = deque()
         self.title = Title(transcript, shared.summariser(), self._asides, shared.secrets.mask)
         self._titled = (history.title if self.title.is_quick else history.made_title) is not None
-        #: the context that the system prompt was made for
+        #: the context for which the system prompt was made
         self._introduced: ToolContext | None = None
-        #: the names of missing tools that the user was told of
+        #: the names of missing tools that the user was told, joined
         self._gone = ""
         self.use(params)
 
     def use(self, params: SessionParams) -> None:
-        """Makes the next turn work with these parameters; earlier ones no longer count."""
+        """Replaces the session's folders and MCP servers, from the next turn on."""
         context = dataclasses.replace(self.context, cwd=params.cwd, extra_roots=params.extra_roots)
         self.context = context
         params.add_secrets(self._shared.secrets)
@@ -115,34 +115,37 @@ class Session:
         await self.serve()
 
     async def reopened(self) -> None:
-        """Sends what belongs before the response that opens the session again.
+        """Sends what goes before the response that opens the session again.
 
-        What comes later waits until the client speaks. The commands are sent once more then, for
-        clients that know a session only once they have the response.
+        Later updates wait until the client sends something. Among them are the commands once more,
+        for clients that know a session only once they have the response.
         """
         await self.client.update(COMMANDS_UPDATE)
         await self._news.tell_promptly()
         if not self._pending:
-            self._asides.hold()
+            self._asides.delay()
             await self._asides.tell(COMMANDS_UPDATE)
 
     async def serve(self) -> None:
-        """Serves the session's MCP servers until they have ended, and tells what becomes known."""
+        """Runs the session's MCP servers until they end, and tells the client what becomes known.
+
+        Does nothing in a light process.
+        """
         if self._shared.light:
-            return  # the process that takes the place of this one does it
+            return  # the process that replaces this light one does it
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.servers.serve)
             tasks.start_soon(self._news.tell)
             tasks.start_soon(self._name_gone_tools)
 
     async def tell_options_of_choice(self) -> None:
-        """Tells what a model that the client has chosen can do, once that is known."""
-        await self._asides.release_states()
+        """Tells what the model that the client has just chosen can do, once that is known."""
+        await self._asides.send_delayed_states()
         await self._news.tell_replaced()
         await self._news.tell_options()
 
     async def close(self) -> None:
-        """Cancels every prompt, waits until they are answered, and leaves nothing running."""
+        """Closes the session: cancels every prompt and question, and waits until nothing runs."""
         self._asides.close()
         self.questions.close()
         self.title.close()
@@ -154,11 +157,10 @@ class Session:
     # prompts
 
     async def prompt(self, blocks: list[dict[str, Any]], *, no_demo: bool = False) -> StopReason:
-        """Answers the prompt when its turn has come. Raises ModelError, RequestError.
+        """Queues the prompt and answers it in its turn. Raises ModelError, RequestError.
 
-        `no_demo`: the demo is not to answer it for want of a key.
-
-        Must not await before the prompt has its place, or prompts could overtake one another.
+        `no_demo`: if there is no key, raise ModelError instead of an answer by the demo. Must not
+        await before the prompt is queued, or prompts could overtake one another.
         """
         pending = _PendingPrompt()
         self._pending.append(pending)
@@ -177,24 +179,24 @@ class Session:
             self._pending.remove(pending)
             pending.pause.end()
             if pending.scope.cancel_called and not self._pending:
-                self._asides.hold()
+                self._asides.delay()
             pending.answered.set()
         return "cancelled" if pending.scope.cancel_called else stop
 
     def cancel(self) -> None:
-        """Cancels the oldest prompt that is not answered; does nothing if there is none."""
+        """Cancels the oldest unanswered prompt; does nothing if there is none."""
         if self._pending:
             self._pending[0].scope.cancel()
 
     async def pause(self) -> bool:
-        """Lets the oldest prompt wait when its call in flight has ended; True once it waits.
+        """Pauses the oldest unanswered prompt; returns True once its calls in flight have ended.
 
-        Returns False if there is none, and if it ends or goes on before that.
+        Returns False if there is none, and if it ends or is continued before that.
         """
         return bool(self._pending) and await self._pending[0].pause.begin()
 
     def go(self) -> None:
-        """Ends the pause of the oldest prompt; does nothing without one."""
+        """Ends the pause of the oldest unanswered prompt; does nothing if there is none."""
         if self._pending:
             self._pending[0].pause.go()
 
@@ -202,19 +204,19 @@ class Session:
         return await self.questions.answer(question, self.context)
 
     async def cancel_all(self) -> None:
-        """Cancels every prompt and waits until they are answered."""
+        """Cancels every prompt and waits until all are answered."""
         for pending in self._pending:
             pending.scope.cancel()
         while self._pending:
             await self._pending[-1].answered.wait()
 
     async def replay(self) -> None:
-        """Shows the client all that was said so far; updates of a running turn follow it."""
+        """Sends the client the whole transcript; updates of a running turn follow it."""
         history = self.transcript.history
         await self.client.replay(lambda: history.replay(running=bool(self._pending)))
 
     async def say(self, text: str) -> None:
-        """Shows the user a sentence that the model did not say; it is not recorded."""
+        """Shows the user a sentence of the agent's own; it is not recorded."""
         await self._asides.tell(notice(text))
 
     # answering a prompt
@@ -222,7 +224,7 @@ class Session:
     async def _answer(
         self, blocks: list[dict[str, Any]], pause: Pause, *, no_demo: bool
     ) -> StopReason:
-        await self._asides.release()
+        await self._asides.send_delayed()
         await self._demo_notice.before_answer(no_demo=no_demo)
         model = self.options.model()
         if _command(blocks) == "/compact":
@@ -271,9 +273,10 @@ class Session:
             await self.say(f"Tools that this conversation used are not there any more: {gone}.")
 
     async def _show_title(self) -> None:
-        """Tells the client the session's title once, after the first turn that ended by itself.
+        """Sends the client the session's title once, after the first turn that was not cancelled.
 
-        One that a model makes comes later (`title.make`), since the prompt's answer doesn't wait.
+        A title by the summary model comes later (`title.make`); the prompt's answer doesn't wait
+        for it.
         """
         title = self.transcript.history.title
         if title is not None and not self._titled:
@@ -293,11 +296,11 @@ class Session:
     def _record(self, record: Record) -> None:
         try:
             self.transcript.append(record)
-        except OSError:  # a turn tells the user that nothing is recorded
+        except OSError:  # a turn tells the user that nothing can be recorded
             logger.exception("the transcript can't be written")
 
 
 def _command(blocks: list[dict[str, Any]]) -> str:
-    """Returns the first word of the prompt, which may be a slash command such as "/compact"."""
+    """Returns the first word of a prompt, which may be a slash command such as "/compact"."""
     words = str(blocks[0].get("text", "")).split(maxsplit=1)
     return words[0] if words else ""

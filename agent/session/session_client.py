@@ -1,4 +1,4 @@
-"""The client's end of one session: updates to it, and requests whose answers are checked.
+"""The client as one session sees it: updates to it, and requests whose answers are checked.
 
 Invariants
 - Updates keep their order. While a transcript is replayed, those of a running turn wait behind it.
@@ -19,20 +19,20 @@ from acp import RequestError
 from acp_bridge.protocol import ErrorCode
 from agent.client import ClientError, NotOffered, Update
 
-#: sends one request and returns its result; may raise anything
+#: sends a request and returns its result; may raise anything
 SendRequest = Callable[[str, dict[str, Any]], Awaitable[Any]]
-#: sends one notification, waiting only while the client takes nothing
+#: sends a notification; waits only while the client reads nothing
 SendNotification = Callable[[str, dict[str, Any]], Coroutine[Any, Any, None]]
 
-#: keeps a command in a terminal from waiting for a key in its pager
+#: keeps a command in a terminal from waiting for a key press in its pager
 _NO_PAGER = {"PAGER": "cat", "GIT_PAGER": "cat"}
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-#: characters of a client's reason; it is cut between words, so that no half of a secret is left
+#: characters of a client's reason; cut between words, so that no half of a secret is left
 _REASON = 400
 
 
 class SessionClient:
-    """The flags are what the client said in `initialize`.
+    """The client of one session; the flags are what it announced in `initialize`.
 
     `terminal_environment`: variables that every terminal gets besides the client's environment.
     """
@@ -56,29 +56,29 @@ class SessionClient:
         self._session_id = session_id
         self._request = request
         self._notify = notify
-        self._held: deque[Update] | None = None
+        self._delayed: deque[Update] | None = None
         self._replays = anyio.Lock()
 
     async def update(self, update: Update) -> None:
-        if self._held is None:
+        if self._delayed is None:
             await self._send(update)
         else:
-            self._held.append(update)
+            self._delayed.append(update)
 
     async def replay(self, transcript: Callable[[], Iterable[Update]]) -> None:
-        """Sends what `transcript` returns at this moment; every later update follows it.
+        """Sends the updates that `transcript` returns when it is called; later updates follow them.
 
         Invariants R1 and R4 rely on this order.
         """
         async with self._replays:
-            self._held = held = deque[Update]()
+            self._delayed = delayed = deque[Update]()
             try:
                 for update in transcript():
                     await self._send(update)
-                while held:
-                    await self._send(held.popleft())
+                while delayed:
+                    await self._send(delayed.popleft())
             finally:
-                self._held = None
+                self._delayed = None
 
     async def ask(self, tool_call: dict[str, Any], options: list[dict[str, Any]]) -> str | None:
         params = {"toolCall": tool_call, "options": options}
@@ -147,7 +147,7 @@ class SessionClient:
 
 
 def _reason(error: RequestError) -> str:
-    """Returns what the client said: its message, and the details that clients put beside it."""
+    """Returns the message of a client's error and its details, cut to `_REASON` characters."""
     match error.data:
         case {"details": str(details)} | str(details):
             pass
@@ -169,7 +169,7 @@ def _exit_status(told: Any) -> dict[str, Any]:
     match told:
         case dict():
             code, signal = told.get("exitCode"), told.get("signal")
-            # isinstance would take a bool for an exit code
+            # by type: isinstance would accept a bool as an exit code
             if (code is None or type(code) is int) and (signal is None or type(signal) is str):
                 return {"exitCode": code, "signal": signal}
     raise ClientError("a terminal's exit status makes no sense")

@@ -19,7 +19,8 @@ from agent.wire_form import wire_form
 class SessionParams:
     """The folders and the MCP servers of a session.
 
-    Those of the last request hold; those of earlier ones no longer count (invariants R5, R8).
+    The last request that opens the session sets them; earlier ones no longer count (invariants R5,
+    R8).
     """
 
     #: absolute
@@ -33,7 +34,7 @@ class SessionParams:
     def checked(
         cls, cwd: str, extra_roots: Sequence[str] | None, mcp_servers: Sequence[BaseModel] | None
     ) -> SessionParams:
-        """Raises RequestError if a path is not absolute."""
+        """Returns the parameters of a request. Raises RequestError if a path is not absolute."""
         return cls(
             _absolute(cwd, "cwd"),
             tuple(_absolute(root, "additionalDirectories") for root in extra_roots or ()),
@@ -41,7 +42,7 @@ class SessionParams:
         )
 
     def add_secrets(self, secrets: Secrets) -> None:
-        """Adds what only the MCP servers are to know: variables, headers, passwords in URLs."""
+        """Adds secrets of the MCP servers: in variables, headers and URLs."""
         for server in self.mcp_servers:
             for pair in (*server.get("env", ()), *server.get("headers", ())):
                 secrets.add_named(pair["name"], pair["value"])

@@ -26,18 +26,18 @@ class SharedParts:
     environment: Mapping[str, str]
     request: SendRequest
     notify: SendNotification
-    #: another process will take this one's place before a prompt comes
+    #: a light process: another one replaces it before a prompt comes
     light: bool = False
-    #: the client's, known once it has sent `initialize`
+    #: what the client announced in `initialize`
     capabilities: ClientCapabilities = field(default_factory=ClientCapabilities)
 
     def summariser(self) -> Callable[[], Model] | None:
-        """Returns what opens the model for summaries; None if none is named."""
+        """Returns a function that opens the model for summaries; None if the user named none."""
         name = self.settings.summary_model
         return partial(self.models.open, name) if name else None
 
     def client(self, session_id: str) -> SessionClient:
-        """Returns the client's end of a session, with what the client said that it can do."""
+        """Returns the client for a session, with the abilities that it announced."""
         fs = self.capabilities.fs
         return SessionClient(
             session_id,

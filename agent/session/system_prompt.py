@@ -20,9 +20,9 @@ import anyio.to_thread
 
 #: bytes of all AGENTS.md files together
 _GUIDE_BYTES = 40_000
-#: bytes of a file in `.git`
+#: bytes that are read of a file in `.git`
 _GIT_BYTES = 4_096
-#: seconds for looking at the folders
+#: seconds that reading the folders may take
 _SECONDS = 5
 _BRANCH = re.compile(r"ref: refs/heads/(\S{1,200})")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
@@ -63,11 +63,11 @@ don't repeat code that they can see in the diff.
 
 
 async def system_prompt(cwd: Path, roots: Sequence[Path]) -> str:
-    """Returns the system prompt; whatever the folders hold, it raises nothing.
+    """Returns the system prompt; raises nothing, whatever the folders hold.
 
     `cwd` and `roots`, the session's further folders, are absolute.
     """
-    with anyio.move_on_after(_SECONDS):  # so that a network drive that hangs delays no prompt
+    with anyio.move_on_after(_SECONDS):  # a network drive that hangs must not delay a prompt
         return await anyio.to_thread.run_sync(_system_prompt, cwd, roots, abandon_on_cancel=True)
     return _INSTRUCTIONS
 
@@ -91,7 +91,7 @@ def _surroundings(cwd: Path, others: Sequence[Path]) -> str:
 
 
 def git_branch(folder: Path) -> str | None:
-    """Returns the branch or commit that is checked out; None outside of a git repository.
+    """Returns the checked-out branch or commit of a folder's git repository; None without one.
 
     Worktrees and submodules have a file `.git` that names the real folder.
     """
@@ -136,9 +136,13 @@ def _inside(path: Path, folders: Sequence[Path]) -> bool:
 
 
 def _read(path: Path, limit: int) -> bytes | None:
-    """Returns the first `limit` bytes of a regular file; None for anything else."""
+    """Returns the first `limit` bytes of a regular file.
+
+    None for any other kind, and for an error.
+    """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
+        # Opening a pipe must not block.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
     try:

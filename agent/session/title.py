@@ -1,10 +1,10 @@
-"""A session's title, made by the summary model after the first turn.
+"""The title of a session, made by the summary model after the first turn.
 
 Invariants
-- No answer to a prompt waits for it (invariant P9), and nothing of it is sent in the quiet
-  after `cancelled` (invariant C23).
-- The conversation is material to the model: it is told to follow no instructions that stand in it.
-- Whatever goes wrong, the session gets the first words of its first prompt.
+- No prompt's answer waits for it (invariant P9), and it is not sent in the quiet after `cancelled`
+  (invariant C23).
+- The conversation is material to the model: it is told to follow no instructions in it.
+- Whatever fails, the session is titled with the first words of its first prompt.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from agent.session.asides import Asides
 
 logger = logging.getLogger(__name__)
 
-#: seconds for the model
+#: seconds that the model may take
 _PATIENCE = 30
-#: characters that the model is given of the prompt and of the answer
+#: characters of the prompt and of the answer that the model is given
 _PROMPT = 4_000
 _ANSWER = 2_000
-#: what models put around a title
+#: characters that models put around a title
 _AROUND = " \t\"'`*#_.:«»“”„"
 _INSTRUCTIONS = """\
 Give the conversation a title of at most eight words that says what it is about, in the user's \
@@ -50,23 +50,23 @@ class Title:
         asides: Asides,
         mask: Callable[[str], str],
     ) -> None:
-        """Without a `summariser` it is the first words of the first prompt."""
+        """Without a `summariser`, the title is the first words of the first prompt."""
         self._transcript = transcript
         self._summariser = summariser
         self._asides = asides
         self._mask = mask
         self._scope = anyio.CancelScope()
         self._begun = False
-        #: a turn has ended that gives the session its title
+        #: True after the first turn that gives the session its title
         self.due = False
 
     @property
     def is_quick(self) -> bool:
-        """No model is asked for it."""
+        """True if no model makes the title."""
         return self._summariser is None
 
     async def make(self) -> None:
-        """Asks the model for it if it is due, and tells the client, once."""
+        """Asks the model for a title, records it and sends it to the client; once, if `due`."""
         if self._begun or not self.due or self._summariser is None:
             return
         self._begun = True
@@ -77,7 +77,7 @@ class Title:
                 await self._asides.tell(title_update(title))
 
     def close(self) -> None:
-        """Gives it up: the session is closed."""
+        """Cancels the making of the title: the session is closed."""
         self._scope.cancel()
 
     async def _written(self, summariser: Callable[[], Model]) -> str:

@@ -24,10 +24,10 @@ from agent.secrets import Secrets
 
 ArgsT = TypeVar("ArgsT", bound=BaseModel)
 
-#: what a call may do: nothing outside of the session, read files, change files, anything
+#: what a call may do: nothing outside of the session, read files, change files, or anything
 Access = Literal["none", "read", "edit", "execute"]
 
-#: replaces the content of the call's card while it runs (ACP tool call content)
+#: called with new content for the call's card while it runs (ACP tool call content)
 Show = Callable[[Sequence[dict[str, Any]]], Awaitable[None]]
 
 
@@ -41,7 +41,7 @@ class ToolResult:
     text: str
     #: the card's raw output for the client (JSON)
     raw: Any = None
-    #: ACP tool call content that the card shows; None if it shows the text
+    #: ACP tool call content for the card; None: the card shows the text
     content: tuple[dict[str, Any], ...] | None = None
     #: `data:` URLs of images for the model
     images: tuple[str, ...] = ()
@@ -49,38 +49,38 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Describes what an "always" answer would hold for in this session."""
+    """What an "always" answer to a permission holds for in this session."""
 
     #: calls with equal keys share the answer: ("edit", "/project/src"), ("shell", "git", "status")
     key: tuple[str, ...]
     #: the end of the option's name after "Always allow": "edits in src", "`git status`"
     name: str
-    #: what the calls also must have in common, if their key does not say where they work: the
-    #: folder that a command runs in, or the server of a tool
+    #: what the calls must also have in common if their key does not say where they work: the folder
+    #: that a command runs in, or the server of a tool
     within: str = ""
-    #: a wider key than `key`, if there is one: an "always reject" of that holds, too
+    #: a wider key than `key`; an "always reject" of it refuses this call, too
     rejected_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A prepared call: what it is going to do and has not done yet."""
+    """A prepared call: says what it will do, and does nothing before `run`."""
 
     #: raises ToolError
     run: Callable[[Show], Awaitable[ToolResult]]
     grant: Grant
-    #: True if it leads out of the session's folders, or changes files that others act on, and so is
-    #: asked for in every mode
+    #: True if it reaches outside of the session's folders, or changes files that other programs act
+    #: on; the user is asked in every mode
     outside: bool = False
     #: ACP tool call content that the card shows before the call runs, such as a diff
     content: tuple[dict[str, Any], ...] = ()
-    #: True if it shows the file of keys, and so is asked for in every mode but auto
+    #: True if it shows the file of keys; the user is asked in every mode but auto
     shows_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """The folders, the client and the state that the tools of one session work with."""
+    """What the tools of one session work with: its folders, its client and its state."""
 
     #: absolute
     cwd: Path
@@ -91,9 +91,9 @@ class ToolContext:
     seen: dict[str, str] = field(default_factory=dict)
     #: the environment of processes that tools start: the user's, without the keys of models
     environment: Mapping[str, str] = field(default_factory=dict)
-    #: the folders in which sessions are kept, with what the user allowed in them
+    #: the folders in which sessions are recorded, with the user's "always" answers
     records: tuple[Path, ...] = ()
-    #: mask what a tool cuts; what it gives whole is masked later
+    #: masks secrets where a tool cuts a text; whole texts are masked by the turn
     secrets: Secrets = field(default_factory=Secrets)
 
 
@@ -110,7 +110,7 @@ class Tool(Protocol[ArgsT]):
     def locations(self, args: ArgsT, cwd: Path) -> list[dict[str, Any]]: ...
 
     async def prepare(self, args: ArgsT, context: ToolContext) -> Action:
-        """Looks at the call and changes nothing. Raises ToolError."""
+        """Checks a call without changing anything and returns its action. Raises ToolError."""
         ...
 
 
@@ -118,9 +118,9 @@ AnyTool = Tool[Any]
 
 
 class Toolbox:
-    """The tools of a session, and the specs that a model is given.
+    """The tools of a session, and their specs for a model.
 
-    `servers` returns the tools of MCP servers, which come and go.
+    `servers` returns the tools of MCP servers, which may change at any time.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Toolbox:
         return self._own.get(name) or next((t for t in self._servers() if t.name == name), None)
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        """Returns those of the names that no tool has now, in order."""
+        """Returns, sorted, the names that no tool has now."""
         return sorted(name for name in names if self.get(name) is None)
 
     @property
@@ -160,10 +160,10 @@ def _spec(tool: AnyTool) -> ToolSpec:
     return {"type": "function", "function": function}
 
 
-@lru_cache(maxsize=64)  # room for those that stay: an MCP server may bring new ones for ever
+@lru_cache(maxsize=64)  # bounded, since MCP servers may bring new argument models for ever
 def schema(arguments: type[BaseModel]) -> dict[str, Any]:
-    """Returns the JSON schema of a model of pydantic's, which takes milliseconds and a megabyte.
+    """Returns the JSON schema of a pydantic model, cached: it takes milliseconds and a megabyte.
 
-    The sessions of a process and the agents that it forks share it: nobody may write into it.
+    All sessions of a process, and the agents forked from it, share the result: don't change it.
     """
     return arguments.model_json_schema()

@@ -6,14 +6,14 @@ from collections import deque
 
 from agent.secrets import Secrets
 
-#: bytes by which a cut may move to be at the end of a line, since half a line says little
+#: bytes by which a cut may move to the end of a line, since half a line says little
 _NEAR = 4096
 
 
 class Bounded:
     """Keeps `keep` bytes of the beginning of a stream of bytes, and as many of its end.
 
-    Where it is cut it is masked with `secrets`, for which a little more is kept.
+    A little more is kept, so that secrets can be masked with `secrets` where the output is cut.
     """
 
     def __init__(self, keep: int, secrets: Secrets | None = None) -> None:
@@ -37,7 +37,7 @@ class Bounded:
 
     @property
     def size(self) -> int:
-        """The bytes of everything that was added."""
+        """How many bytes were added."""
         return self._size
 
     @property
@@ -58,20 +58,20 @@ class Bounded:
         return begin + note + self._from(tail, len(tail) - len(last))
 
     def end(self, size: int) -> str:
-        """Returns the last lines that are kept, of `size` bytes at most."""
+        """Returns the last lines of the output, `size` bytes at most."""
         held = self._all_held()
         if self.truncated:
             held, size = self._last_held(), min(size, self._keep)
         return self._from(held, len(held) - len(last_lines(held, size)))
 
     def _all_held(self) -> bytes:
-        """Returns everything, if the output is not truncated."""
+        """Returns all bytes of an output that is not truncated."""
         return bytes(self._head) + b"".join(self._tail)
 
     def _last_held(self) -> bytes:
-        """Returns the end of a truncated output, with the little more that is kept."""
+        """Returns the kept end of a truncated output, and the bytes before it, for masking."""
         tail = b"".join(self._tail)
-        if len(tail) < self._held:  # a part of the end may be in what is kept of the beginning
+        if len(tail) < self._held:  # the rest of the end is in the beginning
             tail = bytes(self._head[max(0, self._size - self._held) :]) + tail
         return tail
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from agent.content.fences import fenced
 
-#: characters of a diff; of longer texts, only the lines that differ and some around are shown
+#: characters; of a diff of longer texts, only the lines that differ and some around are shown
 _WHOLE = 100_000
 _AROUND = 10
 _TITLE = 60
 
 
 def diff(path: str, old: str | None, new: str) -> tuple[dict[str, Any], ...]:
-    """Returns a diff, of long texts only the part that differs.
+    """Returns a diff as card content; of long texts only the part that differs.
 
     `path`: absolute. `old`: None if the file is new.
     """
@@ -23,22 +23,22 @@ def diff(path: str, old: str | None, new: str) -> tuple[dict[str, Any], ...]:
 
 
 def code(text: str) -> tuple[dict[str, Any], ...]:
-    """Returns a text that is not markdown, in a code fence."""
+    """Returns a text as card content in a code fence, so that it isn't read as Markdown."""
     return ({"type": "content", "content": {"type": "text", "text": fenced(text)}},)
 
 
 def image(data: str, mime_type: str) -> tuple[dict[str, Any], ...]:
-    """Returns an image. `data`: base64."""
+    """Returns an image as card content. `data`: base64."""
     return ({"type": "content", "content": {"type": "image", "data": data, "mimeType": mime_type}},)
 
 
 def visible(text: str) -> str:
-    """Returns the text with invisible characters written out, so that the user sees them."""
+    """Returns the text with invisible characters written as escapes, so that the user sees them."""
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def short(text: str) -> str:
-    """Returns the text as one line for a title; of a long one the end, which tells files apart."""
+    """Returns a title of one line; a long text keeps its end, which tells files apart."""
     line = visible(" ".join(text.split()))
     return line if len(line) <= _TITLE else f"…{line[1 - _TITLE :]}"
 

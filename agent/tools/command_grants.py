@@ -1,10 +1,11 @@
-"""Decides what "always allow" means for a command: its first words, or exactly this command.
+"""Decides what "always allow" means for a command: its first words, or the exact command.
 
 Invariants
 - The first words stand for a command only if its program, its subcommand and every option are
-  listed in `known_commands`. What may be an option and is not listed makes it another command.
-- They do so only if the words that the program gets can be read from the text: nothing in it is
-  changed by the shell, which joins quoted pieces here, and no more.
+  listed in `known_commands`. A word that may be an option and is not listed makes it another
+  command.
+- They do so only if the program's words can be read from the text: the shell changes nothing in it
+  but that it joins quoted pieces.
 - Each word that may be a path leads into the session's folders, with links followed, and to no file
   of keys.
 - Every other command is allowed only as exactly the same text; a `*` in it is a `*`.
@@ -23,31 +24,31 @@ from agent.tools.known_commands import ANY_NAME, KNOWN_COMMANDS, NUMBER, OPERAND
 from agent.tools.paths import follow
 from agent.tools.trusted_files import KEYS_FILE
 
-#: a piece of a word that the shell hands on as it is: bare, in single or in double quotes
+#: a piece of a word that the shell doesn't change: bare, in single or in double quotes
 _BARE = r"(?:[A-Za-z0-9_%+,./:=@^-]|(?<=[A-Za-z0-9_^])~)+"
 _PIECE = re.compile(rf"({_BARE})|'([^'\x00-\x1f\x7f]*)'|\"([^\"$`\\\x00-\x1f\x7f]*)\"")
-#: what ends a word for the shell
+#: what ends a word in a shell command
 _BREAKS = re.compile(r"[ \t\r\n;&|<>()]+")
 _BLANKS = re.compile(r"[ \t]+")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 _OPTION = re.compile(r"--?[A-Za-z].*")
 _SHORT_OPTIONS = re.compile(r"-([A-Za-z]+)[0-9]*")
 _NUMBER = re.compile(r"-[0-9]+")
-#: between a path and what may stand before or behind it in one word
+#: characters that may join a path to other text in one word
 _JOINTS = re.compile(r"[=:,@]")
-#: folders in which a program is what its name says
+#: folders in which a program's name can be trusted
 _SYSTEM = ("", "/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin")
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
-#: programs that a project brings with it, by their own names in the project's folder
+#: programs that a project has in its own folder
 _WRAPPERS = frozenset(["./gradlew", "./mvnw"])
 _MOST_WORDS = max(map(len, KNOWN_COMMANDS))
 
-#: characters of a command in an option's name
+#: how many characters of a command an option's name shows
 _SHOWN = 60
 
 
 def grant(command: str, context: ToolContext) -> Grant:
-    """Returns what "always" means when the user is asked about `command`. Follows links: slow."""
+    """Returns what an "always" answer about `command` would hold for. Slow: it follows links."""
     known = first_words(command)
     words = _words(command)
     if known and words and _is_covered(words, len(known), context):
@@ -59,7 +60,7 @@ def grant(command: str, context: ToolContext) -> Grant:
 
 
 def first_words(command: str) -> tuple[str, ...]:
-    """Returns the first words of a listed command as they are written; empty if it is not one."""
+    """Returns the first words of a listed command as they are written; () if it is not listed."""
     words = [word for word in _BREAKS.split(command) if word][:_MOST_WORDS]
     count = len(words)
     while count and not _listed(words[:count]):
@@ -68,7 +69,10 @@ def first_words(command: str) -> tuple[str, ...]:
 
 
 def _listed(first_words: list[str]) -> frozenset[str]:
-    """Returns the options and marks of a command; empty, too, if its first words are not listed."""
+    """Returns the options and marks listed for a command's first words.
+
+    Empty if they are not listed.
+    """
     named = (_program(first_words[0]), *first_words[1:])
     options = KNOWN_COMMANDS.get(named)
     if options is None and _NAME.fullmatch(named[-1]):
@@ -77,7 +81,7 @@ def _listed(first_words: list[str]) -> frozenset[str]:
 
 
 def _program(word: str) -> str:
-    """Returns the name of the program that a word stands for; empty if it is some other file."""
+    """Returns the name of the program that a word runs; "" for a file in any other folder."""
     folder, name = os.path.split(word)
     if folder not in _SYSTEM and word not in _WRAPPERS:
         return ""
@@ -85,7 +89,10 @@ def _program(word: str) -> str:
 
 
 def _words(command: str) -> list[str]:
-    """Returns the words that /bin/sh makes of the text; none if it does more than join pieces."""
+    """Returns the words into which /bin/sh splits a command.
+
+    [] if it would do more than join quotes.
+    """
     found: list[str] = []
     at, text = 0, command.strip(" \t")
     while at < len(text):
@@ -104,7 +111,7 @@ def _words(command: str) -> list[str]:
 
 
 def _is_covered(words: list[str], count: int, context: ToolContext) -> bool:
-    """Tells if all that follows the first `count` words of a listed command is harmless."""
+    """Returns True if all words after the first `count` of a listed command are harmless."""
     options = _listed(words[:count])
     rest = words[count:]
     return (
@@ -127,7 +134,7 @@ def _is_option(word: str, options: frozenset[str]) -> bool:
 
 
 def _is_operand(word: str, options: frozenset[str]) -> bool:
-    """Tells if a program takes the word for an operand, and not for an option or a list of them."""
+    """Returns True if the program takes the word as an operand, not as an option or a list."""
     return OPERANDS in options and not word.startswith(("-", "+", "@"))
 
 
@@ -147,9 +154,10 @@ def _stays_inside(path: str, context: ToolContext) -> bool:
 
 
 def _is_repository_itself(context: ToolContext) -> bool:
-    """Tells if git may take the working folder, or one above, for a repository without `.git`.
+    """Returns True if git may take the working folder, or one above, for a bare repository.
 
-    Its configuration is a file that may be edited unasked, and names programs that git runs.
+    Such a folder has no `.git`. Its configuration is a file that may be edited without asking, and
+    names programs that git runs.
     """
     here = follow(".", context).real
     for folder in (here, *here.parents):

@@ -66,7 +66,10 @@ class EditFile:
 def _edited(
     place: Place, before: Text, args: EditFileArgs
 ) -> tuple[Text, list[int], tuple[dict[str, Any], ...]]:
-    """Returns the edited text, the numbers of the lines, and the diff for the card."""
+    """Returns the edited text, the numbers of the changed lines, and the diff for the card.
+
+    Raises ToolError.
+    """
     after, lines = replaced(before, args.old, args.new, everywhere=args.replace_all, limit=MAX_TEXT)
     if after == before:
         raise ToolError("`old` and `new` are the same.")

@@ -1,4 +1,4 @@
-"""Reads and writes files, through the client or on the disk, and knows which the model has read.
+"""Reads and writes files, through the client or on the disk; remembers which the model has read.
 
 Invariants
 - Only regular files are opened, so that opening never waits for a pipe or a device.
@@ -30,13 +30,14 @@ MAX_TEXT = 4 * 1024 * 1024
 
 
 def open_regular(place: Place) -> BinaryIO:
-    """Opens the file; waits for nothing but the disk, so it is called in a thread.
+    """Opens a regular file for reading; waits for the disk, so call it in a thread.
 
     Raises ToolError, FileNotFoundError.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
     try:
-        _check_kind(place, os.stat(place.real).st_mode)  # opening a device may do something
+        # Before opening: to open a device may have an effect.
+        _check_kind(place, os.stat(place.real).st_mode)
         file = os.fdopen(os.open(place.real, flags), "rb")
     except FileNotFoundError:
         raise
@@ -61,8 +62,8 @@ def binary(place: Place) -> ToolError:
 async def read(place: Place, context: ToolContext) -> Text | None:
     """Returns the whole file, or None if there is none.
 
-    A client that can read files gives it as it is in the editor. Raises ToolError, also if the file
-    is no text or longer than MAX_TEXT.
+    A client that can read files is asked, since it has unsaved changes. Raises ToolError, also if
+    the file is no text or longer than MAX_TEXT.
     """
     on_disk = await to_thread.run_sync(_read, place, abandon_on_cancel=True)
     if not context.client.reads_files:
@@ -76,14 +77,18 @@ async def read(place: Place, context: ToolContext) -> Text | None:
             return on_disk
         raise ToolError(error.explain(f"The editor refused to give {place.given}")) from error
     if on_disk is None:
-        return from_client(content) if content else None  # some clients open no file as empty
-    if on_disk.encoding != "utf-8" and "\ufffd" in content:  # the client does not know the encoding
+        # Some clients return "" for a file that isn't there.
+        return from_client(content) if content else None
+    if on_disk.encoding != "utf-8" and "\ufffd" in content:  # the client decoded it wrongly
         return on_disk
     return from_client(content)
 
 
 async def read_to_change(place: Place, context: ToolContext) -> Text | None:
-    """Returns the file if it is as the model knows it; None if there is none. Raises ToolError."""
+    """Returns the file if it is unchanged since the model has read it; None if there is none.
+
+    Raises ToolError.
+    """
     known = context.seen.get(str(place.real))
     unread = f"{place.given} was not read yet. Read it with read_file first."
     if known is None and await to_thread.run_sync(_exists, place):
@@ -100,7 +105,7 @@ def note_seen(place: Place, text: Text, context: ToolContext) -> None:
 
 
 async def change(place: Place, before: Text | None, after: Text, context: ToolContext) -> None:
-    """Writes `after` if the file still is `before`. Raises ToolError."""
+    """Writes `after` if the file is still equal to `before`. Raises ToolError."""
     data = after.encode()
     if len(data) > MAX_TEXT:
         raise ToolError(f"{place.given} would be longer than {MAX_TEXT} bytes.")
@@ -114,9 +119,10 @@ async def change(place: Place, before: Text | None, after: Text, context: ToolCo
 
 
 async def _write_through_client(place: Place, after: Text, context: ToolContext) -> bool:
-    """Returns False if the file has to be written on the disk.
+    """Writes the file through the client.
 
-    Some clients can't write, or not in the file's encoding. Raises ToolError if the client refuses.
+    Returns False if it has to be written on the disk instead. Some clients can't write, or not in
+    the file's encoding. Raises ToolError if the client refuses.
     """
     client = context.client
     if not (client.writes_files and after.encoding == "utf-8"):
@@ -191,7 +197,7 @@ def _write(place: Place, data: bytes) -> None:
 
 
 def _writable_mode(path: Path) -> int | None:
-    """Returns the file's mode; None if there is no file.
+    """Returns the file's permission bits; None if there is no file.
 
     Raises PermissionError for a write-protected file, which a rename would replace all the same.
     """

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: stands for any operands that stay in the session's folders
+#: stands for any operands within the session's folders
 OPERANDS = "..."
 #: stands for an option that is a number, as in `head -20`
 NUMBER = "-#"
@@ -109,7 +109,7 @@ _LISTED = {
     # building and testing: they run the project's own code
     "bun|npm|pnpm|yarn test": _SCRIPT,
     "npm|pnpm run *": _SCRIPT,
-    "bun|yarn run *": "-s --silent",  # with operands, `bun run node x.js` is any program
+    "bun|yarn run *": "-s --silent",  # without operands: `bun run node x.js` runs any program
     "cargo bench|build|check|metadata|tree": f"{_CARGO} -d -e -i --depth --duplicates --edges"
     " --format-version --invert --no-deps",
     "cargo clippy": f"{_CARGO} -A -D -W --no-deps",
@@ -137,7 +137,7 @@ _LISTED = {
 
 
 def _spread(first_words: str) -> list[tuple[str, ...]]:
-    """Returns each of the first words that a line of the list stands for."""
+    """Returns all combinations of a line's alternatives: `a|b c` gives (a, c) and (b, c)."""
     found: list[tuple[str, ...]] = [()]
     for choices in first_words.split():
         found = [(*words, choice) for words in found for choice in choices.split("|")]

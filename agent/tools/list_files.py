@@ -13,7 +13,7 @@ from agent.tools.cards import code, short
 from agent.tools.paths import Place, absolute, locate, look, search_from, search_grant
 from agent.tools.ripgrep import ripgrep
 
-#: files given to the model at once
+#: how many files the model is given at most
 MAX_FILES = 1000
 
 

@@ -1,4 +1,4 @@
-"""Follows the paths that the model gives.
+"""Resolves the paths that the model gives.
 
 Invariants
 - Links are followed before anything is decided, and once more before it is done, so that an action
@@ -22,14 +22,14 @@ from agent.tools.trusted_files import is_git_s, is_keys_file, is_trusted
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A path that the model gave, with its links followed."""
+    """A path that the model gave, resolved."""
 
     given: str
     real: Path
-    #: the path for the client, below the session's folder as the client named that
+    #: the path as the client knows it: below the session's folder by the client's name for that
     shown: str
     outside: bool
-    #: True if others act on what the file says (see agent.tools.trusted_files)
+    #: True if other programs act on the file's content (see agent.tools.trusted_files)
     trusted: bool = False
 
     @property
@@ -38,20 +38,21 @@ class Place:
 
     @property
     def asked_for(self) -> bool:
-        """Tells if the user is asked before a change in every mode.
+        """True if the user is asked before a change in every mode.
 
-        That holds outside of the session's folders, and for files that others act on unasked.
+        That holds outside of the session's folders, and for files that other programs act on
+        unasked.
         """
         return self.outside or self.trusted
 
 
 async def locate(path: str, context: ToolContext) -> Place:
-    """Follows a path. Raises ToolError."""
+    """Resolves a path, in a thread. Raises ToolError."""
     return await to_thread.run_sync(follow, path, context)
 
 
 async def still(place: Place, context: ToolContext) -> None:
-    """Raises ToolError if the path leads elsewhere by now."""
+    """Raises ToolError if the path resolves to another file than before."""
     if (await locate(place.given, context)).real != place.real:
         raise ToolError(f"{place.given} leads elsewhere now than when it was looked at. Try again.")
 
@@ -59,7 +60,7 @@ async def still(place: Place, context: ToolContext) -> None:
 def look(
     place: Place, context: ToolContext, grant: Grant, run: Callable[[], Awaitable[ToolResult]]
 ) -> Action:
-    """Returns an action that reads the place, if the path still leads there when it runs."""
+    """Returns an action that calls `run`, a read, if the path still resolves to the same file."""
 
     async def run_there(show: Show) -> ToolResult:
         await still(place, context)
@@ -69,16 +70,16 @@ def look(
 
 
 async def search_from(place: Place, context: ToolContext) -> tuple[Path, str, str]:
-    """Returns a folder, what to search from there, and a prefix.
+    """Returns a folder to search from, what to search there, and a prefix for the names found.
 
-    The second is the whole folder or one file. With the prefix before them, the model can use the
-    names found as paths. Raises ToolError.
+    What to search is "." or one file's name. With the prefix the model can use the names as paths.
+    Raises ToolError.
     """
     return await to_thread.run_sync(_search_from, place, context.cwd)
 
 
 def absolute(path: str, cwd: Path) -> str:
-    """Returns the absolute path for a card's location, without following links."""
+    """Returns the absolute path for a card's location; links are not followed."""
     return os.path.normpath(cwd / path)
 
 
@@ -97,7 +98,10 @@ def read_grant(place: Place, context: ToolContext) -> Grant:
 
 
 def search_grant(place: Place, context: ToolContext) -> Grant:
-    """Returns the grant of a search, which is wider than `read_grant` and so never equal to it."""
+    """Returns the grant of a search.
+
+    It covers a whole tree, so its key never equals a `read_grant`.
+    """
     return Grant(("search", str(place.real)), f"searches below {_name(place.real, context.cwd)}")
 
 
@@ -105,16 +109,16 @@ def search_grant(place: Place, context: ToolContext) -> Grant:
 
 
 def follow(path: str, context: ToolContext) -> Place:
-    """Does what `locate` does, in the thread that calls it. Raises ToolError."""
+    """Resolves a path in the calling thread, which may wait for the disk. Raises ToolError."""
     try:
         real = Path(os.path.realpath(context.cwd / path))
-    except (OSError, ValueError) as error:  # a null byte, a lone surrogate
+    except (OSError, ValueError) as error:  # a null byte or a lone surrogate in the path
         raise ToolError("That is not a path.") from error
     for root in (context.cwd, *context.extra_roots):
         with contextlib.suppress(ValueError):
             below = real.relative_to(os.path.realpath(root))
             trusted = is_git_s(real.parts) or is_trusted(below.parts) or _is_record(real, context)
-            # The name that was given counts too: the folder of that name may be a link.
+            # The path as given counts too: a folder with a trusted name may be a link.
             given = Path(absolute(path, context.cwd))
             if not trusted and given.is_relative_to(root):
                 trusted = is_trusted(given.relative_to(root).parts)
@@ -144,7 +148,7 @@ def _search_from(place: Place, cwd: Path) -> tuple[Path, str, str]:
 
 
 def _name(folder: Path, cwd: Path) -> str:
-    """Returns a short name of the folder for the user."""
+    """Returns a folder's name for the user: relative to `cwd` if it is below that."""
     root = os.path.realpath(cwd)
     if str(folder) == root:
         return folder.name or root

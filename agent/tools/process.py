@@ -24,19 +24,19 @@ from agent.tools import Show, ToolError
 from agent.tools.bounded_output import Bounded
 from agent.tools.cards import code
 
-#: seconds for output that is still in the pipe once the command has ended
+#: seconds to read output that is still in the pipe after the command's end
 _DRAIN = 0.5
-#: seconds for a killed tree to be dead
+#: seconds in which a killed tree must be dead
 _REAP = 1.0
-#: seconds between two looks at a running command's output: at first, and at most
+#: seconds between updates of a running command's output: at first, and at most
 _LOOK, _LONGEST_LOOK = 0.3, 2.0
-#: bytes of a running command's output that are shown
+#: bytes of a running command's output on its card
 _SHOWN = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a command; if neither code nor signal is set, the client does not know them."""
+    """The end of a command; if neither code nor signal is set, the client did not tell them."""
 
     output: str
     truncated: bool
@@ -44,7 +44,7 @@ class Ended:
     #: the name of the signal, such as "SIGSEGV"
     signal: str | None = None
     timed_out: bool = False
-    #: the id of the client's terminal that shows it
+    #: the id of the client's terminal in which it ran
     terminal_id: str | None = None
 
 
@@ -58,7 +58,7 @@ class Command:
     timeout: float
     #: bytes of output to keep
     limit: int
-    #: mask the output where it is cut
+    #: masks secrets where the output is cut
     secrets: Secrets
 
 
@@ -79,7 +79,7 @@ async def run_process(command: Command, show: Show) -> Ended:
 
 
 async def _start(command: Command) -> tuple[GuardedProcess, Reader]:
-    """Returns the process and our end of its output."""
+    """Starts the command; returns its process and the read end of its output. Raises ToolError."""
     readable, writable = os.pipe()
     try:
         process = await GuardedProcess.start(
@@ -105,7 +105,7 @@ async def _start(command: Command) -> tuple[GuardedProcess, Reader]:
 
 
 async def _run_to_end(process: GuardedProcess, stdout: Reader, output: Bounded, show: Show) -> None:
-    """Collects output until the command has ended; its children may hold the pipe for ever."""
+    """Collects output until the command has ended; its children may keep the pipe open for ever."""
     async with anyio.create_task_group() as tasks:
         read_all = anyio.Event()
         tasks.start_soon(_collect, stdout, output, read_all)

@@ -98,7 +98,7 @@ async def _run(place: Place, args: ReadFileArgs, context: ToolContext) -> ToolRe
 
 
 class _Page:
-    """Takes as many of the lines as the model asked for and may have."""
+    """The lines for the model, up to its limit and ours, each with its number."""
 
     def __init__(self, lines: Iterator[str], args: ReadFileArgs, secrets: Secrets) -> None:
         self._line = args.line
@@ -140,7 +140,10 @@ def _image(place: Place, data: bytes, mime_type: str) -> ToolResult:
 
 
 def _start(place: Place) -> tuple[bytes, int]:
-    """Returns the first bytes and the size; both are empty if the file is not on the disk."""
+    """Returns the first 8192 bytes and the size of a file; b"" and 0 if it is not on the disk.
+
+    Raises ToolError.
+    """
     try:
         with open_regular(place) as file:
             return file.read(8192), os.fstat(file.fileno()).st_size
@@ -159,7 +162,10 @@ def _read_image(place: Place) -> bytes:
 
 
 def _long_file(place: Place, start: bytes, args: ReadFileArgs, secrets: Secrets) -> ToolResult:
-    """Reads lines of a file that is too long to be held, and so does not allow to edit it."""
+    """Reads lines of a file that is too long for memory; such a file can't be edited.
+
+    Raises ToolError.
+    """
     if b"\0" in start:
         raise binary(place)
     try:
@@ -176,7 +182,7 @@ def _long_file(place: Place, start: bytes, args: ReadFileArgs, secrets: Secrets)
 
 
 def _lines(file: BinaryIO) -> Iterator[str]:
-    """Yields the beginning of each line."""
+    """Yields the lines, each cut after `_PIECE` bytes and without its newline."""
     number = 0
     while line := file.readline(_PIECE):
         rest = line

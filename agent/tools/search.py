@@ -100,7 +100,7 @@ async def _run(place: Place, args: SearchArgs, context: ToolContext) -> ToolResu
 
 
 class _Found:
-    """Gathers ripgrep's lines below the names of their files."""
+    """Collects ripgrep's matches, grouped by file, up to the limits."""
 
     def __init__(self, limit: int, prefix: str, secrets: Secrets) -> None:
         self.lines: list[str] = []
@@ -114,10 +114,10 @@ class _Found:
         self._size = 0
 
     def take(self, line: bytes) -> bool:
-        """Takes one line; returns False once there are enough."""
+        """Adds one line of ripgrep's output; returns False once a limit is reached."""
         file, _, rest = line.partition(b"\0")
         found = _LINE.fullmatch(rest.decode("utf-8", "replace"))
-        if found is None:  # a separator or a remark
+        if found is None:  # a separator or a message
             return True
         is_match = found[2] == ":"
         if (is_match and self.matches == self._limit) or self._size > MAX_CHARACTERS:

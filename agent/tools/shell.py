@@ -4,8 +4,8 @@ It runs in a terminal of the client's if the client has them, otherwise in a pro
 own.
 
 Invariants
-- When the call has ended or is cancelled, nothing of the command runs on; agent.tools.process and
-  agent.tools.terminal say what each can promise.
+- When the call has ended or is cancelled, nothing of the command is left running;
+  agent.tools.process and agent.tools.terminal say what each can promise.
 - The model reads at most `LIMIT` bytes of output and a note, and is told how much is left out.
 """
 
@@ -82,7 +82,7 @@ def _result(ended: Ended, command: Command) -> ToolResult:
     text = f"{ended.output.rstrip()}\n{note}" if ended.output and note else ended.output or note
     if ended.terminal_id is None:
         return ToolResult(text, raw, code(text) if text else ())
-    # A client goes on showing a terminal that was released (ACP: docs/protocol/v1/terminals).
+    # A client keeps showing a terminal after its release (ACP: docs/protocol/v1/terminals).
     return ToolResult(text, raw, ({"type": "terminal", "terminalId": ended.terminal_id},))
 
 

@@ -21,11 +21,11 @@ from agent.tools import Show, ToolError
 from agent.tools.bounded_output import Bounded
 from agent.tools.process import Command, Ended
 
-#: seconds for the client to make a terminal; it may have to load the folder's environment first
+#: seconds for the client to create a terminal; it may have to load the folder's environment first
 _CREATE = 30
 #: seconds to wait for the terminal's id after a cancellation; nobody can release it without its id
 _LATE = 1
-#: seconds for a request about a command that has ended
+#: seconds for an answer about a command that has ended
 _ANSWER = 5
 #: seconds for the client to kill or release a terminal
 _CLEAN = 0.5
@@ -62,7 +62,10 @@ async def run_in_terminal(command: Command, client: Client, show: Show) -> Ended
 
 
 async def _create(command: Command, client: Client) -> str:
-    """Returns the terminal's id; after a cancellation it still waits a moment for it."""
+    """Creates the terminal and returns its id.
+
+    After a cancellation it waits `_LATE` seconds for it. Raises NoTerminal, ToolError.
+    """
     terminal_id = ""
     refusal: ClientError | None = None
     try:
@@ -102,7 +105,10 @@ async def _shorten_when_cancelled(patience: anyio.CancelScope) -> None:
 
 
 async def _wait(terminal_id: str, seconds: float, client: Client) -> dict[str, Any] | None:
-    """Returns the exit status; None if the command was killed after its timeout."""
+    """Waits for the command's end and returns its exit status.
+
+    None if it was killed at the timeout. Raises ClientError, TimeoutError.
+    """
     with anyio.move_on_after(seconds):
         return await client.wait_for_terminal(terminal_id)
     with anyio.fail_after(_ANSWER):
@@ -119,11 +125,12 @@ async def _release(terminal_id: str, client: Client, *, kill: bool) -> None:
 
 
 def _bounded(told: dict[str, Any], command: Command) -> tuple[str, bool]:
-    """Returns the output, and True if some of it is missing."""
+    """Returns the output within the command's limit, and True if some of it is missing."""
     text: str = told["output"]
-    if told["truncated"]:  # by the client, perhaps in the middle of a secret
+    if told["truncated"]:  # cut by the client, perhaps in the middle of a secret
         text = command.secrets.mask_part(text, command.secrets.longest)
-    output = Bounded(command.limit // 2, command.secrets)  # a client may keep more than asked
+    # The client may return more than was asked for.
+    output = Bounded(command.limit // 2, command.secrets)
     output.add(text.encode("utf-8", "replace"))
     if told["truncated"]:
         return f"[the editor kept only a part of the output]\n{output.text()}", True

@@ -24,7 +24,7 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-#: bytes that are looked at to tell a binary file, as many as in git
+#: bytes in which a null byte makes a file binary, as many as in git
 _LOOK = 8192
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 #: how many places a message names
@@ -46,7 +46,7 @@ class Text:
 
     @property
     def line_end(self) -> str:
-        """The line end that most lines have."""
+        """The line end of most lines."""
         crlf = self.raw.count("\r\n")
         return "\r\n" if 2 * crlf > self.raw.count("\n") else "\n"
 
@@ -55,7 +55,7 @@ class Text:
         return hashlib.sha256(self.lf.encode("utf-8", "surrogatepass")).hexdigest()
 
     def rewritten(self, content: str) -> Text:
-        """Returns another content with the same encoding, mark and line ends."""
+        """Returns a text with this content and the same encoding, mark and line ends."""
         return replace(self, raw=_with_ends(content, self.line_end))
 
     def encode(self) -> bytes:
@@ -72,7 +72,7 @@ def from_client(content: str) -> Text:
 
 
 def decode(data: bytes) -> Text | None:
-    """Returns the text of a file; None if it is binary.
+    """Returns the text of a file's bytes; None if they are binary.
 
     Text that is not UTF-8 and has no byte order mark is taken for latin-1.
     """
@@ -86,7 +86,8 @@ def decode(data: bytes) -> Text | None:
         if encoding or _CONTROL.search(data[:_LOOK]):
             return None
         return Text(data.decode("latin-1"), "latin-1")
-    if encoding.startswith("utf-16") and "\0" in raw:  # UTF-32 begins with the same bytes
+    # The bytes were UTF-32, which begins with the same mark.
+    if encoding.startswith("utf-16") and "\0" in raw:
         return None
     return Text(raw, encoding or "utf-8", mark)
 
@@ -94,11 +95,11 @@ def decode(data: bytes) -> Text | None:
 def replaced(
     text: Text, old: str, new: str, *, everywhere: bool, limit: int | None = None
 ) -> tuple[Text, list[int]]:
-    """Returns the text with `old` replaced, and the numbers of the lines.
+    """Returns the text with `old` replaced by `new`, and the line numbers of the replacements.
 
-    It takes time in proportion to the lengths, whatever is in the texts; of long ones that is still
-    too long for an event loop. Raises ToolError if `old` is not there, if it is there more than
-    once and `everywhere` is False, or if the result has more than `limit` characters.
+    It takes linear time, which for long texts is too long for an event loop. Raises ToolError if
+    `old` is not there, if it is there more than once and `everywhere` is False, or if the result
+    would have more than `limit` characters.
     """
     old, shown = old.replace("\r\n", "\n"), text.lf
     found = _places(shown, old)
@@ -127,7 +128,7 @@ def replaced(
 
 
 def _places(text: str, piece: str) -> list[int]:
-    """Returns where the piece is. `find` takes linear time, a regular expression might not."""
+    """Returns all positions of a piece; uses `find`, which takes linear time."""
     found, at = [], text.find(piece)
     while at >= 0:
         found.append(at)
@@ -136,7 +137,7 @@ def _places(text: str, piece: str) -> list[int]:
 
 
 def _lines(text: str, places: Sequence[int]) -> list[int]:
-    """Returns the numbers of the lines of ascending places."""
+    """Returns the line number of each of these ascending positions."""
     found, line, at = [], 1, 0
     for place in places:
         line += text.count("\n", at, place)
@@ -146,7 +147,7 @@ def _lines(text: str, places: Sequence[int]) -> list[int]:
 
 
 def _crlf_places(raw: str) -> list[int]:
-    """Returns the places that the line ends CRLF have once each is one character."""
+    """Returns the positions of CRLF in the text in which each is one LF."""
     return [place - number for number, place in enumerate(_places(raw, "\r\n"))]
 
 
@@ -171,7 +172,10 @@ def _not_found(text: str, old: str) -> str:
 
 
 def _line_but_for_spaces(text: str, old: str) -> int:
-    """Returns the line where the words of `old` stand, whatever is between them; 0 if nowhere."""
+    """Returns the line where the words of `old` are, whatever white space is between.
+
+    0 if nowhere.
+    """
     words = " ".join(old.split())
     joined = " ".join(text.split())
     at = joined.find(words) if words else -1

@@ -1,7 +1,7 @@
-"""Names the files of a project that others act on without asking the user.
+"""Names the files of a project on which other programs act without asking the user.
 
 Commands in them are run by git, by an editor that opens the folder, by a shell that enters it, or
-by a build server that has the user's secrets. To write one is to have something run later.
+by a build server that has the user's secrets. So who writes such a file has a command run later.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
-#: folders whose files are trusted, however deep
+#: folders whose files are trusted at any depth
 _FOLDERS = frozenset(
     (
         # hooks of git, and of the bridge
@@ -21,7 +21,7 @@ _FOLDERS = frozenset(
         *(".circleci", ".buildkite", ".woodpecker", ".teamcity", ".semaphore", ".gitlab", ".ci"),
     )
 )
-#: folders that are trusted below another one only
+#: folders that are trusted only below another one
 _FOLDERS_BELOW = frozenset(
     (forge, folder)
     for forge in (".github", ".gitea", ".forgejo")
@@ -47,12 +47,12 @@ def is_keys_file(name: str) -> bool:
 
 
 def is_git_s(parts: Sequence[str]) -> bool:
-    """Tells if a file is git's own; `parts`: its whole path."""
+    """Returns True if a file is git's own; `parts`: of its whole path."""
     return ".git" in map(str.lower, parts)
 
 
 def is_trusted(parts: Sequence[str]) -> bool:
-    """Tells if others act on the file; `parts`: its path, below the project's folder."""
+    """Returns True if other programs act on a file; `parts`: of its path in the project."""
     names = [part.lower() for part in parts]
     return (
         not _FOLDERS.isdisjoint(names)

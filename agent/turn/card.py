@@ -13,7 +13,7 @@ from agent.tools import AnyTool
 
 @dataclass(slots=True)
 class Card:
-    """A tool call from its start to its end."""
+    """A tool call of a turn; `shown` changes as its card does, until the call has ended."""
 
     call: ToolCall
     #: the `tool_call` that the client is shown, in wire form
@@ -30,7 +30,7 @@ class Card:
 
     @property
     def hidden(self) -> bool:
-        """Tells if the client is not shown it."""
+        """True if the client is shown no card for the call."""
         return "hidden" in self.shown
 
     @property

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 StopReason = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
 
-#: says why the calls of an answer are not run that did not end by itself
+#: tells the model why the calls of an answer that was cut off are not run, by the stop reason
 _NOT_RUN = {
     "max_tokens": "Not run: the answer was cut off at the model's limit.",
     "refusal": "Not run: the model refused to go on.",
@@ -52,9 +52,9 @@ _NOT_RUN = {
 class Turn:
     """Answers one prompt of a session.
 
-    `model` returns the model and is called for each model call, so that a changed option takes
-    effect at the next one. `max_calls` is the limit of model calls. `watch`: a model that goes
-    round in circles is told, then stopped. `on_token` are callbacks besides the transcript's and
+    `model` returns the model and is called before each model call, so that a changed option takes
+    effect at the next one. `max_calls`: the limit of model calls. `watch`: a model that goes round
+    in circles is told so, then stopped. `on_token`: further callbacks, besides the transcript's and
     the client's; they also get the pieces of tool calls.
     """
 
@@ -87,7 +87,7 @@ class Turn:
             recorder.show_token,
             *on_token,
         ]
-        #: True if something of the present answer was told
+        #: True once something of the current answer was given to a callback
         self._told = False
 
     async def run(self, blocks: list[dict[str, Any]]) -> StopReason:
@@ -122,19 +122,22 @@ class Turn:
         return "max_turn_requests"
 
     async def _refused(self) -> StopReason:
-        """Records that no model is given this turn again, as ACP demands after a refusal."""
+        """Records that the model must not be given this turn again, as ACP demands."""
         await self._recorder.record({"t": "refused"})
         return "refusal"
 
     async def _fit(self) -> bool:
-        """Makes room for an answer if there is too little; returns True if some was made."""
+        """Makes room in the model's window if an answer needs it; returns True if it did."""
         if self._compactor is None:
             return False
         async with self._pause.call():
             return await self._compactor.fit(self._model(), self._tools.specs)
 
     async def _complete(self) -> Completion:
-        """Returns one answer of the model; room is made if the model refuses what it is given."""
+        """Returns one answer of the model; makes room and asks again if the request doesn't fit.
+
+        Raises ModelError.
+        """
         await anyio.lowlevel.checkpoint()
         while True:
             self._told = False
@@ -143,8 +146,11 @@ class Turn:
                     return completion
 
     async def _call(self, model: Model) -> Completion | None:
-        """Returns the model's answer, or None if room had to be made for it first."""
-        info = await model.info()  # which a refusal may have changed
+        """Returns the model's answer; None if the request didn't fit and room was made.
+
+        Raises ModelError.
+        """
+        info = await model.info()  # fresh, since a refusal may have told the window's size
         await anyio.lowlevel.checkpoint()
         messages = self._recorder.history.messages(images=info.takes_images)
         try:
@@ -194,9 +200,9 @@ class Turn:
 
 
 def usage_update(spent: Spent, info: ModelInfo) -> Update | None:
-    """Returns the update that tells how full the window is, and the session's cost in USD.
+    """Returns the update with the window's use in tokens and the session's cost in USD.
 
-    Returns None if the window is not known, because ACP can't tell the cost alone.
+    Returns None if the size of the window is not known: ACP can't tell the cost alone.
     """
     if info.window is None:
         return None

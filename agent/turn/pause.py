@@ -14,12 +14,12 @@ import anyio
 
 
 class Pause:
-    """The pause of one prompt: `call` stands around each of its calls."""
+    """The pause of one prompt; each model or tool call runs inside the block of `call`."""
 
     def __init__(self) -> None:
-        #: set when the turn may go on; None while it is not paused
+        #: set when the turn may continue; None while it is not paused
         self._going: anyio.Event | None = None
-        #: calls that have begun, and those that wait to begin
+        #: how many calls have begun and not ended, and how many wait to begin
         self._in_flight = 0
         self._waiting = 0
         self._ended = False
@@ -27,7 +27,7 @@ class Pause:
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[None]:
-        """Waits until the turn is not paused, then counts a call as begun until the block ends."""
+        """Waits while the turn is paused, then counts a call as in flight until the block ends."""
         while (going := self._going) is not None:
             self._waiting += 1
             self._note_change()
@@ -43,9 +43,9 @@ class Pause:
             self._note_change()
 
     async def begin(self) -> bool:
-        """Pauses the turn; returns True once it waits and no call is in flight.
+        """Pauses the turn; returns True once no call is in flight and the next one waits.
 
-        Returns False if it goes on or ends before that.
+        Returns False if the turn continues or ends before that.
         """
         going = self._going = self._going or anyio.Event()
         while not (self._ended or going.is_set()):
@@ -55,14 +55,14 @@ class Pause:
         return False
 
     def go(self) -> None:
-        """Lets the turn go on; does nothing if it is not paused."""
+        """Ends the pause; does nothing if the turn is not paused."""
         if self._going is not None:
             self._going.set()
             self._going = None
             self._note_change()
 
     def end(self) -> None:
-        """Notes that the prompt is answered."""
+        """Notes that the prompt is answered, so that `begin` waits no longer."""
         self._ended = True
         self._note_change()
 

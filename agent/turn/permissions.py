@@ -1,8 +1,8 @@
-"""Decides if a tool call may run: by the session's mode, and where that doesn't, by the user.
+"""Decides whether a tool call may run: by the session's mode, or by asking the user.
 
 Invariants
-- Only a chosen allow option allows. A missing, unknown or failed answer is no consent
-  (invariant C18).
+- Only a chosen allow option allows. A missing, unknown or failed answer is no consent (invariant
+  C18).
 - An "always" answer holds for one session, and for exactly what its option named: the same kind of
   access and the same grant, inside the session's folders or outside of them. A grant for a folder
   does not include the folders below it, and one for a command or a server's tool holds only where
@@ -53,10 +53,10 @@ class Rejected(ToolError):
 
 
 class Permissions:
-    """Holds what the user allowed and refused in one session.
+    """The "always" answers of one session, and its mode.
 
-    `always`: what was answered with "always" before, True if it was allowed. `keep` is called with
-    each such answer.
+    `always`: earlier answers by what they hold for; True means allowed. `keep` is called with each
+    new one, to record it.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Permissions:
         always: Mapping[Key, bool] | None = None,
         keep: Callable[[Key, bool], None] = lambda key, allow: None,
     ) -> None:
-        #: a change applies to the calls that are checked from then on
+        #: a change applies to calls that are checked from then on
         self.mode: Mode = "ask"
         self._always = dict(always or {})
         self._keep = keep
@@ -72,7 +72,7 @@ class Permissions:
     async def check(
         self, tool: AnyTool, action: Action, card: dict[str, Any], client: Client
     ) -> None:
-        """Returns if the call may run, after asking the user where that is needed.
+        """Returns if the call may run, after asking the user if needed.
 
         `card`: the call as the user is shown it (an ACP tool call). Raises Rejected if the user was
         asked and did not allow it, and ToolError if it was refused without asking: by plan mode, or

@@ -32,7 +32,8 @@ class Recorder:
         try:
             self._transcript.append(record)
         except OSError as error:
-            if self._unwritten or isinstance(error, FileNotFoundError):  # it was deleted meanwhile
+            # A deleted session's file is gone.
+            if self._unwritten or isinstance(error, FileNotFoundError):
                 return
             self._unwritten = True
             logger.exception("the transcript can't be written")
@@ -42,17 +43,17 @@ class Recorder:
         await self._client.update(update)
 
     async def record_token(self, part: Part) -> None:
-        if part.kind != "tool_call":  # a call is recorded whole once the answer has ended
+        if part.kind != "tool_call":  # a tool call is recorded as a whole when the answer has ended
             await self.record({"t": part.kind, "d": part.text})
 
     async def show_token(self, part: Part) -> None:
-        # An empty part says only that the model is at work, and some clients show it as a message.
+        # An empty part only says that the model works; some clients would show it as a message.
         if part.text and (part.kind == "text" or part.kind == "reasoning"):
             update = text_chunk(part.kind, part.text, self.history.message_id)
             await self._client.update(update)
 
     async def notice(self, text: str) -> None:
-        """Shows the user a sentence that the model did not say; a failure is only logged."""
+        """Shows the user a sentence of the agent's own; a failure is only logged."""
         try:
             await self.show(notice(text))
         except Exception:

@@ -1,8 +1,8 @@
-"""Finds out if a model goes round in circles, from the last entries of its history. No I/O.
+"""Detects from the last entries of a history that a model goes round in circles. No I/O.
 
 Invariants
-- Only the present turn counts, because a new prompt may well ask for the same again. The answers
-  that announce a call and make none are counted across turns, because each of them ends one.
+- Only the current turn counts, because a new prompt may well ask for the same again. Answers that
+  announce a call and make none are counted across turns, because each of them ends one.
 - Calls are equal if their names, their arguments as JSON values, and their results are. So a call
   whose result changes, such as one that polls a build's log, never counts.
 """
@@ -17,13 +17,13 @@ from typing import Any
 from agent.conversation.entries import Answer, Call, Entry, Note, Prompt
 from agent.conversation.messages import parsed
 
-#: how many of the last entries are looked at
+#: how many of the last entries are compared
 WINDOW = 20
 EQUAL_CALLS, FAILING_CALLS, EMPTY_ANNOUNCEMENTS, ALTERNATING_CALLS = 4, 3, 3, 6
 
 
 class Circle(Enum):
-    """A way of going round in circles; the value is the end of a sentence, "the model ..."."""
+    """A way of going round in circles; the value completes the sentence "the model ..."."""
 
     EQUAL = f"made the same call {EQUAL_CALLS} times and got the same result each time"
     FAILING = f"made the same call {FAILING_CALLS} times, and it failed in the same way each time"
@@ -35,19 +35,19 @@ class Circle(Enum):
 
 
 def circle(entries: Sequence[Entry], compactions: Sequence[int] = ()) -> Circle | None:
-    """Returns how the model goes round in circles at the end of these entries; None if it doesn't.
+    """Returns in which way the entries end in a circle; None if they don't.
 
-    `compactions`: for each time that room was made for an answer, the number of entries that there
-    were then.
+    `compactions`: for each time that room was made for an answer, the number of entries at that
+    time.
     """
     last = next((e for e in reversed(entries) if not isinstance(e, Note)), None)
     if not isinstance(last, Answer):
         return None
-    if not last.calls:  # the turn ends with it, unless it announced a call
+    if not last.calls:  # the turn ends with such an answer, unless it announced a call
         return Circle.ANNOUNCING if _announcing(entries) else None
     turn = _turn(entries)
     rounds = [_round(answer) for answer in turn if isinstance(answer, Answer) and answer.calls]
-    # Several calls of one answer may be repeated together, or one after the other.
+    # Calls of one answer may be repeated together, as an answer, or one after the other.
     singles = [(pair,) for pairs in rounds for pair in pairs]
     for made in (singles, rounds):
         if _equal(made, FAILING_CALLS) and all(pair.failed for pair in made[-1]):
@@ -63,11 +63,12 @@ def circle(entries: Sequence[Entry], compactions: Sequence[int] = ()) -> Circle 
 
 
 class _Pair:
-    """A call and its result; equal to another if both are."""
+    """A call and its result; two pairs are equal if their calls and results are."""
 
     def __init__(self, call: Call) -> None:
         self.made = (call.call.name, _hashable(parsed(call.call.arguments)))
-        result: Hashable = object()  # a call without a result is equal to no other
+        # Equal to no other, so a call without a result never repeats another.
+        result: Hashable = object()
         self.failed = False
         if (outcome := call.outcome) is not None:
             result = (outcome.status, outcome.text, *outcome.images)
@@ -85,7 +86,7 @@ _Round = tuple[_Pair, ...]
 
 
 def _turn(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Returns the last entries of the present turn, without its prompt."""
+    """Returns the entries of the current turn among the last `WINDOW`, without its prompt."""
     last = list(entries[-WINDOW:])
     prompts = [number for number, entry in enumerate(last) if isinstance(entry, Prompt)]
     return last[prompts[-1] + 1 :] if prompts else last
@@ -96,7 +97,7 @@ def _round(answer: Answer) -> _Round:
 
 
 def _failed(status: str, raw: Any) -> bool:
-    """Tells if a call failed; a command that has an exit code other than 0 did, too."""
+    """Returns True if a call failed; a command also fails by an exit code other than 0."""
     match raw:
         case {"exitCode": code}:
             return status == "failed" or code != 0
@@ -136,7 +137,7 @@ def _announcing(entries: Sequence[Entry]) -> bool:
     )
 
 
-#: a call that was written into the text instead of being made
+#: matches a tool call written into the text instead of made
 _WRITTEN = re.compile(
     r"<\|?/?(tool_call|function_call|function=|invoke\b|tool_use)|\[TOOL_CALLS?\]"
     r"|\{\s*\"(name|function|tool)\"\s*:\s*\"[^\"]*\"\s*,\s*\"(arguments|parameters|input)\"\s*:"
@@ -158,7 +159,7 @@ _NO_INTENT = re.compile(
 
 
 def announces(text: str) -> bool:
-    """Tells if an answer ends as if a tool call had to follow. A guess, from its last sentence."""
+    """Guesses from the end of an answer whether a tool call should follow it."""
     text = text.strip()
     if _WRITTEN.search(text):
         return True

@@ -1,4 +1,4 @@
-"""Watches a turn for a model that goes round in circles: it is told first, then the turn ends.
+"""Stops a turn whose model goes round in circles: the model is told first, then the turn ends.
 
 Invariants
 - A model that was told gets to answer before it is judged again.
@@ -15,7 +15,7 @@ from agent.turn.stuck import Circle, circle
 
 logger = logging.getLogger(__name__)
 
-#: what a model can do instead, by how it goes round in circles
+#: what the model is advised to do instead, by its way of going round in circles
 _ADVICE = {
     Circle.EQUAL: "The same call will give the same result. If you wait for something, wait for it"
     " in one long call; otherwise try another way, or say what is in the way.",
@@ -31,25 +31,25 @@ _ADVICE = {
 
 
 class StuckWatch:
-    """Watches one turn. `enabled`: False if the user has switched it off."""
+    """The watch of one turn. `enabled`: False if the user has switched it off."""
 
     def __init__(self, recorder: Recorder, *, enabled: bool) -> None:
         self._recorder = recorder
         self._enabled = enabled
-        #: the numbers of entries at which room was made
+        #: the numbers of entries each time that room was made
         self._compactions: list[int] = []
-        #: the number of entries when the model was told; None before
+        #: the number of entries when the model was told; None if it was not
         self._told: int | None = None
 
     async def room_was_made(self) -> bool:
-        """Notes that an answer needed room; returns True if the turn is to end."""
+        """Notes that room was made for an answer; returns True if the turn must end."""
         self._compactions.append(len(self._recorder.history.entries))
         return await self.ends_turn()
 
     async def ends_turn(self) -> bool:
-        """Returns True if the turn is to end, because the model goes round in circles again.
+        """Returns True if the turn must end: the model goes round in circles, and was told before.
 
-        The first time the model is told, the second time the user.
+        If it was not told yet, it is told now; at the end of the turn the user is.
         """
         entries = self._recorder.history.entries
         if not self._enabled or not self._has_answered():
@@ -70,7 +70,7 @@ class StuckWatch:
 
     @property
     def was_told(self) -> bool:
-        """Tells if the last entry is what the model was told, which it has to answer."""
+        """True if the model was told that it goes in circles and has not answered since."""
         return self._told is not None and not self._has_answered()
 
     def _has_answered(self) -> bool:

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: how many reading tools run at the same time
+#: how many calls that only read run at the same time
 _AT_ONCE = 8
-#: seconds for ending the cards of a cancelled turn if the client takes nothing
+#: seconds for showing the ends of a cancelled turn's cards, if the client reads nothing
 _CARD_SECONDS = 1
 _FAILED = "The tool failed; see the agent's log."
 _SECRET_LOST = (
@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 
 class ToolCalls:
-    """Runs the calls of a turn's answers, one answer at a time."""
+    """Runs the tool calls of a turn, the calls of one answer at a time."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ToolCalls:
         await self._with_cards(calls, self._run_all)
 
     async def refuse(self, calls: Sequence[ToolCall], reason: str) -> None:
-        """Shows the calls, runs none of them, and tells the model the reason."""
+        """Shows the calls as failed without running any; `reason` is the result for the model."""
 
         async def end_all(cards: list[Card]) -> None:
             for card in cards:
@@ -155,7 +155,7 @@ class ToolCalls:
             return await _guarded(tool.name, action.run(show))
 
     async def _show_before(self, card: Card, content: Sequence[dict[str, Any]]) -> None:
-        """Shows what the call is going to do, such as a diff. Raises ToolError."""
+        """Records and shows what the call is going to do, such as a diff. Raises ToolError."""
         diffs = [item for item in content if item["type"] == "diff"]
         if any(self._secrets.lost(diff["oldText"] or "", diff["newText"]) for diff in diffs):
             raise ToolError(_SECRET_LOST)
@@ -164,7 +164,7 @@ class ToolCalls:
         await self._update(card, content=shown)
 
     async def _keep_plan(self, args: BaseModel) -> None:
-        """Records the plan before the tool shows it."""
+        """Records a plan before its tool shows it."""
         entries = args.model_dump(mode="json").get("entries")
         await self._recorder.record({"t": "plan", "entries": entries})
 
@@ -181,7 +181,8 @@ class ToolCalls:
             await work(cards)
         finally:
             deadline = anyio.current_time() + _CARD_SECONDS
-            for card in cards:  # shielded one by one, so that each end is at least sent
+            # A shield of its own for each card, so that each end is at least sent.
+            for card in cards:
                 with anyio.CancelScope(deadline=deadline, shield=True):
                     interrupted = ToolResult(INTERRUPTED)
                     await self._end(card, self._outcome(card, "failed", interrupted))
@@ -239,9 +240,10 @@ class ToolCalls:
             await self._recorder.show(update)
 
     def _outcome(self, card: Card, status: str, result: ToolResult) -> Outcome:
-        """Returns the outcome without secrets.
+        """Returns the call's outcome with secrets masked and unreadable images left out.
 
-        A diff that was shown before the call ran stays on the card if the tool shows nothing else.
+        If the tool shows no content, what was shown before the call ran, such as a diff, stays on
+        the card.
         """
         text = self._secrets.mask(result.text)
         images = [url for url in result.images if is_image(url)]
@@ -256,12 +258,12 @@ class ToolCalls:
         return Outcome(status, text, raw, content, images)
 
     def _masked(self, content: Sequence[dict[str, Any]], *, so_far: bool = False) -> Content:
-        """Returns the content without secrets. `so_far`: its texts are not finished yet."""
+        """Returns the content with secrets masked. `so_far`: its texts are not finished yet."""
         return [self._masked_item(item, so_far) for item in content]
 
     def _masked_item(self, item: dict[str, Any], so_far: bool) -> dict[str, Any]:
         match item:
-            case {"content": {"type": "image" | "audio"}}:  # masking could only break the data
+            case {"content": {"type": "image" | "audio"}}:  # masking would only break the data
                 return item
             case {"content": {"type": "text", "text": str(text)} as block} if so_far:
                 item = {**item, "content": {**block, "text": self._so_far(text)}}
@@ -274,7 +276,7 @@ class ToolCalls:
 
 
 async def _guarded(name: str, work: Awaitable[T]) -> T:
-    """Awaits a tool's work; an unexpected error's text goes to the log only. Raises ToolError."""
+    """Awaits a tool's work. Turns any exception into a ToolError; its text is only logged."""
     try:
         return await work
     except ToolError:

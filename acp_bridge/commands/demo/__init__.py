@@ -1,6 +1,6 @@
-"""`acp-bridge demo` shows the bridge at work and checks the bytes that a client recorded.
+"""`acp-bridge demo` shows the bridge at work and checks the messages that its clients recorded.
 
-Read play.py first, then steps.py (what the clients do) and checks.py (what must hold).
+Read play.py first (what the clients do), then checks.py (what must hold).
 """
 
 from acp_bridge.commands.demo.command import main, parser

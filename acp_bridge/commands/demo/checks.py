@@ -1,7 +1,7 @@
-"""The checks, as functions of what a client recorded. No I/O, no clock.
+"""The checks of the demo, as functions of what a client recorded. No I/O, no clock.
 
-Each returns a `Finding`, or raises `Unexpected`, which tells what was expected and what was seen.
-Prompts are named by the ids of their requests.
+Each returns a `Finding`, or raises `Unexpected` with what was expected and what was seen. Prompts
+are given by the ids of their requests.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _USER = "\n[user] "
 
 
 def recalls(recording: Recording, prompt: int, earlier: Sequence[str]) -> Finding:
-    """Check that a prompt was answered with `end_turn` and exactly the words told before.
+    """Check that a prompt was answered with `end_turn` and with exactly the `earlier` prompts.
 
-    None is missing and none is of another turn (invariants C9, C6, Q3).
+    None of them is missing, and no text of another turn is between (invariants C9, C6, Q3).
     """
     turn = recording.turn(prompt, "end_turn")
     own = [chunk for chunk in turn.chunks if chunk.said.voice is not Voice.BRIDGE]
@@ -45,7 +45,7 @@ def answered_in_order(recording: Recording, prompts: Sequence[int]) -> Finding:
 
 
 def streamed(recording: Recording, prompts: Sequence[int], texts: Sequence[str]) -> Finding:
-    """Check that the updates of turn k came before answer k, in pieces, with the right text."""
+    """Check that each prompt's text came before its answer, in several updates, and is right."""
     turns = [recording.turn(prompt) for prompt in prompts]
     for turn, text in zip(turns, texts, strict=True):
         place = f"before the answer to {turn.name!r}"
@@ -57,9 +57,10 @@ def streamed(recording: Recording, prompts: Sequence[int], texts: Sequence[str])
 
 
 def cancelled(recording: Recording, prompt: int, *, drained: float = 0) -> Finding:
-    """Check that a prompt that had shown something was answered `cancelled` once after a cancel.
+    """Check that a prompt was answered `cancelled` once, after updates and then a cancel.
 
-    The answer came not before the agent had `drained` seconds to stop (invariants C5, C8).
+    `drained`: seconds that the agent had to stop; the answer must not come earlier (invariants C5,
+    C8).
     """
     turn = recording.turn(prompt, "cancelled")
     cancels = recording.places("out", method=SESSION_CANCEL)
@@ -74,9 +75,10 @@ def cancelled(recording: Recording, prompt: int, *, drained: float = 0) -> Findi
 
 
 def nothing_follows(recording: Recording, prompt: int) -> Finding:
-    """Check that no update of a turn came after its answer (invariant C6).
+    """Check that no update of a prompt's turn came after its answer (invariant C6).
 
-    Updates of the next turn are told apart by their message ids; between the turns there is none.
+    Updates of the next turn are told apart by their message ids; between the turns there must be
+    none.
     """
     turn, prompts = recording.turn(prompt), recording.places("out", method=SESSION_PROMPT)
     own = {_message_id(chunk) for chunk in turn.chunks} - {None}
@@ -88,7 +90,7 @@ def nothing_follows(recording: Recording, prompt: int) -> Finding:
 
 
 def superseded(recording: Recording, old: int, new: int) -> Finding:
-    """Check that the running prompt was answered `cancelled` before the new one ran."""
+    """Check that a new prompt superseded the old: the old one was answered `cancelled`, first."""
     before, after = recording.turn(old, "cancelled"), recording.turn(new, "end_turn")
     if after.answer < before.answer:
         raise Unexpected("the old prompt answered first", "the new one was")
@@ -98,7 +100,10 @@ def superseded(recording: Recording, old: int, new: int) -> Finding:
 
 
 def cancels_counted(recording: Recording, told: int, expected: int) -> Finding:
-    """Check how many cancels the agent says that it got (invariant C11)."""
+    """Check that the agent has counted `expected` cancels (invariant C11).
+
+    `told`: the prompt that asked it for the count.
+    """
     _, count = _agent_says(recording, told)
     if count != expected:
         raise Unexpected(f"{expected}", f"{count}")
@@ -106,9 +111,10 @@ def cancels_counted(recording: Recording, told: int, expected: int) -> Finding:
 
 
 def replaced(recording: Recording, stopped: int, before: int, after: int) -> Finding:
-    """Check that another process answered `after` than `before`.
+    """Check that the prompts `before` and `after` were answered by different agent processes.
 
-    The old one was dead when the stopped prompt was answered (invariants C10, P12).
+    The process of `before` must be dead when the prompt `stopped` is answered (invariants C10,
+    P12).
     """
     old, new = agent_process(recording, before), agent_process(recording, after)
     if old == new:
@@ -123,12 +129,12 @@ def replaced(recording: Recording, stopped: int, before: int, after: int) -> Fin
 
 
 def agent_process(recording: Recording, prompt: int) -> int:
-    """Return the process id that the agent told in answer to a prompt."""
+    """Return the process id that the agent named in its answer to a prompt."""
     return _agent_says(recording, prompt)[0]
 
 
 def failed(recording: Recording, prompt: int) -> Finding:
-    """Check that a prompt whose agent was killed was answered once, with an error (P3)."""
+    """Check that a prompt whose agent was killed got one answer, an error (invariant P3)."""
     turn, killed = recording.turn(prompt), recording.places("note", killed="agent")
     if not killed or not turn.sent < killed[-1] < turn.answer:
         raise Unexpected("the agent killed while the prompt ran", "it was not")
@@ -138,9 +144,10 @@ def failed(recording: Recording, prompt: int) -> Finding:
 
 
 def replayed(before: Recording, after: Recording, load: int) -> Finding:
-    """Check that all that the first client saw is replayed before the load is answered (K1, R1).
+    """Check that all that the client `before` saw is replayed to `after` before its load ends.
 
-    Only the end of the turn that was killed and words of the bridge may follow.
+    `load`: the id of the load's request. Only the end of the turn that was killed, and text of the
+    bridge, may be replayed besides (invariants K1, R1).
     """
     sent, answer = after.sent(load), after.the_answer(load)
     if error := after[answer].message.get("error"):
@@ -158,10 +165,14 @@ def replayed(before: Recording, after: Recording, load: int) -> Finding:
     return Finding(after.seconds(sent, answer), f"{len(shown.encode())} bytes")
 
 
-def held(
+def left_over(
     before: Recording, waiting: int, after: Recording, load: int, listing: int, run: int
 ) -> Finding:
-    """Check that an accepted prompt is shown as held and does not run by itself (invariant R12)."""
+    """Check that a prompt left over by a killed bridge is shown and does not run (invariant R12).
+
+    `waiting`: the prompt, accepted `before` the kill. The answer to `load` has it, and so has the
+    answer to the prompt `listing` (/queue); nothing else is shown until the prompt `run`.
+    """
     accepted = [before[at].message["params"] for at in before.places("in", method=ACCEPTED)]
     if waiting not in [each["requestId"] for each in accepted]:
         raise Unexpected("the waiting prompt accepted before the kill", "it was not")
@@ -178,7 +189,10 @@ def held(
 
 
 def each_answered_once(recordings: Sequence[Recording]) -> Finding:
-    """Check that each request has one answer; those of a killed bridge may have none (Q9)."""
+    """Check that each request has one answer.
+
+    Those of a killed bridge may have none (invariant Q9).
+    """
     took = [
         recording.seconds(sent, recording.the_answer(request))
         for recording in recordings
@@ -189,7 +203,7 @@ def each_answered_once(recordings: Sequence[Recording]) -> Finding:
 
 
 def nothing_left(recordings: Sequence[Recording]) -> Finding:
-    """Check that every process that was seen in the tree of a bridge is gone (invariant P1)."""
+    """Check that every process ever seen in the tree of a bridge is gone (invariant P1)."""
     notes = [recording[at].message for recording in recordings for at in recording.places("note")]
     ends = [note for note in notes if "left" in note]
     if left := [pid for end in ends for pid in end["left"]]:
@@ -208,9 +222,10 @@ def _message_id(chunk: Chunk) -> object:
 
 
 def _shown(recording: Recording) -> Iterable[tuple[str, str]]:
-    """Give what the user saw, each prompt before its turn, up to the last turn that had begun.
+    """Yield what the user saw as (speaker, text), each prompt before its turn.
 
-    The prompts must have run in the order of asking.
+    It ends with the first prompt without an answer. The prompts must have run in the order of
+    asking.
     """
     begin = 0
     for at in recording.places("out", method=SESSION_PROMPT):
@@ -225,7 +240,7 @@ def _shown(recording: Recording) -> Iterable[tuple[str, str]]:
 
 
 def _as_text(pieces: Iterable[tuple[str, str]]) -> str:
-    """Return a conversation as one text, however its messages were cut into updates."""
+    """Return a conversation as one text, in which updates of one speaker are joined."""
     text, last = "", ""
     for speaker, piece in pieces:
         if speaker != last or speaker == "user":
@@ -240,7 +255,7 @@ def _same(expected: str, seen: str, place: str) -> None:
 
 
 def _agent_says(recording: Recording, prompt: int) -> tuple[int, int]:
-    """Return the agent's process id, and how many cancels it got, as it says."""
+    """Return the agent's process id and its count of cancels, from its answer to a prompt."""
     text = _spoken(recording.turn(prompt).chunks)
     if not (match := _AGENT_SAYS.fullmatch(text)):
         raise Unexpected("the agent's process and count of cancels", repr(text))

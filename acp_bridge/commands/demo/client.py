@@ -1,4 +1,4 @@
-"""The client of the demo: it starts a bridge, records every line, and gives it trouble.
+"""The client of the demo: starts a bridge, records every line, and kills the bridge or its agent.
 
 Invariants:
 - A line is recorded before anything is concluded from it; every wait has a bound.
@@ -30,24 +30,24 @@ from acp_bridge.protocol import Json
 
 T = TypeVar("T")
 
-#: Seconds that any wait may take; what the demo shows takes far less.
+#: seconds that any wait may take; each step of the demo takes far less.
 PATIENCE = 15.0
-#: Seconds between two looks at processes that are no children of this one.
+#: seconds between two checks of processes that are not children of this one.
 LOOK_AGAIN = 0.01
 
 
 class Client(NullListener):
-    """A client with one session, which `new_session` or `load_session` opens. Made by `start`."""
+    """A client with one session, opened by `new_session` or `load_session`. Made by `start`."""
 
     def __init__(self, bridge: BridgeProcess, on_wait: Callable[[str], None]) -> None:
-        """`on_wait` is told what is being waited for."""
+        """`on_wait` is called with a description of each wait, to be shown."""
         self.recording = Recording()
         self.session_id = ""
         self._bridge, self._on_wait = bridge, on_wait
         self._connection = Connection(bridge.streams, self, tap=self._record)
         self._news = anyio.Event()
         self._closed = False
-        #: the bridge and every process of its tree that was ever seen.
+        #: the process ids of the bridge and of every process ever seen in its tree.
         self._seen = {bridge.pid}
 
     @classmethod
@@ -59,7 +59,10 @@ class Client(NullListener):
         tasks: TaskGroup,
         on_wait: Callable[[str], None],
     ) -> Self:
-        """Start a bridge, whose stderr is appended to `log`. Raises Unexpected."""
+        """Start a bridge and the reading of its messages; its stderr is appended to `log`.
+
+        Raises Unexpected if the command can't be executed.
+        """
         try:
             with log.open("ab") as stderr:
                 bridge = await BridgeProcess.start(command, stderr.fileno(), env=env)
@@ -77,49 +80,56 @@ class Client(NullListener):
         self.recording.append(Line.of(direction, time.monotonic(), raw))
 
     def note(self, **facts: Any) -> None:
-        """Record facts about a process that no line shows."""
+        """Add facts that are in no message, such as a kill, to the recording."""
         self._record("note", json.dumps(facts).encode())
 
     # --- messages to the bridge --------------------------------------------------------------
 
     def request(self, method: str, **params: Any) -> int:
-        """Send a request; returns its id."""
+        """Send a request to the bridge; returns its id."""
         return self._connection.send(method, params).id
 
     async def initialize(self) -> None:
-        """Initialize without a capability, so that the agent asks nothing. Raises Unexpected."""
+        """Send `initialize` without capabilities, so that the agent asks nothing.
+
+        Raises Unexpected.
+        """
         own: Json = {acp.HEARS_ACCEPTED: True}
         await self.result(self.request(acp.INITIALIZE, **hello("acp-bridge demo", own)))
 
     async def new_session(self, cwd: Path) -> None:
-        """Open a new session. Raises Unexpected."""
+        """Open a new session that works in `cwd`. Raises Unexpected."""
         opened = await self.result(self.request(acp.SESSION_NEW, cwd=str(cwd), mcpServers=[]))
         self.session_id = opened["sessionId"]
 
     def load_session(self, session_id: str, cwd: Path) -> int:
-        """Ask for a session to be loaded; returns the id of the request."""
+        """Send a request to load a session; returns the request's id."""
         self.session_id = session_id
         where = {"cwd": str(cwd), "mcpServers": []}
         return self.request(acp.SESSION_LOAD, sessionId=session_id, **where)
 
     def prompt(self, text: str, **own: str) -> int:
-        """Send a prompt, with `own` as `_meta.acp_bridge`; returns the id of the request."""
+        """Send a prompt, with `own` as its `_meta.acp_bridge`; returns the request's id."""
         params = {"sessionId": self.session_id, "prompt": [{"type": "text", "text": text}]}
         return self.request(acp.SESSION_PROMPT, **acp.with_own_meta(params, own) if own else params)
 
     def cancel(self) -> None:
-        """Cancel the running turn."""
+        """Send a cancel of the running turn."""
         self._connection.notify(acp.SESSION_CANCEL, {"sessionId": self.session_id})
 
     # --- waiting -----------------------------------------------------------------------------
 
     async def room(self) -> None:
-        """Look again at what is waited for: something was read."""
+        """Wake the waits: the connection calls this after each read."""
         self._news.set()
         self._news = anyio.Event()
 
     async def until(self, look: Callable[[], T], what: str) -> T:
-        """Call `look` after each read until it gives something true; raises Unexpected."""
+        """Call `look` after each read until its result is true, and return that.
+
+        Raises Unexpected, naming `what` was awaited, after `PATIENCE` seconds or when the bridge
+        has ended.
+        """
         self._on_wait(what)
         with anyio.move_on_after(PATIENCE):
             while not (found := look()):
@@ -130,13 +140,13 @@ class Client(NullListener):
         raise Unexpected(f"{what} within {PATIENCE:g} s", self._last())
 
     async def answered(self, *requests: int) -> None:
-        """Wait until each of these requests has an answer."""
+        """Wait until each of these requests has an answer. Raises Unexpected."""
         for request in requests:
             what = f"the answer to {self.recording.text_of(request)!r}"
             await self.until(partial(self.recording.answers, request), what)
 
     async def result(self, request: int) -> Json:
-        """Wait for the result of a request; raises Unexpected for an error."""
+        """Wait for the result of a request and return it. Raises Unexpected, also for an error."""
         await self.answered(request)
         message = self.recording[self.recording.answers(request)[0]].message
         if "result" not in message:
@@ -144,7 +154,7 @@ class Client(NullListener):
         return dict(message["result"])
 
     async def accepted(self, request: int) -> None:
-        """Wait until the bridge says that it has written this prompt down."""
+        """Wait until the bridge says that it has written a prompt to disk. Raises Unexpected."""
 
         def look() -> bool:
             told = self.recording.places("in", method=acp.ACCEPTED)
@@ -153,7 +163,10 @@ class Client(NullListener):
         await self.until(look, f"{self.recording.text_of(request)!r} accepted")
 
     async def streaming(self, prompt: int, pieces: int) -> None:
-        """Wait until so many pieces of the conversation came since the prompt was sent."""
+        """Wait for so many updates of the conversation since the prompt was sent.
+
+        Raises Unexpected.
+        """
         since = self.recording.sent(prompt)
         what = f"{pieces} updates of {self.recording.text_of(prompt)!r}"
         await self.until(lambda: len([*self.recording.chunks(since)]) >= pieces, what)
@@ -167,14 +180,14 @@ class Client(NullListener):
     # --- processes ---------------------------------------------------------------------------
 
     async def kill_bridge(self) -> None:
-        """Kill the bridge with SIGKILL, and wait for the end of what it sends."""
+        """Kill the bridge with SIGKILL; wait until its connection has ended. Raises Unexpected."""
         self._look_around()
         self.note(killed="bridge", pid=self._bridge.pid)
         self._bridge.kill()
         await self.until(self._connection.ended.is_set, "the end of the bridge")
 
     def kill_agent(self) -> None:
-        """Kill the one process that the bridge's guard started with SIGKILL."""
+        """Kill the agent, the only child of the bridge's guard, with SIGKILL. Raises Unexpected."""
         self._look_around()
         agents = _children(_children({self._bridge.pid}))
         if len(agents) != 1:
@@ -184,11 +197,11 @@ class Client(NullListener):
         os.kill(agent, signal.SIGKILL)
 
     def look_at(self, pid: int) -> None:
-        """Note whether a process lives."""
+        """Record whether a process is alive."""
         self.note(pid=pid, alive=bool(_alive({pid})))
 
     async def close(self) -> None:
-        """End the bridge as an editor does, by closing its stdin, and record what is left."""
+        """End the bridge by closing its stdin; record which processes are left, and kill them."""
         if self._closed:
             return
         self._closed = True
@@ -216,7 +229,7 @@ class Client(NullListener):
 
 
 def _children(parents: set[int]) -> set[int]:
-    """Return the living children of these processes."""
+    """Return the ids of the living children of these processes."""
     return {pid for pid, parent, _, dead in processes() if parent in parents and not dead}
 
 

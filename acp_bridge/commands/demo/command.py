@@ -54,7 +54,7 @@ _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def parser() -> Parser:
-    """Return what reads the arguments."""
+    """Return the parser of the arguments of `acp-bridge demo`."""
     usage = "acp-bridge demo [--record FILE]"
     parser = Parser("acp-bridge demo", usage, _ABOUT, _STEPS, _AFTER, column=20)
     parser.add_argument(
@@ -68,7 +68,7 @@ def parser() -> Parser:
 
 
 def main(arguments: Sequence[str], *, bridge: Sequence[str] = BRIDGE) -> int:
-    """Run the demo with this command as the bridge; returns the exit code."""
+    """Run the demo; `bridge` is the command that starts a bridge. Returns the exit code."""
     try:
         options = parser().parse_args(arguments)
     except SystemExit as exc:
@@ -109,7 +109,7 @@ def _run(bridge: Sequence[str], record: TextIO | None) -> int:
 async def _until_stopped(demo: Callable[[], Awaitable[None]]) -> int:
     """Run the demo; returns the number of the signal that ended it early, or 0.
 
-    Later signals change nothing, since the clean-up is bounded.
+    Later signals are ignored, since the clean-up is bounded.
     """
     stopped: list[int] = []
 

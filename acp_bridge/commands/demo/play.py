@@ -1,8 +1,8 @@
-"""The play of the demo: what its clients do, and which checks are made, on two tracks.
+"""The steps of the demo: what its clients do, and which checks are made, on two tracks.
 
-Each track has an agent, and its steps follow each other; the tracks run beside each other, since
-agents take a while to start. A step goes on after a check that fails, and ends with a wait that
-fails.
+A track is a list of steps that one agent takes in order. The two tracks run at the same time, since
+agents are slow to start. A step continues after a check that fails; a wait that fails ends the
+track.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from acp_bridge.commands.demo.client import Client
 from acp_bridge.commands.demo.recording import Recording, Unexpected
 from acp_bridge.commands.demo.screen import Screen, Section
 
-#: Lines of a bridge's log that are shown when a step could not be finished: the last ones.
+#: how many of the last lines of a bridge's log are shown if a step could not be finished.
 _LOG_LINES = 5
-#: Seconds that the deaf agent gets to stop before it is killed, half of the default.
+#: seconds that the deaf agent gets to stop before it is killed; half of the default.
 DRAIN = 1.0
 
 BOAT, SUNDAY = "My boat is called Heron.", "She sails on Sunday."
@@ -31,28 +31,31 @@ STORY, LONGER, WAITING = "Tell me a story.", "Tell me a longer story.", "Do you 
 SING, DEAF, AGAIN, WHO = "Sing.", "Sing, be stubborn.", "Sing again.", "Who are you?"
 REMEMBER = "Remember?"
 
-#: The prompts that each agent has got when `cancel` and `deaf_agent` are over.
+#: The prompts that each agent has got at the end of the steps `cancel` and `deaf_agent`.
 TOLD = [BOAT, SUNDAY, REMEMBER, STORY, REMEMBER]
 SUNG = [SING, REMEMBER, WHO, WHO, DEAF, REMEMBER, WHO]
 
 
 @dataclass(slots=True)
 class Track:
-    """Runs steps of which each needs the client and the session of the one before."""
+    """Runs the steps of one agent.
 
-    #: an empty folder, for everything that is kept; and the command of the bridge.
+    Each step goes on with the client and session of the one before.
+    """
+
+    #: an empty folder, used as the data folder and working folder; then the command of the bridge.
     home: Path
     bridge: Sequence[str]
     tasks: TaskGroup
-    #: the clients of all tracks, by name.
+    #: the clients of both tracks, by name.
     clients: dict[str, Client]
-    #: the section in which the current step prints, and the client started last.
+    #: where the current step prints; then the client that was started last.
     section: Section
     client: Client = field(init=False)
     _log: Path = field(init=False)
 
     async def run(self, steps: Sequence[tuple[Section, Step]]) -> None:
-        """Run the steps in order; after one that can't be finished, the rest is not tried."""
+        """Run the steps in order; after a step that could not be finished, skip the rest."""
         failed = False
         for self.section, step in steps:
             if failed:
@@ -69,9 +72,9 @@ class Track:
             self.section.close()
 
     async def start(self, name: str, *arguments: str) -> Client:
-        """Start a bridge and a client for it, and initialize; raises Unexpected.
+        """Start a bridge with these options and its client, and initialize. Raises Unexpected.
 
-        Variables with settings for the user's own bridges are left out.
+        ACP_BRIDGE_* variables of the user's environment are left out.
         """
         own = {key: value for key, value in os.environ.items() if not key.startswith("ACP_BRIDGE_")}
         env = {**own, "ACP_BRIDGE_HOME": str(self.home), "ACP_BRIDGE_MODEL": "demo"}
@@ -135,7 +138,7 @@ async def bridge_killed(track: Track) -> None:
     check, before, after = track.section.check, client.recording, other.recording
     check("replayed as it was shown", checks.replayed, before, after, load)
     title = "the waiting prompt is held, not run"
-    check(title, checks.held, before, waiting, after, load, listing, run)
+    check(title, checks.left_over, before, waiting, after, load, listing, run)
     check("/queue run runs it", checks.recalls, after, run, [*TOLD, LONGER])
 
 
@@ -192,7 +195,7 @@ async def agent_killed(track: Track) -> None:
 
 # --- all of it -----------------------------------------------------------------------------------
 
-#: As they are numbered, with the track of each.
+#: The number of the track of each step and its function, by its title, in the order of printing.
 _STEPS: dict[str, tuple[int, Step]] = {
     "three at once": (0, three_at_once),
     "cancel": (0, cancel),
@@ -206,9 +209,9 @@ _STEPS: dict[str, tuple[int, Step]] = {
 async def play(
     home: Path, screen: Screen, bridge: Sequence[str], recordings: dict[str, Recording]
 ) -> None:
-    """Play all steps and print them; `recordings` are filled in also when it is cancelled.
+    """Run all steps and print them; fills in `recordings`, by client, also when cancelled.
 
-    `home` is an empty folder. No process is left, however it ends.
+    `home` is an empty folder. No process is left running, however it ends.
     """
     tracks: tuple[list[tuple[Section, Step]], ...] = ([], [])
     for number, (name, (track, step)) in enumerate(_STEPS.items(), 1):

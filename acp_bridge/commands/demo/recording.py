@@ -1,7 +1,7 @@
-"""The recording of a client of the demo: every line that it got and sent, with its time. No I/O.
+"""What a client of the demo records: every line that it received and sent, with its time. No I/O.
 
-The checks judge recordings. They hold the bytes as they went over the socket, and notes about
-processes: those that the client killed, and those that it saw.
+The checks read recordings. A recording has the bytes of each line, and notes about processes that
+the client killed or looked at.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from acp_bridge.commands.terminal.view.from_updates import Updates
 from acp_bridge.protocol import SESSION_UPDATE, Json
 from acp_bridge.wire.json_values import as_object
 
-#: A line `in` came from the bridge, one `out` went to it, a `note` is the client's own.
+#: `in`: a line from the bridge; `out`: a line to it; `note`: a fact that the client added.
 Direction = Literal["in", "out", "note"]
 
 
 class Unexpected(Exception):
-    """The recording is not as it must be."""
+    """A check failed or a wait ran out; holds what was expected and what was seen."""
 
     def __init__(self, expected: str, seen: str) -> None:
         super().__init__(f"expected {expected}, seen {seen}")
@@ -30,7 +30,7 @@ class Unexpected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check: the time measured, in seconds, and a word or two on what was seen."""
+    """The result of a check that passed: the measured seconds, and a detail to show, or ""."""
 
     seconds: float
     detail: str = ""
@@ -38,17 +38,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line, newline excluded; `time` in seconds of a monotonic clock."""
+    """One line without its newline; `time` in seconds of a monotonic clock."""
 
     direction: Direction
     time: float
     raw: bytes
-    #: the JSON object in the bytes; empty if they hold none.
+    #: the bytes as a JSON object; {} if they are none.
     message: Json = field(compare=False, repr=False)
 
     @classmethod
     def of(cls, direction: Direction, time: float, raw: bytes) -> Line:
-        """Read the message in a line."""
+        """Return the recorded line, with its bytes parsed."""
         try:
             value = json.loads(raw)
         except ValueError:
@@ -58,40 +58,43 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of the conversation, as an update showed it; `at` is its place in the recording."""
+    """An update of the conversation; `at` is its index in the recording."""
 
     at: int
     said: Said
 
     @property
     def text(self) -> str:
-        """The words; empty if it has none."""
+        """The text of the update; "" if it has none."""
         return (self.said.content and self.said.content.text) or ""
 
     @property
     def speaker(self) -> str:
-        """Who said it; the bridge speaks as the agent."""
+        """Who said the text: `user`, `agent`, `thought` or `hook`.
+
+        What the bridge says counts as `agent`.
+        """
         return "agent" if self.said.voice is Voice.BRIDGE else self.said.voice.value
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A prompt that was answered, and what was shown since the answer before its own."""
+    """An answered prompt with its updates; `sent` and `answer` are indexes in the recording."""
 
-    #: the words of the prompt.
+    #: the text of the prompt.
     name: str
     sent: int
     answer: int
-    #: the stop reason; `error CODE: MESSAGE` for an error.
+    #: the stop reason, or `error CODE: MESSAGE`.
     reason: str
     chunks: list[Chunk]
 
 
 class Recording(list[Line]):
-    """The lines of one client, in order. Places are indexes into it."""
+    """The lines of one client, in order. A "place" is an index into them."""
 
     def places(self, direction: Direction, **members: Any) -> list[int]:
-        """Return the places of the lines of this direction that have these members."""
+        """Return the places of the lines with this direction whose message has these members."""
         wanted = members.items()
         return [
             at
@@ -100,35 +103,38 @@ class Recording(list[Line]):
         ]
 
     def requests(self) -> dict[int, int]:
-        """Return the place of each request that was sent, by its id."""
+        """Return the places of all requests that were sent, by their ids."""
         out = [at for at, line in enumerate(self) if line.direction == "out"]
         return {self[at].message["id"]: at for at in out if {"id", "method"} <= {*self[at].message}}
 
     def sent(self, request: int) -> int:
-        """Return the place where a request was sent. Raises Unexpected if it was not."""
+        """Return the place of a sent request. Raises Unexpected if there is none."""
         if (place := self.requests().get(request)) is None:
             raise Unexpected(f"a request {request}", "none was sent")
         return place
 
     def text_of(self, request: int) -> str:
-        """Return the words of a prompt, or the method of another request."""
+        """Return the text of a prompt, or the method of another request."""
         message = self[self.sent(request)].message
         prompt = message["params"].get("prompt")
         return str(prompt[0]["text"]) if prompt else str(message["method"])
 
     def answers(self, request: int) -> list[int]:
-        """Return the places of the answers to a request; there should be one."""
+        """Return the places of all answers to a request; there should be one (invariant Q9)."""
         return [at for at in self.places("in", id=request) if "method" not in self[at].message]
 
     def the_answer(self, request: int) -> int:
-        """Return the place of the one answer to a request. Raises Unexpected (invariant Q9)."""
+        """Return the place of the only answer to a request.
+
+        Raises Unexpected for none or several.
+        """
         places = self.answers(request)
         if len(places) != 1:
             raise Unexpected(f"one answer to {self.text_of(request)!r}", f"{len(places)}")
         return places[0]
 
     def chunks(self, start: int = 0, end: int | None = None) -> Iterator[Chunk]:
-        """Give the conversation as it was shown between two places, the end excluded."""
+        """Yield the updates of the conversation between two places, `end` excluded."""
         updates = Updates()
         for at in range(start, len(self) if end is None else end):
             line = self[at]
@@ -138,7 +144,10 @@ class Recording(list[Line]):
                     yield Chunk(at, said)
 
     def turn(self, prompt: int, ends: str | None = None) -> Turn:
-        """Return the turn of a prompt. Raises Unexpected if it ended otherwise."""
+        """Return the turn of a prompt.
+
+        Raises Unexpected if `ends` is given and not its stop reason.
+        """
         answer, sent, name = self.the_answer(prompt), self.sent(prompt), self.text_of(prompt)
         message = self[answer].message
         reason = str((message.get("result") or {}).get("stopReason"))
@@ -150,5 +159,5 @@ class Recording(list[Line]):
         return Turn(name, sent, answer, reason, [*self.chunks(max([sent, *before]), answer)])
 
     def seconds(self, start: int, end: int) -> float:
-        """Return the time between two places."""
+        """Return the seconds between two places."""
         return self[end].time - self[start].time

@@ -1,7 +1,7 @@
 """Prints the demo: one line for each check, in 80 columns of ASCII, with colour on a terminal.
 
-Steps may run beside each other. They are printed one after the other, in the order in which their
-sections were made; lines of the first unfinished one appear at once.
+Steps may run at the same time. They are printed in the order in which their sections were made;
+lines of the first unfinished section appear at once.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from acp_bridge.commands.demo.recording import Finding, Unexpected
 P = ParamSpec("P")
 
 WIDTH = 80
-#: The column in which the text of a line begins, after the mark, the step and the time.
+#: the column in which the text of a line begins: after the mark, the step and the time.
 INDENT = 31
-#: Characters that are shown of what was expected or seen.
+#: how many characters of an expected or seen text are shown.
 LONGEST = 600
 
 _GREEN, _RED, _DIM, _PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
@@ -29,28 +29,28 @@ _CLEAR = "\r\x1b[K"
 
 @dataclass(slots=True)
 class Screen:
-    """The output of the demo; `live` if it is a terminal, where a line can be overwritten."""
+    """The output of the demo; `live`: it is a terminal, whose last line can be overwritten."""
 
     out: TextIO
     colour: bool = False
     live: bool = False
-    #: the number of checks that were made, and of those that failed.
+    #: how many checks were made, and how many failed.
     checks: int = 0
     failures: int = 0
-    #: those that are not printed to their end.
+    #: the sections that are not completely printed.
     _sections: list[Section] = field(default_factory=list)
 
     def say(self, text: str) -> None:
-        """Print some lines that belong to no step."""
+        """Print lines that belong to no step."""
         self._write(f"{_CLEAR if self.live else ''}{text}\n")
 
     def section(self, number: int, name: str) -> Section:
-        """Make the section of a step, below those made before."""
+        """Add the section of a step, below those added before, and return it."""
         self._sections.append(Section(self, f"{number} {name}"))
         return self._sections[-1]
 
     def refresh(self) -> None:
-        """Print what may be printed now, and what is being waited for."""
+        """Print the lines that are due, and on a terminal what is being waited for."""
         while self._sections:
             first = self._sections[0]
             if first.lines:
@@ -63,7 +63,7 @@ class Screen:
             self._sections.pop(0)
 
     def paint(self, colour: str, text: str) -> str:
-        """Return the text in this colour, where colours are wanted."""
+        """Return the text between the escape sequences of a colour, if colours are on."""
         return f"{colour}{text}{_PLAIN}" if self.colour else text
 
     def _write(self, text: str) -> None:
@@ -78,29 +78,29 @@ class Screen:
 
 @dataclass(slots=True)
 class Section:
-    """The lines of one step."""
+    """The printed lines of one step."""
 
     screen: Screen
     step: str
-    #: lines that are not printed yet.
+    #: lines that the screen has not printed yet.
     lines: list[str] = field(default_factory=list)
     closed: bool = False
     _awaited: str = ""
 
     @property
     def awaiting(self) -> str:
-        """The line that says what is being waited for."""
+        """The line that shows what the step waits for."""
         return f"     {self.step:<{INDENT - 5}}{_ascii(self._awaited)}"[: WIDTH - 1]
 
     def waiting(self, what: str) -> None:
-        """Show on a terminal what the step waits for, until something else is shown."""
+        """Show on a terminal what the step waits for, until the section's next line."""
         self._awaited = f"waiting for {what}"
         self.screen.refresh()
 
     def check(
         self, title: str, check: Callable[P, Finding], *args: P.args, **kwargs: P.kwargs
     ) -> None:
-        """Make a check and print its result."""
+        """Run a check and print whether it passed."""
         try:
             finding = check(*args, **kwargs)
         except Unexpected as unexpected:
@@ -110,7 +110,7 @@ class Section:
         self._add("ok", _GREEN, _duration(finding.seconds), text)
 
     def fail(self, title: str, unexpected: Unexpected | None = None) -> None:
-        """Print a check that failed, with what was expected and what was seen."""
+        """Print a failed check, with what was expected and what was seen."""
         self.screen.failures += 1
         self._add("FAIL", _RED, "", title)
         if unexpected:
@@ -118,12 +118,12 @@ class Section:
             self.quote("seen:", unexpected.seen)
 
     def quote(self, label: str, text: str) -> None:
-        """Print text that belongs to the line before."""
+        """Print an indented text below the line before; `label` says what the text is."""
         self.lines += _wrapped(text[:LONGEST], f"     {label:<10}", 15)
         self.screen.refresh()
 
     def close(self) -> None:
-        """End the section: its step is over."""
+        """Mark the step as finished, so that the next section is printed."""
         self.closed = True
         self.screen.refresh()
 
@@ -141,7 +141,7 @@ def _wrapped(text: str, head: str, indent: int) -> list[str]:
 
 
 def _ascii(text: str) -> str:
-    """Return text on one line and without a character that could harm a terminal."""
+    """Return a text in printable ASCII on one line; other characters are escaped."""
     return re.sub(r"[^ -~]", lambda found: ascii(found[0])[1:-1], text)
 
 

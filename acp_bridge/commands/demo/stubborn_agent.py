@@ -20,12 +20,12 @@ Json = dict[str, Any]
 
 #: Seconds between two words.
 PACE = 0.015
-#: It stops singing after a minute if nobody stops it.
+#: how many words it sings at most, which takes a minute.
 MAX_WORDS = 4000
 
 
 class Session:
-    """The prompts and the cancels of a session, kept in a file of JSON lines: null is a cancel."""
+    """A session's prompts (strings) and cancels (null), kept in a file of JSON lines."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,24 +34,24 @@ class Session:
         self._entries: list[str | None] = [json.loads(line) for line in lines]
 
     def keep(self, entry: str | None) -> None:
-        """Keep a prompt, or None for a cancel."""
+        """Append a prompt to the file, or None for a cancel."""
         self._entries.append(entry)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
 
     @property
     def told(self) -> list[str]:
-        """The prompts."""
+        """The prompts, oldest first."""
         return [entry for entry in self._entries if entry is not None]
 
     @property
     def cancels(self) -> int:
-        """How often it was cancelled."""
+        """The number of cancels."""
         return self._entries.count(None)
 
 
 class Agent:
-    """An agent that reads on the main thread, so that a cancel counts while a turn streams."""
+    """An agent that reads on the main thread and streams on others, so it reads cancels at once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -59,7 +59,7 @@ class Agent:
         self._lock = threading.Lock()
 
     def run(self) -> None:
-        """Read messages until the end of stdin."""
+        """Read and handle messages until the end of stdin."""
         for line in sys.stdin.buffer:
             message = json.loads(line)
             params = message.get("params") or {}

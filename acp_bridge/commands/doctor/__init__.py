@@ -1,13 +1,13 @@
-"""`acp-bridge doctor`: what is there, what is wrong with it, and what to do next.
+"""`acp-bridge doctor`: checks installation, agent and data folder, and says what to do.
 
-A check is a function of a `Subject` that returns findings; each looks at one area. What is found is
-judged by functions without I/O, and `report` makes text or JSON of it.
+A check is a function of a `Subject` that returns findings about one area. What a check looks up is
+judged by functions without I/O, and `report` makes text or JSON of the findings.
 
 Invariants
 - Nothing is changed, made or removed: no folder, no index, no lock, no run file of a dead bridge.
-- Nothing goes to the network but the one request of `--online`, and what the agent does that is
-  started.
-- Every wait is bounded. A check that fails by itself is a finding, and hinders no other.
-- No secret is told, nor a part of one: all text passes `masking.Mask`, and arguments of commands
-  are not told at all.
+- Nothing is sent over the network but the one request of `--online`, and what the started agent
+  sends.
+- Every wait is bounded. A check that raises becomes a finding, and the others still run.
+- No secret, nor a part of one, is shown: all text passes `masking.Mask`, and arguments of commands
+  are not shown at all.
 """

@@ -1,4 +1,4 @@
-"""Looks at the agent: where its program is, if it starts, and what it says of itself."""
+"""Checks the agent: where its program is, whether it starts, and what it says of itself."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from acp_bridge.wire.json_values import objects
 from acp_bridge.wire.jsonrpc import Err, Ok, RpcError
 
 AREA: Final = "agent"
-#: seconds from the start to the answer from which on a person wonders.
+#: seconds until the answer to `initialize`; a slower agent gets a remark.
 _SLOW: Final = 10.0
-#: lines of stderr that are shown, and characters of a line.
+#: how many of the last lines of stderr are shown, and characters of each.
 _TAIL, _LONGEST = 5, 300
-#: what is told of an agent, and where it says so in its capabilities.
+#: what is said of an agent's abilities, by the path of the member in its capabilities.
 _ABILITIES: Final = {
     "load": ("loadSession",),
     "resume": ("sessionCapabilities", "resume"),
@@ -39,7 +39,7 @@ _ABILITIES: Final = {
 
 
 async def check(subject: Subject) -> list[Finding]:
-    """Check the agent, which is started and ended; return the findings."""
+    """Find the agent's program, start and initialize it, end it; return the findings."""
     settings = subject.settings
     if subject.hindrance is not None:
         return [error(subject.hindrance)]
@@ -56,12 +56,12 @@ async def check(subject: Subject) -> list[Finding]:
 
 
 def found_at(program: str, path: str) -> str | None:
-    """Return the path of a program that can be executed, None if there is none."""
+    """Return the path of an executable program, looked up in `path`; None if there is none."""
     return shutil.which(program, path=path)
 
 
 def missing(program: str, path: str) -> Finding:
-    """Check a program that can't be executed; return the findings."""
+    """Return the error for a program that can't be executed, and a hint."""
     places = [Path(program)] if "/" in program else [Path(p, program) for p in path.split(":") if p]
     there = next((place for place in places if place.is_file()), None)
     if there is not None:
@@ -75,7 +75,7 @@ def missing(program: str, path: str) -> Finding:
 
 
 def masked(trial: Trial, mask: Mask) -> Trial:
-    """Return a trial without secrets, as it must be before a text is cut: half of one is none."""
+    """Return a trial with all secrets masked; masking must come before texts are cut to length."""
     answer = trial.answer
     if isinstance(answer, Ok):
         answer = Ok(mask.value(answer.result))
@@ -92,10 +92,10 @@ def masked(trial: Trial, mask: Mask) -> Trial:
 
 
 def started(trial: Trial, within: float) -> list[Finding]:
-    """Check an agent that was started, and has ended; return the findings."""
+    """Return the findings about an agent that was tried; `within`: its start timeout in seconds."""
     heard = [*_noise(trial)]
     if trial.failed is not None:
-        # The program itself was found.
+        # A program that was found and "is not found" at its start lacks its interpreter.
         is_missing = trial.failed.startswith(NOT_FOUND)
         hint = "does the interpreter exist that its first line names?" if is_missing else ""
         return [error(f"it does not start: {trial.failed}", hint), *heard]
@@ -188,7 +188,7 @@ def _logins(result: Json) -> list[Finding]:
 
 
 def _way(method: Json) -> str:
-    """Return how a login is done, as the agent's `authMethods` has it."""
+    """Return how a user logs in by one of the agent's `authMethods`, in words."""
     name = _cut(str(method.get("name") or method.get("id") or "a login"))
     match method.get("type"):
         case "terminal":

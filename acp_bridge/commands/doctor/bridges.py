@@ -1,4 +1,4 @@
-"""Looks at the bridges that run, what killed ones have left, and who holds which session."""
+"""Checks the bridges: those that run, what killed ones have left, and who has which session."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from acp_bridge.listening.run_files import Listed, LiveBridge, listed
 from acp_bridge.protocol import Json
 
 AREA: Final = "bridges"
-#: seconds for bridges to answer, and for the disk.
+#: seconds that bridges have to answer, and that the disk has.
 _GLANCE, _PATIENCE = 1.0, 10.0
-#: seconds after which a socket without a run file is no bridge that is just starting.
+#: seconds; a younger socket without a run file may belong to a bridge that is starting.
 _OLD: Final = 60.0
 _NAMED: Final = 10
 
 
 async def check(subject: Subject) -> list[Finding]:
-    """Check bridges that run, or have run, on this data folder; return the findings."""
+    """Check the bridges that run, or have run, with this data folder; return the findings."""
     home = subject.settings.home
     try:
         found = await in_thread(lambda: listed(home), _PATIENCE)
@@ -45,7 +45,7 @@ async def check(subject: Subject) -> list[Finding]:
     except OSError as failed:
         what = f"{failed.filename or home} can't be looked at: {failed.strerror}"
         return [error(what, "see whose it is: was acp-bridge run as another user?")]
-    if origin.runs_in_agent():  # they would refuse
+    if origin.runs_in_agent():  # bridges refuse agents
         asked = [Answer(bridge, []) for bridge in found.live]
     else:
         asked = await live.ask_all(found.live, _GLANCE, live.by_socket)
@@ -56,7 +56,7 @@ async def check(subject: Subject) -> list[Finding]:
 
 
 def running(answers: Sequence[Answer], held: Sequence[Held]) -> list[Finding]:
-    """Return a finding for each bridge, or one that says that there is none."""
+    """Return a finding for each bridge that runs, or one that none runs."""
     if not answers:
         return [ok("no acp-bridge runs now", live=[])]
     return [_bridge(answer, held) for answer in answers]
@@ -90,7 +90,7 @@ def _bridge(answer: Answer, held: Sequence[Held]) -> Finding:
 
 
 def others(bridges: Sequence[LiveBridge], held: Sequence[Held]) -> list[Finding]:
-    """Return a finding for the sessions that are held by nobody who can be asked."""
+    """Return findings for locked sessions whose bridge is not among `bridges`, one per process."""
     known = {bridge.socket for bridge in bridges}
     found = [each for each in held if each.socket not in known]
     if not found:
@@ -117,7 +117,7 @@ def _other(pid: int, ids: Sequence[str], *, lives: bool) -> Finding:
 
 
 def poses(bridges: Sequence[LiveBridge]) -> list[Finding]:
-    """Return a warning for each run file whose socket an agent's process listens on."""
+    """Return a warning for each run file whose socket is an agent's process, not a bridge."""
     return [
         warning(
             f"what is listed as process {bridge.pid} is no acp-bridge of yours: nothing connects"
@@ -130,7 +130,7 @@ def poses(bridges: Sequence[LiveBridge]) -> list[Finding]:
 
 
 def left(found: Listed) -> list[Finding]:
-    """Check what killed bridges have left; return the findings."""
+    """Return the findings about run files and sockets that killed bridges have left."""
     named = {bridge.socket for bridge in (*found.live, *found.dead) if bridge}
     strays = [path for path in found.sockets if path not in named and _is_old(path)]
     findings = []
@@ -146,7 +146,7 @@ def left(found: Listed) -> list[Finding]:
 
 
 def sockets(home: Path, subject: Subject) -> list[Finding]:
-    """Return a warning if no bridge can have a socket, so that no other client can join."""
+    """Return a warning if a bridge can't have a socket, without which no other client can join."""
     if subject.settings.listen:
         try:
             new_socket_path(home, subject.env)
@@ -156,7 +156,7 @@ def sockets(home: Path, subject: Subject) -> list[Finding]:
 
 
 def is_alive(pid: int) -> bool:
-    """Return True for a process that has not ended."""
+    """Return True if the process has not ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""`acp-bridge doctor`: looks at everything that acp-bridge needs, and says what to do."""
+"""`acp-bridge doctor`: runs all checks and prints their findings."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _AFTER: Final = """\
 The options of 'acp-bridge' itself may be given too: what is looked at is what they would start.
 
 exit code: 0 no error, 1 a warning with --strict, 2 an error, or wrong usage, 130 interrupted."""
-#: seconds for the file of keys to be read, all of which is masked.
+#: seconds that reading keys.env may take; all values in it are masked.
 _PATIENCE: Final = 10.0
 
 
 def parser() -> CommandParser:
-    """Return what reads the arguments."""
+    """Return the parser of the arguments of `acp-bridge doctor`."""
     usage = "acp-bridge doctor [OPTIONS] [-- COMMAND ARGS...]"
     parser = CommandParser("doctor", usage, _ABOUT, _EXAMPLES, _AFTER)
     parser.add_argument("--json", action="store_true", help="write the report as one line of JSON")
@@ -60,7 +60,10 @@ def parser() -> CommandParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    """Run `acp-bridge doctor`; returns the exit code.
+
+    Raises SystemExit for wrong usage and for help.
+    """
     words, agent = split(arguments)
     reader = parser()
     given = reader.parse_args(words)
@@ -85,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _examine(subject: Subject, given: argparse.Namespace) -> int:
     settings, sections = subject.settings, list[Section]()
-    with suppress(Silent):  # then the data folder is a finding, and the file of keys can't be read
+    with suppress(Silent):  # a silent disk becomes a finding of the data folder's check
         of_all = partial(Mask.of, subject.env, settings.home, settings.command)
         subject = replace(subject, mask=await in_thread(of_all, _PATIENCE))
     async for section in examine(subject):
@@ -93,7 +96,7 @@ async def _examine(subject: Subject, given: argparse.Namespace) -> int:
         if not given.json:
             text = as_text(section, subject.mask, columns())
             written = print_text(text if len(sections) == 1 else f"\n{text}")
-            if written != Exit.DONE:  # nobody can read what else would be found
+            if written != Exit.DONE:  # stdout is closed
                 return written
     if given.json:
         written = print_json([as_json(sections, subject.mask, strict=given.strict)])

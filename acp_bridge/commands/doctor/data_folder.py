@@ -1,4 +1,4 @@
-"""Looks at the data folder and its disk: rights, space, and how long an fsync takes."""
+"""Checks the data folder and its disk: rights, space, and how long an fsync takes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from acp_bridge.commands.doctor.findings import (
 from acp_bridge.protocol import Json
 
 AREA: Final = "data folder"
-#: bytes of free space below which it is little, or too little.
+#: bytes of free space: below the first a warning, below the second an error.
 _LITTLE, _NONE = 200_000_000, 2_000_000
-#: seconds of an fsync from which on a prompt waits for it; and how many are timed.
+#: seconds of an fsync that are too slow, since each prompt waits for one; and how many are timed.
 _SLOW: Final = 0.1
 _FSYNCS: Final = 3
 #: seconds for the disk to answer.
@@ -36,10 +36,10 @@ _ELSEWHERE: Final = "free some space, or choose another folder with --home or AC
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What is left on a disk, for this user."""
+    """The free space of a disk for this user, in bytes."""
 
     free: int
-    #: files that may still be made; None where there is no limit.
+    #: how many files can still be made; None if there is no limit.
     files: int | None
     read_only: bool
 
@@ -60,7 +60,7 @@ def _look(home: Path) -> list[Finding]:
         return [error(f"{home} is no folder", "move it away, or choose another folder with --home")]
     space = _space(home)
     disk = room(home, space)
-    if space.read_only:  # then rights are beside the point
+    if space.read_only:  # rights don't matter then
         return [disk]
     found = rights(home, home.stat(), usable=os.access(home, os.R_OK | os.W_OK | os.X_OK))
     if Level.ERROR in (found.level, disk.level):
@@ -92,7 +92,7 @@ def _space(folder: Path) -> Space:
 
 
 def rights(home: Path, status: os.stat_result, *, usable: bool) -> Finding:
-    """Check who may do what in the folder; return the findings."""
+    """Check the owner, the mode and the access rights of the data folder; return the finding."""
     mode = stat.S_IMODE(status.st_mode)
     data: Json = {"home": str(home), "mode": f"{mode:o}"}
     if status.st_uid != os.geteuid():
@@ -119,7 +119,7 @@ def rights(home: Path, status: os.stat_result, *, usable: bool) -> Finding:
 
 
 def room(folder: Path, space: Space) -> Finding:
-    """Check the disk that the folder is on; return the findings."""
+    """Check the free space of the disk that the folder is on; return the finding."""
     data: Json = {"freeBytes": space.free, "freeFiles": space.files}
     if space.read_only:
         told = f"the disk of {folder} is read-only: no prompt is accepted"
@@ -135,7 +135,7 @@ def room(folder: Path, space: Space) -> Finding:
 
 
 def size(number: float) -> str:
-    """Return a number of bytes in words."""
+    """Return a number of bytes as text with a unit, such as "1.5 MB"."""
     for unit in ("bytes", "KB", "MB", "GB"):
         if number < 1000:
             return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.3g} {unit}"
@@ -144,7 +144,10 @@ def size(number: float) -> str:
 
 
 def _fsync(home: Path) -> Finding:
-    """Time an fsync in a file that has no name where the system can do that, and else no more."""
+    """Time writes with fsync to a temporary file in the folder; return the finding.
+
+    The file has no name where the system supports that; it is gone afterwards in any case.
+    """
     took = []
     try:
         with tempfile.TemporaryFile(dir=home, buffering=0) as file:
@@ -159,7 +162,7 @@ def _fsync(home: Path) -> Finding:
 
 
 def fsync_took(seconds: float) -> Finding:
-    """Check a disk that takes so long; return the findings."""
+    """Return the finding about a disk on which an fsync takes so many seconds."""
     text = f"an fsync takes {1000 * seconds:.1f} ms"
     data: Json = {"fsyncMs": round(1000 * seconds, 2)}
     if seconds < _SLOW:

@@ -1,7 +1,7 @@
-"""Looks at editors' settings: if acp-bridge stands there, and if its path still works.
+"""Checks editors' settings: whether they name acp-bridge, and whether its path still works.
 
-Settings that are JSON are read as such, with comments; those that are programs (Lua, Emacs Lisp)
-are looked through for paths. Environments that stand there are not told: they may hold keys.
+JSON settings are parsed, comments allowed; settings that are programs (Lua, Emacs Lisp) are
+searched for paths. The environments in them are not shown: they may hold keys.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ from acp_bridge.protocol import Json
 AREA: Final = "editors"
 _PATIENCE: Final = 10.0
 _HOW: Final = f"acp-bridge setup EDITOR says what goes where: {', '.join(EDITORS)}"
-#: files of programs that are looked through, and bytes of one.
+#: how many files of a program's folder are searched, and how many bytes of each.
 _MOST_FILES, _MOST_BYTES = 500, 500_000
 _PATH: Final = re.compile(r"""["']((?:~?/)[^"'\n]*/(?:acp-bridge|acp-stdio-bridge))["']""")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where an editor has its settings; of a folder each file of that kind is looked through."""
+    """The place of an editor's settings: a file, or a folder whose files are all searched."""
 
-    #: the editor as `acp-bridge setup` takes it, and as it calls itself.
+    #: the editor's name for `acp-bridge setup`, "" if it is none of those, and its own name.
     name: str
     editor: str
     path: Path
-    #: of a program: how its files end; empty for a file of JSON.
+    #: the suffix of the files, where settings are a program; "" for a JSON file.
     program: str = ""
 
 
 def places(env: Mapping[str, str]) -> list[Settings]:
-    """Return where editors have their settings (docs/editors.md)."""
+    """Return the places where editors keep their settings (docs/editors.md)."""
     found = [
         Settings(name, editor.title, Path(file))
         for name, editor in EDITORS.items()
@@ -75,7 +75,7 @@ async def check(subject: Subject) -> list[Finding]:
 
 
 def look(env: Mapping[str, str]) -> list[Finding]:
-    """Check the settings that there are; return the findings."""
+    """Check those settings that exist; return the findings. Reads the disk."""
     found = [
         finding
         for settings in places(env)
@@ -102,7 +102,7 @@ def _json(settings: Settings, env: Mapping[str, str]) -> list[Finding]:
 
 
 def commands(document: Any) -> Iterator[list[str]]:
-    """Give the command lines of the agents that stand in settings."""
+    """Yield the command line of each agent in parsed JSON settings."""
     for member in ("agent_servers", "agents"):
         entries = document.get(member) if isinstance(document, dict) else None
         for entry in entries.values() if isinstance(entries, dict) else ():
@@ -114,7 +114,7 @@ def _words(entry: Json) -> list[str]:
     argv = entry.get("argv")
     if not isinstance(argv, list):
         command = entry.get("command")
-        if isinstance(command, dict):  # as Zed had it
+        if isinstance(command, dict):  # an older form of Zed's
             entry, command = command, command.get("path")
         args = entry.get("args")
         argv = [command, *(args if isinstance(args, list) else [])]
@@ -122,7 +122,7 @@ def _words(entry: Json) -> list[str]:
 
 
 def is_ours(words: list[str]) -> bool:
-    """Return True for a command line that starts acp-bridge, by itself or by a launcher."""
+    """Return True if a command line starts acp-bridge, directly or by a launcher such as `uvx`."""
     own, _, _ = _divided(words)
     starts = {Path(each).name.partition("@")[0].partition("[")[0] for each in own}
     return not starts.isdisjoint({*COMMANDS, "acp_bridge"})
@@ -134,7 +134,10 @@ def _divided(words: list[str]) -> tuple[list[str], bool, list[str]]:
 
 
 def judged(place: str, words: list[str], env: Mapping[str, str]) -> list[Finding]:
-    """Return if the programs of a command line are there: acp-bridge, and the agent behind it."""
+    """Return findings on whether a command line's programs exist: acp-bridge and the agent.
+
+    `place`: the settings, as the findings name them.
+    """
     own, dashes, agent = _divided(words)
     found = [_judged(place, own[0], env, own=True)]
     return found + ([_judged(place, agent[0], env, own=False)] if dashes and agent else [])
@@ -183,7 +186,7 @@ def _files(settings: Settings) -> Iterator[Path]:
 
 
 def paths_in(file: Path) -> list[str]:
-    """Return the paths of commands of ours that stand in a program's strings."""
+    """Return the paths of acp-bridge's commands in the strings of a program."""
     try:
         with file.open("rb") as content:
             return _PATH.findall(content.read(_MOST_BYTES).decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""Runs the checks, one after the other; one that fails by itself hinders no other."""
+"""Runs the checks one after the other; a check that raises becomes a finding."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
 async def examine(
     subject: Subject, checks: Sequence[tuple[str, Check]] | None = None
 ) -> AsyncIterator[Section]:
-    """Give what each check finds, in order; `checks`: all, if none are given."""
+    """Yield the findings of each check, in order; `checks`: by area, None for all."""
     for area, check in CHECKS if checks is None else checks:
         try:
             found = await check(subject)

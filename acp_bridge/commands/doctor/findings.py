@@ -1,4 +1,4 @@
-"""What a check finds."""
+"""What checks take and return: the subject and the findings; and a thread for slow disks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Found = TypeVar("_Found")
 
 
 class Level(Enum):
-    """Says how bad a finding is."""
+    """How bad a finding is."""
 
     OK = "ok"
     WARNING = "warning"
@@ -31,56 +31,57 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report."""
+    """One result of a check, a line of the report."""
 
     level: Level
     text: str
-    #: what to do about it, if there is something.
+    #: what the user should do about it; "" for nothing.
     next: str = ""
-    #: figures and names for programs that read the report.
+    #: figures and names, for programs that read the report.
     data: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is looked at."""
+    """What the checks examine: a bridge's settings, its agent and the user's environment."""
 
     settings: Settings
-    #: the agent is one of this project's, and which model it is to have; None if it chooses.
+    #: the agent is one of this project's; and its model, None if the agent chooses.
     own_agent: bool
     model: str | None
-    #: why the agent can't be started at all, if that is known.
+    #: why the agent can't be started, if that is known without a try.
     hindrance: str | None
     env: Mapping[str, str]
     mask: Mask
-    #: the model may be asked.
+    #: the model may be sent a request.
     online: bool = False
 
 
 def ok(text: str, next: str = "", **data: object) -> Finding:
-    """Return a finding that is well."""
+    """Return a finding that all is well."""
     return Finding(Level.OK, text, next, data)
 
 
 def warning(text: str, next: str = "", **data: object) -> Finding:
-    """Return a finding that the user should know."""
+    """Return a finding that the user should know about."""
     return Finding(Level.WARNING, text, next, data)
 
 
 def error(text: str, next: str = "", **data: object) -> Finding:
-    """Return a finding that keeps something from working."""
+    """Return a finding about something that keeps acp-bridge from working."""
     return Finding(Level.ERROR, text, next, data)
 
 
 class Silent(Exception):
-    """A disk has not answered in time."""
+    """A disk did not answer in time; the text is for the user."""
 
 
 async def in_thread(look: Callable[[], _Found], within: float) -> _Found:
-    """Return what a function returns that may wait for a disk. Raises Silent, and what it raises.
+    """Call a function that may wait for a disk in a thread.
 
-    A thread that hangs is left behind. It is a daemon, as anyio's own are not, so that it does not
-    keep the process from ending.
+    Return its result within so many seconds. Raises Silent after that time, and what the function
+    raises. A thread that hangs is abandoned. It is a daemon thread, unlike anyio's, so that it does
+    not keep the process from ending.
     """
     token, done, outcome = current_token(), anyio.Event(), Future[_Found]()
 
@@ -89,7 +90,7 @@ async def in_thread(look: Callable[[], _Found], within: float) -> _Found:
             outcome.set_result(look())
         except Exception as failed:
             outcome.set_exception(failed)
-        with suppress(Exception):  # nobody waits any more
+        with suppress(Exception):  # the event loop may have ended
             from_thread.run_sync(done.set, token=token)
 
     Thread(target=work, name="doctor", daemon=True).start()

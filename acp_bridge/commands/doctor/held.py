@@ -1,4 +1,4 @@
-"""Finds the sessions that somebody holds, by their lock files; no lock is kept."""
+"""Finds the sessions whose lock is taken, by their lock files; takes no lock itself."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from acp_bridge.listening.holder import read_holder
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A session whose lock somebody has."""
+    """A session whose lock a process has."""
 
     session_id: str
-    #: the path of its bridge's socket, if that is said.
+    #: the path of the socket of its bridge, if the lock file names it.
     socket: str | None
-    #: the process that took the lock, if the system tells.
+    #: the process that took the lock, if the system knows it.
     pid: int | None
 
 
 def held_sessions(home: Path) -> list[Held]:
-    """Return the sessions that somebody holds. Raises OSError."""
+    """Return the sessions whose locks are taken. Raises OSError."""
     owners: dict[int, int] | None = None
     found = []
     for path in sorted((home / "sessions").glob("*.lock")):
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:  # it was deleted, or is another user's, which its session tells
+        except OSError:  # deleted meanwhile, or another user's, which the check of sessions reports
             continue
         try:
             if not is_locked(fd):
@@ -44,7 +44,10 @@ def held_sessions(home: Path) -> list[Held]:
 
 
 def _owners() -> dict[int, int]:
-    """Return who has taken each flock, by the inode of the file, as far as the system tells."""
+    """Return the process that has each flock, by the inode of the locked file.
+
+    Linux only, else empty.
+    """
     found = {}
     with suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/locks").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Looks at what runs: acp-bridge itself, Python and the platform."""
+"""Checks the installation: acp-bridge itself, Python and the platform."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check(subject: Subject) -> list[Finding]:
 
 
 def own_command() -> str | None:
-    """Return the path of the command that this installation has; None if it has none."""
+    """Return the path of this installation's command; None if it has none."""
     try:
         return program()
     except NotInstalled:
@@ -36,7 +36,7 @@ def own_command() -> str | None:
 
 
 def python(version: tuple[int, ...], name: str) -> Finding:
-    """Check this version of Python; return the findings."""
+    """Return the finding about a version of Python; `name`: the version as text."""
     what = f"acp-bridge {__version__} on Python {name}"
     data = {"acpBridge": __version__, "python": name}
     if _OLDEST <= version[:2] <= _NEWEST:
@@ -49,7 +49,7 @@ def python(version: tuple[int, ...], name: str) -> Finding:
 
 
 def system(name: str, described: str) -> Finding:
-    """Check this platform, as `sys.platform` names it; return the findings."""
+    """Return the finding about a platform, by its `sys.platform` and its description."""
     if name == "linux":
         return ok(described, platform=described)
     if name == "darwin":
@@ -58,7 +58,7 @@ def system(name: str, described: str) -> Finding:
 
 
 def command(own: str | None, found: str | None) -> Finding:
-    """Check the command; `found` is the one in the PATH; return the findings."""
+    """Return the finding about the command: `own` of this installation, `found` in the PATH."""
     if own is None:
         return ok("run as a module; an editor needs the path of a command that is installed")
     if is_passing(own):

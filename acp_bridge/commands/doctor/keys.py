@@ -1,4 +1,7 @@
-"""Looks at the keys of the built-in agent and the model that follows; asks it with `--online`."""
+"""Checks the keys and the model of the built-in agent.
+
+With `--online` the model is sent a request.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from acp_bridge.keys.found import FoundKey, NoReport, Report, report, troubles
 from acp_bridge.protocol import Json
 
 AREA: Final = "keys and model"
-#: the variable of another agent of this project (`--openhands`).
+#: the variable with the key of an OpenHands agent-server (`--openhands`).
 SERVER_KEY: Final = "OPENHANDS_SESSION_API_KEY"
 _DEMO: Final = "demo"
 
 
 async def check(subject: Subject) -> list[Finding]:
-    """Check the keys, and the model that follows from them; return the findings."""
+    """Check the keys and the model that the agent starts with; return the findings."""
     if not subject.own_agent:
         return [ok("the agent has keys of its own; acp-bridge needs none for it")]
     if subject.hindrance is not None:
@@ -38,7 +41,7 @@ def _trouble(text: str) -> Finding:
 
 
 def keys(found: Report, *, built_in: bool) -> Finding:
-    """Return which keys there are, by their names."""
+    """Return the finding that names the keys found; never a key itself."""
     there = [key for key in found.keys if not key.is_address]
     if not built_in:
         there = [key for key in there if key.name == SERVER_KEY]
@@ -59,7 +62,7 @@ def _named(key: FoundKey) -> str:
 
 
 def addresses(found: Report) -> list[Finding]:
-    """Return which variables lead requests to another server than the provider's."""
+    """Return a finding for each variable that redirects a provider's requests to another server."""
     return [
         ok(f"requests to {key.provider} go to the address in {_named(key)}")
         for key in found.keys
@@ -68,7 +71,7 @@ def addresses(found: Report) -> list[Finding]:
 
 
 def model(found: Report) -> list[Finding]:
-    """Check the model that a session begins with; return the findings."""
+    """Return findings on whether the model of new sessions can be used."""
     data: Json = {"model": found.model, "models": found.models, "litellm": found.litellm}
     why = "as you named it" if found.named else "the first whose key is there"
     if found.problem is not None:
@@ -87,7 +90,7 @@ def model(found: Report) -> list[Finding]:
 
 
 def answered(found: Report) -> list[Finding]:
-    """Return how the one request of `--online` went."""
+    """Return the finding about the request of `--online`; none if it was not sent."""
     if found.online is None:
         return []
     if found.model.startswith((_DEMO, "scripted:")):

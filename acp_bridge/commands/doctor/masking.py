@@ -1,4 +1,4 @@
-"""Takes secrets out of a report: what looks like one, and what is known to be one."""
+"""Removes secrets from a report: text that looks like one, and the secrets that are known."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ _SECRET_NAME: Final = re.compile(
     r"|CREDENTIAL|AUTHORIZATION",
     re.IGNORECASE,
 )
-#: names of variables that say where a secret is, not what it is.
+#: variables with such a name say where a secret is, not what it is.
 _PLACE_NAME: Final = re.compile(r"_(FILE|PATH|DIR|SOCK|HOME|HOST|NAME|USER|TYPE)$", re.IGNORECASE)
-#: characters; shorter values would mask ordinary words.
+#: characters; masking shorter values would hide ordinary words.
 _SHORTEST: Final = 8
 _MASK: Final = "***"
 
 
 class Mask:
-    """Masks texts; `home` is shortened to `~`, since reports are shown to others."""
+    """Masks secrets in texts.
+
+    The path `home` is shortened to `~`, since reports are shown to others.
+    """
 
     def __init__(self, secrets: Iterable[str], home: str = "") -> None:
         lines = {line.strip() for secret in secrets for line in (secret, *secret.splitlines())}
@@ -35,7 +38,10 @@ class Mask:
     def of(
         cls, env: Mapping[str, str], data_folder: Path | None, command: Sequence[str] = ()
     ) -> Mask:
-        """Return the mask of what is secret in an environment and a command, and of keys.env."""
+        """Return the mask for all secrets in an environment, a command's arguments and keys.env.
+
+        `data_folder`: where keys.env is; None to leave it out.
+        """
         named = [
             value
             for name, value in env.items()
@@ -49,7 +55,7 @@ class Mask:
         return cls(secrets, str(Path(env.get("HOME", ""))))
 
     def text(self, text: str) -> str:
-        """Return a text without secrets."""
+        """Return a text with its secrets masked."""
         for secret in self._secrets:
             text = text.replace(secret, _MASK)
         text = log.masked(text)
@@ -58,7 +64,7 @@ class Mask:
         return text
 
     def value(self, value: Any) -> Any:
-        """Return a JSON value with its strings masked."""
+        """Return a JSON value with the secrets masked in all its strings, member names included."""
         match value:
             case str():
                 return self.text(value)
@@ -70,7 +76,7 @@ class Mask:
 
 
 def _in_arguments(words: Sequence[str]) -> Iterator[str]:
-    """Give the values of options, and of variables before a command, that are named as secrets."""
+    """Yield the values of options and variables whose name says that they are secret."""
     for word, following in zip(words, [*words[1:], ""], strict=False):
         name, given, value = word.partition("=")
         if _SECRET_NAME.search(name.replace("-", "_")):

@@ -1,4 +1,4 @@
-"""The report as text and as JSON, and the exit code (no I/O)."""
+"""Makes text and JSON of the findings, and the exit code. No I/O."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from acp_bridge.protocol import Json
 
 _ORDER: Final = (Level.OK, Level.WARNING, Level.ERROR)
 _MARGIN: Final = 11
-#: columns of a line where stdout is no terminal.
+#: width of the report in columns where stdout is no terminal.
 _WIDTH: Final = 100
 _WARNINGS, _ERRORS = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What was found in one area."""
+    """The findings of one area."""
 
     area: str
     findings: tuple[Finding, ...]
 
 
 def worst(sections: Sequence[Section]) -> Level:
-    """Return the worst level of all findings."""
+    """Return the worst level of all findings; OK if there are none."""
     levels = [finding.level for section in sections for finding in section.findings]
     return max(levels, key=_ORDER.index, default=Level.OK)
 
 
 def exit_code(sections: Sequence[Section], *, strict: bool) -> int:
-    """Return 2 if there is an error, 1 for a warning if `strict`, else 0."""
+    """Return 2 if there is an error, 1 if there is a warning and `strict` is set, else 0."""
     match worst(sections):
         case Level.ERROR:
             return _ERRORS
@@ -45,7 +45,7 @@ def exit_code(sections: Sequence[Section], *, strict: bool) -> int:
 
 
 def as_text(section: Section, mask: Mask, columns: int | None) -> str:
-    """Return the lines of one area."""
+    """Return the lines of one area, masked and wrapped to the terminal's columns."""
     width = max(40, min(columns or _WIDTH, _WIDTH))
     lines = [section.area]
     for finding in section.findings:
@@ -56,7 +56,10 @@ def as_text(section: Section, mask: Mask, columns: int | None) -> str:
 
 
 def _wrapped(head: str, text: str, width: int) -> list[str]:
-    """Return a text in lines behind `head`; its own lines are kept."""
+    """Return a text as lines of at most `width` columns, indented; `head` starts the first one.
+
+    Line breaks in the text are kept.
+    """
     lines: list[str] = []
     for line in harmless(text).splitlines() or [""]:
         inside = line.expandtabs(4)
@@ -73,7 +76,7 @@ def _wrapped(head: str, text: str, width: int) -> list[str]:
 
 
 def summary(sections: Sequence[Section]) -> str:
-    """Return the last line of the text."""
+    """Return the last line of the report: how many errors and warnings there are."""
     levels = [finding.level for section in sections for finding in section.findings]
     counts = [(levels.count(Level.ERROR), "error"), (levels.count(Level.WARNING), "warning")]
     told = [f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count]
@@ -81,7 +84,7 @@ def summary(sections: Sequence[Section]) -> str:
 
 
 def as_json(sections: Sequence[Section], mask: Mask, *, strict: bool) -> Json:
-    """Return the report for programs; docs/commands.md has its members."""
+    """Return the report as JSON (docs/commands.md has its members)."""
     return {
         "version": __version__,
         "level": worst(sections).value,

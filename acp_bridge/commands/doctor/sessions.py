@@ -1,4 +1,4 @@
-"""Looks at what is kept: the index, and the files of the sessions."""
+"""Checks the recorded sessions: the index, and the file of each session."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from acp_bridge.journal.looking import IndexState, Sessions, index_state, look_a
 from acp_bridge.protocol import Json
 
 AREA: Final = "sessions"
-#: seconds for the files of sessions to be opened, and for the disk to answer.
+#: seconds for opening all files of sessions, and for the disk to answer.
 _OPENING, _PATIENCE = 5.0, 15.0
 _NAMED: Final = 5
 
 
 async def check(subject: Subject) -> list[Finding]:
-    """Check the sessions that are kept; return the findings."""
+    """Check the recorded sessions; return the findings."""
     home = subject.settings.home
     if not home.is_dir():
         return [ok("none are kept yet", sessions=0)]
@@ -43,7 +43,7 @@ async def check(subject: Subject) -> list[Finding]:
 
 
 def index(home: Path, state: IndexState) -> Finding:
-    """Check the list of sessions; return the findings."""
+    """Return the finding about the state of the index of sessions."""
     file = home / "index.db"
     data: Json = {"index": state.value}
     match state:
@@ -72,7 +72,7 @@ def index(home: Path, state: IndexState) -> Finding:
 
 
 def files(home: Path, found: Sessions) -> list[Finding]:
-    """Check the files of the sessions; return the findings."""
+    """Return findings about the sessions' files: their number and size, and unreadable ones."""
     count = f"{found.count} session{'' if found.count == 1 else 's'}"
     findings = [
         ok(f"{count}, {size(found.size)}", sessions=found.count, sessionBytes=found.size)

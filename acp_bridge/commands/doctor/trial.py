@@ -1,6 +1,6 @@
-"""Starts an agent as the bridge does, asks it to initialize, and ends it with its whole tree.
+"""Starts an agent as the bridge does, initializes it, and kills its whole process tree.
 
-Nothing else is asked: a session, or a login, would change something at the agent.
+No session is opened and no login tried, since these would change something at the agent.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from acp_bridge.runtime import waits
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 from acp_bridge.wire.stdio import Reader, Writer
 
-#: lines of stderr that are kept: enough for a whole private key, which is masked as a whole.
+#: how many of the last lines of stderr are kept; enough to mask a private key as a whole.
 _LINES: Final = 200
-#: bytes of stdout in which a line that is no message is looked for.
+#: bytes at the beginning of stdout in which a line that is no message is looked for.
 _HEAD: Final = 64 * 1024
-#: seconds. Where stdout has ended, the process is about to.
+#: seconds to wait for the exit of a process that has closed its stdout.
 _LAST_MOMENT: Final = waits.CUT_OFF_GRACE
 
 
 @dataclass(slots=True)
 class Trial:
-    """How a trial went. If `answer`, `failed` and `ended` are unset, the agent was too slow."""
+    """The result of a trial. If `answer`, `failed` and `ended` are unset, it was too slow."""
 
-    #: why it did not start, in words for the user.
+    #: why the agent did not start, in words for the user.
     failed: str | None = None
-    #: the answer to `initialize`, and seconds from the start to it.
+    #: the answer to `initialize`, and how many seconds after the start it came.
     answer: Answer | None = None
     seconds: float = 0.0
-    #: it has closed its stdout without an answer, and how the process ended, if it has.
+    #: stdout was closed without an answer; and how the process exited, if it has.
     ended: bool = False
     exit: Exit | None = None
-    #: the first line on its stdout that was no JSON.
+    #: the first line on stdout that is not JSON.
     noise: str | None = None
     stderr: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES))
 
@@ -52,12 +52,12 @@ class Trial:
 
     @property
     def error(self) -> RpcError | None:
-        """The error that `initialize` was answered with."""
+        """The error that answered `initialize`; None if there is none."""
         return self.answer.error if isinstance(self.answer, Err) else None
 
 
 async def try_agent(command: Sequence[str], within: float, folder: str | None = None) -> Trial:
-    """Start an agent, ask it to initialize within so many seconds, and end it."""
+    """Start an agent, send `initialize`, wait `within` seconds for an answer, and kill its tree."""
     trial = Trial()
     async with anyio.create_task_group() as tasks:
         began = anyio.current_time()
@@ -77,7 +77,7 @@ async def try_agent(command: Sequence[str], within: float, folder: str | None = 
                 await _initialize(trial, process, connection)
             trial.seconds = anyio.current_time() - began
         finally:
-            with anyio.CancelScope(shield=True):  # each of these is bounded
+            with anyio.CancelScope(shield=True):  # both are bounded
                 writer.close()
                 await process.close(waits.CLOSE_GRACE)
                 reader.close()
@@ -86,7 +86,7 @@ async def try_agent(command: Sequence[str], within: float, folder: str | None = 
 
 
 async def _initialize(trial: Trial, process: AgentProcess, connection: Connection) -> None:
-    """Return when the agent has answered, or can't any more."""
+    """Send `initialize` and record the answer, or how the agent ended without one."""
     sent = connection.send(INITIALIZE, hello("acp-bridge doctor"))
     await sent.answered.wait()
     if not sent.lost:
@@ -98,7 +98,7 @@ async def _initialize(trial: Trial, process: AgentProcess, connection: Connectio
 
 
 def _noted_by(trial: Trial) -> Tap:
-    """Return a tap that notes the agent's first line that is no message."""
+    """Return a tap that records the first line of the agent that is not a message."""
     looked_at = 0
 
     def look(direction: str, line: bytes) -> None:
@@ -111,7 +111,7 @@ def _noted_by(trial: Trial) -> Tap:
 
 
 def noise_in(line: bytes) -> str | None:
-    """Return the text of a line that is no JSON object or list; None if it is one, or empty."""
+    """Return a line as text if it is not a JSON object or list; None if it is, or is empty."""
     try:
         is_message = not line.strip() or isinstance(json.loads(line), dict | list)
     except (ValueError, RecursionError):

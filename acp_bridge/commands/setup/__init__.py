@@ -1,5 +1,5 @@
-"""`acp-bridge setup`: what makes an editor start this installation as its agent.
+"""`acp-bridge setup`: shows or writes the settings by which an editor starts this installation.
 
-One small file for each editor: what is pasted, where, and what is done in the editor then. Where
-that is plain JSON, it can be written: jsonc.py edits the text, settings_file.py keeps the file.
+Each editor has a small file here: what to paste, where, and what to do in the editor then. Settings
+that are plain JSON can be written: jsonc.py edits the text, settings_file.py replaces the file.
 """

@@ -1,4 +1,4 @@
-"""acpx: `agents` in its config.json."""
+"""The settings of acpx: an entry of `agents` in its config.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""agent-shell, a package of Emacs: one of its agents' configurations."""
+"""The settings of agent-shell, a package of Emacs: one agent configuration."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _quoted(text: str) -> str:
 
 
 def _file(env: Mapping[str, str]) -> str:
-    """Return the file that Emacs reads: the first that is there hides the others."""
+    """Return the path of Emacs's settings: the first of these that exists hides the others."""
     for name in (".emacs.el", ".emacs"):
         if Path(only := in_home(env, name)).exists():
             return only

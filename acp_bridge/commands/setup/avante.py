@@ -1,4 +1,4 @@
-"""Avante, a plugin of Neovim: one of its ACP providers."""
+"""The settings of Avante, a plugin of Neovim: one of its ACP providers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from acp_bridge.commands.setup.editor import Editor, Launch
 from acp_bridge.commands.setup.lua import BESIDE, INIT, WHY_NOT, init, quoted
 
-# Without an `env`, it gives an agent nothing but PATH: no home and no keys.
+# Without `env`, Avante passes the agent PATH alone: neither HOME nor keys.
 _SNIPPET: Final = """\
 require("avante").setup({{
   provider = {name},

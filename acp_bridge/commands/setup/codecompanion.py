@@ -1,4 +1,4 @@
-"""CodeCompanion, a plugin of Neovim: an adapter that extends one of its own."""
+"""The settings of CodeCompanion, a plugin of Neovim: an adapter made from its own for opencode."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from acp_bridge.commands.setup.editor import Editor, Launch
 from acp_bridge.commands.setup.lua import BESIDE, INIT, WHY_NOT, init, quoted
 
-# It has no bare adapter for an ACP agent; that of opencode passes nothing of its own.
+# CodeCompanion has no bare adapter for ACP agents; opencode's adds nothing of its own.
 _SNIPPET: Final = """\
 require("codecompanion").setup({{
   adapters = {{

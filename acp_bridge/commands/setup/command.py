@@ -1,4 +1,4 @@
-"""`acp-bridge setup`: what makes an editor start this installation as its agent."""
+"""`acp-bridge setup`: shows or writes the settings by which an editor starts this installation."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ the editor. The options of 'acp-bridge' itself may be given too, such as --model
 
 exit code: 0 printed, or written, 1 not written, or there is nothing to start, 2 wrong usage."""
 
-#: The options in the order in which they are written into an editor's settings. It stays as it is,
-#: so that what an earlier version has written is known as the same.
+#: The options in the order in which they are written into an editor's settings. Don't change it:
+#: what an earlier version has written must compare equal.
 _ORDER: Final = (
     *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "request-timeout", "model"),
     *("openhands", "openhands-profile", "agent-name", "home", "log-file", "log-level"),
@@ -42,7 +42,10 @@ _ORDER: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; returns the exit code. Raises SystemExit for wrong usage and for help."""
+    """Run `acp-bridge setup`; returns the exit code.
+
+    Raises SystemExit for wrong usage and for help.
+    """
     words, agent = options.split(arguments)
     given = parser().parse_args(words)
     try:
@@ -65,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parser() -> CommandParser:
-    """Return what reads the arguments."""
+    """Return the parser of the arguments of `acp-bridge setup`."""
     parser = CommandParser(
         "setup",
         "acp-bridge setup EDITOR [--write] [OPTIONS] [-- COMMAND ARGS...]",
@@ -88,16 +91,16 @@ def parser() -> CommandParser:
 
 
 def _launch(given: argparse.Namespace, agent: list[str] | None) -> Launch:
-    """Return the command that the editor is to start. Raises NotInstalled, SystemExit."""
+    """Return the command line that the editor is to start. Raises NotInstalled, SystemExit."""
     for option in OPTIONS.values():
         value = getattr(given, option.attribute)
         if value is not None and option.value in ("FOLDER", "FILE"):
-            # An editor would take it from a folder of its own.
+            # The editor's working folder is another one.
             setattr(given, option.attribute, os.path.abspath(os.path.expanduser(value)))
     words = words_of(given, [OPTIONS[name] for name in _ORDER])
     if agent is not None:
         words += ["--", *_fixed(agent)]
-    options.parse(words, {})  # says what is wrong with them
+    options.parse(words, {})  # exits with a message if they are wrong
     if any("\ud800" <= letter <= "\udfff" for letter in "".join(words)):
         parser().error("settings are text: one of the arguments is none")
     named = agent_name(agent) if agent else None
@@ -105,7 +108,7 @@ def _launch(given: argparse.Namespace, agent: list[str] | None) -> Launch:
 
 
 def _fixed(agent: list[str]) -> list[str]:
-    """Return an agent's command that does not depend on the folder that it is started in."""
+    """Return the agent's command with a relative path of its program made absolute."""
     first = agent[0] if agent else ""
     if "/" in first and not os.path.isabs(first) and os.path.exists(first):
         return [os.path.abspath(first), *agent[1:]]
@@ -113,7 +116,7 @@ def _fixed(agent: list[str]) -> list[str]:
 
 
 def _shown(editor: Editor, launch: Launch, hint: str = "") -> str:
-    """Return what is put where, and what is done then."""
+    """Return the page for a person: what to paste into which file, and what to do then."""
     file = editor.file(os.environ)
     there = file is not None and os.path.exists(file)
     if file is None:
@@ -128,7 +131,7 @@ def _shown(editor: Editor, launch: Launch, hint: str = "") -> str:
 
 
 def _writing(editor: Editor, launch: Launch, name: str) -> str:
-    """Return the command that writes just this, where that can be had."""
+    """Return a sentence with the command that writes this; "" if it can't be written."""
     if editor.entry is None:
         return ""
     command = shlex.join(["acp-bridge", "setup", name, "--write", *launch.args])
@@ -136,7 +139,7 @@ def _writing(editor: Editor, launch: Launch, name: str) -> str:
 
 
 def _told(written: Written, file: str, editor: Editor, launch: Launch) -> str:
-    """Return what was done to a settings file."""
+    """Return the page for a person about what was done to a settings file."""
     shown = one_line(file)
     if not written.changed:
         done = f"{shown} has it already: nothing was changed."
@@ -148,7 +151,7 @@ def _told(written: Written, file: str, editor: Editor, launch: Launch) -> str:
 
 
 def _notes(launch: Launch) -> list[str]:
-    """Return what may keep it from working in the editor."""
+    """Return notes on what may fail in the editor: no key, a path in a cache, no such command."""
     found = []
     if launch.agent is None and "--openhands" not in launch.args:
         found.append(

@@ -1,4 +1,4 @@
-"""What is the same for all editors: the command that one starts, and how it is told to."""
+"""What all editors share: the command line to start, and a description of one editor."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Final
 
 from acp_bridge.protocol import Json
 
-#: the name of the built-in agent's entry.
+#: the name of the built-in agent's entry in settings.
 NAME: Final = "acp-bridge"
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The command that an editor is to start."""
+    """The command line that an editor is to start."""
 
     #: the path of acp-bridge, or its name.
     program: str
     args: tuple[str, ...] = ()
-    #: the name of the agent behind it; None for the built-in one.
+    #: the name of the agent that the bridge starts; None for the built-in one.
     agent: str | None = None
 
     @property
     def name(self) -> str:
-        """Return the name under which a person finds it in the editor."""
+        """The name under which a person finds the agent in the editor."""
         return f"{self.agent}, bridged" if self.agent else NAME
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the whole command line."""
+        """The whole command line."""
         return (self.program, *self.args)
 
     def identifier(self, separator: str) -> str:
-        """Return a name of ASCII letters, digits and this separator."""
+        """Return the entry's name in lower-case ASCII letters and digits, joined by `separator`."""
         words = f"{NAME} {self.agent}" if self.agent else NAME
         marks = "".join(each if each.isascii() and each.isalnum() else " " for each in words)
         return separator.join(marks.lower().split())
@@ -43,16 +43,16 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A place in a settings file of JSON, and what stands there."""
+    """A member of a JSON settings file, with its value."""
 
-    #: the names of the members that lead to it, from the outermost on.
+    #: the names of the members that lead to it, the outermost first.
     path: tuple[str, ...]
     value: Json
-    #: members that can't stand beside these: an older form of the same.
+    #: members of an older form, which can't stand beside these and are removed.
     instead_of: frozenset[str] = frozenset()
 
     def document(self) -> Json:
-        """Return a settings file that has nothing but this entry."""
+        """Return a settings file that has this entry and nothing else."""
         document = self.value
         for name in reversed(self.path):
             document = {name: document}
@@ -61,32 +61,32 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Editor:
-    """How one editor is told to start acp-bridge."""
+    """A description of one editor: how it is set up to start acp-bridge."""
 
-    #: what it calls itself.
+    #: the editor's own name.
     title: str
-    #: makes what is pasted.
+    #: makes the text to paste.
     snippet: Callable[[Launch], str]
-    #: makes the path of the file where that goes, from the environment; None for a terminal.
+    #: makes the path of the settings file from the environment; None if the text is for a terminal.
     file: Callable[[Mapping[str, str]], str | None]
-    #: makes what the person does in the editor then.
+    #: makes the sentence about what to do in the editor then.
     then: Callable[[Launch], str]
-    #: makes the entry of that file, where it is JSON.
+    #: makes the entry of the settings file, if that is JSON.
     entry: Callable[[Launch], Entry] | None = None
-    #: why `--write` can't be had; it is empty if it can.
+    #: why `--write` is not possible; "" if it is.
     why_not: str = ""
-    #: what to heed where the file is there already.
+    #: a note for a settings file that exists already.
     beside: str = ""
 
 
 def in_home(env: Mapping[str, str], *parts: str) -> str:
-    """Return a path in the user's home."""
+    """Return a path below the user's home folder."""
     return str(Path(env.get("HOME") or os.path.expanduser("~")).joinpath(*parts))
 
 
 def in_config(env: Mapping[str, str], *parts: str) -> str:
-    """Return a path in the user's folder of settings, as the XDG rules have it."""
+    """Return a path below the user's configuration folder (XDG_CONFIG_HOME, else ~/.config)."""
     folder = env.get("XDG_CONFIG_HOME", "")
-    if not os.path.isabs(folder):  # the rules: a relative one is not to be followed
+    if not os.path.isabs(folder):  # the XDG rules: ignore a relative path
         return in_home(env, ".config", *parts)
     return str(Path(folder).joinpath(*parts))

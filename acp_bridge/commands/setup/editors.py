@@ -1,4 +1,4 @@
-"""The editors that there is help for, by the name that `acp-bridge setup` takes."""
+"""The table of editors that `acp-bridge setup` knows, by the names that it takes."""
 
 from __future__ import annotations
 

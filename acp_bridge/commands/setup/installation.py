@@ -1,4 +1,4 @@
-"""Where this installation's command is, for an editor that doesn't have the shell's PATH."""
+"""Finds the path of this installation's command, for editors that lack the shell's PATH."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import sysconfig
 from pathlib import Path
 from typing import Final
 
-#: the names that the command is installed under.
+#: the names under which the command is installed.
 COMMANDS: Final = ("acp-bridge", "acp-stdio-bridge")
-#: folders that tools keep what they may throw away in (uvx, pipx run).
+#: names of folders that tools use as caches (uvx, pipx run).
 _PASSING: Final = frozenset({".cache", "archive-v0", "builds-v0"})
 
 
 class NotInstalled(Exception):
-    """This acp-bridge has no command that an editor could start."""
+    """This installation has no command that an editor could start; the text is for the user."""
 
 
 def program() -> str:
     """Return the absolute path of the command that was started, or that lies beside this Python.
 
-    A link, such as pipx and uv make, is not followed: it outlives an upgrade. Raises NotInstalled.
+    A link, such as pipx and uv make, is not resolved: it outlives an upgrade. Raises NotInstalled.
     """
     started = sys.argv[0] if sys.argv else ""
     schemes = (sysconfig.get_default_scheme(), f"{os.name}_user")
@@ -35,5 +35,5 @@ def program() -> str:
 
 
 def is_passing(path: str) -> bool:
-    """Tell if a command lies where a tool may throw it away."""
+    """Return True for a path in a tool's cache, which may be emptied."""
     return not _PASSING.isdisjoint(Path(path).parts)

@@ -1,4 +1,4 @@
-"""The JetBrains IDEs: `agent_servers` in acp.json, one file for all of them."""
+"""The settings of the JetBrains IDEs: `agent_servers` in acp.json, one file for all of them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Edits of a settings file of JSON that change nothing else of its text.
+"""Sets a value in a JSON settings file without changing anything else of its text.
 
-The text may have comments and commas after the last member, as Zed's has.
+The text may have comments, and commas after the last member, as Zed's has.
 
 Invariants
-- What is not the value that is set stays as it is, letter by letter, comments included.
-- What comes out reads as what went in with that value set, or Malformed is raised.
+- All text but the value that is set stays as it is, letter by letter, comments included.
+- The result parses to the old document with that value set; otherwise Malformed is raised.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _BOM: Final = "\ufeff"
 
 
 class Malformed(ValueError):
-    """The text can't be read, or has no place for what is to be set."""
+    """The text can't be parsed, or has no place for the new value."""
 
 
 @dataclass(slots=True)
 class _Node:
-    """A value in the text: where it stands, what it is, and the members of an object."""
+    """A value in the text: its start and end, the parsed value, and an object's members."""
 
     start: int
     end: int
@@ -37,7 +37,7 @@ class _Node:
 
 
 def dumped(value: object, indent: str = "  ") -> str:
-    """Return a value as JSON, an object with a line for each member, and a newline at its end."""
+    """Return a value as JSON with each member of an object on its own line, and a final newline."""
     return _lines(value, indent, "\n") + "\n"
 
 
@@ -53,13 +53,13 @@ def _lines(value: object, indent: str, newline: str) -> str:
 
 
 def parse(text: str) -> Json:
-    """Return the object that a text holds; an empty text holds an empty one. Raises Malformed."""
+    """Return the object that a text holds; {} for an empty text. Raises Malformed."""
     root = _root(text)
     return dict(root.value) if root else {}
 
 
 def put(text: str, path: tuple[str, ...], value: object) -> str:
-    """Return the text with the value at the end of a path set, which may make members on the way.
+    """Return the text with the value at `path` set; missing objects on the path are made.
 
     Raises Malformed.
     """
@@ -110,11 +110,11 @@ def _nested(path: tuple[str, ...], value: object, indent: str = "  ") -> str:
 
 
 def _insert(text: str, root: _Node, node: _Node, path: tuple[str, ...], value: object) -> str:
-    """Return the text with a further member at the end of an object, behind its last comment."""
+    """Return the text with a new member at the end of the object `node`, after its last comment."""
     unit, newline = _unit(text, root), _newline(text)
     outer = _indent_at(text, node.end - 1)
     inner = _indent_at(text, _key_of_first(text, node)) if node.members else outer + unit
-    if len(inner) <= len(outer):  # it stands in one line
+    if len(inner) <= len(outer):  # the object is on one line
         inner = outer + unit
     member = _nested(path, value, unit).rstrip()[1:-1].strip()
     member = member.replace("\n" + unit, "\n").replace("\n", newline + inner)
@@ -137,7 +137,7 @@ def _newline(text: str) -> str:
 
 
 def _indent_at(text: str, at: int) -> str:
-    """Return the white space that the line of a place begins with."""
+    """Return the white space at the beginning of the line of this index."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
@@ -147,7 +147,7 @@ def _key_of_first(text: str, node: _Node) -> int:
 
 
 def _unit(text: str, root: _Node) -> str:
-    """Return the white space by which the file indents."""
+    """Return the white space by which the file indents one level; two spaces if it doesn't."""
     if root.members:
         at = _key_of_first(text, root)
         found = _indent_at(text, at)
@@ -157,7 +157,7 @@ def _unit(text: str, root: _Node) -> str:
 
 
 def _root(text: str) -> _Node | None:
-    """Return the object of a text, None if it holds nothing. Raises Malformed."""
+    """Return the parsed object of a text; None if the text holds nothing. Raises Malformed."""
     start = _skip(text, 1 if text.startswith(_BOM) else 0)
     if start == len(text):
         return None
@@ -218,7 +218,10 @@ def _read_array(text: str, start: int) -> _Node:
 
 
 def _after(text: str, end: int, close: str) -> int:
-    """Return where the next member or the end stands, behind a value and its comma."""
+    """Return the index of the next member or the closing bracket, after a value and its comma.
+
+    Raises Malformed.
+    """
     at = _skip(text, end)
     if text[at : at + 1] == ",":
         return _skip(text, at + 1)
@@ -228,7 +231,7 @@ def _after(text: str, end: int, close: str) -> int:
 
 
 def _skip(text: str, at: int) -> int:
-    """Return the first place that is neither white space nor comment."""
+    """Return the index of the next character that is neither white space nor comment."""
     found = _BLANKS.match(text, at)
     return found.end() if found else at
 

@@ -1,4 +1,4 @@
-"""What the plugins of Neovim share: its settings are a program, in Lua."""
+"""What the plugins of Neovim share; Neovim's settings are a program in Lua."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from acp_bridge.commands.setup.editor import in_config
 
-#: why Neovim's settings are not written.
+#: why Neovim's settings are not written by `--write`.
 INIT: Final = "Neovim's settings are a program, which can't be edited safely"
 WHY_NOT: Final = (
     'a second call of require("{plugin}").setup would undo the first, so if there is one,'
@@ -21,9 +21,9 @@ BESIDE: Final = (
 
 
 def init(env: Mapping[str, str]) -> str:
-    """Return the path of Neovim's settings.
+    """Return the path of the settings file of Neovim.
 
-    Beside an init.vim it is a file that Neovim runs as well: it takes no init.lua then.
+    If there is an init.vim, Neovim takes no init.lua, and a file in its folder `plugin` is used.
     """
     folder = env.get("NVIM_APPNAME") or "nvim"
     init = in_config(env, folder, "init.lua")
@@ -33,7 +33,7 @@ def init(env: Mapping[str, str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text as a string of Lua."""
+    """Return a text as a Lua string literal."""
     return '"' + "".join(map(_escaped, text)) + '"'
 
 

@@ -1,9 +1,9 @@
-"""An editor's settings file, in which one entry is set and everything else is kept.
+"""Sets one entry in an editor's JSON settings file and keeps everything else.
 
 Invariants
-- The file is replaced whole, or not at all, and only if it still is what was read.
-- What stood there before stands in a backup first, with the same rights.
-- A link stays a link: what it leads to is replaced.
+- The file is replaced as a whole or not at all, and only if nobody changed it meanwhile.
+- The old content is in a backup first, with the same rights.
+- A symbolic link is kept: the file that it leads to is replaced.
 """
 
 from __future__ import annotations
@@ -20,24 +20,27 @@ from acp_bridge.commands.setup.editor import Entry
 from acp_bridge.commands.setup.jsonc import Malformed, parse, put
 
 _BACKUP: Final = ".before-acp-bridge"
-#: the members that a person may have changed since: what is there stays.
+#: members that a person may have changed since they were written: never overwritten.
 _THEIRS: Final = frozenset({"env"})
 
 
 class NotWritten(Exception):
-    """The file could not be changed; the text says why."""
+    """The settings file could not be changed; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was done; `backup` is None where there was nothing, or nothing changed."""
+    """The result of a write; `backup` is None if the file is new or was not changed."""
 
     changed: bool
     backup: Path | None = None
 
 
 def write(path: Path, entry: Entry) -> Written:
-    """Set an entry in a settings file, which is made if there is none. Raises NotWritten."""
+    """Set an entry in a settings file, made if there is none; what the entry has already is kept.
+
+    Raises NotWritten.
+    """
     file = Path(os.path.realpath(path))
     try:
         before = _content(file)
@@ -45,7 +48,8 @@ def write(path: Path, entry: Entry) -> Written:
         if before == after:
             return Written(changed=False)
         if before is not None and not stat.S_IMODE(file.stat().st_mode) & 0o222:
-            raise Malformed("it is read-only")  # its owner's word, though the folder would let us
+            # Its owner wants no changes, though the folder would allow the replacement.
+            raise Malformed("it is read-only")
         file.parent.mkdir(parents=True, exist_ok=True)
         backup = None if before is None else _back_up(file, before)
         _replace(file, before, after)
@@ -58,7 +62,7 @@ def write(path: Path, entry: Entry) -> Written:
 
 
 def _content(file: Path) -> bytes | None:
-    """Return what a file holds, None if there is none. Raises OSError, Malformed."""
+    """Return the content of a file, None if there is none. Raises OSError, Malformed."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -70,7 +74,7 @@ def _content(file: Path) -> bytes | None:
 
 
 def _changed(before: bytes, entry: Entry) -> bytes:
-    """Return the content with the entry set. Raises Malformed, UnicodeDecodeError."""
+    """Return the file's content with the entry set. Raises Malformed, UnicodeDecodeError."""
     text = before.decode("utf-8")
     old: Any = parse(text)
     for name in entry.path:
@@ -87,7 +91,7 @@ def _changed(before: bytes, entry: Entry) -> bytes:
 
 
 def _back_up(file: Path, content: bytes) -> Path:
-    """Write what a file holds into a new one beside it; returns its path. Raises OSError."""
+    """Write the old content to a new file beside the settings; returns its path. Raises OSError."""
     mode = stat.S_IMODE(file.stat().st_mode)
     number = 1
     while True:
@@ -103,13 +107,16 @@ def _back_up(file: Path, content: bytes) -> Path:
 
 
 def _replace(file: Path, before: bytes | None, after: bytes) -> None:
-    """Put new content in the place of a file's. Raises OSError, Malformed."""
+    """Replace a file by one with new content, same owner and rights. Raises OSError, Malformed.
+
+    `before`: the content that it must still have; None for no file.
+    """
     descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
         with open(descriptor, "wb") as opened:
             known = None if before is None else file.stat()
             if known is not None:
-                with suppress(OSError):  # somebody else's, whose group is not ours
+                with suppress(OSError):  # the owner's group may not be ours
                     os.fchown(descriptor, known.st_uid, known.st_gid)
             _store(descriptor, after, stat.S_IMODE(known.st_mode) if known else 0o600)
             opened.flush()
@@ -123,7 +130,7 @@ def _replace(file: Path, before: bytes | None, after: bytes) -> None:
 
 
 def _store(descriptor: int, content: bytes, mode: int) -> None:
-    """Write a whole content to a new file and see it on the disk."""
+    """Write a content to a new file, set its mode, and sync it to disk."""
     left = memoryview(content)
     while left:
         left = left[os.write(descriptor, left) :]

@@ -1,4 +1,4 @@
-"""Toad: the agent is named on its command line."""
+"""The command line of Toad, which names the agent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from acp_bridge.commands.setup.editor import Editor, Launch
 
 
 def _snippet(launch: Launch) -> str:
-    # Toad gives the text to a shell, and so does the person who runs Toad.
+    # Both Toad and the user's terminal pass the text through a shell: quote it twice.
     title = shlex.quote(launch.name)
     return f"toad acp -t {title} {shlex.quote(shlex.join(launch.words))} .\n"
 

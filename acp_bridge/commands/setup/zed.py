@@ -1,4 +1,4 @@
-"""Zed: `agent_servers` in its settings.json, which may have comments."""
+"""The settings of Zed: `agent_servers` in settings.json, which may have comments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _entry(launch: Launch) -> Entry:
 
 
 def _file(env: Mapping[str, str]) -> str:
-    if sys.platform == "darwin":  # it does not follow the XDG rules there
+    if sys.platform == "darwin":  # Zed does not follow the XDG rules there
         return in_home(env, ".config", "zed", "settings.json")
     return in_config(env, "zed", "settings.json")
 

@@ -1,1 +1,1 @@
-"""The commands that make a terminal a client of sessions; nothing here is imported to serve."""
+"""Commands by which a terminal is a client of sessions; not imported when serving an editor."""

@@ -1,8 +1,8 @@
 """One turn as `run` and `send --wait` show it: the answer on stdout, progress on stderr.
 
 Invariants
-- Text of others is shown harmless, but for JSON, which is what the bridge sent.
-- On stdout stands what the agent says, and nothing else.
+- Text of agents and files is made harmless; in JSON it stays as the bridge sent it.
+- What the agent says goes to stdout, and nothing else.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from acp_bridge.protocol import ENDED, Json
 
 
 class Screen(Protocol):
-    """Where a command writes."""
+    """Where a command writes its answer and its progress."""
 
     def write(self, data: bytes) -> None:
-        """Write to stdout; never waits."""
+        """Write to stdout without waiting; bytes are buffered if stdout is full."""
 
     def tell(self, line: str) -> None:
-        """Write a line of progress to stderr; never waits."""
+        """Write a line of progress to stderr without waiting."""
 
     async def room(self) -> None:
-        """Return when stdout takes more, or the command is to end."""
+        """Wait until stdout's buffer has room, or the command is to end."""
 
 
 class TextAnswer:
-    """Shows a turn as text: messages on stdout, tool calls and notices as progress."""
+    """Shows a turn as text: messages on stdout, tool calls and notices on stderr."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._updates = Updates()
         self._titles: dict[str, str] = {}
-        #: the message that stdout ends with, and if that ends with a newline.
+        #: the id of the message written last, and whether stdout ends with a newline.
         self._message: object = None
         self._said = self._at_line_start = False
 
     def show(self, params: Json) -> None:
-        """Take the params of a `session/update` of the turn."""
+        """Show the params of a `session/update` that belongs to the turn."""
         match self._updates.read(params):
             case Said(Voice.BRIDGE, content):
                 self._screen.tell(one_line(_words(content)))
@@ -50,7 +50,7 @@ class TextAnswer:
                 self._card(call)
 
     def end(self, _outcome: Json) -> None:
-        """End the answer with a newline, if there is one."""
+        """Write a newline if the answer doesn't end with one."""
         if self._said and not self._at_line_start:
             self._screen.write(b"\n")
             self._at_line_start = True
@@ -73,26 +73,26 @@ class TextAnswer:
         if status in ENDED and status != "completed":
             name = self._titles.get(call.call_id) or one_line(call.call_id)
             self._screen.tell(f"- {name}: {status}")
-        self._message = object()  # what is said after it is another paragraph
+        self._message = object()  # the next message begins a new paragraph
 
 
 class JsonAnswer:
-    """Shows a turn as JSON: one line for each update, as it came, and one for the outcome."""
+    """Shows a turn as JSON on stdout: a line for each update, unchanged; one for the outcome."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
 
     def show(self, params: Json) -> None:
-        """Take the params of a `session/update` of the turn."""
+        """Write the params of a `session/update` that belongs to the turn as one line."""
         self._screen.write(json_line(params))
 
     def end(self, outcome: Json) -> None:
-        """Write the outcome."""
+        """Write the outcome as one line."""
         self._screen.write(json_line(outcome))
 
 
 def _words(content: Content | None) -> str:
-    """Return the text of a content block; other content is named in brackets."""
+    """Return the text of a content block; other kinds as their URI, or as `[kind]`."""
     match content:
         case None:
             return ""

@@ -1,4 +1,4 @@
-"""A question to the person at the terminal that only `yes`, or `y`, answers with yes."""
+"""Asks the person at the terminal a yes/no question; only `yes` and `y` mean yes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from acp_bridge.cli.printing import print_text
 from acp_bridge.wire.stdio import Reader
 
-#: bytes of an answer that are read at most.
+#: bytes; how much of an answer is read.
 _MOST: Final = 1000
 
 
 async def says_yes(question: str) -> bool:
-    """Ask on the terminal and read one line; the end of the input is a no."""
+    """Ask a question and read one line; True for yes. The end of the input means no."""
     print_text(f"{question} [yes/no] ")
     reader = Reader(os.dup(0))
     said = b""

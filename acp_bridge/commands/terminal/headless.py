@@ -1,9 +1,9 @@
-"""`acp-bridge run`: one prompt through a bridge of its own, without a person.
+"""`acp-bridge run`: sends one prompt through a bridge of its own, without a person.
 
 Invariants
-- A turn is never left running: whatever ends the command, the turn has ended, was cancelled and
-  drained, or its bridge is ended with its agents.
-- Only what belongs to the turn of this prompt is shown, also where others use the session.
+- No turn is left running: when the command ends, the turn has ended, or was cancelled and drained,
+  or its bridge is ended with its agents.
+- Only what belongs to the turn of this prompt is shown, also if others use the session.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ from acp_bridge.settings import DRAIN
 from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError
 
-#: what this client can do: it is asked only about its own turn, and told which one runs.
+#: what this client announces: it is asked only about its own turn, and is told which turn runs.
 ABILITIES: Final = {HEARS_STATE: True, OWN_TURNS_ONLY: True, WHOLE_CALLS: True}
-#: seconds. A bridge answers after the agent, whose own waits are bounded by it.
+#: seconds for the bridge to answer `initialize`; the bridge answers after its agent, which has
+#: `START`.
 _START: Final = waits.START + 5
 _OVER: Final = 5.0
 
-#: How a command gets its connection.
+#: Connects a command to its bridge.
 Connect = Callable[[Listener], AbstractAsyncContextManager[Connection]]
 
 
@@ -60,27 +61,27 @@ class Order:
     """What `run` is to do; times in seconds."""
 
     prompt: str
-    #: the folder of a new session, or of the one that goes on.
+    #: the folder of the session.
     cwd: str
-    #: the session that goes on; None for a new one.
+    #: the session to continue; None for a new one.
     session_id: str | None = None
     policy: Policy = Policy.DENY
     json: bool = False
     timeout: float | None = None
-    #: how long an agent may take to open a session, and to stop.
+    #: how long the agent may take to open a session, and to stop after a cancel.
     open_timeout: float = waits.REQUEST
     drain_timeout: float = DRAIN
-    #: the agent has a command to log in; the built-in one says itself which key is missing.
+    #: the agent has a login command; the built-in agent instead says which key is missing.
     has_login: bool = True
 
 
 async def run(order: Order, screen: Screen, connect: Connect, stop: Stop) -> Exit:
-    """Send the prompt and show its turn; returns the exit code."""
+    """Send the prompt and show its turn on the screen; returns the exit code."""
     return await _Turn(order, screen, stop).through(connect)
 
 
 class _Turn:
-    """The client of one prompt; a `Listener`."""
+    """The client that sends one prompt; a `Listener`."""
 
     def __init__(self, order: Order, screen: Screen, stop: Stop) -> None:
         self._order, self._screen, self._stop = order, screen, stop
@@ -89,17 +90,17 @@ class _Turn:
         self._denied: list[str] = []
         self._session_id = order.session_id or ""
         self._sent: Sent | None = None
-        #: the turn that runs is of a prompt of another client.
+        #: the running turn belongs to another client's prompt.
         self._others = False
-        #: when the time is over, on the clock of the event loop.
+        #: when the time limit ends, on the event loop's clock; infinity for no limit.
         self._deadline = anyio.current_time() + (order.timeout or math.inf)
-        #: it was stopped before it had ended.
+        #: the command was stopped before its turn had ended.
         self._stopped = False
 
-    # -- what the bridge sends
+    # -- messages of the bridge
 
     def on_notification(self, method: str, params: Any) -> None:
-        """Show an update of the turn."""
+        """Show an update of the turn, or note whose turn runs."""
         params = as_object(params)
         match method:
             case _ if method == SESSION_UPDATE:
@@ -117,7 +118,7 @@ class _Turn:
         return ours and not self._others
 
     def on_request(self, request: BridgeRequest) -> None:
-        """Decide about a permission; nothing else is taken."""
+        """Answer a permission by the policy. Raises RpcError for any other request."""
         if request.method != REQUEST_PERMISSION:
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, "this client can't do that")
         decision = self._permissions.decide(request.params)
@@ -128,16 +129,16 @@ class _Turn:
         self._screen.tell(f"acp-bridge: {verb}: {decision.summary}")
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Do nothing: each request is answered at once."""
+        """Ignore it: each request is answered as soon as it comes."""
 
     async def room(self) -> None:
-        """Return when stdout takes more."""
+        """Wait until stdout's buffer has room."""
         await self._screen.room()
 
-    # -- the way of the prompt
+    # -- steps of the prompt
 
     async def through(self, connect: Connect) -> Exit:
-        """Open the session, send the prompt, wait for its end; returns the exit code."""
+        """Open the session, send the prompt, and wait for its answer; returns the exit code."""
         outcome: Json = {}
         try:
             async with connect(self) as connection:
@@ -165,7 +166,7 @@ class _Turn:
         return code
 
     async def _stoppable(self, connection: Connection) -> Json:
-        """Return the result of the prompt, or nothing if the command is to end before.
+        """Return the result of the prompt; {} if a signal or the time limit ended the wait.
 
         Raises RpcError, ConnectionLost, NoAnswer.
         """
@@ -205,7 +206,7 @@ class _Turn:
         return self._sent
 
     async def _drain(self, connection: Connection, sent: Sent) -> None:
-        """Cancel the prompt, and wait until it has ended, bounded as the bridge bounds that."""
+        """Cancel the prompt and wait for its answer, as long as the bridge waits for the agent."""
         connection.notify(SESSION_CANCEL, {"sessionId": self._session_id})
         with anyio.move_on_after(self._order.drain_timeout + waits.GIVE_UP + _OVER):
             await first_of(sent.answered, self._stop.at_once)

@@ -1,4 +1,4 @@
-"""Puts a prompt into the queue of a session that sleeps: it is held until the user says run."""
+"""Queues a prompt in a session that no bridge has open: it is left over until the user runs it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from acp_bridge.agents import lease
 from acp_bridge.journal import Journal, JournalError, PromptState, UnknownSession
 from acp_bridge.protocol import Json
 
-#: seconds for a bridge that is just opening or ending the session to let go of it.
+#: seconds to wait for a bridge that is opening or ending the session to release its lock.
 _LOCK: Final = 5.0
 
 
 async def hold_prompt(home: Path, session_id: str, params: Json) -> int:
-    """Record a prompt as held; returns how many are held then. It is on the disk on return.
+    """Record a prompt as left over; returns how many are left over then.
 
-    The session's lock is held meanwhile, so no bridge has the session open.
+    The prompt is on disk on return. The session's lock is taken meanwhile, so no bridge can open
+    the session.
 
     Raises:
         lease.Busy: a bridge has the session.
         JournalError: it can't be written.
     """
     journal = Journal(home)
-    if not journal.path(session_id).is_file():  # no lock file is made for what is gone
+    if not journal.path(session_id).is_file():  # make no lock file for a deleted session
         raise UnknownSession("no such session")
     try:
         lock = await lease.acquire(journal.lock_path(session_id), _LOCK)

@@ -1,4 +1,4 @@
-"""Which session is meant: by the first characters of its id, or as the last one of a folder."""
+"""Finds a recorded session by the beginning of its id, or as the last one used in a folder."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from acp_bridge.cli.harmless import one_line
 if TYPE_CHECKING:
     from acp_bridge.journal import Owns, SessionInfo
 
-#: characters of an id that are shown, if that is enough to tell it from all others.
+#: characters of an id that are shown, or more if two ids begin alike.
 _SHORTEST: Final = 8
-#: sessions that are listed where an id means several.
+#: how many sessions are listed if the beginning of an id fits several.
 _LISTED: Final = 10
 
 
 class NotFound(Exception):
-    """No session, or more than one, is meant; the text is for the user."""
+    """No session fits, or several do; the text is for the user."""
 
 
 def session(home: Path, given: str) -> SessionInfo:
-    """Return the session with this id, which may be shortened. Raises NotFound."""
+    """Return the session whose id is, or begins with, `given`. Raises NotFound."""
     listed = listing(home)
     by_id = {info.session_id: info for info in listed}
     titles = {info.session_id: info.title or "" for info in listed}
@@ -32,7 +32,7 @@ def session(home: Path, given: str) -> SessionInfo:
 
 
 def last_used(home: Path, folder: Path, agent: Owns | None = None) -> SessionInfo:
-    """Return the session that was used last in a folder, by this agent if one is given.
+    """Return the session used last in a folder; `agent`: only sessions of this agent.
 
     Raises NotFound.
     """
@@ -46,18 +46,21 @@ def last_used(home: Path, folder: Path, agent: Owns | None = None) -> SessionInf
 
 
 def here() -> Path:
-    """Return the working folder. Raises FileNotFoundError: it was removed."""
+    """Return the working folder's real path. Raises FileNotFoundError if it was removed."""
     return Path(real_path("."))
 
 
 def real_path(given: str) -> str:
-    """Return the path of a folder that the user names. Raises FileNotFoundError as `here` does."""
+    """Return the real path of a folder that the user named; `~` is expanded.
+
+    Raises FileNotFoundError for a relative path if the working folder was removed.
+    """
     return os.path.realpath(os.path.expanduser(given))
 
 
 def listing(home: Path) -> list[SessionInfo]:
-    """Return all sessions, newest first. Raises NotFound if they can't be read."""
-    from acp_bridge.journal import JournalError  # what is live alone is told without
+    """Return all recorded sessions, newest first. Raises NotFound if they can't be read."""
+    from acp_bridge.journal import JournalError  # imported here, since `ps` needs no journal
     from acp_bridge.journal.reading import all_sessions
 
     try:
@@ -67,7 +70,10 @@ def listing(home: Path) -> list[SessionInfo]:
 
 
 def full_id(given: str, titles: dict[str, str]) -> str:
-    """Return the id that begins with `given`; `titles` has all ids. Raises NotFound."""
+    """Return the only id in `titles` that begins with `given`, or is `given`. Raises NotFound.
+
+    `titles`: the title of each session by its id, for the message if several fit.
+    """
     if given in titles:
         return given
     found = [each for each in titles if given and each.startswith(given)]
@@ -82,7 +88,7 @@ def full_id(given: str, titles: dict[str, str]) -> str:
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Return the shortest beginning of each id that no other has, 8 characters at least."""
+    """Return by id its shortest beginning that no other id shares, 8 characters at least."""
     short: dict[str, str] = {}
     ordered = sorted(set(ids))
     for at, each in enumerate(ordered):
@@ -93,12 +99,12 @@ def short_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def _shared(one: str, other: str) -> int:
-    """Return how many characters two texts begin with alike."""
+    """Return the length of the common beginning of two texts."""
     pairs = zip(one, other, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 @lru_cache(maxsize=4096)
 def real(folder: str) -> str:
-    """Return the real path of a folder."""
+    """Return the real path of a folder, from a cache."""
     return os.path.realpath(folder)

@@ -1,8 +1,8 @@
-"""The sessions that are live: all bridges of a home are asked at once.
+"""Finds live sessions by asking all bridges of a data folder at once.
 
 Invariants
-- A bridge that does not answer in time holds up neither the command nor the other bridges.
-- A session that was not found is only said to be asleep if every bridge has answered.
+- A bridge that does not answer in time delays neither the command nor the other bridges.
+- A session is only reported as asleep if every bridge has answered.
 """
 
 from __future__ import annotations
@@ -27,35 +27,38 @@ from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from acp_bridge.protocol import SOCKET_PROTOCOL, Json
 from acp_bridge.wire.jsonrpc import RpcError
 
-#: seconds for all bridges together to say what is live, where that is only shown.
+#: seconds for all bridges together to answer, where live sessions are only listed.
 GLANCE: Final = 0.2
-#: seconds to find the session that something is to be done with.
+#: seconds to find the session that a command is for.
 SEARCH: Final = 3.0
 
-#: of a session whose lock is held by a bridge that is not listed.
+#: the message for a session whose lock is taken by a bridge that is not listed.
 UNREACHABLE: Final = (
     "is open in an acp-bridge that can't be asked (--no-listen), or that just opens or ends it"
 )
 
-#: Makes a client of a bridge that lives.
+#: Connects to a running bridge as a client.
 Connect = Callable[[LiveBridge, Listener], AbstractAsyncContextManager[Connection]]
 
 
 def by_socket(bridge: LiveBridge, listener: Listener) -> AbstractAsyncContextManager[Connection]:
-    """Connect to a bridge by its socket; entering it raises OSError."""
+    """Connect to a bridge by its socket; entering the context manager raises OSError."""
     return over_socket(bridge.socket, listener)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one bridge says; `sessions` is None if it has not answered in time."""
+    """The answer of one bridge; `sessions` is None if it did not answer in time."""
 
     bridge: LiveBridge
     sessions: list[Json] | None
 
     @property
     def silence(self) -> str:
-        """Why it has not answered, in words."""
+        """Why the bridge did not answer: another version, or just silence.
+
+        In words for the user.
+        """
         if _speaks_alike(self.bridge):
             return "not answering"
         return f"of version {one_line(self.bridge.version)}"
@@ -63,7 +66,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class LiveSession:
-    """A live session and the bridge that has it; `about` is what the bridge says of it."""
+    """A live session and its bridge; `about`: the bridge's description of it."""
 
     session_id: str
     bridge: LiveBridge
@@ -71,9 +74,9 @@ class LiveSession:
 
 
 class Asleep(Exception):
-    """The session is kept, and no bridge that can be asked has it; `session_id` is its whole id.
+    """The session is recorded, but no bridge that answers has it open; `session_id` is its full id.
 
-    `held`: a bridge has it all the same.
+    `held`: its lock is taken, so some bridge has it open all the same.
     """
 
     def __init__(self, session_id: str, *, held: bool = False) -> None:
@@ -83,14 +86,14 @@ class Asleep(Exception):
 
 
 async def bridges_of(home: Path) -> list[LiveBridge]:
-    """Return the bridges of a home that live."""
+    """Return the running bridges of a data folder."""
     return await anyio.to_thread.run_sync(live_bridges, home)
 
 
 async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect) -> list[Answer]:
-    """Ask all bridges at once which sessions are live, for so many seconds; answers in order.
+    """Ask all bridges at once for their live sessions, for `within` seconds.
 
-    A process that only poses as a bridge is left out.
+    Answers in their order. Processes that only pose as a bridge are left out.
     """
     found: dict[int, list[Json]] = {}
     posing: set[int] = set()
@@ -99,10 +102,10 @@ async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect
         try:
             async with connect(bridge, NullListener()) as connection:
                 found[at] = await live_sessions(connection, within)
-        except NoBridge:  # an agent wrote the run file, or took the socket's place
+        except NoBridge:  # an agent wrote the run file, or replaced the socket
             posing.add(at)
         except (OSError, RpcError, ConnectionLost, NoAnswer):
-            pass  # it counts as not answering
+            pass  # reported as not answering
 
     with anyio.move_on_after(within):
         async with anyio.create_task_group() as tasks:
@@ -116,13 +119,14 @@ async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect
 async def find(
     home: Path, given: str, bridges: Sequence[LiveBridge], connect: Connect
 ) -> LiveSession:
-    """Find a live session by its id, or by the beginning of its id.
+    """Return the live session whose id is, or begins with, `given`.
 
-    Bridges that have not answered at once are given more time if none of the others has it.
+    Bridges that did not answer within `GLANCE` seconds are asked again for `SEARCH` seconds if none
+    of the others has the session.
 
     Raises:
-        Asleep: the session is kept, and no bridge has it.
-        NotFound: no session, or more than one, is meant, or its bridge may be one that is silent.
+        Asleep: the session is recorded, and no bridge has it open.
+        NotFound: no session or several fit, or the session may be at a bridge that did not answer.
     """
     kept = await anyio.to_thread.run_sync(known.listing, home)
     titles = {info.session_id: info.title or "" for info in kept}
@@ -144,7 +148,7 @@ async def find(
         raise known.NotFound(f"it is not known if an acp-bridge has it: {told}")
     session_id = known.full_id(given, titles)
     if session_id not in live:
-        from acp_bridge.journal import Journal  # what is live alone is told without
+        from acp_bridge.journal import Journal  # imported here, since `ps` needs no journal
 
         lock = Journal(home).lock_path(session_id)
         raise Asleep(session_id, held=await anyio.to_thread.run_sync(lease.is_held, lock))
@@ -152,5 +156,5 @@ async def find(
 
 
 def _speaks_alike(bridge: LiveBridge) -> bool:
-    """Return True for a bridge whose socket speaks what this version does."""
+    """Return True if a bridge's socket speaks this version's protocol."""
     return bridge.protocol == SOCKET_PROTOCOL

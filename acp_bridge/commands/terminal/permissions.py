@@ -1,11 +1,11 @@
-"""Answers permissions without a person. Sans-IO.
+"""Answers permissions without a person. No I/O.
 
 Invariants
 - Nothing is allowed for longer than once.
-- What is not known to only read is denied, unless everything is allowed: the kind of a tool call is
-  what the agent says of it, in the request and in the updates before. One that was ever said to be
-  another kind counts as that; one that names a command or shows a change is no reading, whatever
-  its kind is (invariant V9).
+- Only calls that are known to read are allowed, unless the policy allows everything. The kind of a
+  call is what the agent says, in the request and in the updates before; a call that was ever said
+  to be of another kind counts as that, and a call that names a command or shows a change does not
+  count as reading, whatever its kind (invariant V9).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from acp_bridge.protocol import CANCELLED_PERMISSION, TOOL_CALL, TOOL_CALL_UPDAT
 from acp_bridge.updates import tool_calls
 from acp_bridge.wire.json_values import as_object
 
-#: kinds of tool calls that change nothing and send nothing anywhere. `fetch` is none: an address
-#: may carry what was read; nor is `switch_mode`, which may lead out of a mode that only reads.
+#: kinds of tool calls that change nothing and send nothing. `fetch` is not one of them: an address
+#: may carry what was read; nor is `switch_mode`, which may leave a mode that only reads.
 READING: Final = frozenset({"read", "search", "think"})
 
 
 class Policy(StrEnum):
-    """What is answered when nobody is asked."""
+    """How permissions are answered when there is no person to ask."""
 
     DENY = "deny"
     ALLOW = "allow"
@@ -32,18 +32,18 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer to one `session/request_permission`."""
+    """The answer to a `session/request_permission`."""
 
     result: Json
     allowed: bool
-    #: the title of the tool call, as the agent wrote it.
+    #: the title of the tool call, unchanged from the agent.
     title: str
-    #: what it is about, as one harmless line.
+    #: the tool call as one harmless line.
     summary: str
 
 
 class Permissions:
-    """Decides for one turn; is told its updates, for the kinds of tool calls."""
+    """Answers the permissions of one turn; its updates tell the kinds of tool calls."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -51,19 +51,19 @@ class Permissions:
         self._titles: dict[str, str] = {}
 
     def note(self, update: Json) -> None:
-        """Take the next update."""
+        """Note the kind and the title in an update of a tool call."""
         if update.get("sessionUpdate") not in (TOOL_CALL, TOOL_CALL_UPDATE):
             return
         call, kind, title = (update.get(key) for key in ("toolCallId", "kind", "title"))
         if kind is None and update["sessionUpdate"] == TOOL_CALL:
-            kind = "other"  # what a call is of which its agent says nothing
+            kind = "other"  # the default of a call whose agent names no kind
         if isinstance(call, str) and kind is not None:
             self._kinds.setdefault(call, set()).add(str(kind))
         if isinstance(call, str) and isinstance(title, str):
             self._titles[call] = title
 
     def decide(self, params: Json) -> Decision:
-        """Return the answer that the policy gives to a request; `cancelled` if it gives none."""
+        """Return the policy's answer to a request; `cancelled` if no fitting option is offered."""
         card = as_object(params.get("toolCall"))
         self.note({**card, "sessionUpdate": TOOL_CALL_UPDATE})
         call = str(card.get("toolCallId"))
@@ -79,7 +79,7 @@ class Permissions:
 
 
 def options_of(params: Json) -> list[Json]:
-    """Return the options of a permission that are well formed."""
+    """Return the well-formed options of a permission request."""
     given = params.get("options")
     return [
         option
@@ -89,7 +89,7 @@ def options_of(params: Json) -> list[Json]:
 
 
 def option_of(params: Json, kind: str) -> str | None:
-    """Return the id of the first option of this kind, if there is one."""
+    """Return the id of the first option of a kind; None if there is none."""
     for option in options_of(params):
         if option.get("kind") == kind:
             return str(option["optionId"])
@@ -97,5 +97,5 @@ def option_of(params: Json, kind: str) -> str | None:
 
 
 def selected(option_id: str) -> dict[str, Any]:
-    """Return the result that selects an option."""
+    """Return the result of a permission request that selects an option."""
     return {"outcome": {"outcome": "selected", "optionId": option_id}}

@@ -1,4 +1,4 @@
-"""What `acp-bridge ps` shows of the answers of all bridges."""
+"""The output of `acp-bridge ps`: the answers of all bridges as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from acp_bridge.commands.terminal.live import Answer
 from acp_bridge.commands.terminal.table import cut, table
 from acp_bridge.protocol import Json
 
-#: characters of what is asked. A permission is told in fewer; a form may have more to say.
+#: characters of a question that are shown; a permission takes fewer, a form may take more.
 _ASKS = 500
 _HEAD = ("ID", "STATE", "FOR", "WAITING", "CLIENTS", "AGENT", "FOLDER", "TITLE")
 
 
 def as_text(answers: Sequence[Answer], columns: int | None) -> str:
-    """Return a table of all live sessions, and below it what is asked."""
+    """Return a table of the live sessions, with the open questions below it.
+
+    `columns`: the width of the terminal; None: lines are not cut.
+    """
     sessions = [about for answer in answers for about in answer.sessions or []]
     short = short_ids(str(about["sessionId"]) for about in sessions)
     rows = [_row(short[str(about["sessionId"])], about) for about in sessions]
@@ -24,12 +27,12 @@ def as_text(answers: Sequence[Answer], columns: int | None) -> str:
     if not rows:
         return "No live sessions.\n"
     asked = [_asked(short[str(each["sessionId"])], each) for each in sessions if "asks" in each]
-    lines = [f"{line}\n" for line in asked]  # whole: what is asked must be seen
+    lines = [f"{line}\n" for line in asked]  # never cut: a person must see all of it
     return table(_HEAD, rows, columns) + "".join(["\n", *lines] if lines else [])
 
 
 def as_json(answers: Sequence[Answer]) -> Iterator[Json]:
-    """Give what each bridge says of each of its sessions, and a value for each silent bridge."""
+    """Yield each session as its bridge describes it, and an object for each silent bridge."""
     for answer in answers:
         if answer.sessions is None:
             yield {"state": answer.silence, "agent": answer.bridge.agent, "pid": answer.bridge.pid}
@@ -38,7 +41,7 @@ def as_json(answers: Sequence[Answer]) -> Iterator[Json]:
 
 
 def duration(seconds: object) -> str:
-    """Return a time as one number and its unit."""
+    """Return a duration in seconds as a number and one unit, such as "5m"; "" for no number."""
     if not isinstance(seconds, int | float):
         return ""
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):

@@ -1,9 +1,9 @@
-"""`approve` and `deny`: the one question that is shown is the one that is answered.
+"""`approve` and `deny`: gets a session's question and answers exactly what was shown.
 
 Invariants
-- An answer goes to the request that was shown, and to no other: if that was settled elsewhere or
-  asked anew meanwhile, because the agent has changed it, this is said and nothing is answered.
-- Only an option that was offered is chosen, and without `--option` one that holds for once.
+- An answer goes only to the request that was shown. If that was settled elsewhere meanwhile, or was
+  asked anew because the agent changed it, this is reported and nothing is answered.
+- Only an offered option is chosen, and without `--option` one that holds for once.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from acp_bridge.updates import tool_calls
 from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError
 
-#: seconds for a bridge to attach, and then to ask.
+#: seconds for the bridge to attach this client, and then to send the question.
 _PATIENCE: Final = 5.0
 _ABILITIES: Final = {HEARS_STATE: True, WHOLE_CALLS: True}
-#: by the kind of an option, if it allows.
+#: whether an option of this kind allows.
 ALLOWS: Final = {
     "allow_once": True,
     "allow_always": True,
@@ -48,47 +48,47 @@ ALLOWS: Final = {
 
 
 class NotAnswered(Exception):
-    """Nothing was answered; the text is for the user."""
+    """No answer was given; the text is for the user."""
 
 
 class Question:
-    """The listener of one session in which something is asked."""
+    """The client that shows and answers one question of a session; a `Listener`."""
 
     def __init__(self) -> None:
-        #: what is asked, in the order of asking.
+        #: the permission requests received, in order.
         self.requests: list[BridgeRequest] = []
         self._shown: BridgeRequest | None = None
-        #: the one that is shown was withdrawn before the bridge had read the answer.
+        #: the shown request was withdrawn before the bridge had read the answer.
         self._overtaken = False
         self._asked, self._gone = anyio.Event(), anyio.Event()
 
-    # -- what the bridge sends
+    # -- messages of the bridge
 
     def on_notification(self, method: str, params: Any) -> None:
-        """Note that a question was withdrawn before the bridge had read its answer."""
+        """Note that the shown question was withdrawn before the bridge had read its answer."""
         if method == CANCEL_REQUEST and self._shown is not None and not self._shown.open:
             self._overtaken |= as_object(params).get("requestId") == self._shown.call.id
 
     def on_request(self, request: BridgeRequest) -> None:
-        """Keep a permission; other questions are left to clients that can show them."""
+        """Keep a permission request. Raises RpcError for others, which other clients can show."""
         if request.method != REQUEST_PERMISSION:
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, "this client can't do that")
         self.requests.append(request)
         self._asked.set()
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Note that somebody else has settled the question that is shown."""
+        """Note that the shown question was settled by another client."""
         request.give_up()
         if request is self._shown:
             self._gone.set()
 
     async def room(self) -> None:
-        """Return at once."""
+        """Return at once: nothing is buffered."""
 
-    # -- the way of an answer
+    # -- steps of an answer
 
     async def ask(self, connection: Connection, session_id: str) -> Json:
-        """Attach to a session and return the oldest open question, which is shown from now on.
+        """Attach to a session and return the params of its oldest open permission, then shown.
 
         Raises NotAnswered, RpcError, ConnectionLost, NoAnswer.
         """
@@ -107,10 +107,10 @@ class Question:
         connection: Connection,
         choose: Callable[[], Awaitable[Json]],
     ) -> Json:
-        """Let `choose` return an option, and answer with it; returns the option.
+        """Answer the shown permission with the option that `choose` returns; returns the option.
 
         Raises:
-            NotAnswered: the question was settled elsewhere, or went away, before or meanwhile.
+            NotAnswered: the question was settled elsewhere or withdrawn before the answer arrived.
         """
         request = self._shown
         assert request is not None, "nothing was asked"
@@ -126,7 +126,7 @@ class Question:
         if not chosen or not request.open:
             raise NotAnswered(_SETTLED)
         request.answer(selected(str(chosen[0]["optionId"])))
-        # Whatever the bridge sent before it read the answer is here when this one is.
+        # A withdrawal that the bridge sent before it read the answer arrives before this result.
         await connection.request(LIVE, {}, within=_PATIENCE)
         if self._overtaken:
             raise NotAnswered(_SETTLED)
@@ -140,7 +140,7 @@ _SETTLED: Final = (
 
 
 def shown(params: Json) -> str:
-    """Return what is asked, harmless, with the options that may be chosen."""
+    """Return the tool call and the options of a permission as harmless text."""
     call = tool_calls.shown(as_object(params.get("toolCall")))
     update = {**call, "sessionUpdate": TOOL_CALL}
     lines = [markdown([{"update": update}]), ""]
@@ -153,9 +153,9 @@ def shown(params: Json) -> str:
 
 
 def option_for(params: Json, *, allow: bool, given: str | None) -> Json:
-    """Return the option with this id, kind or name; without one, the option that holds for once.
+    """Return the option with this id, kind or name; `given` None: the one that holds for once.
 
-    Raises NotAnswered, which names those that are offered.
+    Only options that allow, or deny, are looked at. Raises NotAnswered, naming those offered.
     """
     fitting = [each for each in options_of(params) if ALLOWS.get(str(each.get("kind"))) is allow]
     wanted = given if given is not None else ("allow_once" if allow else "reject_once")
@@ -173,5 +173,5 @@ def option_for(params: Json, *, allow: bool, given: str | None) -> Json:
 
 
 def summary_of(params: Json) -> str:
-    """Return what is asked, as one harmless line."""
+    """Return the tool call of a permission as one harmless line."""
     return tool_calls.summary(as_object(params.get("toolCall")))

@@ -1,7 +1,7 @@
-"""What a long question is about, said once more where it is answered.
+"""Sums up a long question in one line, to be shown beside the answers.
 
-What is to be done may be off the screen there, and an agent's own text in its place, which can look
-like another question (invariant V9).
+The tool call may have scrolled off the screen by then, and an agent's own text in its place may
+look like another question (invariant V9).
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from acp_bridge.cli.harmless import one_line
 from acp_bridge.protocol import Json
 from acp_bridge.updates import tool_calls
 
-#: lines and characters of a call that are on a screen together with the question about it.
+#: lines and characters of a tool call that fit on a screen together with the answers.
 _LINES: Final = 12
 _CHARACTERS: Final = 800
 
 
 def reminder(call: Json) -> str:
-    """Return one harmless line about a tool call; empty if the question is short."""
+    """Return one harmless line about a tool call.
+
+    "" if the call is short enough to be on the screen.
+    """
     try:
         text = json.dumps(call)
     except RecursionError:

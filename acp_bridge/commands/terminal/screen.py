@@ -1,4 +1,4 @@
-"""stdout and stderr of a command: neither holds up the event loop, nor hides that nobody reads."""
+"""The stdout and stderr of a command, written without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from acp_bridge.commands.terminal.waiting import Stop
 from acp_bridge.wire.lossy import LossyWriter
 from acp_bridge.wire.stdio import Writer
 
-#: bytes that may wait for a slow reader of stdout before less is read from the bridge.
+#: bytes that may be buffered for a slow reader of stdout before reading from the bridge stops.
 _LIMIT: Final = 256 * 1024
 
 
@@ -27,20 +27,20 @@ class StdScreen:
         self._stderr = LossyWriter(2)
 
     def write(self, data: bytes) -> None:
-        """Write to stdout, now or when it has room."""
+        """Write to stdout; what it doesn't take at once is buffered."""
         self._stdout.write(data)
 
     def tell(self, line: str) -> None:
-        """Write a line to stderr, if there is room for it."""
+        """Write a line to stderr; drop it if stderr takes no more."""
         self._stderr.write(f"{line}\n".encode(errors="backslashreplace"))
 
     async def room(self) -> None:
-        """Return when not too much waits for stdout, or the command is to end."""
+        """Wait until less than `_LIMIT` bytes are buffered for stdout, or the command is to end."""
         if self._stdout.pending >= _LIMIT:
             await self._below(_LIMIT)
 
     async def finish(self) -> None:
-        """Return when stdout has taken everything, nobody reads it, or the command is to end."""
+        """Wait until stdout has taken everything, nobody reads it, or the command is to end."""
         if self._stdout.pending:
             await self._below(1)
 
@@ -58,7 +58,7 @@ class StdScreen:
 
 @asynccontextmanager
 async def std_screen(stop: Stop) -> AsyncGenerator[StdScreen, None]:
-    """Have stdout and stderr for the block; the end is asked for when nobody reads stdout."""
+    """Give a screen for the block; `stop` is asked for if stdout breaks. Ends with `finish`."""
     stdout = Writer(os.dup(1), on_broken=lambda: stop.ask(Exit.INTERRUPTED))
     try:
         async with beside() as tasks:

@@ -1,10 +1,10 @@
-"""`send`: a prompt onto the durable queue of a live session; `--wait` shows its turn.
+"""`send`: queues a prompt in a live session; with `--wait`, shows its turn.
 
 Invariants
-- Without `--wait` it is done when the prompt is on the disk of the session's bridge; the bridge
-  runs it though its sender has left.
-- With it, only the turn of this prompt is shown. What the agent asks for is left to the clients
-  that have a person; it is said that it waits.
+- Without `--wait` the command is done when the prompt is on the disk of the session's bridge, which
+  runs it though the sender has left.
+- With `--wait`, only the turn of this prompt is shown. The agent's questions are left to clients
+  that have a person; the command says that a question is open.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from acp_bridge.protocol import (
 from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError
 
-#: seconds for a bridge to attach, and for its disk to take the prompt.
+#: seconds for the bridge to attach this client, and to write the prompt to disk.
 _PATIENCE: Final = 30.0
 
 
 def prompt_params(
     session_id: str, text: str, *, interrupt: bool = False, no_demo: bool = False
 ) -> Json:
-    """Return the params of `session/prompt`.
+    """Return the params of `session/prompt`; `interrupt`: cancel the running turn for it.
 
-    `no_demo`: a script counts on the answer, so the built-in agent's demo must not give it.
+    `no_demo`: a script needs a real answer, so the built-in agent's demo must not give one.
     """
     params: Json = {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
     if no_demo:
@@ -59,16 +59,16 @@ def prompt_params(
 
 
 class NotAccepted(Exception):
-    """The prompt may not be on the disk; the text is for the user."""
+    """It is unknown whether the prompt is on the disk; the text is for the user."""
 
 
 class Sending:
-    """The listener of one prompt that is sent to a live session."""
+    """The client that sends one prompt to a live session; a `Listener`."""
 
     def __init__(
         self, params: Json, screen: Screen, stop: Stop, *, shows: bool, json: bool = False
     ) -> None:
-        """`shows`: the turn is shown, as JSON or as text."""
+        """`shows`: show the turn, as text or, with `json`, as JSON."""
         self._shows = shows
         self._params, self._screen, self._stop = params, screen, stop
         self._session_id = params["sessionId"]
@@ -78,10 +78,10 @@ class Sending:
         #: a prompt of this client runs.
         self._mine = False
 
-    # -- what the bridge sends
+    # -- messages of the bridge
 
     def on_notification(self, method: str, params: Any) -> None:
-        """Note where the prompt stands, and show its turn."""
+        """Show an update of the own turn, or note that the prompt was accepted or runs."""
         params = as_object(params)
         if method == LET_GO:
             self._screen.tell(f"acp-bridge: {one_line(str(params.get('reason')))}")
@@ -97,7 +97,7 @@ class Sending:
             self._accepted.set()
 
     def on_request(self, request: BridgeRequest) -> None:
-        """Say that the agent asks something; another client answers it."""
+        """Print that the agent asks for a permission; another client has to answer it."""
         if request.method == REQUEST_PERMISSION:
             how = f"acp-bridge approve {self._session_id[:8]}"
             self._screen.tell(f"acp-bridge: asked: {summary_of(request.params)} ({how})")
@@ -107,10 +107,10 @@ class Sending:
         request.give_up()
 
     async def room(self) -> None:
-        """Return when stdout takes more."""
+        """Wait until stdout's buffer has room."""
         await self._screen.room()
 
-    # -- the way of the prompt
+    # -- steps of the prompt
 
     async def send(self, connection: Connection) -> None:
         """Attach to the session, send the prompt and wait until it is accepted.
@@ -127,14 +127,14 @@ class Sending:
         if self._accepted.is_set():
             return
         if sent.answered.is_set():
-            await sent.result()  # refused, or answered before it was said to be accepted
+            await sent.result()  # raises if the prompt was refused
             return
         raise NotAccepted("it is not known whether the prompt is in the queue")
 
     async def wait(self) -> Exit:
-        """Show the turn until it ends, or until the command is stopped: the turn goes on then.
+        """Show the turn until it ends, or the command is stopped while the turn goes on.
 
-        Raises RpcError, ConnectionLost.
+        Returns the exit code. Raises RpcError, ConnectionLost.
         """
         assert self._sent is not None
         await first_of(self._sent.answered, self._stop.asked)

@@ -1,4 +1,4 @@
-"""Tables for a terminal: plain text, harmless, in columns that fit wide characters."""
+"""Formats tables for a terminal: plain harmless text, columns aligned also with wide characters."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 from acp_bridge.cli.harmless import one_line
 
 _GAP: Final = "  "
-#: columns of a cell but for those of the last column.
+#: columns of a cell at most, but for the last cell of a row.
 _WIDEST: Final = 40
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None) -> str:
-    """Return the lines of a table; `columns`: where lines are cut, None for nowhere."""
+    """Return a table as lines; `columns`: cut lines to this width, None: don't cut."""
     cells = [list(head), *([one_line(cell) for cell in row] for row in rows)]
     last = len(head) - 1
     if columns is not None:
@@ -31,12 +31,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], columns: int | Non
 
 
 def width(text: str) -> int:
-    """Return how many columns a harmless line takes, as far as the characters alone say."""
+    """Return how many terminal columns a harmless line takes."""
     return sum(map(_columns, text))
 
 
 def cut(text: str, columns: int) -> str:
-    """Return a line that takes so many columns at most, with a mark where it was cut."""
+    """Return a line cut to `columns`; "..." marks that it was cut."""
     if width(text) <= columns:
         return text
     taken, kept = 0, []

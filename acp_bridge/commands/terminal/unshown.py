@@ -1,9 +1,10 @@
-"""Asks for a secret at a terminal that doesn't show what is typed.
+"""Asks for a secret at a terminal without showing what is typed.
 
 Invariants
-- However the question ends, by a signal too, the terminal shows again what is typed after it.
-- What is stopped (Ctrl-Z) asks anew when it goes on, since a shell may have turned the echo on.
-- A line that the terminal may have cut is refused: half of a key is none.
+- However the question ends, also by a signal, the terminal's echo is on again afterwards.
+- If the program was stopped (Ctrl-Z), it asks anew when it continues: a shell may have turned the
+  echo on.
+- A line that the terminal may have cut is refused: half of a key is useless.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
-#: those that end or stop a program that waits for a line.
+#: signals that end or stop a program while it waits for a line.
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
-#: bytes of a line that a terminal hands over; the rest of a longer one is lost without a word.
+#: bytes of a line that a terminal delivers; it drops the rest of a longer one silently.
 _LONGEST: Final = 4095
 
 
 class WouldShow(Exception):
-    """The echo can't be turned off."""
+    """The echo of this terminal can't be turned off."""
 
 
 class Cut(Exception):
-    """The line may be longer than what has arrived of it."""
+    """The terminal may have cut the line."""
 
 
 def ask(prompt: str, terminal: int, screen: TextIO) -> bytes:
-    """Return the line that is typed, without its end; empty at the end of the input.
+    """Print a prompt and return the typed line without its newline; b"" at the end of the input.
 
-    `terminal` is its descriptor, `screen` takes the prompt. A signal does what it does otherwise;
-    where the program goes on after it, it is asked again. Raises WouldShow, Cut.
+    `terminal`: the terminal's descriptor. A signal has its usual effect; if the program continues
+    after it, the question is asked again. Raises WouldShow, Cut.
     """
     while True:
         line, number = _asked(prompt, terminal, screen)
@@ -47,13 +48,13 @@ def ask(prompt: str, terminal: int, screen: TextIO) -> bytes:
 
 
 def _asked(prompt: str, terminal: int, screen: TextIO) -> tuple[bytes, int | None]:
-    """Return a line, or the signal that came before it had ended."""
+    """Print the prompt once; return the line and None, or b"" and the interrupting signal."""
     with _signals() as came, _without_echo(terminal):
         screen.write(prompt)
         screen.flush()
         found = _line(terminal, came)
-        with suppress(OSError):  # a terminal that was closed shows nothing
-            screen.write("\n")  # that of the user isn't shown
+        with suppress(OSError):  # a closed terminal
+            screen.write("\n")  # the user's own newline was not echoed
             screen.flush()
         return found
 
@@ -66,7 +67,7 @@ def _line(terminal: int, came: int) -> tuple[bytes, int | None]:
             return b"", os.read(came, 1)[0]
         try:
             part = os.read(terminal, _LONGEST + 1)
-        except OSError:  # it was closed
+        except OSError:  # the terminal was closed
             part = b""
         line += part
         if not part or line.endswith(b"\n"):
@@ -84,15 +85,15 @@ def _without_echo(terminal: int) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(termios.error):  # it was closed
+        with suppress(termios.error):  # the terminal was closed
             termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
 
 
 @contextmanager
 def _signals() -> Iterator[int]:
-    """Give a descriptor on which the numbers of signals arrive, as one byte each.
+    """Give a descriptor from which the numbers of arriving signals are read, one byte each.
 
-    No handler raises: an exception at any moment could keep the echo from being turned on again.
+    No handler raises: an exception at any moment could keep the echo from being restored.
     """
     came, note = os.pipe()
     os.set_blocking(note, False)

@@ -15,17 +15,17 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """Somebody wants the command to end: for which reason, and how urgently."""
+    """A request that the command end: its reason, and its urgency."""
 
     def __init__(self) -> None:
         self.asked = anyio.Event()
-        #: set when it was asked for once more: nothing is waited for any longer.
+        #: set by a second request: end without any further wait.
         self.at_once = anyio.Event()
-        #: what the first one asked for; DONE as long as nobody has.
+        #: the exit code for the first request; DONE until there is one.
         self.reason = Exit.DONE
 
     def ask(self, reason: Exit) -> None:
-        """Ask for the end, or for the end at once."""
+        """Ask the command to end; the second time, to end at once. `reason`: its exit code."""
         if self.asked.is_set():
             self.at_once.set()
         else:
@@ -34,7 +34,7 @@ class Stop:
 
 
 async def first_of(*events: anyio.Event) -> None:
-    """Return when one of the events is set."""
+    """Wait until one of the events is set."""
     async with anyio.create_task_group() as tasks:
 
         async def wait(event: anyio.Event) -> None:
@@ -47,7 +47,7 @@ async def first_of(*events: anyio.Event) -> None:
 
 @asynccontextmanager
 async def stopped_by_signals(stop: Stop) -> AsyncGenerator[None, None]:
-    """Have SIGINT, SIGTERM and SIGHUP ask for the end during the block."""
+    """Turn SIGINT, SIGTERM and SIGHUP into requests to stop while the block runs."""
     with anyio.open_signal_receiver(*_SIGNALS) as signals:
         async with beside() as tasks:
 

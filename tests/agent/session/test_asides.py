@@ -189,12 +189,12 @@ async def test_updates_are_held_once_in_order_and_none_is_sent_after_the_end() -
     asides = Asides(send)
     with anyio.fail_after(5):
         await asides.tell({"n": 1})
-        asides.hold()
+        asides.delay()
         for n in (2, 3, 2):
             await asides.tell({"n": n})
-        asides.hold()
+        asides.delay()
         assert sent == [{"n": 1}]
-        await asides.release()
+        await asides.send_delayed()
         await asides.tell({"n": 4})
         asides.close()
         await asides.tell({"n": 5})
@@ -212,17 +212,17 @@ async def test_a_choice_lets_all_pass_but_what_is_said_which_waits_for_a_prompt(
 
     asides = Asides(send)
     with anyio.fail_after(5):
-        await asides.release_states()
-        asides.hold()
+        await asides.send_delayed_states()
+        asides.delay()
         for update in ({"n": 1}, said(2), {"n": 3}):
             await asides.tell(update)
-        await asides.release_states()
+        await asides.send_delayed_states()
         for update in ({"n": 4}, said(5)):
             await asides.tell(update)
         assert [each["n"] for each in sent] == [1, 3, 4]
-        asides.hold()
+        asides.delay()
         await asides.tell({"n": 6})
         assert len(sent) == 3
-        await asides.release()
+        await asides.send_delayed()
         await asides.tell(said(7))
     assert [each["n"] for each in sent] == [1, 3, 4, 2, 5, 6, 7]

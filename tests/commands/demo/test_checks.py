@@ -166,9 +166,9 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any], Finding], dict[str, Br
             "nothing is replayed": lambda tape: tape.__delitem__(slice(1, 7)),
         },
     ),
-    "held": (
+    "left_over": (
         second_bridge,
-        lambda tape: checks.held(first_bridge(), *HOLD[:1], tape, *HOLD[2:]),
+        lambda tape: checks.left_over(first_bridge(), *HOLD[:1], tape, *HOLD[2:]),
         {
             "the prompt is lost": edit(7, "waits", "another"),
             "nothing is held": edit(7, '"held"', '"other"'),
@@ -178,9 +178,9 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any], Finding], dict[str, Br
             "the list says that it waits for a turn": edit(9, "Held since a restart", "1 waiting"),
         },
     ),
-    "held, if it was accepted": (
+    "left_over, if it was accepted": (
         first_bridge,
-        lambda tape: checks.held(tape, *HOLD),
+        lambda tape: checks.left_over(tape, *HOLD),
         {"it was not accepted": drop(7), "another one was": edit(7, "3", "2")},
     ),
     "each_answered_once": (

@@ -11,7 +11,7 @@ from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import PipeInput, create_pipe_input
 
 from acp_bridge.commands.terminal.chat.conversation import Conversation
-from acp_bridge.commands.terminal.chat.output import HeldOutput
+from acp_bridge.commands.terminal.chat.output import BufferedOutput
 from acp_bridge.commands.terminal.chat.screen import Screen
 from acp_bridge.commands.terminal.view.look import Look
 from acp_bridge.protocol import Json
@@ -103,7 +103,7 @@ def parts(running: Chat, folder: Path, look: Look) -> tuple[Conversation, Screen
 
     terminal = running.terminal
     conversation = Conversation(folder, changed, lambda: running.now)
-    output = HeldOutput(terminal, lambda: Size(terminal.rows, terminal.columns))
+    output = BufferedOutput(terminal, lambda: Size(terminal.rows, terminal.columns))
     history = InMemoryHistory()
     screen = Screen(conversation, look, history, output=output, keys=running.keys, reflow=True)
     screens.append(screen)

@@ -144,15 +144,15 @@ def test_a_change_by_another_client_is_told_and_the_same_value_is_not() -> None:
     shown = SettingsShown()
     shown.opened({"modes": {"currentModeId": "a", "availableModes": [{"id": "a"}, {"id": "b"}]}})
     change = {"sessionUpdate": "current_mode_update", "currentModeId": "b"}
-    assert shown.take(change) == "mode: b"
-    assert shown.take(change) is None
+    assert shown.note_update(change) == "mode: b"
+    assert shown.note_update(change) is None
 
 
 def test_a_mode_that_was_not_announced_is_told_harmless() -> None:
     shown = SettingsShown()
     shown.opened({"modes": {"currentModeId": "a", "availableModes": [{"id": "a"}]}})
     change = {"sessionUpdate": "current_mode_update", "currentModeId": "b\x1b]0;c\x07\n" + 99 * "d"}
-    told = shown.take(change)
+    told = shown.note_update(change)
     assert told is not None
     assert told.startswith("mode: b\\x1b]0;c\\x07 ddd")
     assert len(told) < 80
@@ -168,10 +168,10 @@ def test_usage_title_and_odd_announcements() -> None:
         {"sessionUpdate": "session_info_update", "title": None},
         {"sessionUpdate": []},
     ):
-        assert shown.take(update) is None
+        assert shown.note_update(update) is None
     assert (shown.used, shown.cost, shown.title, shown.commands) == (None, "", "", ())
     cost = {"amount": 0.125, "currency": "USD"}
-    shown.take({"sessionUpdate": "usage_update", "used": 10, "size": 100, "cost": cost})
+    shown.note_update({"sessionUpdate": "usage_update", "used": 10, "size": 100, "cost": cost})
     assert (shown.used, shown.cost) == ((10, 100), "0.12 USD")
 
 

@@ -23,7 +23,7 @@ def conversation(folder: Path) -> Conversation:
 def texts(talk: Conversation) -> list[str]:
     blocks: list[Block] = []
     while talk.unprinted.more:
-        blocks += talk.unprinted.take()
+        blocks += talk.unprinted.pop_next()
     return [block.text.strip() for block in blocks if isinstance(block, Paragraph | Line)]
 
 
@@ -59,7 +59,7 @@ async def test_of_a_long_replay_the_newest_blocks_are_shown_and_the_rest_is_coun
             bridge.say(SESSION, f"said {number}", "user_message_chunk")
             bridge.say(SESSION, f"answer {number}")
         await settled(bridge)
-        assert talk.unprinted.take() == []
+        assert talk.unprinted.pop_next() == []
         assert talk.unprinted.tail() == []
         talk.opened(SESSION, {})
         shown = texts(talk)
@@ -135,7 +135,7 @@ async def test_a_mode_that_is_refused_is_said(tmp_path: Path) -> None:
         blocks: list[Any] = []
         with anyio.fail_after(5):
             while len(blocks) < 2:
-                blocks += talk.unprinted.take()
+                blocks += talk.unprinted.pop_next()
                 await anyio.lowlevel.checkpoint()
         assert blocks[0] == Line("the session is not open yet")
         assert blocks[1] == Line("error: no such mode", Tone.ERROR)

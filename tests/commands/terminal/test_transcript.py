@@ -21,7 +21,7 @@ class Told(Transcript):
     """A transcript that is told what an agent does."""
 
     def update(self, _kind: str, **fields: Any) -> None:
-        self.take({"update": {"sessionUpdate": _kind, **fields}})
+        self.add_update({"update": {"sessionUpdate": _kind, **fields}})
 
     def say(self, text: Any, **fields: Any) -> None:  # type: ignore[override]
         self.update("agent_message_chunk", content={"type": "text", "text": text}, **fields)
@@ -79,7 +79,7 @@ def test_thoughts_notices_and_messages_are_told_apart() -> None:
     told = Told()
     told.update("agent_thought_chunk", content={"type": "text", "text": "hm"})
     told.say("ah")
-    told.take(notice("[acp-bridge] Going on."))
+    told.add_update(notice("[acp-bridge] Going on."))
     told.update("user_message_chunk", content={"type": "text", "text": "and?"})
     told.end_turn()
     voices = [block.voice for block in told.take_finished() if isinstance(block, Paragraph)]
@@ -193,7 +193,7 @@ def test_whatever_shape_an_update_has_nothing_breaks() -> None:
     told = Told()
     odd: Any
     for odd in (None, 1, "x", [], {}, {"update": None}, {"update": {"sessionUpdate": []}}):
-        told.take(odd if isinstance(odd, dict) else {"update": odd})
+        told.add_update(odd if isinstance(odd, dict) else {"update": odd})
     told.say(None)
     told.say(7)
     told.update("agent_message_chunk", content="text")

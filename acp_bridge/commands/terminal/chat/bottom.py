@@ -1,4 +1,4 @@
-"""What stands at the bottom of the screen, above and below the line that is typed. No I/O."""
+"""The lines at the bottom of the chat's screen, above and below the input line. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_WAITING: Final = 4
 
 
 def waiting(conversation: Conversation, look: Look) -> list[str]:
-    """Return the lines that show the prompts which wait."""
+    """Return the lines that list this terminal's prompts that wait in the queue."""
     prompts = conversation.prompts.waiting
     lines = [f"  waits: {prompt.summary}" for prompt in prompts[:_MOST_WAITING]]
     if (more := len(prompts) - len(lines)) > 0:
@@ -20,9 +20,9 @@ def waiting(conversation: Conversation, look: Look) -> list[str]:
 
 
 def asked(conversation: Conversation, look: Look, *, typing: bool) -> list[str]:
-    """Return the lines that show what may be answered to the question, and by which keys.
+    """Return the lines with the answers to the shown question and the keys that choose them.
 
-    `typing`: something stands in the line, so that only Alt and a key answer.
+    `typing`: the input line has text, so an answer needs Alt with its key.
     """
     question = conversation.questions.shown
     if question is None:
@@ -37,7 +37,7 @@ def asked(conversation: Conversation, look: Look, *, typing: bool) -> list[str]:
 
 
 def status(conversation: Conversation, look: Look) -> str:
-    """Return the last line."""
+    """Return the status line: what the session does, its mode and model, tokens, cost and title."""
     shown, standing = conversation.shown, conversation.standing
     parts = [_doing(conversation, look)]
     if standing is not None:
@@ -56,7 +56,7 @@ def status(conversation: Conversation, look: Look) -> str:
 
 
 def _doing(conversation: Conversation, look: Look) -> str:
-    """Return what goes on, or nothing."""
+    """Return what the session is doing, or what the next Ctrl-C does; "" if it is idle."""
     if conversation.leaves_next:
         return "Ctrl-C again leaves"
     if conversation.session_id is None:

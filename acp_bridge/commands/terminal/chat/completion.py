@@ -1,4 +1,4 @@
-"""Completes slash commands, their values, and files that are mentioned with @."""
+"""Completes slash commands, their arguments, and files that are mentioned with @."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST: Final = 50
 
 
 class ChatCompleter(Completer):
-    """Is asked in a thread, since files are looked for on the disk."""
+    """Completes the input line; prompt_toolkit calls it in a thread, since it reads the disk."""
 
     def __init__(self, conversation: Conversation, files: Files) -> None:
         self._conversation, self._files = conversation, files
@@ -30,7 +30,7 @@ class ChatCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """Give what may stand where the cursor is."""
+        """Yield the completions of the word before the cursor."""
         before = document.text_before_cursor
         if found := _FILE.search(before):
             yield from self._mentioned(found[1])

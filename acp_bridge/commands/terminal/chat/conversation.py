@@ -1,8 +1,8 @@
-"""One session at a terminal: what it shows, what is entered, what is asked. No terminal here.
+"""One session at a terminal: what is shown, the prompts entered, the questions. No terminal I/O.
 
 Invariants:
-- What is entered is sent in its order, one request each; the session's bridge queues it.
-- Each question of the session gets at most one answer, by a key or by the end of its turn.
+- Prompts are sent in the order of entering, one request each; the session's bridge queues them.
+- Each question of the session gets at most one answer: by a key, or by a cancel of its turn.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from acp_bridge.updates import tool_calls
 from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError
 
-#: seconds in which a second Ctrl-C leaves.
+#: seconds within which a second Ctrl-C leaves.
 _TWICE: Final = 2.0
 
 
 class Conversation:
-    """Is the listener of the connection; `changed` is called whenever something is to be drawn."""
+    """The listener of the connection; calls `changed` whenever the screen should be drawn again."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Conversation:
         *,
         read_only: bool = False,
     ) -> None:
-        """`folder`: where mentioned files are looked for; `clock` gives seconds."""
+        """`folder`: where mentioned files are looked for; `clock` returns seconds."""
         self.folder, self.read_only = folder, read_only
         self.shown = SettingsShown()
         self.questions = Questions(clock)
@@ -55,24 +55,24 @@ class Conversation:
         self.unprinted = Unprinted(self.transcript)
         self.prompts = OwnPrompts(clock)
         self.session_id: str | None = None
-        #: set when the session was closed or deleted, by anybody.
+        #: set when any client has closed or deleted the session.
         self.closed = anyio.Event()
-        #: where the session stands; None where the bridge doesn't tell.
+        #: the bridge's last word on the session's state; None if it does not tell.
         self.standing: Standing | None = None
         self._changed, self._clock = changed, clock
         self._connection: Connection | None = None
         self._interrupted: float | None = None
 
-    # -- its life
+    # -- opening and ending
 
     def use(self, connection: Connection) -> None:
-        """Talk over this connection from now on."""
+        """Use this connection to send from now on."""
         self._connection = connection
 
     def opened(self, session_id: str, result: Json, *, live: bool = False) -> None:
-        """Begin: the session is open; what was entered before is sent.
+        """Note that the session is open and send the prompts entered before.
 
-        `live`: a turn may run, which goes on behind what was replayed.
+        `live`: a turn may be running; its end of the transcript stays open.
         """
         self.shown.opened(result)
         if not live:
@@ -84,13 +84,13 @@ class Conversation:
         self._changed()
 
     def end(self) -> None:
-        """Note that nothing more will come; what was read is still shown."""
+        """Note that the connection has ended; blocks that were read are still printed."""
         self._connection = None
         self.unprinted.begin("")
 
     @property
     def running(self) -> bool:
-        """A turn runs, whoever asked for it."""
+        """True while a turn runs, whichever client asked for it."""
         return self.prompts.begun is not None or bool(self.standing and self.standing.busy)
 
     def say(self, text: str, tone: Tone = Tone.NEWS) -> None:
@@ -102,13 +102,13 @@ class Conversation:
     # -- what the bridge sends
 
     def on_notification(self, method: str, params: Any) -> None:
-        """Take an update of the session, or what the bridge tells of it."""
+        """Show an update of the session, or handle another notification of its bridge."""
         params = as_object(params)
         match method:
             case acp.SESSION_UPDATE:
-                self.transcript.take(params)
+                self.transcript.add_update(params)
                 update = params.get("update")
-                if isinstance(update, dict) and (news := self.shown.take(update)):
+                if isinstance(update, dict) and (news := self.shown.note_update(update)):
                     self.transcript.say(Line(news))
             case acp.ACCEPTED:
                 self.prompts.note_accepted(params.get("requestId"), params.get("promptId"))
@@ -121,7 +121,7 @@ class Conversation:
         self._changed()
 
     def on_request(self, request: BridgeRequest) -> None:
-        """Show a permission that is asked; nothing else is done for an agent. Raises RpcError."""
+        """Show a permission request. Raises RpcError for any other request: it is not supported."""
         if request.method != acp.REQUEST_PERMISSION:
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, f"{request.method} is not done here")
         asked = question(request, request.params)
@@ -134,7 +134,7 @@ class Conversation:
         self._changed()
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Remove a question that is not asked any more."""
+        """Remove a question that another client has answered, or whose turn has ended."""
         request.give_up()
         was_shown = self.questions.shown
         if asked := self.questions.withdraw(request):
@@ -143,13 +143,13 @@ class Conversation:
                 self._show_question()
 
     async def room(self) -> None:
-        """Return when the terminal has printed most of what it was given."""
+        """Wait until the terminal has printed most of the blocks; no more are read until then."""
         await self.unprinted.room()
 
     # -- what a person does
 
     def enter(self, text: str) -> None:
-        """Send a prompt, or let it wait until the session is open."""
+        """Send a prompt, or keep it until the session is open."""
         if self.read_only:
             self.say("this only looks on (--read-only): nothing was sent")
             return
@@ -160,7 +160,7 @@ class Conversation:
         self._changed()
 
     def answer(self, key: str) -> bool:
-        """Answer the shown question with a key; returns False if the key means nothing."""
+        """Answer the shown question by a key; returns False if the key chooses no answer."""
         chosen = self.questions.choose(key)
         if chosen is None:
             return False
@@ -168,13 +168,13 @@ class Conversation:
         return True
 
     def interrupt(self) -> bool:
-        """Stop the turn that runs; returns True if this is the second time, which leaves."""
+        """Cancel the running turn; returns True, to leave, at a second call in 2 s."""
         now = self._clock()
         twice = self._interrupted is not None and now - self._interrupted < _TWICE
         self._interrupted = now
         if twice or self._connection is None:
             return True
-        for asked in self.questions.take_all():
+        for asked in self.questions.remove_all():
             if isinstance(asked.request, BridgeRequest):
                 asked.request.answer(CANCELLED_PERMISSION)
         if self.prompts.begun is not None:
@@ -186,11 +186,14 @@ class Conversation:
 
     @property
     def leaves_next(self) -> bool:
-        """Another Ctrl-C would leave."""
+        """True if another Ctrl-C would leave."""
         return self._interrupted is not None and self._clock() - self._interrupted < _TWICE
 
     def choose(self, kind: str, value: str) -> None:
-        """Set the mode or the model, by its id."""
+        """Send a request to set the mode or the model, by its id.
+
+        The answer is shown when it comes.
+        """
         if self._connection is None or self.session_id is None or self.read_only:
             self.say("this only looks on" if self.read_only else "the session is not open yet")
             return
@@ -199,12 +202,12 @@ class Conversation:
         sent.when_answered(lambda: self._was_set(kind, value, sent))
 
     def cycle_mode(self) -> None:
-        """Set the mode after the one in force."""
+        """Set the next mode after the current one."""
         choices = self.shown.choices("mode")
         if choices is not None and (after := choices.after()) is not None:
             self.choose("mode", after.id)
 
-    # -- within
+    # -- internal
 
     def _send(self, prompt: Prompt) -> None:
         assert self._connection is not None
@@ -218,15 +221,15 @@ class Conversation:
         sent.when_answered(lambda: self._answered(prompt, sent))
 
     def _begin_next(self, *, at_once: bool = False) -> None:
-        """Show that the turn of the first prompt begins, if it does."""
+        """Show the first waiting prompt as begun, if its turn has begun."""
         if (first := self.prompts.begin_next(self.standing, at_once=at_once)) is not None:
             self.transcript.begin_turn(first.blocks)
             self.unprinted.collect()
 
     def _answered(self, prompt: Prompt, sent: Sent) -> None:
-        if self.prompts.take(prompt):
+        if self.prompts.remove(prompt):
             self.transcript.end_turn()
-        elif not prompt.has_no_turn:  # it never began, and nobody has seen it in its place
+        elif not prompt.has_no_turn:  # it has no turn: it was not shown as begun
             self.transcript.say_aside(prompt.blocks)
         if (line := how_it_ended(sent)) is not None:
             self.transcript.say(line)
@@ -240,7 +243,7 @@ class Conversation:
             self.prompts.note_turn(now.seconds)
         if (stopped := now.stopped(was)) or (not now.busy and self.prompts.begun is None):
             self.transcript.end_turn()
-        if stopped:  # of a turn of our own its answer says it
+        if stopped:  # a turn of our own is reported by its answer
             self.transcript.say(STOPPED)
         self._begin_next()
         if now.closed:
@@ -248,7 +251,7 @@ class Conversation:
             self.closed.set()
 
     def _show_question(self) -> None:
-        """Print the whole of what is asked now."""
+        """Print the whole tool call that is asked about."""
         if (asked := self.questions.shown) is not None:
             self.transcript.ask(asked.call)
             self.unprinted.collect()

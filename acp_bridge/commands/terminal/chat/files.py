@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 _MOST_FILES: Final = 20_000
-#: seconds for a walk; a folder on a slow disk is listed as far as that.
+#: seconds that a walk through the folder may take; what was found by then is listed.
 _LONGEST: Final = 1.0
-#: seconds for which a listing is used again.
+#: seconds for which a listing is reused.
 _FRESH: Final = 5.0
-#: folders that hold what is fetched or built, or what nobody mentions.
+#: folders of downloaded or built files, which nobody mentions.
 _SKIPPED: Final = frozenset(
     {
         *(".git", ".hg", ".svn", ".jj", "node_modules", ".venv", "venv", "__pycache__", "target"),
@@ -23,19 +23,19 @@ _SKIPPED: Final = frozenset(
 
 
 class Files:
-    """The paths below a folder, relative to it, those near the top first."""
+    """The paths of files and folders below a folder, relative to it, the top level first."""
 
     def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
-        """`clock` gives seconds."""
+        """`clock` returns seconds."""
         self._folder = folder
         self._clock = clock
         self._listed: list[str] = []
         self._listed_at: float | None = None
 
     def matching(self, word: str, most: int) -> list[str]:
-        """Return at most `most` paths in which the word is found, the best first.
+        """Return at most `most` paths that contain the word, the best matches first.
 
-        It reads the disk, a second at most.
+        Reads the disk for at most a second.
         """
         sought = word.casefold()
         ranked = [
@@ -81,7 +81,7 @@ class Files:
 
 
 def _rank(path: str, sought: str) -> int | None:
-    """Return how well a path fits, 0 best; None if it doesn't."""
+    """Return how well a path matches, 0 being best; None if it doesn't."""
     name = path.rstrip("/").rpartition("/")[2]
     if path.startswith(sought):
         return 0

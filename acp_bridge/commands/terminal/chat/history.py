@@ -1,4 +1,4 @@
-"""What was entered before, in a file of the user's alone, newest last."""
+"""The prompts entered before, in a file that only the user can read, newest last."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Final
 
 from prompt_toolkit.history import History
 
-#: entries that are kept; the file is cut to half of them when it has grown to twice as many.
+#: entries to keep; at twice as many, the file is cut to the newest of them.
 _MOST: Final = 500
-#: characters of an entry; a longer one is not kept.
+#: characters; a longer entry is not kept.
 _LONGEST: Final = 10_000
 
 
 class FileHistory(History):
-    """One JSON string a line. A file that can't be read or written is no history."""
+    """A prompt_toolkit history with one JSON string a line; errors of the file are ignored."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
         self._file = file
 
     def load_history_strings(self) -> Iterable[str]:
-        """Give the entries, the newest first."""
+        """Yield the entries, newest first; cuts a file that has grown too long."""
         entries = self._read()
         if len(entries) > 2 * _MOST:
             entries = entries[-_MOST:]
@@ -32,7 +32,7 @@ class FileHistory(History):
         return reversed(entries)
 
     def store_string(self, string: str) -> None:
-        """Append an entry."""
+        """Append an entry to the file."""
         if len(string) <= _LONGEST:
             self._write(f"{json.dumps(string)}\n", os.O_APPEND)
 

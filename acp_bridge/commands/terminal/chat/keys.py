@@ -1,4 +1,4 @@
-"""What the keys do."""
+"""The key bindings of the chat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prompt_toolkit.keys import Keys
 
 from acp_bridge.commands.terminal.chat.conversation import Conversation
 
-#: every key that may choose an option.
+#: all keys that can choose an answer to a question.
 _CHOOSING: Final = "123456789yand"
 
 
@@ -22,7 +22,7 @@ def bindings(
     enter: Callable[[str], None],
     leave: Callable[[], None],
 ) -> KeyBindings:
-    """Return the keys; `enter` is given what was typed, `leave` ends the program."""
+    """Return the key bindings; `enter` gets the text that was typed, `leave` ends the program."""
     keys = KeyBindings()
     _editing(keys, line, enter)
     _questions(keys, conversation, line)

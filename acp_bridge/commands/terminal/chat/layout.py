@@ -1,7 +1,7 @@
-"""Where everything stands at the bottom of the terminal: tail, what waits, question, line, status.
+"""The layout at the bottom of the terminal: tail, waiting prompts, question, input line, status.
 
-Invariant: only the line that is typed needs room; everything else is cut where there is none, the
-tail first.
+Invariant: the input line always has room; where the terminal is too low, the rest is cut, the tail
+first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_COMPLETIONS: Final = 6
 def layout(
     conversation: Conversation, look: Look, line: Buffer, tail: Callable[[], list[str]]
 ) -> Layout:
-    """Return the layout; `tail` gives the lines that are drawn above everything else."""
+    """Return the layout; `tail` returns the lines to draw above everything else."""
     typed = Window(
         BufferControl(line),
         height=lambda: Dimension(min=1, max=_MOST_TYPED),
@@ -67,7 +67,7 @@ def layout(
 
 
 def _last(lines: list[str], rest: Container) -> ANSI:
-    """Return as many of the last lines as the rest leaves room for, and one row more."""
+    """Return the last of `lines` that fit above `rest`, and one more, which scrolls off."""
     size = get_app().output.get_size()
     taken = rest.preferred_height(size.columns, size.rows).preferred
     room = max(0, size.rows - taken - 1)
@@ -77,9 +77,9 @@ def _last(lines: list[str], rest: Container) -> ANSI:
 def _lines(
     style: str, lines: Callable[[], list[str]], *, whole: bool = False
 ) -> ConditionalContainer:
-    """Return a window as high as its lines, and lower where there is no room.
+    """Return a window as high as its lines, or lower where there is no room.
 
-    `whole`: lines that are too wide are not cut.
+    Hidden if they are none. `whole`: wrap lines that are too wide instead of cutting them.
     """
     text = FormattedTextControl(lambda: [(style, "\n".join(lines()))])
     window = Window(text, dont_extend_height=True, wrap_lines=whole)
@@ -91,7 +91,7 @@ def _prefix(look: Look, number: int, wrapped: int) -> StyleAndTextTuples:
 
 
 def _completions(line: Buffer, look: Look) -> StyleAndTextTuples:
-    """Return the completions around the one that is chosen."""
+    """Return up to `_MOST_COMPLETIONS` completions as styled rows, the chosen one among them."""
     state = line.complete_state
     if state is None:
         return []

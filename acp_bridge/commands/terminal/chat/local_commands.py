@@ -1,4 +1,4 @@
-"""Slash commands of this program's own, where the agent has none of that name. No I/O."""
+"""Slash commands of the chat itself; a command of the agent with the same name wins. No I/O."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ A permission is answered by its key, on an empty line, or with Alt and the key a
 
 
 def commands(conversation: Conversation) -> list[Command]:
-    """Return the commands of the agent, then those of this program that it doesn't have."""
+    """Return the commands of the agent, then those of the chat that it doesn't have."""
     theirs = conversation.shown.commands
     names = {command.name for command in theirs}
     return [*theirs, *(command for command in LOCAL if command.name not in names)]
 
 
 def run(conversation: Conversation, text: str, leave: Callable[[], None]) -> bool:
-    """Do what a line says if it is a command of this program; returns False if it is none."""
+    """Run a line if it is a command of the chat; returns False if it is none."""
     word, _, rest = text.strip().partition(" ")
     name = word.removeprefix("/")
     ours = {command.name for command in LOCAL} - {c.name for c in conversation.shown.commands}
@@ -47,7 +47,7 @@ def run(conversation: Conversation, text: str, leave: Callable[[], None]) -> boo
 
 
 def values(conversation: Conversation, name: str) -> list[Command]:
-    """Return what may stand behind a command, for completion."""
+    """Return the arguments that a command can have, for completion."""
     choices = conversation.shown.choices(name) if name in KINDS else None
     return [Command(value.id, value.name) for value in choices.values] if choices else []
 

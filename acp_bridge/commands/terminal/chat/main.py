@@ -1,4 +1,4 @@
-"""Runs a conversation on this terminal, from the start of its bridge to its end."""
+"""Runs a conversation on this terminal, from the start of the bridge to its end."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from acp_bridge.commands.terminal.view.look import look
 from acp_bridge.protocol import HEARS_ACCEPTED, HEARS_STATE, OBSERVES, WHOLE_CALLS, ErrorCode
 from acp_bridge.wire.jsonrpc import RpcError
 
-#: seconds for the answer to `initialize`, for which an agent may have to start.
+#: seconds for the answer to `initialize`, for which the bridge may have to start an agent.
 _STARTS: Final = 60.0
 
 
 class Connect(Protocol):
-    """Reaches the bridge; `tell` is given each line of its stderr."""
+    """Connects to the bridge; `tell` is called with each line of its stderr."""
 
     def __call__(
         self, listener: Listener, *, tell: Callable[[str], None]
     ) -> AbstractAsyncContextManager[Connection]:
-        """Raise OSError when entered if it can't be reached."""
+        """Return the connection as a context manager; entering it raises OSError if that fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be run: how the bridge is reached, and how the session is opened."""
+    """How to reach the bridge and open the session, and what to say at the end."""
 
     connect: Connect
     open: Open
-    #: where the session works: files that are mentioned are looked for there.
+    #: the session's working folder, in which mentioned files are looked for.
     folder: Path
-    #: the file with what was entered before.
+    #: the file with the prompts entered before.
     history: Path
-    #: what is said at the end; it is given the first characters of the session's id.
+    #: the line printed at the end, with `{}` for the first characters of the session's id.
     goodbye: str
     read_only: bool = False
 
 
 def unfit(env: Mapping[str, str]) -> str | None:
-    """Return why nobody can type here, or None."""
+    """Return why this terminal can't be used for a chat, or None."""
     if not all(each is not None and each.isatty() for each in (sys.stdin, sys.stdout)):
         return "this needs a terminal; in a script, use acp-bridge run"
     if env.get("TERM", "dumb") in ("dumb", "unknown"):
@@ -66,7 +66,7 @@ def unfit(env: Mapping[str, str]) -> str | None:
 
 
 async def converse(plan: Plan) -> int:
-    """Run until the person leaves, or the bridge ends; returns the exit code."""
+    """Run the chat until the person leaves or the bridge ends; returns the exit code."""
     running = _Running(plan)
     try:
         async with plan.connect(running.conversation, tell=running.log) as connection:
@@ -77,7 +77,7 @@ async def converse(plan: Plan) -> int:
 
 
 class _Running:
-    """The parts of a conversation on the terminal."""
+    """A conversation that runs: its screen, its connection and its exit code."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -97,7 +97,8 @@ class _Running:
         self.conversation.say(harmless(line))
 
     async def run(self, connection: Connection) -> int:
-        from acp_bridge.commands.terminal.chat.history import FileHistory  # while the bridge starts
+        # Import while the bridge starts.
+        from acp_bridge.commands.terminal.chat.history import FileHistory
         from acp_bridge.commands.terminal.chat.screen import Screen
 
         how = look(os.environ, sys.stdout.encoding)
@@ -127,7 +128,7 @@ class _Running:
         except NoAnswer as failure:
             self._fail(str(failure))
         except ConnectionLost:
-            pass  # `_watch` says it
+            pass  # `_watch` reports it
         else:
             self.conversation.use(connection)
             self.conversation.opened(opened.session_id, opened.result, live=opened.live)

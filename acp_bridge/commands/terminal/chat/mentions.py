@@ -1,4 +1,4 @@
-"""Files that a prompt mentions as `@path`: they become links, so that the agent knows them."""
+"""Turns files that a prompt mentions as `@path` into resource links, which an agent understands."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from acp_bridge.protocol import Json
 
 #: `@path`, or `@"path with spaces"`, at the beginning of a word.
 MENTION: Final = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|([^\s"]+))')
-#: what ends a sentence and no path.
+#: punctuation that may follow a mention and is not part of the path.
 _ENDS: Final = ".,;:!?)]}>'"
 
 
 def blocks_of(text: str, folder: Path) -> list[Json]:
-    """Return the content blocks of a prompt; what names no file below `folder` stays text."""
+    """Return a prompt's content blocks; a mention of no existing file below `folder` stays text."""
     blocks: list[Json] = []
     at = 0
     for found in MENTION.finditer(text):
@@ -37,12 +37,15 @@ def blocks_of(text: str, folder: Path) -> list[Json]:
 
 
 def written(path: str) -> str:
-    """Return how a path is mentioned."""
+    """Return the mention of a path, in quotes if it has white space."""
     return f'@"{path}"' if any(character.isspace() for character in path) else f"@{path}"
 
 
 def _existing(found: re.Match[str], folder: Path) -> tuple[str, int] | None:
-    """Return the path that is mentioned and where the mention ends, if there is such a file."""
+    """Return the mentioned path and the index of the mention's end.
+
+    None if there is no such file.
+    """
     if quoted := found[1]:
         return (quoted, found.end()) if _is_file(quoted, folder) else None
     path = found[2]

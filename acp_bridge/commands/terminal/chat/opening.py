@@ -1,4 +1,4 @@
-"""Ways to open the session of a conversation: a new one, or one that was there before."""
+"""The ways to open the session of a chat: a new one, one to load, or a live one."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from acp_bridge.wire.json_values import as_object
 if TYPE_CHECKING:
     from acp_bridge.journal.records import SessionInfo
 
-#: seconds. The agent may have to be started, and to load.
+#: seconds for the answer; the agent may have to be started and to load.
 _OPENS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A session that is open for this client, and what was answered."""
+    """An opened session and the bridge's answer."""
 
     session_id: str
     result: Json
-    #: a turn of it may run.
+    #: a turn of the session may be running.
     live: bool = False
 
 
-#: opens a session; raises RpcError, ConnectionLost, NoAnswer.
+#: Opens a session; raises RpcError, ConnectionLost, NoAnswer.
 Open = Callable[[Connection], Awaitable[Opened]]
 
 
 def new(folder: Path) -> Open:
-    """Return a way to open a new session in a folder."""
+    """Return a function that opens a new session working in a folder (`session/new`)."""
 
     async def open_new(connection: Connection) -> Opened:
         params = {"cwd": str(folder), "mcpServers": []}
@@ -45,7 +45,7 @@ def new(folder: Path) -> Open:
 
 
 def resume(session: SessionInfo) -> Open:
-    """Return a way to load a session with its transcript."""
+    """Return a function that loads a session with its transcript (`session/load`)."""
 
     async def load(connection: Connection) -> Opened:
         params = {"sessionId": session.session_id, "cwd": session.cwd, "mcpServers": []}
@@ -56,7 +56,7 @@ def resume(session: SessionInfo) -> Open:
 
 
 def attach(session_id: str) -> Open:
-    """Return a way to see a session that is live at this bridge, with its transcript."""
+    """Return a function that joins a live session with its transcript (`_acp_bridge/attach`)."""
 
     async def attached(connection: Connection) -> Opened:
         params = {"sessionId": session_id, "replay": True}

@@ -1,4 +1,4 @@
-"""What prompt_toolkit writes to the terminal, and what it does when the terminal is resized."""
+"""Adapts prompt_toolkit's output to the terminal, and corrects the cursor after a resize."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from acp_bridge.commands.terminal.view.look import Look
 
 
-class HeldOutput(Vt100_Output):
-    """Writes nothing while it is held, so that several steps become one write."""
+class BufferedOutput(Vt100_Output):
+    """Writes nothing while `buffering` is set, so that several steps become one write."""
 
-    held = False
+    buffering = False
 
     def flush(self) -> None:
-        """Write the lines that wait, unless the output is held."""
-        if not self.held:
+        """Write the buffered output, unless `buffering` is set."""
+        if not self.buffering:
             super().flush()
 
     def erase_down(self) -> None:
-        """Erase from the cursor, which is at the begin of a row, to the end of the screen.
+        """Erase from the cursor, which must be at the beginning of a row, to the end of the screen.
 
-        The row goes first: tmux keeps a screen that is erased from its first cell as history.
+        The row is erased first: tmux would keep a screen erased from its first cell in its history.
         """
         self.write_raw("\x1b[K\x1b[C\x1b[J\x1b[D")
 
     @property
     def responds_to_cpr(self) -> bool:
-        """False: the cursor's position is not needed, and its report may come as if typed."""
+        """False: the cursor's position is not needed, and its report could be taken for typing."""
         return False
 
 
-def terminal_output(look: Look) -> HeldOutput:
+def terminal_output(look: Look) -> BufferedOutput:
     """Return the output to this process's terminal."""
     depth = ColorDepth.DEPTH_4_BIT if look.colours else ColorDepth.DEPTH_1_BIT
-    output = HeldOutput.from_pty(sys.stdout, default_color_depth=depth, enable_bell=False)
-    assert isinstance(output, HeldOutput)
+    output = BufferedOutput.from_pty(sys.stdout, default_color_depth=depth, enable_bell=False)
+    assert isinstance(output, BufferedOutput)
     return output
 
 
 class ReflowingApplication(Application[None]):
-    """Knows that most terminals wrap the rows that are there when they become narrower.
+    """An application that accounts for a terminal that wraps its rows when it becomes narrower.
 
-    Invariant: whatever moves the cursor to the first row of what was drawn comes after `reflow`.
+    Invariant: `reflow` is called before anything moves the cursor to the first row that was drawn.
     """
 
     def __init__(self, *, reflows: bool, **settings: Any) -> None:
@@ -58,7 +58,7 @@ class ReflowingApplication(Application[None]):
         self.before_render += lambda _: self.reflow()
 
     def reflow(self) -> None:
-        """Move the cursor up as far as it was moved down by rows that were wrapped."""
+        """Move the cursor up by the rows that wrapping added above it since the last drawing."""
         before, self._columns = self._columns, self.output.get_size().columns
         screen = self.renderer.last_rendered_screen
         if self._columns < before and self._reflows and screen is not None:
@@ -71,7 +71,7 @@ class ReflowingApplication(Application[None]):
 
 
 def _wrapped(screen: Screen, cursor: Point, columns: int) -> int:
-    """Return how much further down the cursor is when the screen has become so narrow."""
+    """Return by how many rows the cursor has moved down on a screen that is now `columns` wide."""
     above = sum(max(0, -(-_used(screen, row) // columns) - 1) for row in range(cursor.y))
     return above + cursor.x // columns
 

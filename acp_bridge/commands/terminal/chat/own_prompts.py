@@ -1,4 +1,4 @@
-"""The prompts that were entered at this terminal: which one's turn runs, which wait. No I/O."""
+"""The unanswered prompts entered at this terminal: the running one and the waiting ones. No I/O."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from acp_bridge.wire.jsonrpc import RequestId
 
 
 class OwnPrompts:
-    """Holds the prompts that are not answered, in the order in which they were entered."""
+    """The unanswered prompts, in the order of entering."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` gives seconds."""
+        """`clock` returns seconds."""
         self.unanswered: list[Prompt] = []
-        #: the one whose turn runs.
+        #: the prompt whose turn runs.
         self.begun: Prompt | None = None
         self._clock = clock
-        #: when the turn that runs began, whoever asked for it.
+        #: when the running turn began, whichever client asked for it.
         self._turn_since = 0.0
 
     @property
@@ -28,24 +28,24 @@ class OwnPrompts:
 
     @property
     def seconds(self) -> float:
-        """How long the turn runs."""
+        """For how many seconds the turn has been running."""
         return self._clock() - self._turn_since
 
     def note_accepted(self, request_id: RequestId, prompt_id: object) -> None:
-        """Note the id that the bridge has given a prompt which is on disk."""
+        """Note the bridge's id for a prompt that is on disk."""
         for prompt in self.unanswered:
             if prompt.sent is not None and prompt.sent.id == request_id:
                 prompt.prompt_id = prompt_id
 
     def note_turn(self, seconds: float) -> None:
-        """Note that another turn runs, since so many seconds."""
+        """Note that a turn runs that began so many seconds ago."""
         self._turn_since = self._clock() - seconds
 
     def begin_next(self, standing: Standing | None, *, at_once: bool = False) -> Prompt | None:
-        """Return the first prompt that waits if its turn begins, which counts from now on.
+        """Note the first waiting prompt as begun, and return it; None if its turn has not begun.
 
-        `standing`: what the bridge tells, None where it tells nothing. `at_once`: nothing stands
-        before the prompt.
+        `standing`: the state that the bridge told, None if it tells none. `at_once`: nothing runs
+        or waits before the prompt, so it begins when it is sent.
         """
         first = self.waiting[0] if self.begun is None and self.waiting else None
         if first is None or first.sent is None:
@@ -57,8 +57,8 @@ class OwnPrompts:
         self.note_turn(0)
         return first
 
-    def take(self, prompt: Prompt) -> bool:
-        """Take off a prompt that was answered; returns True if it was the one whose turn ran."""
+    def remove(self, prompt: Prompt) -> bool:
+        """Remove a prompt that was answered; returns True if its turn was the running one."""
         self.unanswered.remove(prompt)
         if prompt is not self.begun:
             return False

@@ -1,4 +1,4 @@
-"""One prompt of this terminal, and what a person is told at its end."""
+"""One prompt of this terminal, and the sentence about how its turn ended."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from acp_bridge.commands.terminal.view.blocks import Line, Tone
 from acp_bridge.protocol import ErrorCode, Json
 from acp_bridge.wire.jsonrpc import RpcError
 
-#: the command under which a bridge has its own.
+#: the slash command that the bridge itself answers.
 _BRIDGE_COMMAND: Final = "/queue"
-#: what is said of a turn that was cancelled.
+#: the line shown for a cancelled turn.
 STOPPED: Final = Line("stopped")
 _STOPS: Final = {
     "cancelled": STOPPED.text,
@@ -25,33 +25,33 @@ _STOPS: Final = {
 
 @dataclass(slots=True, eq=False)
 class Prompt:
-    """What was entered, and its request once it is sent."""
+    """A prompt that was entered, and its request once that is sent."""
 
     text: str
     blocks: list[Json]
     sent: Sent | None = None
-    #: its id at the bridge, once it is on disk.
+    #: the bridge's id for the prompt, once it is on disk.
     prompt_id: object = None
 
     @property
     def has_no_turn(self) -> bool:
-        """The bridge answers it itself, whatever runs."""
+        """True for a command that the bridge answers itself, at once and without a turn."""
         return self.text.split()[:1] == [_BRIDGE_COMMAND]
 
     @property
     def summary(self) -> str:
-        """The prompt as one line."""
+        """The prompt as one line of at most 200 characters."""
         return one_line(self.text, 200)
 
 
 def how_it_ended(sent: Sent) -> Line | None:
-    """Return the sentence about how a turn ended; empty if it ended as it should."""
+    """Return the line about how a turn ended; None for `end_turn` and for a lost connection."""
     try:
         result: Any = sent.outcome()
     except RpcError as error:
         return refused(error)
     except ConnectionLost:
-        return None  # said once, for everything
+        return None  # shown once for all prompts
     reason = result.get("stopReason") if isinstance(result, dict) else None
     if reason == "end_turn":
         return None
@@ -59,7 +59,7 @@ def how_it_ended(sent: Sent) -> Line | None:
 
 
 def refused(error: RpcError) -> Line:
-    """Return what is said of an error of the bridge or of the agent."""
+    """Return the line about an error of the bridge or the agent."""
     if error.code == ErrorCode.REQUEST_CANCELLED:
         return Line("taken back")
     details = error.data.get("details") if isinstance(error.data, dict) else None

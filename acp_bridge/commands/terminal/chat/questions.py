@@ -1,9 +1,9 @@
-"""Permissions that are asked: which is shown, which keys answer it, and when a key may. No I/O.
+"""The open permissions: which one is shown, and which keys answer it from when on. No I/O.
 
 Invariants:
-- A key answers only the question that was on the screen for `_SETTLED` seconds without a key
-  pressed: what was typed for something else is no answer.
-- Only an option that was offered is chosen.
+- A key answers a question only after `_SETTLED` seconds in which the question was shown and no key
+  was pressed: typing meant for something else is no answer.
+- Only an offered option is chosen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from acp_bridge.commands.terminal.view.block_text import one_line
 from acp_bridge.protocol import Json
 from acp_bridge.wire.json_values import as_object, objects
 
-#: seconds without a key after which a question may be answered by one.
+#: seconds without a key press after which a key may answer the question.
 _SETTLED: Final = 0.6
 _LETTERS: Final = {
     "allow_once": "y",
@@ -30,7 +30,7 @@ _DIGITS: Final = "123456789"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An offered answer, and the keys that choose it."""
+    """An option of the question, and the keys that choose it."""
 
     id: str
     name: str
@@ -40,17 +40,17 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A permission that is asked; `request` is whatever stands for it where it came from."""
+    """A permission request with its options; `request` identifies it for whoever added it."""
 
     request: object
     call: Json
     options: tuple[Option, ...]
-    #: what it is about, for beside the answers; empty if it is short.
+    #: one line on what a long question is about, shown beside the options; "" for a short one.
     about: str
 
 
 def question(request: object, params: Json) -> Question:
-    """Return the question of a `session/request_permission`."""
+    """Return the question for the params of a `session/request_permission`."""
     call = as_object(params.get("toolCall"))
     options = tuple(_options(objects(params.get("options"))))
     return Question(request, call, options, reminder(call))
@@ -70,36 +70,39 @@ def _options(offered: list[Json]) -> list[Option]:
 
 
 class Questions:
-    """The questions that are open; the first one is shown."""
+    """The open questions in order; the first one is shown."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` gives seconds."""
+        """`clock` returns seconds."""
         self._clock = clock
         self._open: list[Question] = []
         self._quiet_since = 0.0
 
     @property
     def shown(self) -> Question | None:
-        """The question that is on the screen."""
+        """The question on the screen, if any."""
         return self._open[0] if self._open else None
 
     @property
     def settled(self) -> bool:
-        """A plain key may answer: the question was there long enough, and nobody types."""
+        """True if a plain key may answer: none was pressed for `_SETTLED` s while one was shown."""
         return bool(self._open) and self._clock() - self._quiet_since >= _SETTLED
 
     def add(self, asked: Question) -> None:
-        """Show a question, after those that wait."""
+        """Add a question after the open ones."""
         if not self._open:
             self.on_key()
         self._open.append(asked)
 
     def on_key(self) -> None:
-        """Note that a key was pressed that answers nothing, or that a question appears."""
+        """Restart the time of quiet: a key was pressed, or another question is shown."""
         self._quiet_since = self._clock()
 
     def choose(self, key: str) -> tuple[Question, Option] | None:
-        """Return the shown question with the option that a key chooses, and take it off."""
+        """Remove and return the shown question with the option for a key.
+
+        None if the key has none.
+        """
         if (asked := self.shown) is None:
             return None
         chosen = next((option for option in asked.options if key in option.keys), None)
@@ -110,7 +113,7 @@ class Questions:
         return asked, chosen
 
     def withdraw(self, request: object) -> Question | None:
-        """Take off the question of a request that is not asked any more."""
+        """Remove and return the question of a request; None if it is not open."""
         for asked in self._open:
             if asked.request is request:
                 if asked is self.shown:
@@ -119,7 +122,7 @@ class Questions:
                 return asked
         return None
 
-    def take_all(self) -> list[Question]:
-        """Take off every question."""
+    def remove_all(self) -> list[Question]:
+        """Remove and return all questions."""
         taken, self._open = self._open, []
         return taken

@@ -1,8 +1,8 @@
-"""The terminal: finished blocks are printed into its scrollback, below them the tail and the line.
+"""The chat's screen: finished blocks go into the scrollback; tail and input line are redrawn below.
 
 Invariants:
-- What is printed is written once, by one write together with what is drawn anew below it.
-- Nothing is drawn wider or higher than the terminal is.
+- A finished block is printed in the same single write as the redrawn part below it.
+- Nothing is drawn wider or higher than the terminal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from acp_bridge.commands.terminal.chat.keys import bindings
 from acp_bridge.commands.terminal.chat.layout import STYLE, layout
 from acp_bridge.commands.terminal.chat.local_commands import run as run_local
 from acp_bridge.commands.terminal.chat.output import (
-    HeldOutput,
+    BufferedOutput,
     ReflowingApplication,
     terminal_output,
 )
@@ -34,14 +34,14 @@ from acp_bridge.commands.terminal.view.look import Look, reflows
 if TYPE_CHECKING:
     from acp_bridge.commands.terminal.view.lines import Renderer
 
-#: seconds between two drawings of what streams.
+#: seconds between two drawings of a message that streams.
 _FRAME: Final = 0.05
-#: seconds after which a lone Escape is one.
+#: seconds after which an Escape is a key of its own, and not the begin of a sequence.
 _ESCAPE: Final = 0.05
 
 
 class Screen:
-    """The screen of one conversation."""
+    """The screen of one conversation, on prompt_toolkit."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class Screen:
         look: Look,
         history: History,
         *,
-        output: HeldOutput | None = None,
+        output: BufferedOutput | None = None,
         keys: Input | None = None,
         reflow: bool | None = None,
     ) -> None:
-        """`output`, `keys` and `reflow` are those of this process's terminal if not given."""
+        """`output`, `keys` and `reflow`: for tests; by default those of this process's terminal."""
         self._conversation, self._look = conversation, look
         self._output = output or terminal_output(look)
         self._news = anyio.Event()
@@ -80,7 +80,7 @@ class Screen:
         )
         self._app.ttimeoutlen = _ESCAPE
 
-    # -- its life
+    # -- running
 
     async def run(self) -> None:
         """Draw and read keys until the person leaves, or `leave` is called."""
@@ -92,14 +92,14 @@ class Screen:
                     handle_sigint=False, set_exception_handler=False, pre_run=self._leave_early
                 )
             except EOFError:
-                pass  # the terminal is gone
+                pass  # the terminal was closed
             finally:
                 tasks.cancel_scope.cancel()
                 self._release()
                 self._print_rest()
 
     def leave(self) -> None:
-        """End `run`, also if that has not begun."""
+        """End `run`, even if it has not begun yet."""
         self._leaves = True
         if self._app.is_running and not self._app.is_done:
             self._app.exit()
@@ -109,7 +109,7 @@ class Screen:
             self._app.exit()
 
     def changed(self) -> None:
-        """Draw soon."""
+        """Redraw soon: something that is shown has changed."""
         self._news.set()
 
     # -- drawing
@@ -125,7 +125,7 @@ class Screen:
             await anyio.sleep(_FRAME)
 
     async def _tick(self) -> None:
-        """Draw each second what changes with time, and once more when nothing does any longer."""
+        """Redraw once a second while something changes with time, and once after that."""
         changes = True
         while True:
             talk = self._conversation
@@ -136,9 +136,12 @@ class Screen:
             await anyio.sleep(1)
 
     def _print(self) -> None:
-        """Write finished blocks above; they leave with the next drawing."""
+        """Put finished blocks into the output above the drawn part.
+
+        The next drawing writes both.
+        """
         if text := self._finished():
-            self._output.held = True
+            self._output.buffering = True
             self._app.reflow()
             self._app.renderer.erase(leave_alternate_screen=False)
             self._output.write_raw(text)
@@ -151,26 +154,26 @@ class Screen:
         self._output.flush()
 
     def _finished(self) -> str:
-        lines = self._lines(self._conversation.unprinted.take())
+        lines = self._lines(self._conversation.unprinted.pop_next())
         return "".join(f"{line}\r\n" for line in lines)
 
     def _tail_lines(self) -> list[str]:
         return self._lines(self._conversation.unprinted.tail())
 
     def _release(self) -> None:
-        self._output.held = False
+        self._output.buffering = False
         self._output.flush()
 
     def _lines(self, blocks: list[Block]) -> list[str]:
         if not blocks:
             return []
-        if self._renderer is None:  # it takes a while to import: the line is on the screen by now
+        if self._renderer is None:  # slow to import: by now the input line is on the screen
             from acp_bridge.commands.terminal.view.lines import Renderer
 
             self._renderer = Renderer(self._look)
         return self._renderer.lines(blocks, self._output.get_size().columns)
 
-    # -- what is entered
+    # -- input
 
     def _enter(self, text: str) -> None:
         if not run_local(self._conversation, text, self.leave):

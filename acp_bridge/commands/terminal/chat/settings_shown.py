@@ -1,4 +1,4 @@
-"""What a session announces of itself: commands, modes, models, usage, title. No I/O."""
+"""What a session announces: commands, modes, models, usage, title. No I/O."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from acp_bridge.commands.terminal.view.block_text import one_line
 from acp_bridge.protocol import Json
 from acp_bridge.wire.json_values import as_object, objects
 
-#: what can be chosen by a command of this program's own: by its name, as sessions call it.
+#: the settings that a command of the chat can set, by their ACP names.
 KINDS: Final = ("mode", "model")
 _MOST_COMMANDS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A slash command of the agent, or of this program."""
+    """A slash command of the agent or of the chat."""
 
     name: str
     description: str
@@ -26,7 +26,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A value that a mode, or a model, can have."""
+    """A value of the mode or the model."""
 
     id: str
     name: str
@@ -34,21 +34,24 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The values of a mode or a model, the one in force, and how another one is set."""
+    """The values of the mode or the model, the current one, and how it is set."""
 
     current: str
     values: tuple[Choice, ...]
-    #: the id of the config option, or None where the session has modes or models of the old kind.
+    #: the id of the config option; None if the session has `modes` and `models` of the older kind.
     option: str | None
 
     @property
     def name(self) -> str:
-        """The name of the value in force."""
+        """The name of the current value."""
         names = (value.name for value in self.values if value.id == self.current)
         return next(names, one_line(self.current, 60))
 
     def after(self) -> Choice | None:
-        """Return the value after the one in force, in a circle; None if there is no other."""
+        """Return the value after the current one, the first after the last.
+
+        None if there is only one.
+        """
         if len(self.values) < 2:
             return None
         ids = [value.id for value in self.values]
@@ -56,7 +59,7 @@ class Choices:
         return self.values[(at + 1) % len(ids)]
 
     def named(self, word: str) -> Choice | None:
-        """Return the value that a person means by its id, its name, or their beginning."""
+        """Return the only value whose id or name is this word, or begins with it; None for none."""
         sought = word.strip().casefold()
         exact = [value for value in self.values if sought in _names(value)]
         begun = [
@@ -67,7 +70,7 @@ class Choices:
 
 
 class SettingsShown:
-    """What was last announced."""
+    """The commands, settings and usage that the session announced last."""
 
     def __init__(self) -> None:
         self.commands: tuple[Command, ...] = ()
@@ -79,13 +82,13 @@ class SettingsShown:
         self._options: list[Json] = []
 
     def opened(self, result: Json) -> None:
-        """Take the answer to new, load, resume or attach."""
+        """Note the settings in the result of session/new, load, resume or attach."""
         self._modes = dict(as_object(result.get("modes"))) or self._modes
         self._models = dict(as_object(result.get("models"))) or self._models
         self._options = objects(result.get("configOptions")) or self._options
 
-    def take(self, update: Json) -> str | None:
-        """Take an update; returns a sentence if a person should know of the change."""
+    def note_update(self, update: Json) -> str | None:
+        """Note an update; returns a sentence for a person if the mode or model has changed."""
         before = {kind: self.choices(kind) for kind in KINDS}
         match update.get("sessionUpdate"):
             case acp.COMMANDS_UPDATE:
@@ -106,7 +109,7 @@ class SettingsShown:
         return ", ".join(changes) or None
 
     def choices(self, kind: str) -> Choices | None:
-        """Return the values of `mode` or `model`, if the session has such."""
+        """Return the values of `mode` or `model`; None if the session has none."""
         for option in self._options:
             if kind in (option.get("category"), option.get("id")) and option.get("options"):
                 values = tuple(_choices(_flat(option.get("options")), "value"))
@@ -117,14 +120,14 @@ class SettingsShown:
         return Choices(current, values, None) if values else None
 
     def chosen(self, kind: str, value: str) -> tuple[str, Json]:
-        """Return the method, and the parameters without the session's id, that set a value."""
+        """Return the method, and the params without `sessionId`, that set a value."""
         choices = self.choices(kind)
         if choices is not None and choices.option is not None:
             return acp.SET_CONFIG_OPTION, {"configId": choices.option, "value": value}
         return (acp.SET_MODE if kind == "mode" else acp.SET_MODEL), {f"{kind}Id": value}
 
     def was_set(self, kind: str, value: str, result: Json) -> None:
-        """Note that a value was set; `result`: the answer, which may hold all options."""
+        """Note that a value was set; `result`: the answer, which may list all config options."""
         choices = self.choices(kind)
         if options := objects(result.get("configOptions")):
             self._options = options
@@ -156,7 +159,7 @@ def _choices(values: Iterable[Json], *keys: str) -> Iterable[Choice]:
 
 
 def _flat(options: Any) -> list[Json]:
-    """Return the values of a config option, which may stand in groups."""
+    """Return the values of a config option, those in groups included."""
     found: list[Json] = []
     for each in objects(options):
         found += objects(each["options"]) if isinstance(each.get("options"), list) else [each]

@@ -1,4 +1,4 @@
-"""Where a session stands, as its bridge tells in `_acp_bridge/state`. No I/O."""
+"""The state of a session, as its bridge tells it in `_acp_bridge/state`. No I/O."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 
 from acp_bridge.protocol import Json
 
-#: states in which a turn is on its way.
+#: states in which a turn runs, is paused or is being cancelled.
 _BUSY: Final = frozenset({"running", "permission", "cancelling", "paused"})
 #: states in which a prompt begins as soon as it is sent.
 _FREE: Final = frozenset({"idle", "asleep", "starting"})
-#: what a person is told of a state; the others are not worth a word.
+#: the words for states that a person should see.
 _WORDS: Final = {
     "permission": "a permission is asked",
     "cancelling": "stopping",
@@ -23,54 +23,54 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One state, of those that docs/extension.md has."""
+    """The members of one `_acp_bridge/state` (docs/extension.md)."""
 
     state: str = "idle"
-    #: since this state began.
+    #: for how long the session has been in this state.
     seconds: int = 0
-    #: prompts in the queue, of all clients.
+    #: how many prompts of all clients are in the queue.
     waiting: int = 0
     clients: int = 1
-    #: the prompt whose turn runs, if one does.
+    #: the id of the prompt whose turn runs; None if none runs.
     prompt_id: object = None
-    #: this client has asked for that turn.
+    #: this client sent that prompt.
     mine: bool = False
 
     def begins(self, before: Standing | None) -> bool:
-        """Tell if another turn runs than before, or is about to: a prompt is being written."""
+        """Return True if another turn runs than in the state `before`, or is about to begin."""
         if before is None or not before.busy:
             return self.busy
         return self.prompt_id is not None and self.prompt_id != before.prompt_id
 
     def stopped(self, before: Standing | None) -> bool:
-        """Tell if a turn of another client was being cancelled before, and has ended by now."""
+        """Return True if another client's turn was being cancelled in `before` and has ended."""
         if before is None or before.mine or before.prompt_id is None:
             return False
         return before.state == "cancelling" and before.prompt_id != self.prompt_id
 
     @property
     def busy(self) -> bool:
-        """A turn runs, whoever asked for it."""
+        """True if a turn runs, whichever client asked for it."""
         return self.prompt_id is not None or self.state in _BUSY
 
     @property
     def free(self) -> bool:
-        """A prompt begins at once."""
+        """True if a prompt would begin at once: nothing runs and nothing waits."""
         return self.prompt_id is None and self.waiting == 0 and self.state in _FREE
 
     @property
     def closed(self) -> bool:
-        """The session was closed or deleted."""
+        """True if the session was closed or deleted."""
         return self.state == "closed"
 
     @property
     def word(self) -> str | None:
-        """What a person is told of the state."""
+        """The word for the state that a person is shown; None if it needs none."""
         return _WORDS.get(self.state)
 
 
 def standing(params: Json) -> Standing:
-    """Return what a notification tells; what is missing or odd is as in an idle session."""
+    """Read the params of a state notification; missing and malformed members get their defaults."""
     turn = params.get("turn")
     return Standing(
         str(params.get("state")),

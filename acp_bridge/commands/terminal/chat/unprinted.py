@@ -1,7 +1,7 @@
-"""The blocks of a transcript on their way to the terminal.
+"""The blocks of a transcript that the terminal has not printed yet.
 
-Invariant: each is given once. While a transcript is replayed only its newest blocks are kept,
-however long it is, and nothing is shown.
+Invariant: each block is given out once. During a replay nothing is, and only the newest blocks are
+kept, however long the transcript is.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from acp_bridge.commands.terminal.view.transcript import Transcript
 
 #: blocks of a replayed transcript that are shown.
 _MOST_REPLAYED: Final = 60
-#: blocks that may wait to be printed before nothing more is read.
+#: blocks that may wait to be printed before reading from the bridge stops.
 _MOST: Final = 200
-#: blocks that are drawn at once.
+#: blocks that are printed in one step.
 _AT_ONCE: Final = 40
 
 
@@ -27,7 +27,7 @@ class Unprinted:
     """The blocks that are not in the scrollback yet."""
 
     def __init__(self, transcript: Transcript) -> None:
-        """A replay may come first; `begin` marks its end."""
+        """Until `begin` is called, blocks belong to a replay."""
         self._transcript = transcript
         self._blocks: deque[Block] = deque()
         self._begun = False
@@ -35,7 +35,7 @@ class Unprinted:
         self._taken = anyio.Event()
 
     def begin(self, session_id: str) -> None:
-        """Show blocks from now on, and say how many of the replay were left out."""
+        """End the replay: give out blocks from now on, the first telling how many were left out."""
         self.collect()
         self._begun = True
         if self._left_out:
@@ -43,14 +43,14 @@ class Unprinted:
             self._blocks.appendleft(Line(f"{text}: acp-bridge show {session_id[:8]}"))
 
     def collect(self) -> None:
-        """Take over the finished blocks; of a replay, the newest alone."""
+        """Fetch the finished blocks from the transcript; during a replay keep the newest only."""
         self._blocks += self._transcript.take_finished()
         while not self._begun and len(self._blocks) > _MOST_REPLAYED:
             self._blocks.popleft()
             self._left_out += 1
 
-    def take(self) -> list[Block]:
-        """Return the next blocks to print, so few that drawing them takes no noticeable time."""
+    def pop_next(self) -> list[Block]:
+        """Remove and return the next blocks to print, few enough to be drawn without a pause."""
         if not self._begun:
             return []
         blocks = [self._blocks.popleft() for _ in range(min(_AT_ONCE, len(self._blocks)))]
@@ -59,13 +59,13 @@ class Unprinted:
 
     @property
     def more(self) -> bool:
-        """True if there is a block to print."""
+        """True if there are blocks to print."""
         return self._begun and bool(self._blocks)
 
     def tail(self) -> list[Block]:
-        """Return the blocks to draw below everything that was printed.
+        """Return the newest unprinted and the unfinished blocks, to draw below the printed.
 
-        Finished blocks are among them until they are printed, since a key may draw before that.
+        Unprinted finished blocks are included since a key press may redraw before they are printed.
         """
         if not self._begun:
             return []
@@ -73,7 +73,7 @@ class Unprinted:
         return [*newest, *self._transcript.tail()]
 
     async def room(self) -> None:
-        """Return when most of what was given is printed."""
+        """Wait until most of the blocks are printed."""
         while self._begun and len(self._blocks) > _MOST:
             self._taken = anyio.Event()
             await self._taken.wait()

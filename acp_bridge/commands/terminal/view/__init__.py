@@ -1,1 +1,1 @@
-"""What a session looks like: updates become blocks, blocks become lines, or Markdown. No I/O."""
+"""How a session is shown: updates become blocks, and blocks become lines or Markdown. No I/O."""

@@ -1,4 +1,4 @@
-"""Markdown on a terminal: plain headings, nothing dropped, no escape sequence but colours."""
+"""Markdown for a terminal with rich: plain headings, nothing dropped, no links to click."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.markdown import Heading, Markdown, MarkdownElement
 
 
 class _PlainHeading(Heading):
-    """A heading that stands at the left, without a frame."""
+    """A heading on the left, without the frame that rich draws."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -18,9 +18,9 @@ class _PlainHeading(Heading):
 
 
 class AgentMarkdown(Markdown):
-    """The Markdown of an agent. HTML is text, since a tag may be a word such as `List<String>`.
+    """The Markdown of an agent. HTML is shown as text: a tag may be a type such as `List<String>`.
 
-    A link shows where it leads, since its words may lie.
+    A link shows its address, since its text may lie.
     """
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
@@ -29,7 +29,7 @@ class AgentMarkdown(Markdown):
     }
 
     def __init__(self, text: str) -> None:
-        """Read the text, which must be harmless."""
+        """Parse a text, which must be harmless already."""
         super().__init__("", code_theme="ansi_dark", hyperlinks=False)
         parser = MarkdownIt().enable("strikethrough").enable("table")
         self.parsed = parser.disable(["html_inline", "html_block", "image"]).parse(text)

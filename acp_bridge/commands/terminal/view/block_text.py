@@ -1,4 +1,7 @@
-"""Text of others on a terminal: harmless, without tabs, and any value that is no text is empty."""
+"""Text of agents and files for a terminal: harmless, without tabs.
+
+"" for a value that is no text.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ from typing import Final
 from acp_bridge.cli import harmless as escapes
 from acp_bridge.commands.terminal.view.blocks import Content
 
-#: spaces that stand for a tab.
+#: spaces shown for a tab.
 _TAB: Final = "    "
 
 
 def harmless(text: object) -> str:
-    """Return a text of several lines; a lone carriage return is a newline, as of a progress bar."""
+    """Return a text of several lines, harmless; a lone carriage return counts as a newline."""
     if not isinstance(text, str):
         return ""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -20,16 +23,19 @@ def harmless(text: object) -> str:
 
 
 def one_line(text: object, longest: int = 200) -> str:
-    """Return a text as one line of at most `longest` characters, such as a title or a path."""
+    """Return a text such as a title as one harmless line of at most `longest` characters."""
     if not isinstance(text, str):
         return ""
-    # Cut before the rest is done: a text of megabytes must not cost its length each time.
+    # Cut first: a text of megabytes must not be processed as a whole for one line.
     line = escapes.one_line(text[: 8 * longest])
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def words(content: Content | None) -> str:
-    """Return a content block's text as it came; what is no text is named."""
+    """Return the text of a content block, unchanged.
+
+    Other kinds as `@name`, `[uri]` or `[image ...]`.
+    """
     match content:
         case Content("text", str(text)):
             return text

@@ -1,7 +1,7 @@
-"""The blocks that make up what a session shows, in the order of what was said and done.
+"""The blocks that a session consists of when it is shown, in the order of their beginning.
 
 `Said`, `Call` and `Plan` are read from updates (`from_updates`) and are the same for every medium;
-their texts are as they came. `Paragraph` and `Line` are what a terminal adds to them.
+their texts are unchanged. `Paragraph` and `Line` exist on terminals only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from acp_bridge.protocol import Json, follows_apart
 
 
 class Voice(Enum):
-    """Who says a text."""
+    """The speaker of a text."""
 
     #: a person at this terminal, or at another client.
     USER = "user"
@@ -29,11 +29,11 @@ class Voice(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A content block of ACP; what it doesn't have is empty."""
+    """A content block of ACP; members that it doesn't have are empty."""
 
-    #: such as `text`, `resource_link` or `image`.
+    #: `text`, `resource_link`, `image` and so on.
     type: str
-    #: of a text, and of a resource that holds one.
+    #: the text of a `text` block, or of a `resource` that contains text.
     text: str | None = None
     uri: str = ""
     name: str = ""
@@ -42,14 +42,14 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A piece of a message, and the update that brought it."""
+    """A piece of a message, with the update that brought it."""
 
     voice: Voice
     content: Content | None
     update: Json
 
     def goes_on(self, before: Said | None) -> bool:
-        """Return True if this piece belongs to the same message as the piece before it."""
+        """Return True if this piece continues the message of the piece `before`."""
         if before is None or before.voice is not self.voice:
             return False
         return not follows_apart(before.update, self.update)
@@ -57,18 +57,18 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An update of a tool call, and all that is known of the call before and after it."""
+    """An update of a tool call, and all that was known of the call before it and is known now."""
 
     call_id: str
     update: Json
-    #: None for a call that was not heard of before.
+    #: None for the first update of a call.
     before: Json | None
     now: Json
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """A change of a file; `old` is None for a file that was not there."""
+    """A change of a file; `old` is None for a new file."""
 
     path: str
     old: str | None
@@ -77,22 +77,22 @@ class Diff:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A tool call as it stands; `whole`: show all of it, since a person is to decide on it."""
+    """The current state of a tool call; `whole`: show all of it, for a person to decide."""
 
     title: str
     kind: str = ""
     status: str = ""
-    #: paths, perhaps with a line: `src/a.py:12`.
+    #: paths, with a line number if there is one: `src/a.py:12`.
     locations: tuple[str, ...] = ()
-    #: what it changes or gives, or is to do.
+    #: its changes of files and its content.
     content: tuple[Diff | Content, ...] = ()
-    #: its raw output, for a medium that has nothing else to show.
+    #: its raw output, for calls that have no content.
     output: str = ""
     whole: bool = False
 
 
 class Step(Enum):
-    """How far an entry of a plan is."""
+    """The status of an entry of a plan."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -101,14 +101,14 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan as it stands: what is to be done, and how far it is."""
+    """The current plan: its entries, each with its status and text."""
 
     entries: tuple[tuple[Step, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A paragraph of a message, or a few; `first`: nothing of the message stands before."""
+    """One or several paragraphs of a message; `first`: they are the first of the message."""
 
     voice: Voice
     text: str
@@ -116,7 +116,7 @@ class Paragraph:
 
 
 class Tone(Enum):
-    """How a line of this program's own is meant."""
+    """The meaning of a line of this program's own."""
 
     #: something changed, such as the mode.
     NEWS = "news"
@@ -132,5 +132,5 @@ class Line:
     tone: Tone = Tone.NEWS
 
 
-#: what a terminal shows.
+#: a block as a terminal shows it.
 Block = Paragraph | Card | Plan | Line

@@ -1,4 +1,4 @@
-"""The change of a file as the lines of a unified diff."""
+"""Formats a change of a file as a unified diff."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 
 from acp_bridge.commands.terminal.view.blocks import Diff
 
-#: lines of either side above which they are not compared: that takes the square of their number.
+#: lines of one side above which no diff is computed, since its time grows with their square.
 _MOST_COMPARED: Final = 3_000
 
 
 def unified(diff: Diff, most: int) -> tuple[list[str], int]:
-    """Return at most `most` lines, with their sign, and the number of lines that are left out."""
+    """Return at most `most` lines of the diff, each with its sign, and how many were left out."""
     old, new = (diff.old or "").splitlines(), diff.new.splitlines()
     if max(len(old), len(new)) > _MOST_COMPARED:
         lines = [f"-{line}" for line in old] + [f"+{line}" for line in new]

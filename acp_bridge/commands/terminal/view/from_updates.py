@@ -1,6 +1,6 @@
-"""Reads blocks from updates of a session, as they are sent (`session/update`) and as they are kept.
+"""Makes blocks of a session's updates, live (`session/update`) or from the journal.
 
-Nothing is made harmless or shortened here: that is up to the medium which shows a block.
+Texts are neither made harmless nor shortened here: the medium that shows a block does that.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ _VOICES: Final = {
     acp.AGENT_MESSAGE: Voice.AGENT,
     acp.AGENT_THOUGHT: Voice.THOUGHT,
 }
-#: what an update may change of how a call stands; whatever it doesn't name stays.
+#: members of a call that `tool_calls.updated` doesn't merge: an update that has one replaces it.
 _STANDS: Final = ("status", "rawOutput")
 
 
 class Updates:
-    """The updates of one session, read in their order."""
+    """Reads the updates of one session in order, and remembers its tool calls."""
 
     def __init__(self, most_calls: int | None = None) -> None:
-        """`most_calls`: how many tool calls are remembered; None: all of them."""
+        """`most_calls`: how many tool calls to remember, the oldest being forgotten; None: all."""
         self._most_calls = most_calls
         self._calls: OrderedDict[str, Json] = OrderedDict()
 
     def read(self, params: Json) -> Said | Call | Plan | None:
-        """Read the parameters of a `session/update`; None if they show nothing, as a state does."""
+        """Return the block for the params of a `session/update`.
+
+        None if the update shows nothing.
+        """
         update, own = params.get("update"), acp.own_meta(params)
         if not isinstance(update, dict):
             return None
@@ -55,7 +58,7 @@ class Updates:
         return None
 
     def on_call(self, update: Json) -> Call:
-        """Add an update of a tool call, or a question about it, to what is known of the call."""
+        """Merge an update of a tool call, or a permission request for it, into what is known."""
         call_id = str(update.get("toolCallId"))
         before = self._calls.get(call_id)
         stands = {key: update[key] for key in _STANDS if update.get(key) is not None}
@@ -73,7 +76,7 @@ def _voice(kind: str, own: Json) -> Voice:
 
 
 def content(block: object) -> Content | None:
-    """Read a content block; None if the value is none."""
+    """Return a content block as a value; None if it is malformed."""
     match block:
         case {"type": "resource", "resource": {**held}}:
             text = held.get("text")
@@ -91,7 +94,7 @@ def content(block: object) -> Content | None:
 
 
 def card(call: Json) -> Card:
-    """Return the card that shows what is known of a tool call."""
+    """Return the card for all that is known of a tool call."""
     return Card(
         _text(call.get("title")),
         _text(call.get("kind")),

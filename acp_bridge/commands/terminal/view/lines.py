@@ -1,7 +1,7 @@
-"""Draws blocks as lines of text with colours. Nothing is written to a terminal here.
+"""Draws blocks as lines of text with colours; writes to no terminal.
 
-Invariant: in the result stand no escape sequences but those that set colours, bold and the like,
-and no line is wider than was said.
+Invariant: lines contain no escape sequences but those for colour and style, and none is wider than
+the given width.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from acp_bridge.commands.terminal.view.blocks import (
 from acp_bridge.commands.terminal.view.diff import unified
 from acp_bridge.commands.terminal.view.look import Look
 
-#: lines that are shown of a user's paragraph, of a tool call's output and of a diff.
+#: how many lines are shown of a user's message, of a tool call's output and of a diff.
 _MOST_USER: Final = 40
 _MOST_OUTPUT: Final = 8
 _MOST_DIFF: Final = 60
-#: lines that are shown of what a permission is asked for.
+#: how many lines are shown of the call that a permission is asked for.
 _MOST_ASKED: Final = 400
 _MOST_LOCATIONS: Final = 4
 _MOST_STEPS: Final = 50
-#: characters of a title or a path, and of a text of a card; of the latter the rest is counted.
+#: characters that are drawn of a title or a path, and of a text in a card, whose rest is counted.
 _LONG_TITLE: Final = 300
 _LONGEST: Final = 100_000
-#: a whole text that an agent has fenced, for editors that show it as Markdown.
+#: a text that is one fenced code block: agents fence output for editors that show Markdown.
 _FENCE: Final = re.compile(r"\A(`{3,})[^`\n]*\n((?:(?!\n\1).)*)\n\1\Z", re.DOTALL)
-#: what a library draws that is not ASCII.
+#: replacements for characters that rich draws and ASCII lacks.
 _DRAWN: Final = str.maketrans("•▌─━│┃", "*|--||")
-#: code in a line, without a background, which is wrong on half of all terminals.
+#: inline code without a background colour, which is wrong on half of all terminals.
 _STYLES: Final = {"markdown.code": "cyan", "markdown.code_block": "cyan"}
 _STATUS: Final = {"completed": "green", "failed": "red", "in_progress": "yellow"}
 _STEP: Final = {Step.PENDING: "", Step.IN_PROGRESS: "bold", Step.COMPLETED: "dim"}
@@ -58,7 +58,7 @@ _SIGNS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
 class Renderer:
-    """Draws for one terminal."""
+    """Draws blocks for one terminal."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
@@ -69,7 +69,7 @@ class Renderer:
         )  # fmt: skip
 
     def lines(self, blocks: Iterable[Block], width: int) -> list[str]:
-        """Return the lines of some blocks, with an empty line before each that stands apart."""
+        """Return the lines of blocks, `width` columns at most, with empty lines between blocks."""
         found: list[str] = []
         for block in blocks:
             if not _continues(block):
@@ -117,7 +117,7 @@ class Renderer:
             head.append(f"  {self._look.plain(', '.join(apart))}", style="dim")
         mark = self._marks.status.get(card.status, self._marks.status["pending"])
         body = [_Marked(f"{mark} ", head, _STATUS.get(card.status, ""))]
-        # Of what is asked about a path is said only by a word of the title.
+        # A path counts as named only if it is a word of the title.
         named = title.split() if card.whole else [title, *places]
         content = [*self._content(card, named)] or [*self._output(card, _bounded(card.output))]
         return Group(*body, *(Padding(each, (0, 0, 0, 2)) for each in content))
@@ -175,7 +175,7 @@ class Renderer:
         return lines
 
     def _line(self, row: list[Segment]) -> str:
-        """Return a row as text, without the spaces at its end: they would wrap when it narrows."""
+        """Return a row as text without trailing spaces, which would wrap in a narrower terminal."""
         parts = [segment for segment in row if not segment.control]
         while parts and not parts[-1].text.strip():
             parts.pop()
@@ -192,7 +192,7 @@ class Renderer:
 
 
 class _Marked:
-    """Something with a mark before its first line; the other lines stand below it."""
+    """A mark with a text beside it; further lines of the text are indented below."""
 
     def __init__(self, mark: str, body: RenderableType, style: str = "") -> None:
         self._mark, self._body, self._style = mark, body, style
@@ -230,5 +230,5 @@ def _bounded(text: str) -> str:
 
 
 def _continues(block: Block) -> bool:
-    """Return True for a block without an empty line before it."""
+    """Return True if no empty line goes before the block."""
     return isinstance(block, Line)

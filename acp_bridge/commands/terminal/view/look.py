@@ -1,4 +1,4 @@
-"""What a terminal can show, told from its environment: marks, and whether it has colours."""
+"""The abilities of a terminal, read from the environment: which marks, and whether colours."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from acp_bridge.cli.harmless import harmless
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The signs that stand before blocks, and in lines of this program's own."""
+    """The signs before blocks and in lines of this program's own."""
 
     user: str
     thought: str
     bridge: str
     more: str
     dot: str
-    #: by the status of a tool call or of a plan's entry.
+    #: by the status of a tool call or an entry of a plan.
     status: Mapping[str, str]
 
 
@@ -42,31 +42,34 @@ ASCII: Final = Marks(
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How everything is drawn."""
+    """The abilities of a terminal that drawing depends on."""
 
-    #: the terminal shows more than ASCII.
+    #: the terminal shows Unicode; else ASCII only.
     unicode: bool = True
-    #: the user wants colours; bold and dim are used in any case.
+    #: colours are used; bold and dim are used in any case.
     colours: bool = True
 
     @property
     def marks(self) -> Marks:
-        """The signs that this terminal can show."""
+        """The marks that this terminal can show."""
         return UNICODE if self.unicode else ASCII
 
     def plain(self, text: str) -> str:
-        """Return a text as this terminal can show it; what it would obey is shown escaped."""
+        """Return a text harmless and in the characters that this terminal can show."""
         return self.encodable(harmless(text))
 
     def encodable(self, text: str) -> str:
-        """Return a text in characters of this terminal, with the escape sequences in it."""
+        """Return a text in the characters that this terminal can show.
+
+        Escape sequences are kept.
+        """
         return text if self.unicode else text.encode("ascii", "backslashreplace").decode()
 
 
 def look(env: Mapping[str, str], encoding: str | None) -> Look:
-    """Return how to draw; `encoding`: what Python writes to the terminal.
+    """Return the look for an environment; `encoding`: the one in which Python writes to stdout.
 
-    Python writes UTF-8 in the locale C, too, so a locale that is named decides.
+    A locale in the environment wins, since Python writes UTF-8 in the locale C, too.
     """
     named = next((env[key] for key in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(key)), "")
     words = (named or encoding or "").lower().replace("-", "")
@@ -76,7 +79,7 @@ def look(env: Mapping[str, str], encoding: str | None) -> Look:
 def reflows(env: Mapping[str, str]) -> bool:
     """Return True for a terminal that wraps the rows on it when it becomes narrower.
 
-    Nearly all do; of the others it is known by their names.
+    Nearly all do; those that don't are known by TERM.
     """
     term = env.get("TERM", "")
     if "XTERM_VERSION" in env or term.startswith(("linux", "st-", "rxvt")):

@@ -1,9 +1,9 @@
-"""A session as Markdown: what was said and done, in the order in which it was.
+"""Renders a session's transcript as Markdown.
 
 Invariants
-- A tool call stands where it began, with what is known of it at the end; so does the plan.
-- A fence is longer than every run of backticks in what it holds.
-- Text of others is harmless to a terminal.
+- A tool call is placed where it began, in its final state; so is the plan.
+- A fence is longer than every run of backticks inside it.
+- The text is harmless to a terminal.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _HEADS: Final = {
     Voice.HOOK: "Hook",
 }
 _DONE: Final = {Step.COMPLETED: "x", Step.IN_PROGRESS: "-", Step.PENDING: " "}
-#: what a block that is not there yet says: as text, when all is known.
+#: Makes the text of a block when the whole transcript is read.
 _Block = Callable[[], str]
 
 
 def markdown(transcript: Iterable[Json]) -> str:
-    """Return the Markdown of a session's updates: params of `session/update`."""
+    """Return the Markdown of a session; `transcript`: the params of its `session/update`s."""
     page = _Page()
     updates = Updates()
     for params in transcript:
@@ -60,10 +60,10 @@ def markdown(transcript: Iterable[Json]) -> str:
 class _Page:
     def __init__(self) -> None:
         self._blocks: list[_Block] = []
-        #: what was said last of each tool call.
+        #: the latest state of each tool call.
         self._calls: dict[str, Json] = {}
         self._plan: Plan | None = None
-        #: what was said last, if nothing was done since, and the pieces of that message.
+        #: the message that is still being joined, and its pieces; None after any other block.
         self._last: Said | None = None
         self._pieces: list[str] = []
 
@@ -81,7 +81,7 @@ class _Page:
             self._calls[call.call_id] = {}
             self._blocks.append(lambda: _shown_card(card(self._calls[call.call_id])))
             self._last = None
-        # As an editor shows it: what an update empties is empty.
+        # A value that an update sets to empty is empty, as in an editor; None leaves it.
         self._calls[call.call_id] |= {k: v for k, v in call.update.items() if v is not None}
 
     def show_plan(self, plan: Plan) -> None:
@@ -102,7 +102,7 @@ def _shown_card(card: Card) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a line as code; a line that is code already stays as it is."""
+    """Return a line as inline code; a line in backticks stays as it is."""
     within = text.removeprefix("`").removesuffix("`")
     if len(text) - len(within) == 2 and within and "`" not in within:
         return text
@@ -133,7 +133,7 @@ def _shown_plan(plan: Plan | None) -> str:
 
 
 def _words(content: Content | None) -> str:
-    """Return the text of a content block; what is no text is named in brackets."""
+    """Return the text of a content block; other kinds as their URI, or as `[kind]`."""
     match content:
         case None:
             return ""

@@ -1,8 +1,8 @@
-"""Divides Markdown that comes in pieces into what is finished and what may still change.
+"""Splits Markdown that arrives in pieces into paragraphs that are finished and a rest.
 
 Invariants:
-- What `add` gave and `rest` together are the text that was added, but for empty lines
-  between paragraphs, and for the fence lines that a code block is given again when it is cut.
+- All that `add` and `take_rest` returned is together the text that was added, but for empty lines
+  between paragraphs, and the fence lines that are repeated where a code block is cut.
 - `rest` is never longer than `_LONGEST` characters, so drawing it stays cheap.
 """
 
@@ -11,29 +11,30 @@ from __future__ import annotations
 import re
 from typing import Final
 
-#: characters of a paragraph, and of a code block, after which it is divided at the end of a line.
+#: characters of a paragraph or code block after which it is cut at the next end of a line.
 _LONG: Final = 4_000
-#: characters after which it is divided wherever that is.
+#: characters after which it is cut anywhere.
 _LONGEST: Final = 8_000
-#: characters of the line that opens a code block which are repeated when it is cut.
+#: characters of a code block's first line that are repeated where the block is cut.
 _OPENING: Final = 100
 _FENCE: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 
 
 class Paragraphs:
-    """The paragraphs of one message."""
+    """Splits the text of one message."""
 
     def __init__(self) -> None:
         self.rest = ""
-        #: where the search for the end of the first paragraph goes on, and what it knows there.
+        #: where the search for the first paragraph's end continues, and the fence open there, or
+        #: "".
         self._at = 0
         self._fence = ""
         self._opening = ""
 
     def add(self, piece: str) -> list[str]:
-        """Take a piece of the message; returns the paragraphs that no further piece can change."""
+        """Add a piece of the message; returns the paragraphs that no further piece can change."""
         found = []
-        for begin in range(0, len(piece), _LONG):  # a cut copies the rest: it must be short
+        for begin in range(0, len(piece), _LONG):  # each cut copies the rest, which must stay short
             self.rest += piece[begin : begin + _LONG]
             while (paragraph := self._next()) is not None:
                 if paragraph.strip():
@@ -41,7 +42,7 @@ class Paragraphs:
         return found
 
     def take_rest(self) -> str:
-        """Return what is left at the end of the message."""
+        """Return what is left at the end of the message, and forget it; "" for white space."""
         rest, self.rest, self._at, self._fence = self.rest, "", 0, ""
         return rest if rest.strip() else ""
 
@@ -59,7 +60,7 @@ class Paragraphs:
         return self._divide(_LONGEST) if len(self.rest) > _LONGEST else None
 
     def _ends_here(self, line: str, following: str) -> bool:
-        """Return True when the paragraph ends behind this line, which is read for fences."""
+        """Return True if the paragraph ends after this line; keeps track of open fences."""
         fence = _FENCE.match(line)
         if self._fence:
             closes = fence and fence[1].startswith(self._fence) and not fence[2].strip()
@@ -69,7 +70,7 @@ class Paragraphs:
         if fence:
             self._fence, self._opening = fence[1], line[:_OPENING]
             return False
-        # What is indented after an empty line belongs to the item of a list before it.
+        # An indented line after an empty line belongs to the list item above.
         return not line.strip() and following not in ("", " ", "\n")
 
     def _undecided(self, line: str, following: str) -> bool:
@@ -81,7 +82,10 @@ class Paragraphs:
         return taken
 
     def _divide(self, end: int) -> str:
-        """Return the first `end` characters; a code block is closed, and goes on in the rest."""
+        """Cut off and return the first `end` characters.
+
+        An open code block is closed and reopened.
+        """
         fence, opening = self._fence, self._opening
         taken = self._cut(end)
         if not fence:

@@ -1,9 +1,9 @@
-"""A session on a terminal: the blocks that are finished, and the tail that still changes.
+"""A session on a terminal, as finished blocks and a tail of blocks that may still change.
 
 Invariants:
-- Blocks are finished in the order in which they began, each once; a finished block never changes.
-  What comes later of a tool call whose card was finished is a card of its own.
-- The tail is bounded: what waits behind a card for too long lets that card be finished as it is.
+- Blocks are finished in the order in which they began, each once, and then never change. Later
+  updates of a finished tool call make another card.
+- The tail is bounded: an unfinished card is finished as it is when too many blocks wait behind it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from acp_bridge.commands.terminal.view.paragraphs import Paragraphs
 from acp_bridge.protocol import Json
 from acp_bridge.updates import tool_calls
 
-#: blocks that may wait behind one that is not finished.
+#: how many blocks may wait behind an unfinished one.
 _MOST_WAITING: Final = 30
-#: tool calls that are remembered after their card was finished.
+#: how many tool calls are remembered.
 _MOST_CALLS: Final = 200
 
 
 @dataclass(slots=True)
 class _Message:
-    #: the piece that was said last.
+    #: the last piece.
     said: Said
     paragraphs: Paragraphs = field(default_factory=Paragraphs)
     first: bool = True
@@ -47,7 +47,7 @@ class _Message:
 class _Call:
     call_id: str
     call: Json
-    #: the content of the card of it that was finished before.
+    #: the content shown by the call's earlier, finished card.
     seen: object = None
 
 
@@ -55,21 +55,24 @@ _Open = _Message | _Call | Paragraph | Line
 
 
 class Transcript:
-    """What was said and done in a session, from its updates."""
+    """Makes the blocks of a session from its updates."""
 
     def __init__(self) -> None:
-        #: the plan as it stands; it becomes a block when the turn ends.
+        #: the current plan; it becomes a block at the end of the turn.
         self.plan: Plan | None = None
         self._finished: list[Block] = []
         self._open: list[_Open] = []
         self._updates = Updates(_MOST_CALLS)
-        #: the content of each card that was finished, by the id of its call.
+        #: the content of the last finished card of each call, by its id.
         self._seen: dict[str, object] = {}
 
-    # -- what comes in
+    # -- input
 
-    def take(self, params: Json) -> None:
-        """Take the parameters of a `session/update`; states and unknown kinds show nothing."""
+    def add_update(self, params: Json) -> None:
+        """Add the params of a `session/update`.
+
+        Updates of state and of unknown kinds show nothing.
+        """
         match self._updates.read(params):
             case Said() as said:
                 self._say(said)
@@ -85,19 +88,19 @@ class Transcript:
         self._settle()
 
     def begin_turn(self, prompt: Iterable[object]) -> None:
-        """Show the content blocks of a prompt from this terminal, whose turn begins."""
+        """Add the content blocks of a prompt of this terminal, whose turn begins."""
         self.end_turn()
         self.say_aside(prompt)
 
     def say_aside(self, prompt: Iterable[object]) -> None:
-        """Show the content blocks of a prompt that has no turn of its own."""
+        """Add the content blocks of a prompt without ending the turn that runs."""
         self._end_message()
         text = "".join(words(content(block)) for block in prompt)
         self._add(Paragraph(Voice.USER, harmless(text)))
         self._settle()
 
     def end_turn(self) -> None:
-        """Finish everything: nothing more of this turn is to come."""
+        """Finish all blocks at the end of a turn."""
         while self._open:
             self._finish_first()
         if self.plan is not None:
@@ -105,7 +108,10 @@ class Transcript:
             self.plan = None
 
     def ask(self, call: Json) -> str:
-        """Show at once the whole of what a permission is asked for; returns its title."""
+        """Finish all blocks, then add the whole call that a permission is about.
+
+        Returns its title.
+        """
         asked = self._updates.on_call(call)
         self._open = [
             each
@@ -120,15 +126,15 @@ class Transcript:
         self._note_seen(asked.call_id, asked.now.get("content"))
         return title
 
-    # -- what is shown
+    # -- output
 
     def take_finished(self) -> list[Block]:
-        """Return the blocks that were finished since the last time."""
+        """Return the blocks that were finished since the last call."""
         finished, self._finished = self._finished, []
         return finished
 
     def tail(self) -> list[Block]:
-        """Return the blocks that may still change, after all finished ones."""
+        """Return the blocks that may still change; they come after all finished ones."""
         shown = [block for each in self._open if (block := _shown(each))]
         return [*shown, self.plan] if self.plan else shown
 
@@ -180,13 +186,13 @@ class Transcript:
         while len(self._seen) > _MOST_CALLS:
             del self._seen[next(iter(self._seen))]
 
-    # -- the order
+    # -- order
 
     def _add(self, entry: _Open) -> None:
         self._open.append(entry)
 
     def _settle(self) -> None:
-        """Move what is finished from the front; a card that holds up too much is let go."""
+        """Finish blocks from the front; an unfinished card only if too many wait behind it."""
         while self._open:
             first = self._open[0]
             waits = isinstance(first, _Message) or (
@@ -221,11 +227,11 @@ def _shown(entry: _Open) -> Block | None:
 
 
 def _card(call: Json, seen: object) -> Card:
-    """Return the card of a tool call, without the content that an earlier card has shown."""
+    """Return the card of a tool call without content that its earlier card has shown."""
     shown = card(call)
     return replace(shown, content=()) if call.get("content") == seen else shown
 
 
 def _differs(before: Json, now: Json) -> bool:
-    """Return True if a call has changed since its card was finished, and a card shows that."""
+    """Return True if a call has changed visibly since its card was finished."""
     return any(before.get(key) != now.get(key) for key in ("status", "content", "title"))
