@@ -26,6 +26,8 @@ class Failure(Enum):
     NEEDS_AUTH = auto()
     #: the session was closed.
     CLOSED = auto()
+    #: the session was closed for all before the prompt ran: the prompt is left over.
+    KEPT = auto()
 
 
 @dataclass(frozen=True, slots=True)

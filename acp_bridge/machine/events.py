@@ -256,6 +256,9 @@ class Deadline:
 class Close:
     """The client closed or deleted the session."""
 
+    #: the prompts that wait are left over, as somebody closes the session for all of its clients.
+    keeps_prompts: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:

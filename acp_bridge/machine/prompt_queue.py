@@ -183,6 +183,14 @@ class PromptQueue:
             out += self._settle(carrier, prompt.settles_as(outcome))
         return out
 
+    def keep(self) -> list[Effect]:
+        """Answer the waiting prompts, because the session is closed for all; they are left over.
+
+        A prompt whose turn is over is cancelled, and so is the feedback that follows such a one.
+        """
+        begun = self.drop(Cancelled(), lambda prompt: prompt is self.leaving or prompt.again > 0)
+        return begun + self.drop(Failed(Failure.KEPT), lambda prompt: prompt is not self.leaving)
+
     def interrupt(self) -> list[Effect]:
         """Give up the running prompt because the bridge ends: nobody can be told. (invariant Q6)"""
         prompt, self.running = self.running, None

@@ -549,9 +549,9 @@ class TurnMachine:
     def _end_session(self, event: Close | Shutdown) -> list[Effect]:
         """Begin to end the session, or hurry if it ends already.
 
-        A close cancels what is asked of the session; the end of the bridge leaves over the
-        prompts that wait, and interrupts the running one. Either way nothing new is taken, and a
-        process that lives is ended first.
+        A close cancels what is asked of the session, or keeps the prompts that wait; the end of
+        the bridge leaves those over, and interrupts the running one. Either way nothing new is
+        taken, and a process that lives is ended first.
         """
         self._states.closing = True
         self._gate.forget()
@@ -560,7 +560,8 @@ class TurnMachine:
             out += self._open_hooks.stop()
         if isinstance(event, Close):
             self._turn_end.mark_cancelled()
-            out += self._queue.drop(Cancelled())
+            queue = self._queue
+            out += queue.keep() if event.keeps_prompts else queue.drop(Cancelled())
         else:
             out += self._turn_end.abandon()
         return out + self._end_process(event)

@@ -229,13 +229,14 @@ class Session:
 
     # --- its end -------------------------------------------------------------------------------
 
-    def close(self, by: Client | None = None) -> None:
-        """End the session: `closed` says when it is over. Its prompts are answered `cancelled`, and
-        clients other than the one that closes it are told."""
+    def close(self, by: Client | None = None, *, keeps_prompts: bool = False) -> None:
+        """End the session: `closed` says when it is over. Its prompts are answered `cancelled`, or
+        those that wait with an error that says that they are kept; clients other than the one
+        that closes it are told."""
         self.core.closing = True
         self.audience.end(by)
         self.ask.close()
-        self.feed(ev.Close())
+        self.feed(ev.Close(keeps_prompts))
 
     async def _finish(self) -> None:
         try:

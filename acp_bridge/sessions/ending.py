@@ -112,19 +112,23 @@ class Ending:
         """
         if await self._attaching.leave(request, params.session_id(given)):
             return {}
-        return await self.close_for_all(request, given)
+        return await self._close(request, given, keeps_prompts=False)
 
     async def close_for_all(self, request: ClientRequest, given: Json) -> Json:
-        """Answer `_acp_bridge/close`, or the last client's `session/close`."""
+        """Answer `_acp_bridge/close`: prompts that wait are left over."""
+        return await self._close(request, given, keeps_prompts=True)
+
+    async def _close(self, request: ClientRequest, given: Json, *, keeps_prompts: bool) -> Json:
         session_id = params.session_id(given)
         if found := self._live.get(session_id):
-            found.close(request.client)  # at once: a load of it ends, and is answered first
+            # at once: a load of it ends, and is answered first
+            found.close(request.client, keeps_prompts=keeps_prompts)
         async with (
             self._attaching.turn_of(request.client, session_id),
             self._busy.hold(session_id),
         ):
             if session := self._live.get(session_id):
-                await self.drop(session)
+                await self.drop(session, keeps_prompts=keeps_prompts)
             elif found is None:
                 raise errors.unknown_session()
         return {}
@@ -159,8 +163,8 @@ class Ending:
         event("agent.not_deleted", session=session_id, what=kept)
         return with_own_meta({}, {"agentKeeps": f"{kept}; what it keeps itself is hidden here"})
 
-    async def drop(self, session: Session) -> None:
+    async def drop(self, session: Session, *, keeps_prompts: bool = False) -> None:
         """Close a session and forget it when nothing of it is left."""
-        session.close()
+        session.close(keeps_prompts=keeps_prompts)
         await session.closed.wait()
         self._live.pop(session.id, None)

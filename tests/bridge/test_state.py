@@ -90,6 +90,31 @@ async def test_who_has_only_loaded_a_session_is_told_that_another_one_has_closed
         assert any("closed by another client" in each for each in loaded.texts(session_id))
 
 
+@pytest.mark.hazard("Q9", "R12")
+@pytest.mark.parametrize("how", ["_acp_bridge/close", "session/close"])
+async def test_a_close_for_all_keeps_what_waits_and_a_clients_own_close_cancels_it(
+    tmp_path: Path, how: str
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        gate = it.agent.stops_at("session/prompt")
+        runs, waits = it.editor.prompt(session_id, "one"), it.editor.prompt(session_id, "two")
+        await until(lambda: gate.reached)
+        closed = it.editor.send(how, {"sessionId": session_id})
+        await until(lambda: it.agent.params("session/cancel"))
+        gate.open()
+        assert await it.editor.stop_reason(runs) == "cancelled"
+        await it.editor.result(closed)
+        if how == "session/close":
+            assert await it.editor.stop_reason(waits) == "cancelled"
+        else:
+            assert "it is kept" in (await it.editor.refusal(waits)).message
+        await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
+        await it.editor.stop_reason(it.editor.prompt(session_id, "/queue run"))
+        ran = "echo two" in it.editor.texts(session_id)
+        assert ran is (how == "_acp_bridge/close")
+
+
 @pytest.mark.parametrize("runs", [True, False])
 async def test_a_session_that_is_being_closed_does_not_start(tmp_path: Path, runs: bool) -> None:
     async with bench(tmp_path) as it:

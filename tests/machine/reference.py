@@ -137,10 +137,12 @@ class Reference(Line):
                 self.cancel_one(key)
             case ReplaceProcess():
                 self.unfit |= self.loaded
-            case Close():
+            case Close(keeps_prompts):
                 self.closing, self.paused, self.on_hold = True, False, False
                 for asked in self.line:
-                    asked.cancelled = True
+                    begun = asked in (self.running, self.leaving) or asked.again > 0
+                    asked.kept |= keeps_prompts and not begun and not asked.cancelled
+                    asked.cancelled |= begun or not keeps_prompts
             case Shutdown():
                 self.closing = self.gone = True
                 self.paused = self.on_hold = False
@@ -253,7 +255,8 @@ class Reference(Line):
         if self.running is None or self.told or self.died:
             self.pause_told = self.pause_open = False
         for asked in self.next():
-            assert asked.hooked or not asked.cancelled, f"{asked} was cancelled and still waits"
+            ends = asked.cancelled or asked.kept
+            assert asked.hooked or not ends, f"{asked} was cancelled or kept, and still waits"
         if self.running and self.running.cancelled:
             assert self.told or self.died, "the agent was not told"
 
@@ -424,8 +427,11 @@ class Reference(Line):
             assert (event.key, event.refusal) == (asked.key, outcome.reason)
             return
         assert isinstance(outcome, Failed)
+        assert (outcome.why is Failure.KEPT) <= asked.kept
         if isinstance(event, HooksDone):
             assert asked.doomed
+        elif asked.kept:
+            assert outcome.why is Failure.KEPT or asked.doomed
         elif isinstance(event, CommitFailed):
             assert (asked.key, asked.committed) == (event.key, False)
             assert outcome.why is Failure.JOURNAL

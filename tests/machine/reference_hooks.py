@@ -39,6 +39,8 @@ class Asked:
     hooked: bool = False
     #: it failed while its hooks ran.
     doomed: bool = False
+    #: it waited as the session was closed for all.
+    kept: bool = False
     #: how the agent ended its turn.
     replied: object = None
     #: the prompt of the user's that it follows, and how many lead there.

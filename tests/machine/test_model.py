@@ -100,7 +100,7 @@ class AnyHistory(RuleBasedStateMachine):
     def pause_answered(self, paused: bool, back: int) -> None:
         self.world.pause_answered(paused, back)
 
-    @rule(event=st.sampled_from([Close(), Shutdown()]), really=seldom)
+    @rule(event=st.sampled_from([Close(), Close(keeps_prompts=True), Shutdown()]), really=seldom)
     def end(self, event: Event, really: bool) -> None:
         if really:
             self.world.feed(event)

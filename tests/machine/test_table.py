@@ -194,6 +194,7 @@ EVENTS: dict[str, Callable[[int, int], Event]] = {
     "sleep": lambda epoch, key: Sleep(epoch),
     "replace": lambda epoch, key: ReplaceProcess(),
     "close": lambda epoch, key: Close(),
+    "close for all": lambda epoch, key: Close(keeps_prompts=True),
     "shutdown": lambda epoch, key: Shutdown(),
     "started": lambda epoch, key: Started(epoch),
     "start failed": lambda epoch, key: StartFailed(epoch),

@@ -291,7 +291,7 @@ class World:
         few = range(4)
         user: list[Event] = [Warm(), ReplaceProcess()]
         gate: list[Event] = [Pause(), Pause(), HoldQueue(), Go(), Go()]
-        end: list[Event] = [Close(), Shutdown()]
+        end: list[Event] = [Close(), Close(keeps_prompts=True), Shutdown()]
         happenings: tuple[tuple[float, Callable[[], None]], ...] = (
             (6, lambda: self.prompt(random.random() < 0.25, random.random() < 0.7)),
             (1, lambda: self.queue_run(random.choice(few))),

@@ -59,6 +59,11 @@ def _failure(why: Failure, detail: object) -> RpcError:
             return detail if isinstance(detail, RpcError) else errors.auth_required()
         case Failure.CLOSED:
             return errors.unknown_session()
+        case Failure.KEPT:
+            return errors.agent_trouble(
+                "the session was closed for all before this prompt ran; it is kept: load the"
+                " session, and `/queue run` runs it"
+            )
         case Failure.NO_AGENT:
             why_not = detail.describe() if isinstance(detail, Exit) else detail
             told = f": {why_not}" if why_not else " in time"

@@ -17,7 +17,7 @@ import anyio
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import INTERRUPTED, JournalError, SessionJournal
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.effects import Cancelled, Outcome, Replied
+from acp_bridge.machine.effects import Cancelled, Failed, Failure, Outcome, Replied
 from acp_bridge.protocol import ACCEPTED, Json
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
@@ -169,7 +169,10 @@ class Prompts:
         answer = answers.of_outcome(outcome)
         own = outcome.answer if isinstance(outcome, Replied) else None
         try:
-            self._end(prompt.seq, answers.for_journal(answer) or {}, own)
+            if outcome == Failed(Failure.KEPT):
+                self._keep(prompt)
+            else:
+                self._end(prompt.seq, answers.for_journal(answer) or {}, own)
             how = answers.in_short(answer)
             event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
         finally:  # whatever breaks, the prompt is answered (invariant Q9)
@@ -215,8 +218,12 @@ class Prompts:
             prompt = self._open[key]
             prompt.request = None
             self._left_over.append(key)
-            if prompt.seq:
-                prompt.is_left_over = self._try(self._journal.hold, prompt.seq)
+            self._keep(prompt)
+
+    def _keep(self, prompt: Prompt) -> None:
+        """Note in the journal that a prompt is left over."""
+        if prompt.seq:
+            prompt.is_left_over = self._try(self._journal.hold, prompt.seq)
 
     def release(self, key: int) -> None:
         """Let a prompt that was left over run. Raises JournalError."""
