@@ -228,6 +228,8 @@ _OWN: Final = "acp_bridge"
 FEEDBACK: Final = "feedback"
 #: marks what a hook added to a prompt: recorded, since an agent may replay it, and not shown.
 CONTEXT: Final = "context"
+#: an end of a tool card that the agent has not told.
+ASSUMED: Final = "assumed"
 #: on a load: the session is not to be opened if it is not live.
 ONLY_LIVE: Final = "onlyIfLive"
 #: in a prompt's `_meta`, for the built-in agent: its demo is not to answer for want of a key.

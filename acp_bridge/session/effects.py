@@ -74,6 +74,7 @@ class Effects:
             case ef.Release(epoch):
                 if link := processes.forget(epoch):
                     link.at_clients.release()
+                self.turn.end_cards(epoch)
             # --- what becomes of prompts
             case ef.Commit(key):
                 self.prompts.commit(key)

@@ -152,6 +152,9 @@ class FromAgent:
         return self._pacing.waits
 
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
+        told_to_end = self._core.now.state is State.KILLING
+        if not told_to_end and link.epoch == self._updates.epoch:
+            self._updates.break_off()
         self._core.feed(ev.AgentExited(link.epoch, exit_))
 
     def on_dead(self, link: Link) -> None:

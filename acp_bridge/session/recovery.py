@@ -11,16 +11,18 @@ from acp_bridge.protocol import Json, is_feedback
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.updates import notices
 from acp_bridge.updates.open_cards import OpenCards
+from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import encode
 
 
 class Recovery:
     """Settles what another bridge left of one session."""
 
-    def __init__(self, journal: SessionJournal, prompts: Prompts) -> None:
+    def __init__(self, journal: SessionJournal, prompts: Prompts, updates: Updates) -> None:
         """Nothing is read before `run`."""
         self._journal = journal
         self._prompts = prompts
+        self._updates = updates
         #: what was said of the turn that ran: every client that saw the other bridge's end gets it.
         self.said: list[Json] = []
 
@@ -28,7 +30,9 @@ class Recovery:
         """End the turns that ran, and take the prompts that waited. Raises JournalError."""
         ends: dict[int, bytes] = {}
         for row in self._journal.prompts(PromptState.SENT):
-            said = [{"update": update} for update in await self._still_open(row.seq)]
+            ended = await self._still_open(row.seq)
+            self._updates.forget_notes(update["toolCallId"] for update in ended)
+            said = [{"update": update} for update in ended]
             lost = notices.MISSING if row.outcome else notices.INTERRUPTED
             said.append(notices.notice(lost))
             self.said += said

@@ -46,7 +46,7 @@ from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.session.transcript.title import Title
-from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.session.transcript.transcript_out import CARDS, TranscriptOut
 from acp_bridge.settings import Delivery
 from acp_bridge.updates.updates import Updates
 
@@ -77,13 +77,17 @@ class Session:
 
         # What the clients are shown, and what is kept.
         words = queue_command.offered(context.capabilities)
-        self._updates = updates = Updates(set(journal.used_ids()), queue_command.command(words))
-        self.transcript = shown = TranscriptOut(self.id, journal, updates.take_new_ids)
+        self._updates = updates = Updates(
+            set(journal.used_ids()), queue_command.command(words), journal.get(CARDS)
+        )
+        self.transcript = shown = TranscriptOut(
+            self.id, journal, updates.take_new_ids, updates.take_notes
+        )
         self.title = Title(core, context.journal, journal, shown)
         self.user_settings = chosen = UserSettings(journal)
         self.memory = memory = Memory(journal)
         self._prompts = prompts = Prompts(journal, shown, core, self._touch)
-        self.recovery = Recovery(journal, prompts)
+        self.recovery = Recovery(journal, prompts, updates)
         self.hooks = SessionHooks(core, prompts, shown, hooks)
         self.pauses = pauses = Pauses(core, shown, context.capabilities)
 
@@ -98,7 +102,9 @@ class Session:
         )
 
         # The clients that have the session.
-        self._questions = people = Questions(core, shown, prompts, kept=settings.keep > 0)
+        self._questions = people = Questions(
+            core, shown, prompts, updates.deny, kept=settings.keep > 0
+        )
         self.audience = Audience(core, settings, shown, prompts, people, ask, self.close)
         self.replay = Replay(
             core,
@@ -109,6 +115,7 @@ class Session:
             pauses,
             self.audience,
             self.recovery,
+            updates,
             settings.client_limit,
             agent_replays=context.agent_replays,
         )

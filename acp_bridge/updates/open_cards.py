@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Literal, TypeAlias
+
 from acp_bridge import protocol
-from acp_bridge.protocol import ENDED, TOOL_CALL_UPDATE, Json
+from acp_bridge.protocol import ASSUMED, ENDED, TOOL_CALL_UPDATE, Json, with_own_meta
+
+Note: TypeAlias = Literal["asked", "failed"]
+"""What the updates of an open card don't tell: that clients know it from a question alone, or that
+its work was denied or broken off."""
 
 
 def closing_update(client_id: str) -> Json:
     """Return the update that ends a card whose turn is over."""
     return {"sessionUpdate": TOOL_CALL_UPDATE, "toolCallId": client_id, "status": "failed"}
+
+
+def assumed_end(client_id: str, note: Note | None) -> Json:
+    """Return the params that end a card which the agent left open after a turn that ended well."""
+    status = "failed" if note == "failed" else "completed"
+    return with_own_meta(
+        {"update": {**closing_update(client_id), "status": status}}, {ASSUMED: True}
+    )
 
 
 class OpenCards:
@@ -28,6 +43,37 @@ class OpenCards:
                     ended = rest.get("status") in ENDED
                     self._open[card] = self._open.get(card, True) and not ended
 
+    @property
+    def open(self) -> list[str]:
+        """The ids of the open ones, in the order in which they were opened."""
+        return [card for card, is_open in self._open.items() if is_open]
+
     def closing(self) -> list[Json]:
         """Return the updates that end the open ones, in the order in which they were opened."""
-        return [closing_update(card) for card, is_open in self._open.items() if is_open]
+        return [closing_update(card) for card in self.open]
+
+
+class ReplayedCards:
+    """Decides how a replay shows the cards that the agent has not ended (invariant C16)."""
+
+    def __init__(self, notes: Mapping[str, Note], worked_on: Collection[str]) -> None:
+        """`worked_on`: the cards on which the agent may still work."""
+        self._notes = dict(notes)
+        self._worked_on = frozenset(worked_on)
+        self._cards = OpenCards()
+
+    def shows(self, params: Json) -> bool:
+        """Take the next recorded update; returns False for a card that nothing but a question told
+        of, when no work followed."""
+        update = params.get("update")
+        self._cards.note(update)
+        card = update.get("toolCallId") if isinstance(update, dict) else None
+        if not isinstance(card, str) or card in self._worked_on:
+            return True
+        return self._notes.get(card) != "asked"
+
+    def ends(self) -> list[Json]:
+        """Return the params of the updates that end the open cards on which nobody works."""
+        left = [card for card in self._cards.open if card not in self._worked_on]
+        notes = self._notes
+        return [assumed_end(card, notes.get(card)) for card in left if notes.get(card) != "asked"]

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.updates import tool_calls
 from acp_bridge.updates.late_replay import Echo, LateReplay
-from acp_bridge.updates.open_cards import closing_update
+from acp_bridge.updates.open_cards import Note, assumed_end, closing_update
 
 #: calls that have ended of which is still known what they were to do.
 _MOST_ENDED = 100
@@ -42,6 +42,8 @@ class _Card:
     turn: int
     open: bool = True
     dead: bool = False
+    #: the agent has said that it works on it.
+    begun: bool = False
     #: what the agent said of the call, and what its last request for a permission said; forgotten
     #: some time after its end.
     told: Json = field(default_factory=dict)
@@ -58,10 +60,19 @@ class _Message:
 class Updates:
     """Knows the ids and the tool cards of one session."""
 
-    def __init__(self, taken: set[str], queue_command: Json | None = None) -> None:
+    def __init__(
+        self,
+        taken: set[str],
+        queue_command: Json | None = None,
+        notes: dict[str, Note] | None = None,
+    ) -> None:
         """`taken`: every client-side id that the session used before; `queue_command`: ours, to
-        be listed with the agent's."""
+        be listed with the agent's; `notes` are those of the session's cards, by client-side id."""
         self._taken = taken
+        self.notes: dict[str, Note] = notes or {}
+        self._notes_changed = False
+        #: the number of the process whose cards these are.
+        self.epoch = 1
         self._queue_command = queue_command
         self._cards: dict[str, _Card] = {}
         self._ended: deque[_Card] = deque()
@@ -80,8 +91,9 @@ class Updates:
         #: the agent has a command `queue` of its own: ours stands back.
         self.own_queue = False
 
-    def new_process(self) -> None:
+    def new_process(self, epoch: int) -> None:
         """Forget the ids of the process before: they mean nothing to the next."""
+        self.epoch = epoch
         self._cards.clear()
         self._ended.clear()
         self._messages.clear()
@@ -104,6 +116,11 @@ class Updates:
         """Return the client-side ids given out since the last call, for the journal."""
         new, self._new_ids = self._new_ids, []
         return new
+
+    def take_notes(self) -> dict[str, Note] | None:
+        """Return the notes about cards for the journal; None if they are as at the last call."""
+        changed, self._notes_changed = self._notes_changed, False
+        return self.notes if changed else None
 
     # --- from the agent to the client ----------------------------------------------------------
 
@@ -174,10 +191,13 @@ class Updates:
             card = self._cards[agent_id] = _Card(self._unique(agent_id), self._turn)
         changed = dict(call)
         changed["toolCallId"] = card.client_id
+        if not asks and self.notes.get(card.client_id) == "asked":
+            self.forget_notes([card.client_id])
         if card.open and asks:
             card.requested = call
         elif card.open:
             card.told = tool_calls.updated(card.told, call)
+            card.begun |= call.get("status") == "in_progress"
         else:
             changed.pop("status", None)
         if card.open and call.get("status") in ENDED:
@@ -193,6 +213,20 @@ class Updates:
             forgotten = self._ended.popleft()
             forgotten.told, forgotten.requested = {}, {}
 
+    def _note(self, card: _Card, note: Note) -> None:
+        self.notes[card.client_id], self._notes_changed = note, True
+
+    def deny(self, call: Json) -> None:
+        """Note that a tool call was denied: unless the agent ends its card, it has failed."""
+        card = self._card_of(call)
+        if card and card.open:
+            self._note(card, "failed")
+
+    def forget_notes(self, card_ids: Iterable[str]) -> None:
+        """Forget what is noted of cards, by client-side id, that were shown or have an end."""
+        for card in card_ids:
+            self._notes_changed |= self.notes.pop(card, None) is not None
+
     def asked_about(self, call: Json) -> tuple[Json, Json, bool]:
         """Return what a permission request says of a tool call, with its client-side id.
 
@@ -205,6 +239,8 @@ class Updates:
         known, before = (card.told, card.requested) if card else ({}, {})
         request = call if call.get("rawInput") else tool_calls.updated(before, call)
         changed = self.card(call, creates=card is None, asks=True)
+        if card is None and (made := self._card_of(call)):
+            self._note(made, "asked")
         return changed, {**changed, **tool_calls.asked(known, request)}, card is None
 
     def told_of(self, call: Json) -> Json:
@@ -266,11 +302,46 @@ class Updates:
             if card.turn == self._turn:
                 if card.open:
                     closing.append(closing_update(card.client_id))
+                self.forget_notes([card.client_id])
                 card.open, card.dead = False, True
                 card.told, card.requested = {}, {}
         for message in self._messages.values():
             message.dead |= message.turn == self._turn
         return closing
+
+    def end_process(self, *, turn_runs: bool) -> Iterator[tuple[Json, bool]]:
+        """Give the params of updates that end the cards which the process has left open.
+
+        Those of the turn that runs get theirs with it. The second value is False for a card that
+        stands in no replay.
+        """
+        for card in self._cards.values():
+            if card.open and not (turn_runs and card.turn == self._turn):
+                card.open, note = False, self.notes.get(card.client_id)
+                if kept := note != "asked":
+                    self.forget_notes([card.client_id])
+                yield assumed_end(card.client_id, note), kept
+
+    def break_off(self) -> None:
+        """Note that the process has died: the cards that it has left open have failed."""
+        for card in self._cards.values():
+            if card.open and card.client_id not in self.notes:
+                self._note(card, "failed")
+
+    def worked_on(self, *, turn_runs: bool) -> set[str]:
+        """Return the client-side ids of the open cards on which the agent may still work.
+
+        After the end of their turn it does not work on those that have not begun or were denied.
+        """
+        return {
+            card.client_id
+            for card in self._cards.values()
+            if card.open
+            and (
+                (turn_runs and card.turn == self._turn)
+                or (card.begun and card.client_id not in self.notes)
+            )
+        }
 
     @property
     def has_open_cards(self) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from acp_bridge.protocol import ASSUMED, own_meta
 from tests.sessions.agent import Agent, Json, Process, until
 from tests.sessions.bench import Bench, Served, bench
 from tests.sessions.conftest import MEMORY
@@ -117,7 +118,8 @@ class Play:
         return joined
 
     def updates(self, index: int) -> list[Json]:
-        found = [m["params"]["update"] for m in self.clients[index].asked("session/update")]
+        said = [m["params"] for m in self.clients[index].asked("session/update")]
+        found = [each["update"] for each in said if not own_meta(each).get(ASSUMED)]
         shown = [each for each in found if AT_WORK not in str(each.get("content"))]
         return [each for each in shown if each["sessionUpdate"] != "available_commands_update"]
 

@@ -11,7 +11,14 @@ import json
 import sys
 from dataclasses import dataclass, field
 
-from acp_bridge.protocol import AGENT_MESSAGE, AGENT_THOUGHT, STATE, USER_MESSAGE, own_meta
+from acp_bridge.protocol import (
+    AGENT_MESSAGE,
+    AGENT_THOUGHT,
+    ASSUMED,
+    STATE,
+    USER_MESSAGE,
+    own_meta,
+)
 from acp_bridge.updates.updates import for_replay
 from tests.crash.told import Lost
 from tests.support.recording import Message
@@ -22,8 +29,8 @@ _TEXT = (AGENT_MESSAGE, AGENT_THOUGHT)
 
 def kept(params: Message) -> Message | None:
     """What of an update must come again in a load: what the agent said, but for live terminals."""
-    update = params["update"]
-    if update["sessionUpdate"] in (*STATE, USER_MESSAGE) or "notice" in own_meta(params):
+    update, own = params["update"], own_meta(params)
+    if update["sessionUpdate"] in (*STATE, USER_MESSAGE) or "notice" in own or ASSUMED in own:
         return None
     fit: Message = for_replay({"update": update})["update"]
     return fit

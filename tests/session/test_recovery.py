@@ -11,6 +11,7 @@ from acp_bridge.protocol import feedback_prompt, text_chunk
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.recovery import Recovery
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import encode
 from tests.session.journals import failing, recorded, states, unreadable
 from tests.session.played_core import PlayedCore
@@ -57,7 +58,7 @@ class Dead:
         """Return the part of the next bridge that takes the journal over."""
         transcript = TranscriptOut("s", self.journal)
         self.prompts = Prompts(self.journal, transcript, PlayedCore(), checkpoint)
-        return Recovery(self.journal, self.prompts)
+        return Recovery(self.journal, self.prompts, Updates(set()))
 
     async def recover(self) -> list[Any]:
         """Return what that adds to the transcript: the words of a message, or a whole update."""

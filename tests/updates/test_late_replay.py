@@ -52,7 +52,7 @@ def test_what_repeats_the_record_however_it_is_cut_is_swallowed_and_the_answer_s
     replay: list[Json],
 ) -> None:
     updates = Updates({"m", "t"})
-    updates.new_process()
+    updates.new_process(2)
     updates.expect_late_replay(of(*RECORD))
     updates.new_turn(1)
     assert [updates.incoming(update, Phase.LIVE) for update in replay] == [None] * len(replay)

@@ -50,7 +50,7 @@ def test_an_id_used_again_by_another_turn_or_process_is_a_new_one_at_the_client(
     assert live(updates, chunk("m"))["messageId"] == "m~2"
     assert live(updates, chunk("m"))["messageId"] == "m~2"
     assert updates.client_card_id("t") == "t~3"
-    updates.new_process()
+    updates.new_process(2)
     updates.new_turn(3)
     assert live(updates, card("t", opens=False))["toolCallId"] == "t~4"
     assert live(updates, chunk("m"))["messageId"] == "m~3"
@@ -131,7 +131,7 @@ def test_an_agent_that_replayed_in_time_does_not_replay_again_with_the_same_firs
     late.note({"update": said})
     late.note({"update": chunk("m")})
     updates = Updates(set())
-    updates.new_process()
+    updates.new_process(2)
     for update in (said, chunk("m")):
         assert updates.incoming(update, Phase.REPLAY) is None
     updates.expect_late_replay(late)

@@ -105,6 +105,9 @@ class Permissions:
             card, _, new = self._updates.asked_about(call.params["toolCall"])
             if new and isinstance(card.get("toolCallId"), str):
                 self._show(new_card(card))
+                self._updates.forget_notes([card["toolCallId"]])
+            if decision == "deny":
+                self._updates.deny(call.params["toolCall"])
             chosen = {"outcome": {"outcome": "selected", "optionId": option}}
             link.peer.answer(call.id, CANCELLED_PERMISSION if option is None else chosen)
         else:
@@ -129,6 +132,22 @@ def new_card(call: Json) -> Json:
     """Return the update that opens a card for a call of which only a permission has told."""
     card = {"title": call["toolCallId"], "status": "pending", **call}
     return {"update": {**card, "sessionUpdate": protocol.TOOL_CALL}}
+
+
+def denied(call: Call, result: object) -> Json | None:
+    """Return the tool call of a permission that this result denies, else None."""
+    params = call.params if call.method == REQUEST_PERMISSION else None
+    about = params.get("toolCall") if isinstance(params, dict) else None
+    if not isinstance(params, dict) or not isinstance(about, dict):
+        return None
+    match result:
+        case {"outcome": {"outcome": "selected", "optionId": chosen}}:
+            options = params.get("options")
+            for each in options if isinstance(options, list) else []:
+                if isinstance(each, dict) and each.get("optionId") == chosen:
+                    return about if str(each.get("kind")).startswith("reject") else None
+            return None
+    return about
 
 
 def option_for(decision: str | None, options: object) -> object:

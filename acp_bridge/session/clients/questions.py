@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +29,7 @@ from acp_bridge.protocol import (
     without_terminals,
 )
 from acp_bridge.session.clients.open_request import OpenRequest
-from acp_bridge.session.clients.permissions import asks, option_for
+from acp_bridge.session.clients.permissions import asks, denied, option_for
 from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
@@ -72,9 +73,19 @@ class Questions:
     """The questions of one session's agent to the people at its clients."""
 
     def __init__(
-        self, core: Core, transcript: TranscriptOut, prompts: Prompts, *, kept: bool
+        self,
+        core: Core,
+        transcript: TranscriptOut,
+        prompts: Prompts,
+        deny: Callable[[Json], None],
+        *,
+        kept: bool,
     ) -> None:
-        """Nothing is asked yet. `kept`: another client may come when none is there."""
+        """Nothing is asked yet. `deny` takes a tool call, in the agent's ids, that was denied.
+
+        `kept`: another client may come when none is there.
+        """
+        self._deny = deny
         self._kept = kept
         self._core = core
         self._prompts = prompts
@@ -208,7 +219,7 @@ class Questions:
             del question.asked[client]
             question.link.at_clients.remove(question)
             question.call_back()
-            question.link.peer.answer(question.call.id, answer.result)
+            self._answer(question, answer.result)
             self._core.settle()
         else:
             self._withdraw(question, client, answer)
@@ -223,12 +234,17 @@ class Questions:
         question.link.at_clients.remove(question)
         match answer if question.count == 1 else None:
             case Ok(result) if not _chooses_what_is_not_offered(question.call, result):
-                question.link.peer.answer(question.call.id, result)
+                self._answer(question, result)
             case Err(error):
                 question.link.peer.fail(question.call.id, error)
             case _:
-                question.link.peer.answer(question.call.id, _rejection(question.call))
+                self._answer(question, _rejection(question.call))
         self._core.settle()
+
+    def _answer(self, question: _Question, result: object) -> None:
+        if call := denied(question.call, result):
+            self._deny(call)
+        question.link.peer.answer(question.call.id, result)
 
 
 def _origin(link: Link, params: Json) -> ClientRequest | None:

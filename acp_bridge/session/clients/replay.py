@@ -33,7 +33,8 @@ from acp_bridge.session.transcript.client_view import ClientView, Quiet
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
 from acp_bridge.updates.late_replay import LateReplay
-from acp_bridge.updates.updates import for_replay
+from acp_bridge.updates.open_cards import ReplayedCards
+from acp_bridge.updates.updates import Updates, for_replay
 
 
 class Hold:
@@ -75,6 +76,7 @@ class Replay:
         pauses: Pauses,
         audience: Audience,
         recovery: Recovery,
+        updates: Updates,
         limit: int,
         *,
         agent_replays: bool,
@@ -89,6 +91,7 @@ class Replay:
         self._pauses = pauses
         self._audience = audience
         self._recovery = recovery
+        self._updates = updates
         self._limit = limit
         self._agent_replays = agent_replays
         #: what was read of the conversation, for the first process that is given the session.
@@ -179,11 +182,13 @@ class Replay:
     async def _read(self, view: ClientView, moment: Moment | None) -> None:
         """Show the transcript up to a moment, or to now; note what an agent may replay late."""
         late = LateReplay() if self._agent_replays and not self._core.now.epoch else None
+        turn_runs = bool(self._transcript.seq)
+        cards = ReplayedCards(self._updates.notes, self._updates.worked_on(turn_runs=turn_runs))
         async for page in self._journal.replay(up_to=moment):
             for params in page:
                 if late:
                     late.note(params)
-                if not own_meta(params).get(CONTEXT):
+                if cards.shows(params) and not own_meta(params).get(CONTEXT):
                     view.replay(for_replay(params))
             # One on a socket is let go at the limit, and what is live is to count for that.
             limit = (self._limit + 1) // 2 if view.client.on_socket else self._limit
@@ -196,5 +201,7 @@ class Replay:
                 raise errors.refused(
                     "the session went on without this client while it was loaded: load it again"
                 )
+        for params in cards.ends():
+            view.replay(params)
         if not self._core.now.epoch:  # else turns may run that it does not have
             self._replayed = late

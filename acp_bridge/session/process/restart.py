@@ -58,7 +58,7 @@ class Restart:
     async def run(self, link: Link) -> ev.Event:
         """Give the process the session; returns the event that says how that went."""
         session_id, epoch = self._journal.info.session_id, link.epoch
-        self._updates.new_process()
+        self._updates.new_process(epoch)
         try:
             await self._open(link)
         except NotLoaded as exc:

@@ -122,6 +122,14 @@ class Turn:
         link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
         link.at_clients.end_questions()
 
+    def end_cards(self, epoch: int) -> None:
+        """Show an end of the cards that a process which is dead has left open before the turn that
+        runs; does nothing for a process that never had the session."""
+        if epoch == self._updates.epoch:
+            ends = self._updates.end_process(turn_runs=bool(self._transcript.seq))
+            for params, kept in ends:
+                (self._transcript.show if kept else self._transcript.show_only)(params)
+
     def close_cards(self) -> None:
         """Show every tool call that is still open as failed (invariant C16)."""
         for update in self._updates.close_cards():

@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
 from acp_bridge import errors
 from acp_bridge.clients.abilities import is_converted
@@ -22,6 +23,9 @@ from acp_bridge.session.transcript.client_view import ClientView, Quiet
 from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import encode, notification
 
+CARDS: Final = "cards"
+"""The key under which the journal has the notes about cards (`updates.open_cards.Note`)."""
+
 
 class TranscriptOut:
     """Records and shows the updates of one session."""
@@ -31,14 +35,17 @@ class TranscriptOut:
         session_id: str,
         journal: SessionJournal,
         new_ids: Callable[[], list[str]] = list,
+        new_notes: Callable[[], Mapping[str, str] | None] = lambda: None,
     ) -> None:
         """Nobody sees the session before `attach`.
 
-        `new_ids` gives the client-side ids that were given out since the last call.
+        `new_ids` gives the client-side ids that were given out since the last call, `new_notes`
+        all notes about cards if they have changed since.
         """
         self._session_id = session_id
         self._journal = journal
         self._new_ids = new_ids
+        self._new_notes = new_notes
         line = encode({"method": SESSION_UPDATE, "params": {"sessionId": session_id}})
         self._head = b'{"jsonrpc":"2.0",' + line[1:-3] + b","
         self._views: list[ClientView] = []
@@ -241,6 +248,8 @@ class TranscriptOut:
         """Commit what was collected, then send it."""
         if ids := self._new_ids():
             self._attempt(lambda: self._journal.add_ids(ids))
+        if (notes := self._new_notes()) is not None:
+            self._attempt(lambda: self._journal.set(CARDS, notes))
         if self._rows:
             rows = b"".join(self._rows)
             self._attempt(lambda: self._journal.record(self.seq, rows))

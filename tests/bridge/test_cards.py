@@ -1,0 +1,111 @@
+"""Tool cards that the agent has left open: what replays show of them, and when they end."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_bridge.protocol import ASSUMED, own_meta
+from tests.bridge.test_questions import CANCELLED, OPTIONS, PERMISSION, TOOL, Turn, chosen, turn
+from tests.sessions.agent import Json, until
+from tests.sessions.bench import Served, bench
+from tests.sessions.world import SETUP
+
+
+def shows(here: Turn, card: str = "t", **more: Any) -> None:
+    """Let the agent show a tool call."""
+    update = {"sessionUpdate": "tool_call", "toolCallId": card, "title": "Edit x", **more}
+    params = {"sessionId": here.process.agent_session_id, "update": update}
+    here.process.says({"method": "session/update", "params": params})
+
+
+async def ends(here: Turn) -> None:
+    """Let the agent end its turn."""
+    here.gate.open()
+    await until(lambda: here.it.bridge._sessions.live[here.id].now.state.name == "IDLE")
+
+
+def cards(client: Served) -> dict[str, str]:
+    """Return the status of each card that a client has, as the last update said it."""
+    found: dict[str, str] = {}
+    for message in client.asked("session/update"):
+        update = message["params"]["update"]
+        if card := update.get("toolCallId"):
+            found[card] = update.get("status", found.get(card))
+    return found
+
+
+def assumed(client: Served) -> list[str]:
+    """Return the cards of which the bridge has said that it assumes their end."""
+    said = [message["params"] for message in client.asked("session/update")]
+    return [each["update"]["toolCallId"] for each in said if own_meta(each).get(ASSUMED)]
+
+
+async def replay(here: Turn) -> Served:
+    """Return a client that has just loaded the session."""
+    client = await here.it.joined()
+    await client.ask("session/load", {**SETUP, "sessionId": here.id})
+    return client
+
+
+@pytest.mark.hazard("C16")
+@pytest.mark.parametrize("answer", [chosen("no"), CANCELLED])
+async def test_in_a_replay_a_call_that_was_denied_has_failed(tmp_path: Path, answer: Json) -> None:
+    async with turn(tmp_path) as here:
+        shows(here, status="pending")
+        here.asks()
+        (asked,) = await here.it.editor.got(PERMISSION)
+        here.it.editor.answers_with(asked, answer)
+        await here.answered()
+        await ends(here)
+        assert cards(here.it.editor) == {"t": "pending"}
+        assert cards(client := await replay(here)) == {"t": "failed"}
+        assert assumed(client) == ["t"]
+    async with bench(tmp_path) as after:  # the next bridge knows it, too
+        await after.editor.ask("session/load", {**SETUP, "sessionId": here.id})
+        assert cards(after.editor) == {"t": "failed"}
+
+
+@pytest.mark.hazard("C16")
+async def test_in_a_replay_no_card_of_an_ended_turn_is_open_but_where_the_agent_may_work_on(
+    tmp_path: Path,
+) -> None:
+    async with turn(tmp_path) as here:
+        shows(here, "waits", status="pending")
+        shows(here, "works", status="in_progress")
+        await here.it.editor.handled()
+        assert cards(await replay(here)) == {"waits": "pending", "works": "in_progress"}
+        await ends(here)
+        assert cards(await replay(here)) == {"waits": "completed", "works": "in_progress"}
+    async with bench(tmp_path) as after:
+        await after.editor.ask("session/load", {**SETUP, "sessionId": here.id})
+        assert cards(after.editor) == {"waits": "completed", "works": "completed"}
+
+
+@pytest.mark.hazard("C16")
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_call_that_only_a_question_told_of_is_in_a_replay_if_it_was_denied(
+    tmp_path: Path, allowed: bool
+) -> None:
+    async with turn(tmp_path) as here:
+        here.asks(toolCall={**TOOL, "toolCallId": "request"}, options=OPTIONS)
+        (asked,) = await here.it.editor.got(PERMISSION)
+        here.it.editor.answers_with(asked, chosen("yes" if allowed else "no"))
+        await here.answered()
+        await ends(here)
+        assert cards(await replay(here)) == ({} if allowed else {"request": "failed"})
+    async with bench(tmp_path) as after:
+        await after.editor.ask("session/load", {**SETUP, "sessionId": here.id})
+        assert cards(after.editor) == ({} if allowed else {"request": "failed"})
+
+
+@pytest.mark.hazard("C16", "C22")
+async def test_a_process_that_dies_at_rest_ends_the_cards_that_it_has_left_open(
+    tmp_path: Path,
+) -> None:
+    async with turn(tmp_path) as here:
+        shows(here, status="in_progress")
+        await ends(here)
+        here.process.dies()
+        await until(lambda: cards(here.it.editor) == {"t": "failed"})
+        assert cards(await replay(here)) == {"t": "failed"}
