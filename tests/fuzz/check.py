@@ -90,7 +90,9 @@ class Check:
     def _check_prompt(self, prompt: Prompt, said: int, held: int) -> None:
         where = f"prompt {prompt.number} ({prompt.answer}): {said} times said, {held} times held"
         # Whose bridge passes a session on is told that its holder has ended: what waited is held.
-        answer = None if HOLDER_ENDED in str(prompt.answer) else prompt.answer
+        # So is what waited as the session was closed for all.
+        is_kept = any(each in str(prompt.answer) for each in (HOLDER_ENDED, "; it is kept:"))
+        answer = None if is_kept else prompt.answer
         if said + held > 1 or (held and answer):
             raise Lost(where)
         # An answer that the kill swallowed may have been `cancelled`: nothing of it is shown then.

@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from acp_bridge.protocol import STATE, TOOL_CALL, USER_MESSAGE, own_meta
+from acp_bridge.protocol import STATE, USER_MESSAGE, own_meta
 from tests.crash.told import Lost
 from tests.fuzz.transcripts import Updates, kept
 from tests.support.recording import Message
@@ -20,14 +20,9 @@ _NEXT = "\0"
 
 
 def part_of(params: Message) -> Message | None:
-    """An update as a part of the whole, or None for what is none: states, and what bridges say.
-
-    Who is asked about a new card has it from the question, and others are shown it: it is no part.
-    """
+    """An update as a part of the whole, or None for what is none: states, and what bridges say."""
     update = params["update"]
     if update["sessionUpdate"] in STATE or own_meta(params):
-        return None
-    if update["sessionUpdate"] == TOOL_CALL and update.get("status") == "pending":
         return None
     return {**update} if update["sessionUpdate"] == USER_MESSAGE else kept(params)
 

@@ -8,7 +8,6 @@ where the replay begins, so a place is looked for where it can.
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass, field
 
 from acp_bridge.protocol import (
@@ -16,6 +15,7 @@ from acp_bridge.protocol import (
     AGENT_THOUGHT,
     ASSUMED,
     STATE,
+    TOOL_CALL,
     USER_MESSAGE,
     own_meta,
 )
@@ -28,9 +28,15 @@ _TEXT = (AGENT_MESSAGE, AGENT_THOUGHT)
 
 
 def kept(params: Message) -> Message | None:
-    """What of an update must come again in a load: what the agent said, but for live terminals."""
+    """What of an update must come again in a load: what the agent said, but for live terminals.
+
+    Who is asked about a new card has it from the question, and a load has it only if work followed
+    or it was denied: tests/bridge/test_cards.py.
+    """
     update, own = params["update"], own_meta(params)
     if update["sessionUpdate"] in (*STATE, USER_MESSAGE) or "notice" in own or ASSUMED in own:
+        return None
+    if update["sessionUpdate"] == TOOL_CALL and update.get("status") == "pending":
         return None
     fit: Message = for_replay({"update": update})["update"]
     return fit
@@ -95,21 +101,6 @@ def ends_with(whole: Updates, tail: Updates) -> bool:
 
 
 @dataclass(slots=True)
-class _Asked:
-    """A card that the agent asked about before it showed it: the client has it from the question.
-
-    A question doesn't wait for the end of a load, as updates do. So the card's place in the journal
-    is not known if it was asked during a load.
-    """
-
-    card: Message
-    #: `len(live)` when the question came: a replay that begins later has the card.
-    at: int
-    #: the bridge has recorded it; else the agent's own card may have waited behind the load.
-    sure: bool = True
-
-
-@dataclass(slots=True)
 class Transcript:
     """One session, as its client knows it."""
 
@@ -123,8 +114,6 @@ class Transcript:
     unknown: bool = False
     #: the client has the session from this bridge.
     attached: bool = False
-    #: cards that the client has from questions which came while a load was open.
-    asked_in_load: list[_Asked] = field(default_factory=list)
     #: `len(live)` when each load was sent whose answer isn't there yet.
     _marks: dict[str, int] = field(default_factory=dict)
     #: closes that are not answered: what is shown until then is not followed by all the rest.
@@ -148,31 +137,10 @@ class Transcript:
         update = kept(params)
         if update is None:
             return
-        for asked in self.asked_in_load:
-            mine = update.get("toolCallId") == asked.card["toolCallId"]
-            asked.sure &= not mine or update == asked.card
-        if not self._marks:  # it had waited behind the load: now its place is known
-            self.asked_in_load = [each for each in self.asked_in_load if each.card != update]
         self.live.append(update)
-
-    def asked(self, tool_call: Message) -> None:
-        """Take the tool call of a permission request: one that is new is a card from now on."""
-        name = tool_call.get("toolCallId")
-        others = [asked.card for asked in self.asked_in_load]
-        if any(update.get("toolCallId") == name for update in [*self.base, *self.live, *others]):
-            return
-        card = {"title": name, "status": "pending", **tool_call, "sessionUpdate": "tool_call"}
-        fit: Message = for_replay({"update": card})["update"]
-        if self._marks:
-            self.asked_in_load.append(_Asked(fit, len(self.live)))
-        else:
-            self.live.append(fit)
 
     def load_sent(self, request: str) -> None:
         """`request` names it until its answer is there."""
-        if not self._marks:
-            for asked in self.asked_in_load:
-                asked.at = -1
         self._marks[request] = len(self.live)
         if self.leaving:
             self._left_in.add(request)
@@ -189,13 +157,11 @@ class Transcript:
         self._is_left = self.leaving > 0 or self.closed or request in self._left_in
         self._left_in.discard(request)
         if not self.unknown:
-            rest = self._without_asked(window)
-            cut = self._replay_begins(before, rest)
+            cut = self._replay_begins(before, window)
             if self._is_left:  # where the replay begins is not known, so no more is said of it
                 self._settle([])
                 self.whole = False
             else:
-                self._check_asked(window, mark + cut)
                 self._check_others(joined(window[cut:]))
                 self._settle(window[cut:])
                 self.compared += 1
@@ -227,7 +193,7 @@ class Transcript:
 
         Returns True if it could be seen to be the same. Raises Lost.
         """
-        if other.unknown or other.asked_in_load or self.asked_in_load:
+        if other.unknown:
             return False
         self.others.append(other.base)
         both = self.whole and other.whole and not self.unknown
@@ -242,8 +208,6 @@ class Transcript:
             known = min(self._marks.values(), default=len(self.live))
             self.base = self.base + self.live[:known]
             self.whole = quiet and not self._marks
-            for asked in self.asked_in_load:
-                asked.at = -1
         self.live, self.attached, self.leaving = [], False, 0
         self._marks.clear()
 
@@ -281,23 +245,7 @@ class Transcript:
                 raise Lost(f"another client: {self._difference(shown, replay)}")
         self.others.clear()
 
-    def _without_asked(self, window: Updates) -> Updates:
-        cards = [asked.card for asked in self.asked_in_load]
-        return [update for update in window if update not in cards]
-
-    def _check_asked(self, window: Updates, begin: int) -> None:
-        for asked in self.asked_in_load:
-            times = window.count(asked.card)
-            if times > 1 or (times == 0 and asked.sure and asked.at < begin):
-                raise Lost(
-                    f"session {self.session_id}: a load shows {times} times what the agent asked"
-                    f" about: {asked.card}"
-                )
-
     def _settle(self, replay: Updates) -> None:
-        left = [asked for asked in self.asked_in_load if asked.card not in replay]
-        # A load that was open at the same time may have begun before the question.
-        self.asked_in_load = [_Asked(asked.card, sys.maxsize, asked.sure) for asked in left]
         self.base, self.whole, self.live, self.unknown = list(replay), True, [], False
         self.closed = False
         self._marks = dict.fromkeys(self._marks, 0)

@@ -11,7 +11,6 @@ from acp_bridge.protocol import (
     ACCEPTED,
     ATTACH,
     CLOSE_FOR_ALL,
-    REQUEST_PERMISSION,
     SESSION_CLOSE,
     SESSION_DELETE,
     SESSION_LOAD,
@@ -113,8 +112,6 @@ class Walk:
                 self._opens(key(message["id"]), str(method), str(session_id))
             elif method == SESSION_PROMPT and (sent := self._prompts.get(key(message["id"]))):
                 self._sight(sent.session_id).prompted(sent.text)
-        elif method == REQUEST_PERMISSION and isinstance(about, dict):
-            self._transcript(str(session_id)).asked(about["toolCall"])
         elif method == ACCEPTED and isinstance(about, dict):
             self._accepted(about)
         elif "method" not in message:
