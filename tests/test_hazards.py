@@ -8,7 +8,7 @@ from tests.hazards import DOCUMENT, ENTRY, TESTS, all_marks, document, manifest,
 
 NUMBERS = [
     *(f"Q{n}" for n in range(1, 15)),
-    *(f"C{n}" for n in range(1, 24)),
+    *(f"C{n}" for n in range(1, 25)),
     *(f"R{n}" for n in range(1, 17)),
     *(f"T{n}" for n in range(1, 4)),
     *(f"K{n}" for n in range(1, 11)),

@@ -91,6 +91,14 @@ class SendCancel:
 
 
 @dataclass(frozen=True, slots=True)
+class StopWork:
+    """Send `session/cancel` to an agent that works outside of a prompt, answer `cancelled` to what
+    it asks of the user, and end its open tool cards."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class SendPause:
     """Ask the agent to let the running turn wait, then feed `PauseAnswered` with this token."""
 
@@ -260,6 +268,7 @@ Effect: TypeAlias = (
     Commit
     | SendPrompt
     | SendCancel
+    | StopWork
     | SendPause
     | SendGo
     | StillWaits

@@ -245,6 +245,11 @@ class PauseAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkAsked:
+    """The client has asked the agent for something beside prompts that may start work."""
+
+
+@dataclass(frozen=True, slots=True)
 class Deadline:
     """A timer passed that was armed with this token."""
 
@@ -289,6 +294,7 @@ Event: TypeAlias = (
     | GateEvent
     | Cancel
     | CancelPrompt
+    | WorkAsked
     | Warm
     | Sleep
     | ReplaceProcess

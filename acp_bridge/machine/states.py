@@ -330,6 +330,9 @@ class States:
         self.current = State.IDLE if has_process else State.COLD
         #: what updates count for while the agent has the session and no prompt.
         self.between_turns = Phase.LIVE
+        #: since the last Stop, or since it started, the process was asked for work beside prompts:
+        #: what it says between turns is no leak then.
+        self.work_asked = False
         #: the session is being closed, or ends with the bridge.
         self.closing = False
         self._timers = timers
@@ -337,10 +340,12 @@ class States:
     def advance(self, happened: Happened) -> list[Effect]:
         """Go to the next state and arm its deadlines; KeyError if the table has none."""
         self.current = NEXT[self.current][happened]
+        self.work_asked &= happened is not Happened.TOLD_TO_END
         return self._timers.enter(self.current)
 
     def permits(self, *, provisional: bool) -> Permits:
         """Return what the state permits; `provisional`: the process is to get no prompt."""
         if self.current is State.IDLE:
-            return _IDLE[self.between_turns, provisional]
+            updates = Phase.LIVE if self.work_asked else self.between_turns
+            return _IDLE[updates, provisional]
         return PERMITS[self.current]

@@ -37,6 +37,7 @@ from acp_bridge.machine.effects import (
     SendCancel,
     SendPrompt,
     StillWaits,
+    StopWork,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -70,6 +71,7 @@ from acp_bridge.machine.events import (
     Timer,
     TreeDead,
     Warm,
+    WorkAsked,
 )
 from acp_bridge.machine.processes import Epochs, Processes
 from acp_bridge.machine.prompt_queue import Gate, Hooks, OpenHooks, PromptQueue, QueuedPrompt
@@ -121,6 +123,11 @@ class TurnEnd:
         self.mark_cancelled()
         return out
 
+    def stop_work(self) -> list[Effect]:
+        """Take a Stop while no prompt is there: it ends what the client had asked for otherwise."""
+        self._states.work_asked, self._states.between_turns = False, Phase.LEAK
+        return [StopWork(self._epochs.current), *self._open_hooks.stop()]
+
     def mark_cancelled(self) -> None:
         """Have a turn that is ending answered `cancelled`, whatever ended it."""
         self._outcome = Cancelled()
@@ -128,6 +135,7 @@ class TurnEnd:
     def drain(self) -> list[Effect]:
         """Tell the agent to cancel the running prompt."""
         self._outcome = Cancelled()
+        self._states.work_asked = False
         out = self._states.advance(Happened.CANCEL_SENT)
         if prompt := self._queue.running:
             out.append(SendCancel(self._epochs.current, prompt.key))
@@ -305,6 +313,9 @@ class TurnMachine:
                 return self._end_session(event)
             case Deadline(timer, token) if self._timers.take(timer, token):
                 return self._pass_deadline(timer)
+            case WorkAsked():
+                self._states.work_asked = True
+                return []
             case Warm():
                 return self._processes.warm(event)
             case Sleep(epoch) if epoch == self._epochs.current and self._at_rest:
@@ -367,7 +378,9 @@ class TurnMachine:
         """
         queue, own = self._queue, event.requests
         if self._states.closing or not queue.unanswered:
-            return [Dropped(event)]
+            works = self._states.current is State.IDLE and self._states.work_asked
+            stops = works and isinstance(event, Cancel)
+            return self._turn_end.stop_work() if stops else [Dropped(event)]
         oldest, running = queue.unanswered[0], queue.running
         if isinstance(event, CancelPrompt):
             key = event.key

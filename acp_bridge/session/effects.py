@@ -57,6 +57,8 @@ class Effects:
                 self.turn.begin(processes.link(epoch), key)
             case ef.SendCancel(epoch, key):
                 self.turn.cancel(processes.link(epoch), key)
+            case ef.StopWork(epoch):
+                self.turn.stop_work(processes.link(epoch))
             case ef.SendPause(epoch, token):
                 self.pauses.ask_agent(processes.link(epoch), token)
             case ef.SendGo(epoch):

@@ -95,7 +95,7 @@ class Session:
         processes = AgentProcesses(context, pool, lease, core)
         provisional = Provisional(core)
         self.wake, patience = provisional.wake, settings.request_timeout
-        self.to_agent = to_agent = ToAgent(core, shown, chosen, self.wake, patience)
+        self.to_agent = to_agent = ToAgent(core, shown, chosen, updates, self.wake, patience)
         self.ask = ask = Ask(core, context, to_agent, shown)
         self._queue = QueueCommand(
             core, prompts, shown, memory, pauses, ask.command, self.title.set_own, words

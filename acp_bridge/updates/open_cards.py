@@ -72,8 +72,8 @@ class ReplayedCards:
             return True
         return self._notes.get(card) != "asked"
 
-    def ends(self) -> list[Json]:
-        """Return the params of the updates that end the open cards on which nobody works."""
+    def ends(self) -> list[tuple[str, Json]]:
+        """Return the open cards on which nobody works, each with the params that end it."""
         left = [card for card in self._cards.open if card not in self._worked_on]
-        notes = self._notes
-        return [assumed_end(card, notes.get(card)) for card in left if notes.get(card) != "asked"]
+        noted = [(card, self._notes.get(card)) for card in left]
+        return [(card, assumed_end(card, note)) for card, note in noted if note != "asked"]

@@ -71,6 +71,8 @@ class Updates:
         self._taken = taken
         self.notes: dict[str, Note] = notes or {}
         self._notes_changed = False
+        #: recorded cards that were open and have got an end here, since nobody worked on them.
+        self._settled: set[str] = set()
         #: the number of the process whose cards these are.
         self.epoch = 1
         self._queue_command = queue_command
@@ -79,6 +81,8 @@ class Updates:
         self._messages: dict[str, _Message] = {}
         #: the key of the prompt that runs, or ran last.
         self._turn = 0
+        #: how often work was asked for outside of a turn.
+        self._works = 0
         self._reuses = False
         self._new_ids: list[str] = []
         #: set for the first turn of a process that was given the session with `session/load`.
@@ -106,6 +110,11 @@ class Updates:
         self.late, self._expected = self._expected, None
         if self.late:
             self.late.add_prompt(prompt)
+
+    def new_work(self, prompt: Sequence[Any] = ()) -> None:
+        """Begin work that the client asks for outside of a turn, with these content blocks."""
+        self._works += 1
+        self.new_turn(-self._works, prompt)
 
     def expect_late_replay(self, late: LateReplay) -> None:
         """Take what the process may repeat until the end of its first turn, if it has not yet."""
@@ -182,7 +191,7 @@ class Updates:
         if not isinstance(agent_id, str):
             return call
         card = self._cards.get(agent_id)
-        if card and card.turn != self._turn and (creates or not card.open):
+        if card and (card.turn != self._turn or card.dead) and (creates or not card.open):
             if card.dead and not creates:
                 raise Leak(TOOL_CALL_UPDATE)
             if creates:
@@ -268,7 +277,7 @@ class Updates:
     def _message(self, update: Json) -> Json:
         agent_id = update["messageId"]
         message = self._messages.get(agent_id)
-        if message and message.turn != self._turn:
+        if message and (message.turn != self._turn or message.dead):
             if message.dead and not self._reuses:
                 raise Leak("message")
             # An id used again by a later turn names another message.
@@ -292,10 +301,11 @@ class Updates:
 
     # --- the end of a turn ---------------------------------------------------------------------
 
-    def close_cards(self) -> list[Json]:
+    def close_cards(self, *, over: bool = True) -> list[Json]:
         """Return the updates that end the open cards of the turn; what follows of it is a leak.
 
-        Cards and messages of earlier turns stay as they are (invariant C22).
+        Cards and messages of earlier turns stay as they are (invariant C22). If it is not `over`,
+        since no answer has said so, the agent may still end them.
         """
         closing = []
         for card in self._cards.values():
@@ -303,11 +313,21 @@ class Updates:
                 if card.open:
                     closing.append(closing_update(card.client_id))
                 self.forget_notes([card.client_id])
-                card.open, card.dead = False, True
+                card.open, card.dead = False, over
                 card.told, card.requested = {}, {}
         for message in self._messages.values():
-            message.dead |= message.turn == self._turn
+            message.dead |= over and message.turn == self._turn
         return closing
+
+    def settle(self, card_id: str) -> bool:
+        """Note that a recorded card gets its end now; returns False if it has got it already."""
+        if card_id in self._settled:
+            return False
+        self._settled.add(card_id)
+        for card in self._cards.values():
+            card.open &= card.client_id != card_id
+        self.forget_notes([card_id])
+        return True
 
     def end_process(self, *, turn_runs: bool) -> Iterator[tuple[Json, bool]]:
         """Give the params of updates that end the cards which the process has left open.

@@ -70,9 +70,9 @@ class OddHolder:
                     return
 
     async def _serve(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
         data = b""
-        with suppress(anyio.ClosedResourceError, OSError, ValueError):
+        with suppress(anyio.ClosedResourceError, OSError, ValueError):  # `dies` may close it
+            connection.setblocking(False)
             if self.says.get("connect", []) is None:
                 self.dies()
                 return

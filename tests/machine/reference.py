@@ -38,6 +38,7 @@ from acp_bridge.machine.effects import (
     Start,
     StillWaits,
     StopHooks,
+    StopWork,
     TellDeath,
 )
 from acp_bridge.machine.events import (
@@ -72,6 +73,7 @@ from acp_bridge.machine.events import (
     Timer,
     TreeDead,
     Warm,
+    WorkAsked,
 )
 from acp_bridge.machine.states import Standstill
 from tests.machine.reference_hooks import Asked, Line
@@ -105,6 +107,10 @@ class Reference(Line):
     loaded: set[int] = field(default_factory=set)
     dead: set[int] = field(default_factory=set)
     released: set[int] = field(default_factory=set)
+    #: the client has asked for work beside prompts, and has not said Stop since.
+    work_asked: bool = False
+    #: that Stop has ended such work, and no prompt was sent since.
+    work_stopped: bool = False
     #: epochs that may not get another prompt.
     unfit: set[int] = field(default_factory=set)
 
@@ -131,6 +137,8 @@ class Reference(Line):
                 self.note_gate(event)
             case Committed(key):
                 self.commit(key)
+            case WorkAsked():
+                self.work_asked = not self.closing
             case Cancel():
                 self.cancel()
             case CancelPrompt(key):
@@ -343,7 +351,7 @@ class Reference(Line):
         assert not self.running.cancelled
         assert effect.key not in self.sent_keys, "sent twice"
         assert effect.epoch in self.loaded - self.unfit - self.doomed
-        self.told = self.noted = self.died = self.unsent = False
+        self.told = self.noted = self.died = self.unsent = self.work_stopped = False
         self.sent_keys.add(effect.key)
         self.sent_last, self.epoch = effect.key, effect.epoch
 
@@ -367,6 +375,12 @@ class Reference(Line):
                 assert epoch in self.dead or (self.closing and late(event, Timer.KILL))
                 assert epoch not in self.released
                 self.released.add(epoch)
+            case StopWork(epoch):
+                assert isinstance(event, Cancel)
+                assert self.work_asked, "there is no work"
+                assert not self.line
+                assert epoch in self.loaded - self.doomed
+                self.work_asked, self.work_stopped = False, True
             case Closed():
                 assert self.closing
                 assert not self.line

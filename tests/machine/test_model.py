@@ -36,6 +36,7 @@ from acp_bridge.machine.events import (
     Shutdown,
     Timer,
     Warm,
+    WorkAsked,
 )
 from tests.machine.world import PROCESS, World
 
@@ -88,7 +89,9 @@ class AnyHistory(RuleBasedStateMachine):
     ) -> None:
         self.world.about_a_prompt(kind, back)
 
-    @rule(event=st.sampled_from([Cancel(), Cancel(), Cancel(), Warm(), ReplaceProcess()]))
+    @rule(
+        event=st.sampled_from([Cancel(), Cancel(), Cancel(), Warm(), WorkAsked(), ReplaceProcess()])
+    )
     def client(self, event: Event) -> None:
         self.world.feed(event)
 

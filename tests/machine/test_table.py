@@ -59,6 +59,7 @@ from acp_bridge.machine.events import (
     Timer,
     TreeDead,
     Warm,
+    WorkAsked,
 )
 from acp_bridge.machine.states import NEXT, Happened, State, States
 from tests.machine.bench import Bench
@@ -115,6 +116,7 @@ STATES: dict[str, Callable[[], Bench]] = {
     "RELOADING": lambda: after(*TWO, STARTED, epoch=0),
     "RELOADING, nothing waits": lambda: after(Warm(), STARTED, epoch=0),
     "IDLE": lambda: after(epoch=1),
+    "IDLE, work was asked for": lambda: after(WorkAsked(), epoch=1),
     "IDLE, after a cancelled turn": lambda: after(*TWO[:2], CANCEL, AgentAnswered(1, 1), epoch=1),
     "RUNNING": lambda: after(*TWO, epoch=1),
     "RUNNING, pausing": lambda: after(*TWO, PAUSE, epoch=1),
@@ -191,6 +193,7 @@ EVENTS: dict[str, Callable[[int, int], Event]] = {
     "hold": lambda epoch, key: HoldQueue(),
     "go": lambda epoch, key: Go(),
     "warm": lambda epoch, key: Warm(),
+    "work asked": lambda epoch, key: WorkAsked(),
     "sleep": lambda epoch, key: Sleep(epoch),
     "replace": lambda epoch, key: ReplaceProcess(),
     "close": lambda epoch, key: Close(),

@@ -58,6 +58,7 @@ from acp_bridge.machine.events import (
     Timer,
     TreeDead,
     Warm,
+    WorkAsked,
 )
 from acp_bridge.machine.states import Phase, Snapshot
 from acp_bridge.machine.turns import TurnMachine
@@ -183,7 +184,9 @@ class World:
             assert known.asleep
         assert not (known.asleep and state == "COLD") or now.asleep
         phase = now.phase(now.epoch)
-        assert phase is not Phase.LEAK or known.told or known.died or known.hooks
+        assert (
+            phase is not Phase.LEAK or known.told or known.died or known.hooks or known.work_stopped
+        )
         assert phase is not Phase.LIVE or now.epoch in known.loaded
         assert phase is not Phase.REPLAY or now.epoch in known.opened
         assert now.phase(now.epoch + 1) is Phase.NOTHING
@@ -289,7 +292,7 @@ class World:
     def storm(self, random: Random, events: int) -> None:
         """Let many things happen; most of them make sense."""
         few = range(4)
-        user: list[Event] = [Warm(), ReplaceProcess()]
+        user: list[Event] = [Warm(), ReplaceProcess(), WorkAsked()]
         gate: list[Event] = [Pause(), Pause(), HoldQueue(), Go(), Go()]
         end: list[Event] = [Close(), Close(keeps_prompts=True), Shutdown()]
         happenings: tuple[tuple[float, Callable[[], None]], ...] = (

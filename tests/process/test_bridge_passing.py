@@ -176,7 +176,7 @@ async def test_noise_on_the_agents_stdout_reaches_nobody_and_breaks_nothing(worl
 
 
 @pytest.mark.hazard("C16", "C22")
-async def test_an_open_card_may_still_end_after_its_turn_and_is_not_ended_for_its_agent(
+async def test_an_open_card_may_still_end_after_its_turn_and_fails_when_its_agent_dies(
     world: World,
 ) -> None:
     async with world.inside() as client:
@@ -189,7 +189,7 @@ async def test_an_open_card_may_still_end_after_its_turn_and_is_not_ended_for_it
             for u in client.updates()
             if u["sessionUpdate"] == "tool_call_update"
         ]
-        assert ends == [("a", "completed")]
+        assert ends == [("a", "completed"), ("b", "failed")]
 
 
 @pytest.mark.hazard("P13")

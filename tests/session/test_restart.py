@@ -50,7 +50,9 @@ class Stage(PlayedCore):
         self.transcript.attach(self.client.client)
         self.updates = Updates(set())
         self.user_settings = UserSettings(journal)
-        self.to_agent = ToAgent(self, self.transcript, self.user_settings, lambda: None)
+        self.to_agent = ToAgent(
+            self, self.transcript, self.user_settings, Updates(set()), lambda: None
+        )
         self.restart = Restart(
             self,
             journal,

@@ -11,6 +11,7 @@ from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, text_chunk
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates.updates import Updates
 from tests.session.journals import recorded_texts
 from tests.session.memory import ClientEnd, MemoryLink
 from tests.session.played_core import PlayedCore
@@ -32,7 +33,9 @@ class Stage:
             self.transcript.attach(end.client)
         self.settings = UserSettings(journal)
         self.woken = 0
-        self.to_agent = ToAgent(self.core, self.transcript, self.settings, self.wake)
+        self.to_agent = ToAgent(
+            self.core, self.transcript, self.settings, Updates(set()), self.wake
+        )
         self.link = MemoryLink()
         self.enter(state)
 

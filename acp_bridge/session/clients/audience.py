@@ -181,7 +181,7 @@ class Audience:
         self._ask.stop(client)
         if own := self.own(client):
             self._core.feed(ev.Cancel(own))
-        elif self._core.now.unanswered and self._may_stop(client):
+        elif self._may_stop(client):
             self._core.feed(ev.Cancel(frozenset(self._core.now.unanswered[:1])))
 
     def own(self, client: Client) -> frozenset[int]:
@@ -190,8 +190,12 @@ class Audience:
         return frozenset(key for key in keys if client in clients_of(key))
 
     def _may_stop(self, client: Client) -> bool:
-        """Return True if nobody who has the session waits for the oldest prompt."""
-        clients = self._prompts.clients_of(self._core.now.unanswered[0])
+        """Return True if nobody who has the session waits for the oldest prompt.
+
+        Without a prompt it is about work that was asked for otherwise.
+        """
+        oldest = self._core.now.unanswered[:1]
+        clients = [client for key in oldest for client in self._prompts.clients_of(key)]
         waits = any(self._transcript.view_of(each) is not None for each in clients)
         stranger = client.on_socket and self._transcript.view_of(client) is None
         return not waits and not stranger and not client.observes
@@ -199,7 +203,7 @@ class Audience:
     def cancel_turn(self) -> Json:
         """Answer `_acp_bridge/cancel`: the turn that runs ends, whoever asked for it."""
         runs = self._core.now.foremost is not None
-        if runs:
+        if runs or not self._core.now.unanswered:
             self._core.feed(ev.Cancel())
         return {"cancelled": runs}
 

@@ -201,7 +201,8 @@ class Replay:
                 raise errors.refused(
                     "the session went on without this client while it was loaded: load it again"
                 )
-        for params in cards.ends():
-            view.replay(params)
+        for card, params in cards.ends():
+            if self._updates.settle(card):  # for all, once
+                self._transcript.show(params)
         if not self._core.now.epoch:  # else turns may run that it does not have
             self._replayed = late

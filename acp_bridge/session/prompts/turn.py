@@ -122,6 +122,14 @@ class Turn:
         link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
         link.at_clients.end_questions()
 
+    def stop_work(self, link: Link) -> None:
+        """Tell the agent to stop what it does outside of a prompt; end its questions and cards."""
+        event("work.cancel", session=self._journal.info.session_id, agent=link.name)
+        link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
+        link.at_clients.end_questions()
+        for update in self._updates.close_cards(over=False):
+            self._transcript.show({"update": update})
+
     def end_cards(self, epoch: int) -> None:
         """Show an end of the cards that a process which is dead has left open before the turn that
         runs; does nothing for a process that never had the session."""

@@ -16,6 +16,7 @@ import anyio
 from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing
 from acp_bridge.protocol import Json, user_chunk
 from acp_bridge.runtime import waits
@@ -23,6 +24,7 @@ from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 
 _SETTINGS: Final = (protocol.SET_MODE, protocol.SET_MODEL, protocol.SET_CONFIG_OPTION)
@@ -66,6 +68,7 @@ class ToAgent:
         core: Core,
         transcript: TranscriptOut,
         user_settings: UserSettings,
+        updates: Updates,
         wake: Callable[[], None],
         patience: float = waits.REQUEST,
     ) -> None:
@@ -77,6 +80,7 @@ class ToAgent:
         self._wake = wake
         self._transcript = transcript
         self._user_settings = user_settings
+        self._updates = updates
         self._patience = patience
         #: requests that came while the agent was not ready, in order.
         self._deferred: list[Asked] = []
@@ -174,6 +178,8 @@ class ToAgent:
 
     def _send(self, link: Link, asked: Asked) -> None:
         asked.link, params = link, for_agent(link, asked.params)
+        if not asked.beside and asked.method not in _BOUNDED:
+            self._begin_work(params)
         try:
             request_id = link.request_for(
                 asked.request, asked.method, params, lambda answer: self._settle(asked, answer)
@@ -187,6 +193,13 @@ class ToAgent:
         self._passed.append(asked)
         if asked.method in _BOUNDED:
             self._core.spawn(self._end_silence, asked, link)
+
+    def _begin_work(self, params: Any) -> None:
+        """Note that the agent is asked for what may start work: what it says then is no leak."""
+        if self._core.now.running is None:
+            prompt = params.get("prompt") if isinstance(params, dict) else None
+            self._updates.new_work(prompt if isinstance(prompt, list) else ())
+        self._core.feed(ev.WorkAsked())
 
     async def _end_silence(self, asked: Asked, link: Link) -> None:
         """Answer a request with an error if the agent is silent about it for too long."""
