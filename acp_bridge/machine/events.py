@@ -246,7 +246,7 @@ class PauseAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A timer passed that was armed with this token."""
+    """The timer that was armed with this token has passed."""
 
     timer: Timer
     token: int

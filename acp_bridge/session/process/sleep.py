@@ -29,11 +29,11 @@ from acp_bridge.updates.updates import Updates
 
 
 class SleepReloads(Protocol):
-    """Says whether the agent can be trusted to come back (`reloads.SeenReloads`)."""
+    """Says whether the agent can be trusted to come back (`session_context.SeenReloads`)."""
 
     @property
     def is_ours(self) -> bool:
-        """The agent has no process beside its main one but for work."""
+        """True for the built-in agent: every child process of it is a tool at work."""
 
     async def seen(self, link: Link) -> bool:
         """Return True if a reload of the agent has worked."""

@@ -1,6 +1,6 @@
 """Pause, hold and go of one session: the user's word, the agent's part, and what clients are told.
 
-The machine decides (`machine/gate.py`). Each change of the standstill is told to every client: in a
+The machine decides (`machine.prompt_queue.Gate`). Each change of the standstill is told to every client: in a
 quiet `session_info_update` for programs, and in a sentence for people. While a prompt waits for the
 user's go, the first comes again each minute, as a sign of life.
 """
