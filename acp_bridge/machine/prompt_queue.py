@@ -92,7 +92,7 @@ class QueuedPrompt:
         return self.request != self.key
 
     def settles_as(self, outcome: Outcome) -> Outcome:
-        """Return the answer to the open request when this prompt, its last one, ends with `outcome`."""
+        """Return the answer to the open request if this prompt is its last and ends like this."""
         unwritten = isinstance(outcome, Failed) and outcome.why in _UNWRITTEN
         if self.again and unwritten:
             outcome = self.replied or outcome  # the agent's turn is over, and nothing follows it

@@ -319,7 +319,7 @@ class TurnMachine:
     # --- prompts: read, committed, superseded, cancelled, sent ---------------------------------
 
     def _take_prompt(self, event: PromptEvent) -> list[Effect]:
-        """Handle an event about a prompt, from client or journal; ValueError if it was read twice."""
+        """Handle what client and journal say of prompts; ValueError for one that was read twice."""
         queue, state, closing = self._queue, self._states.current, self._states.closing
         match event:
             case PromptReceived(key) | RunLeftOver(key) if closing:
@@ -381,7 +381,7 @@ class TurnMachine:
         return self._turn_end.cancel() + self._drop_with(oldest.request, own)
 
     def _drop_with(self, request: int | None, own: frozenset[int] | None) -> list[Effect]:
-        """Cancel this request's waiting prompts, and the others that a Stop of `own` ends with it."""
+        """Cancel this request's waiting prompts, and those that a Stop ends beside them."""
 
         def goes(prompt: QueuedPrompt) -> bool:
             may_go = own is None or prompt.request in own
@@ -499,7 +499,7 @@ class TurnMachine:
                 return [Dropped(event)]
 
     def _take_current(self, event: AgentEvent) -> list[Effect]:
-        """Handle an event of the current process during a turn; else pass it to `Processes.take`."""
+        """Handle an event of the current process in a turn; else pass it to `Processes.take`."""
         queue, turn_end = self._queue, self._turn_end
         match self._states.current, event:
             case State.RUNNING, AgentAnswered(_, queue.running_key, answer):
