@@ -46,7 +46,7 @@ fuzz: $(VENV)/.ready ## N random operations on whole bridges (N=200 SEED=1)
 mutants: $(VENV)/.ready ## mutation testing of the turn machine, the codec and the verdicts of hooks
 	$(PY) -m tests.mutants $(ARGS)
 
-hazards: $(VENV)/.ready ## write the tests that prove each invariant into docs/invariants.md
+hazards: $(VENV)/.ready ## write the tests that prove each invariant into docs/invariants-tests.md
 	@$(PY) -m tests.hazards
 
 hops: $(VENV)/.ready ## files and functions that a message passes in a real bridge

@@ -1,7 +1,7 @@
 """The marks that say which test proves which invariant, read from the source of the tests.
 
-`make hazards` writes the headings of docs/invariants.md from hazards.toml, and below each
-invariant the tests that prove it. test_hazards.py fails while that is out of date.
+`make hazards` writes the headings of docs/invariants.md from hazards.toml, and into
+docs/invariants-tests.md the tests that prove each. test_hazards.py fails while one is out of date.
 A mark may stand on a test, on a class of tests, or in `pytestmark` of a module.
 """
 
@@ -16,11 +16,9 @@ from typing import NamedTuple
 
 TESTS = Path(__file__).parent
 DOCUMENT = TESTS.parent / "docs" / "invariants.md"
-#: The heading of an invariant, what was written about it, and the list of its tests, if any.
-ENTRY = re.compile(
-    r"^### ([A-Z]\d+)\b.*\n((?:(?!#|<details>).*\n)*)(?:<details>\n(?:.*\n)*?</details>\n+)?",
-    re.MULTILINE,
-)
+PROOFS = DOCUMENT.with_name("invariants-tests.md")
+#: The heading of an invariant, and what was written about it.
+ENTRY = re.compile(r"^### ([A-Z]\d+)\b.*\n((?:(?!#).*\n?)*)", re.MULTILINE)
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -88,43 +86,55 @@ def _given(nodes: Iterable[ast.expr], test: str) -> Iterator[Mark]:
 
 
 def document(text: str) -> str:
-    """The text of docs/invariants.md with its headings and lists of tests as they should be.
+    """The text of docs/invariants.md with the headings of its entries as they should be.
 
     Raises KeyError for an invariant that hazards.toml doesn't have.
     """
+    hazards, _ = manifest()
+
+    def heading(found: re.Match[str]) -> str:
+        return f"### {found[1]}: {hazards[found[1]]}\n\n{found[2].strip()}\n\n"
+
+    return ENTRY.sub(heading, text).rstrip() + "\n"
+
+
+def proofs() -> str:
+    """The text of docs/invariants-tests.md: the tests of each invariant, or why it has none yet."""
     hazards, deferred = manifest()
+    tests = defaultdict(set)
+    for mark in all_marks():
+        tests[mark.number].add(mark.test)
+    lists = (
+        f"## {number}\n\n{title[:1].upper()}{title[1:]}.\n\n"
+        + (_listed(tests[number]) if tests[number] else f"No test yet: {deferred.get(number)}.\n")
+        for number, title in hazards.items()
+    )
+    return "\n".join((_INTRODUCTION, *lists))
 
-    def entry(found: re.Match[str]) -> str:
-        number, words = found[1], found[2].strip()
-        tests = {mark.test for mark in all_marks() if mark.number == number}
-        proof = _listed(tests) if tests else _deferred(deferred.get(number, ""))
-        title = hazards[number]
-        return f"### {number}: {title}\n\n{words}\n\n<details>\n{proof}\n</details>\n\n"
 
-    return ENTRY.sub(entry, text).rstrip() + "\n"
+_INTRODUCTION = """\
+# The tests of the invariants
+
+For each rule of [invariants.md](invariants.md) the tests that prove it, from their marks \
+(`@pytest.mark.hazard("C8")`). Written by `make hazards`; not to be edited.
+"""
 
 
 def _listed(tests: Iterable[str]) -> str:
-    """The tests as a folded Markdown list with an item for each file."""
+    """The tests as a Markdown list with an item for each file."""
     files = defaultdict(list)
     for test in sorted(tests):
         file, _, name = test.partition("::")
         files[file].append(f"`{name}`" if name else "all")
-    items = (f"- `{file}`: {', '.join(names)}" for file, names in files.items())
-    count = sum(map(len, files.values()))
-    plural = "s" if count > 1 else ""
-    return "\n".join((f"<summary>{count} test{plural}</summary>", "", *items, ""))
-
-
-def _deferred(reason: str) -> str:
-    return f"<summary>no test yet</summary>\n\n{reason[:1].upper()}{reason[1:]}.\n"
+    return "".join(f"- `{file}`: {', '.join(names)}\n" for file, names in files.items())
 
 
 def main() -> None:
-    """Bring docs/invariants.md up to date."""
+    """Bring both documents up to date."""
     DOCUMENT.write_text(document(DOCUMENT.read_text("utf-8")), "utf-8")
+    PROOFS.write_text(proofs(), "utf-8")
     tests = {mark.test for mark in all_marks()}
-    print(f"written: docs/invariants.md, {len(manifest()[0])} invariants, {len(tests)} tests")
+    print(f"written: docs/{PROOFS.name}, {len(manifest()[0])} invariants, {len(tests)} tests")
 
 
 if __name__ == "__main__":

@@ -251,7 +251,7 @@ class WorkAsked:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A timer passed that was armed with this token."""
+    """The timer that was armed with this token has passed."""
 
     timer: Timer
     token: int

@@ -142,12 +142,12 @@ class Processes:
 
     @property
     def asleep(self) -> bool:
-        """There is no process, or it ends, because the session was at rest for long."""
+        """True if the process has ended, or ends, because the session was at rest for long."""
         gone = self._states.current in (State.COLD, State.KILLING) and not self._states.closing
         return self._sleeps and gone
 
     def take(self, event: AgentEvent) -> list[Effect]:
-        """Take what the current process does outside a turn."""
+        """Handle an event of the current process outside a turn."""
         match self._states.current, event:
             case State.STARTING, Started():
                 return self._open()

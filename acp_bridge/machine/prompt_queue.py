@@ -83,16 +83,16 @@ class QueuedPrompt:
 
     @property
     def root(self) -> int:
-        """The key of the prompt that this one is, or was at first."""
+        """The key of the user's prompt behind this one: its own key, unless it is feedback."""
         return self.key if self.origin is None else self.origin
 
     @property
     def carried(self) -> bool:
-        """A carrier runs the prompt; its key is `request`."""
+        """True if a carrier runs the prompt; `request` is the carrier's key."""
         return self.request != self.key
 
     def settles_as(self, outcome: Outcome) -> Outcome:
-        """Return the answer to the open request if this is its last prompt and ends like this."""
+        """Return the answer to the open request if this prompt is its last and ends like this."""
         unwritten = isinstance(outcome, Failed) and outcome.why in _UNWRITTEN
         if self.again and unwritten:
             outcome = self.replied or outcome  # the agent's turn is over, and nothing follows it
@@ -295,7 +295,7 @@ class OpenHooks:
 
     @property
     def running(self) -> bool:
-        """A hook runs that the machine did not ask for."""
+        """True while a hook runs that the machine did not ask for."""
         return bool(self._runs)
 
     @property
@@ -305,7 +305,7 @@ class OpenHooks:
 
     @property
     def after_turn(self) -> bool:
-        """Hooks run at the end of a turn."""
+        """True if the session has hooks for the end of a turn."""
         return Moment.TURN_END in self._moments
 
     def begin(self, run: int) -> None:
@@ -354,12 +354,12 @@ class Gate:
 
     @property
     def closed(self) -> bool:
-        """Nothing may start."""
+        """True during a pause or a hold: nothing may start."""
         return self.paused or self.held
 
     @property
     def at_agent(self) -> bool:
-        """The agent was asked to pause the turn that runs, and has not refused."""
+        """True if the agent was asked to pause the running turn and has not refused."""
         return self.turn_waits or self.asked is not None
 
     def standstill(self, state: State) -> Standstill:

@@ -304,17 +304,17 @@ class Snapshot:
 
     @property
     def stopped(self) -> bool:
-        """The agent may change nothing through the client: its turn is or was cancelled."""
+        """True if the agent may change nothing through the client: its turn is or was cancelled."""
         return self.permits.drains or self.permits.updates is Phase.LEAK
 
     @property
     def takes_requests(self) -> bool:
-        """A process has the session and takes requests, settings at least."""
+        """True if a process has the session and takes requests, settings at least."""
         return self.permits.requests in (Passing.NOW, Passing.SETTINGS)
 
     @property
     def blocked(self) -> bool:
-        """The restarts failed, or the process wants a login."""
+        """True if the restarts failed, or the process wants a login."""
         return self.state in (State.BLOCKED, State.UNAUTHENTICATED)
 
     def phase(self, epoch: int) -> Phase:

@@ -102,19 +102,19 @@ class TurnEnd:
 
     @property
     def cancels(self) -> bool:
-        """The running turn is about to be answered `cancelled`."""
+        """True if the running turn is about to be answered `cancelled`."""
         over = self._states.current in (State.DRAINING, State.KILLING) and self._queue.running
         return bool(over) and isinstance(self._outcome, Cancelled)
 
     @property
     def _hooks_hold_up(self) -> bool:
-        """A cancelled turn may not end yet, because a hook of it runs. (invariant C10)"""
+        """True if a cancelled turn may not end yet, because a hook of it runs. (invariant C10)"""
         return self._open_hooks.running and self.cancels
 
     # --- the turn is to end --------------------------------------------------------------------
 
     def cancel(self) -> list[Effect]:
-        """End the turn for the user's Stop, or have it answered `cancelled` if it ends already."""
+        """Cancel the turn for the user's Stop; one that is ending is answered `cancelled`."""
         running, out = self._queue.running, list[Effect]()
         if self._states.current is State.RUNNING:
             out = self.drain()
@@ -129,7 +129,7 @@ class TurnEnd:
         return [StopWork(self._epochs.current), *self._open_hooks.stop()]
 
     def mark_cancelled(self) -> None:
-        """Have a turn that is ending answered `cancelled`, whatever ended it."""
+        """Make `cancelled` the answer of a turn that is ending, whatever ended it."""
         self._outcome = Cancelled()
 
     def drain(self) -> list[Effect]:
@@ -285,7 +285,7 @@ class TurnMachine:
 
     @property
     def _at_rest(self) -> bool:
-        """The process has the session, and neither a prompt nor a hook is at work."""
+        """True if the process has the session, and neither a prompt nor a hook is at work."""
         busy = self._queue.unanswered or self._open_hooks.running or self._states.closing
         return self._states.current is State.IDLE and not busy
 
@@ -299,7 +299,7 @@ class TurnMachine:
         return self._take(event) + self._send_next() + self._keep_sign()
 
     def _take(self, event: Event) -> list[Effect]:
-        """Give the event to the method that decides about it."""
+        """Pass the event to the method for its kind."""
         match event:
             case PromptReceived() | Committed() | CommitFailed() | NotBegun() | RunLeftOver():
                 return self._take_prompt(event)
@@ -330,7 +330,7 @@ class TurnMachine:
     # --- prompts: read, committed, superseded, cancelled, sent ---------------------------------
 
     def _take_prompt(self, event: PromptEvent) -> list[Effect]:
-        """Take what the client and the journal say of prompts; ValueError for one read twice."""
+        """Handle what client and journal say of prompts; ValueError for one that was read twice."""
         queue, state, closing = self._queue, self._states.current, self._states.closing
         match event:
             case PromptReceived(key) | RunLeftOver(key) if closing:
@@ -372,7 +372,7 @@ class TurnMachine:
         return out + self._queue.drop(Cancelled(), lambda prompt: prompt.root == victim)
 
     def _cancel(self, event: Cancel | CancelPrompt) -> list[Effect]:
-        """Take the user's Stop, or a cancel of one prompt's request. (invariant C20)
+        """Cancel for the user's Stop, or for a cancel of one prompt's request. (invariant C20)
 
         It ends no prompt of another client than the one that says it. (invariant V4)
         """
@@ -394,7 +394,7 @@ class TurnMachine:
         return self._turn_end.cancel() + self._drop_with(oldest.request, own)
 
     def _drop_with(self, request: int | None, own: frozenset[int] | None) -> list[Effect]:
-        """Cancel the prompts that wait under this request, and those that a Stop ends beside it."""
+        """Cancel this request's waiting prompts, and those that a Stop ends beside them."""
 
         def goes(prompt: QueuedPrompt) -> bool:
             may_go = own is None or prompt.request in own
@@ -433,7 +433,7 @@ class TurnMachine:
     # --- hooks: before a prompt is sent, after its turn, and those that run on their own -------
 
     def _take_hook(self, event: HookEvent) -> list[Effect]:
-        """Take the beginning or the end of hooks, and go on with what waited for it."""
+        """Handle the beginning or the end of hooks, and go on with what waited for that."""
         out: list[Effect] = []
         match event:
             case HooksDone(key):
@@ -471,7 +471,7 @@ class TurnMachine:
     # --- pause and hold ------------------------------------------------------------------------
 
     def _take_gate(self, event: GateEvent) -> list[Effect]:
-        """Take the user's word that nothing more is to start, or that all goes on."""
+        """Handle the user's pause, hold or go."""
         gate, unanswered, closing = self._gate, self._queue.unanswered, self._states.closing
         epoch, state = self._epochs.current, self._states.current
         match event:
@@ -498,7 +498,7 @@ class TurnMachine:
     # --- processes and deadlines ---------------------------------------------------------------
 
     def _take_process(self, event: AgentEvent) -> list[Effect]:
-        """Take what a process does, by the epoch that it comes from."""
+        """Handle an event of a process: the current one, a spare or a dying one, by its epoch."""
         match event:
             case TreeDead(epoch) | StartFailed(epoch) if epoch in self._epochs.dying:
                 return self._processes.bury(event) + self._turn_end.after_deaths()
@@ -512,7 +512,7 @@ class TurnMachine:
                 return [Dropped(event)]
 
     def _take_current(self, event: AgentEvent) -> list[Effect]:
-        """Take what the current process does: here in a turn, else see `Processes.take`."""
+        """Handle an event of the current process in a turn; else pass it to `Processes.take`."""
         queue, turn_end = self._queue, self._turn_end
         match self._states.current, event:
             case State.RUNNING, AgentAnswered(_, queue.running_key, answer):
@@ -532,7 +532,7 @@ class TurnMachine:
                 return self._processes.take(event)
 
     def _pass_deadline(self, timer: Timer) -> list[Effect]:
-        """Take a timer that was armed and has passed."""
+        """Act on a deadline that has passed."""
         match timer:
             case Timer.SPARE:
                 return [] if self._states.closing else self._epochs.start_spare()

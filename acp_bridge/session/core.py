@@ -1,7 +1,7 @@
-"""Where one session stands, and the one way to change that.
+"""The state of one session, and the one way to change it.
 
-- Every part of the session has the core, reads from it where the session stands, and tells it what
-  has happened (`feed`). An event is taken to its end before the next.
+- Every part of the session has the core, reads the session's state from it, and tells it what has
+  happened (`feed`). An event is taken to its end before the next.
 - The frozen state is replaced as soon as the machine has taken an event, before what it asks for is
   done. Followers are told once, when no event is left, of the state before and the state after, and
   only if the two differ.
@@ -31,7 +31,7 @@ from acp_bridge.wire.jsonrpc import Err
 
 
 def instead_of(effect: ef.Effect, exc: Exception) -> list[ev.Event]:
-    """Log that an effect failed; returns what the machine is told if a prompt waits for more."""
+    """Log that an effect failed; returns the event that keeps its prompt from waiting for ever."""
     error = errors.internal(exc, f"{type(effect).__name__} failed")
     match effect:
         case ef.Commit(key):
@@ -46,7 +46,7 @@ def instead_of(effect: ef.Effect, exc: Exception) -> list[ev.Event]:
 async def contained(
     work: Callable[..., Awaitable[None]], args: tuple[object, ...], failed: Callable[[], None]
 ) -> None:
-    """Do a piece of work; if it fails, that is logged, and `failed` is called."""
+    """Run `work`; if it raises, log that and call `failed`."""
     what = getattr(work, "__qualname__", "work")
     try:
         await work(*args)
@@ -60,7 +60,7 @@ async def contained(
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What the parts of a session know beside its machine."""
+    """The part of a session's state that its machine doesn't know."""
 
     #: what a person is asked and has not answered, a line each, in the order of asking.
     asked: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """Where a session stands: its machine, and what is open around it."""
+    """The state of a session: that of its machine, and what is open around it."""
 
     turns: Snapshot
     around: Around
@@ -85,7 +85,7 @@ Follower: TypeAlias = Callable[[SessionState, SessionState], None]
 
 
 class Core:
-    """What all parts of one session share."""
+    """Holds one session's machine, performs its effects, and tells the parts of each change."""
 
     def __init__(
         self, session_id: str, workspace: Workspace, machine: TurnMachine, tasks: TaskGroup
@@ -133,7 +133,7 @@ class Core:
 
     @property
     def now(self) -> Snapshot:
-        """Where the machine stands."""
+        """The machine's state."""
         return self._machine.snapshot
 
     @property
@@ -144,16 +144,16 @@ class Core:
 
     @property
     def state(self) -> SessionState:
-        """Where the session stands, looked at now."""
+        """The session's state at this moment, what is around its machine included."""
         return self._look()
 
     def feed(self, event: ev.Event) -> None:
-        """Give the machine an event and do what it asks for, and so on until nothing is left."""
+        """Give the machine an event and perform its effects, and so on until no event is left."""
         self._events.append(event)
         self.settle()
 
     def settle(self) -> None:
-        """Take the events that wait, then tell the followers; also what has changed around."""
+        """Handle the events that wait, then tell the followers if the state has changed."""
         if self._busy:
             return
         self._busy = True
@@ -190,7 +190,7 @@ class Core:
     def spawn(
         self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
     ) -> None:
-        """Run work whose failure is this session's only: then the machine is told `instead`."""
+        """Run work in a task; a failure is logged, and the machine gets the event `instead`."""
         failed = partial(self.feed, instead) if instead else lambda: None
         self._tasks.start_soon(contained, work, args, failed)
 

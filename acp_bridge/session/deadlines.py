@@ -27,7 +27,7 @@ class Deadlines:
         self._armed: dict[Timer, anyio.CancelScope] = {}
 
     def arm(self, timer: Timer, token: int) -> None:
-        """Start a timer; one armed before under the same name is void."""
+        """Start a timer, in place of one that was armed for the same `Timer`."""
         self.disarm(timer)
         scope = self._armed[timer] = anyio.CancelScope()
         self._core.spawn(self._wait, timer, token, scope)

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """The parts that carry out effects."""
+    """Passes each effect to the part of the session that carries it out."""
 
     core: Core
     processes: AgentProcesses

@@ -1,4 +1,4 @@
-"""What a session's processes say, and how it is to be taken just now (`agents.link.Owner`)."""
+"""Receives what a session's processes say, as the session's state has it (`agents.link.Owner`)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class FromAgent:
             self._to_client.note_card(shown)
 
     def _taken(self, link: Link, update: Json) -> Json | None:
-        """Return the update as it is recorded and shown; None if it is nobody's, or a leak."""
+        """Return the update in the form that is recorded; None for one to drop, such as a leak."""
         excused = self._phase is Phase.LEAK and self._to_agent.busy
         try:
             return self._updates.incoming(update, self._phase, excused=excused)
@@ -135,7 +135,7 @@ class FromAgent:
         self._transcript.flush()
 
     async def room(self, link: Link) -> None:
-        """Wait while a client doesn't read for which an agent waits.
+        """Wait while the agent must wait for a client that doesn't read.
 
         A process is always read while it is drained (C7), and while it does not have the session:
         nothing that it says then waits for a client.
@@ -148,7 +148,7 @@ class FromAgent:
 
     @property
     def unread(self) -> bool:
-        """The process is not read just now, because a client doesn't read."""
+        """True while the process is not read, because a client doesn't read."""
         return self._pacing.waits
 
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
@@ -163,7 +163,7 @@ class FromAgent:
     # --- the session's state -------------------------------------------------------------------
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Follow a change: nobody may need to wait for a client that does not read any more."""
+        """Let waiting readers look again after a change of the session's state."""
         self._phased = None
         if self._withheld and not self._core.now.permits.drains:
             withheld, self._withheld = self._withheld, {}
@@ -173,7 +173,7 @@ class FromAgent:
             self._pacing.hurry()
 
     def _note_state(self, update: Json) -> Json | None:
-        """Keep an update that is about the session, not of the conversation.
+        """Note a mode, options, a title or another state that the agent tells.
 
         Returns it as it is to be shown, or None if no client is to see it.
         """

@@ -1,7 +1,7 @@
-"""The one room in which an agent's process is given a session: new, resumed, loaded.
+"""Gives a session to an agent's process; nothing else does. New, resumed or loaded.
 
 - Whoever calls has made sure that no other process has the session open (invariant P12).
-- The order of the ways and the fall-backs are those of docs/architecture.md.
+- Resume comes before load, load before a new session (invariants C8, C9, R10).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What another bridge left of a session is settled before anybody is shown it (invariants Q6, C16).
+"""Settles what another bridge left of a session, before a client is shown it (invariants Q6, C16).
 
 Turns that it ran are interrupted and their open cards closed; prompts that waited are left over. Of
 an interrupted turn only the turn itself is read, unless it went on with a card of an older one.

@@ -1,7 +1,7 @@
 """One session: its parts, put together, and what clients and the bridge ask of it.
 
 Every decision about prompts is in `machine/`. The parts carry the decisions out; each has the core,
-where it reads how the session stands, and the neighbours that it needs, by name.
+where it reads the session's state, and the neighbours that it needs, by name.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class Session:
             self.title.note_prompt(params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
-        """Take a client's `$/cancel_request`; False when the request is not of this session."""
+        """Do what a client's `$/cancel_request` says; False for a request of another session."""
         if self.early and self.early.cancel_request(client, request_id):
             return True
         key = self._prompts.key_of(client, request_id)
@@ -284,7 +284,7 @@ class Session:
         return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
 
     def pass_notification(self, method: str, params: Json) -> None:
-        """Send a client's notification to the agent, which is woken for it if it sleeps."""
+        """Send a client's notification to the agent; a sleeping agent is woken for it."""
         self._sleep.disturb()
         if self.link is None and self._sleep.keeps(method, params):
             self.wake()
@@ -292,7 +292,7 @@ class Session:
             self.to_agent.pass_notification(method, params)
 
     def move(self, workspace: Workspace) -> None:
-        """Let the session work with other roots and MCP servers, from the next process on."""
+        """Set other roots and MCP servers for the session; the next process gets them."""
         self.core.workspace = workspace
 
     # --- the journal ---------------------------------------------------------------------------

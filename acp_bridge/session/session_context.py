@@ -25,7 +25,7 @@ from acp_bridge.wire.json_values import as_object
 
 
 class Kept(Protocol):
-    """Where it is kept (`journal.index.Index`)."""
+    """Keeps which agents were seen to reload (`journal.index.Index`)."""
 
     reloads: Reloads
 
@@ -127,19 +127,19 @@ class SessionContext:
 
     @property
     def standing(self) -> StandingRequests:
-        """What every process of the agent is told."""
+        """The logins, logouts and settings that every process of the agent is given."""
         return self.command.standing
 
     @property
     def identity(self) -> AgentIdentity:
-        """How the sessions of this agent are told from those of others."""
+        """The names by which this agent's sessions are told from those of other agents."""
         settings = self.settings
         info = None if settings.named else self.agent_info
         return AgentIdentity(settings.agent_name, settings.former_names, info)
 
     @property
     def holder(self) -> Holder | None:
-        """What stands in the lock files of the sessions of this bridge."""
+        """What the lock files of this bridge's sessions say: where the bridge can be reached."""
         if self.socket is None:
             return None
         ours = self.identity

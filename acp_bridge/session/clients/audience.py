@@ -41,10 +41,10 @@ _WORDS: Final = {
 
 
 class Standing:
-    """Tells the clients that want to know where one session stands, at each change.
+    """Sends one session's state, at each change, to the clients that declared that they want it.
 
-    It is told past any quiet, since it is no update of the session, and to a client that is being
-    shown the session only behind that. That it is closed is told only if somebody has closed it:
+    The state passes any quiet, since it is no update of the session; a client that is being
+    shown the session gets it behind the replay. `closed` is told only if somebody has closed it:
     when the bridge ends, the session is kept, and may be opened elsewhere at once.
     """
 
@@ -65,7 +65,7 @@ class Standing:
         self._told: tuple[object, ...] = ()
 
     def follow(self, after: SessionState) -> None:
-        """Tell a change; nothing is told of a bridge's end."""
+        """Tell a change of the session's state, but not that the bridge ends."""
         now = after.turns
         if now.ending and not self.closing:
             return
@@ -79,12 +79,12 @@ class Standing:
                 self._tell(view)
 
     def welcome(self) -> None:
-        """Tell all where the session stands: one more client has been shown it."""
+        """Tell all clients the state anew: one more client has been shown the session."""
         self._told = ()
         self.follow(self._core.state)
 
     def row(self) -> Json:
-        """Return what `_acp_bridge/live` lists of the state."""
+        """Return the state as members of this session's row in `_acp_bridge/live`."""
         self.follow(self._core.state)
         row = self._params()
         if asked := self._core.state.around.asked:
@@ -185,7 +185,7 @@ class Audience:
             self._core.feed(ev.Cancel(frozenset(self._core.now.unanswered[:1])))
 
     def own(self, client: Client) -> frozenset[int]:
-        """Return the keys of the requests whose answer this client waits for."""
+        """Return the keys of the open requests whose answer this client waits for."""
         keys, clients_of = self._core.now.unanswered, self._prompts.clients_of
         return frozenset(key for key in keys if client in clients_of(key))
 
@@ -208,7 +208,7 @@ class Audience:
         return {"cancelled": runs}
 
     def at_work(self, client: Client) -> str | None:
-        """Return what is said of turns that run and prompts that wait to a client that loads.
+        """Return the notice of running turns and waiting prompts for a client that has just loaded.
 
         None if there are none but its own.
         """
@@ -224,7 +224,7 @@ class Audience:
     # --- who comes and goes --------------------------------------------------------------------
 
     def welcome(self, client: Client) -> None:
-        """Take a client that was just shown the session: it is asked what is open."""
+        """Send the open questions, and the state, to a client that was just shown the session."""
         self._detached.discard(client)
         self._closed_by_one = False
         self._questions.ask_too(client)
@@ -232,13 +232,13 @@ class Audience:
         self._core.settle()
 
     def go_on(self, client: Client) -> None:
-        """Take a client whose load has failed before it was shown anything: it is asked again."""
+        """Ask a client again whose load has failed before anything was shown to it."""
         self._questions.ask_too(client)
         self.standing.welcome()
         self._core.settle()
 
     def leave(self, client: Client, *, closes: bool = False) -> None:
-        """Let a client have the session no more; `closes`: it closed it, though others have it."""
+        """Take the session from a client; `closes`: the client closed it while others have it."""
         had = client in self._detached or self._transcript.view_of(client) is not None
         self._closed_by_one |= closes and had
         self._detached.discard(client)
@@ -248,10 +248,10 @@ class Audience:
         self._end_if_left()
 
     def go_on_without(self, view: ClientView) -> None:
-        """Leave a client behind that reads too little; it is told when it reads again.
+        """Let the session go on without a client that reads too little.
 
-        One on a socket is let go; the one on stdin has the session again when it loads it, or
-        prompts.
+        A client on a socket is disconnected. The one on stdin is told when it reads again, and has
+        the session again with its next load or prompt.
         """
         client = view.client
         event("client.left_behind", clients=len(self._transcript.views))
@@ -269,14 +269,14 @@ class Audience:
         self._end_if_left()
 
     def _end_if_left(self) -> None:
-        """End a session that was closed and has neither a client nor a prompt any more."""
+        """End a session that a client has closed, once it has neither a client nor a prompt."""
         left = not self._transcript.views and not self._detached
         if self._closed_by_one and left and not self._core.now.unanswered:
             self._closed_by_one = False
             self._close()
 
     def end(self, by: Client | None) -> None:
-        """Tell that the session ends to all but the client that closes it; loads of it end, too."""
+        """Tell all clients but `by` that the session ends, and end the loads of it that wait."""
         # What waits for a load that was read is in the transcript of whoever opens it again.
         for view in self._transcript.views:
             if view.is_ahead:

@@ -1,4 +1,4 @@
-"""A request of an agent that is not answered yet: what ends it is the same, whoever is asked."""
+"""A request of an agent that is not answered yet, to a client, a person or a hook."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class OpenRequest(ABC):
 
     @abstractmethod
     def call_back(self) -> None:
-        """Tell whoever is asked that nobody waits for the answer any more."""
+        """Tell the client or hook that is asked that nobody waits for the answer any more."""
 
     def end(self) -> None:
-        """Answer the agent in the place of whoever is asked, who is told so."""
+        """Answer the agent instead of the client or hook that is asked, and tell that one."""
         self.link.at_clients.remove(self)
         self.call_back()
         if self.call.method == REQUEST_PERMISSION:

@@ -20,7 +20,7 @@ from acp_bridge.updates.tool_calls import disagrees, shows_alike, summary
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.peer import Call
 
-#: what the user is waited for with, by the name under which hooks are told.
+#: the methods with which an agent asks the user, and what hooks are told that it is.
 _WAITS = {
     REQUEST_PERMISSION: "permission_prompt",
     protocol.CREATE_ELICITATION: "elicitation_dialog",
@@ -31,20 +31,20 @@ _KINDS = {"allow": ("allow_once",), "deny": ("reject_once", "reject_always")}
 
 
 class PermissionHooks(Protocol):
-    """What hooks have to do with the agent's questions."""
+    """The hooks of a session, as its permissions need them (`session.prompts.hooks`)."""
 
     @property
     def decide_permissions(self) -> bool:
-        """True when hooks have a word about permissions."""
+        """True if the session has hooks for permissions."""
 
     def decide(self, call: Json, then: Callable[[str | None], None]) -> Callable[[], None]:
-        """Let hooks decide about a tool call; returns what stops them.
+        """Let hooks decide about a tool call; returns a function that stops them.
 
         When they have ended, `then` is told "allow", "deny" or "ask", or None if they were stopped.
         """
 
     def waits_for_user(self, kind: str, message: str) -> None:
-        """Run the hooks that tell the user that something waits; nothing waits for them."""
+        """Start the hooks that tell the user of a question, and don't wait for them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +85,7 @@ class Permissions:
         asked.stop = self._hooks.decide(told, partial(self._decided, asked, ask))
 
     def tell_that_it_waits(self, call: Call, about: Json | None) -> None:
-        """Tell hooks that the user was asked something; `about`: all that is known of the call."""
+        """Start the hooks about a question to the user; `about`: all that is known of the call."""
         if call.method in _WAITS:
             self._hooks.waits_for_user(_WAITS[call.method], asks(call, about))
 
@@ -114,14 +114,14 @@ class Permissions:
             ask(link, call)
 
     def _still_says(self, asked: _Deciding) -> bool:
-        """Return True if the agent says one thing of the call, the one of which hooks were told."""
+        """Return True if card and request agree, and say what the hooks were told of the call."""
         request = asked.call.params["toolCall"]
         card = self._updates.card_told(request)
         return shows_alike(asked.card, card) and not disagrees(card, request)
 
 
 def asks(call: Call, about: Json | None) -> str:
-    """Return what a question is about, as one line; `about`: all that is known of a tool call."""
+    """Return the subject of a question in one line; `about`: all that is known of a tool call."""
     if call.method == REQUEST_PERMISSION:
         return summary(about or {})
     said = call.params.get("message") if isinstance(call.params, dict) else None
@@ -129,7 +129,7 @@ def asks(call: Call, about: Json | None) -> str:
 
 
 def new_card(call: Json) -> Json:
-    """Return the update that opens a card for a call of which only a permission has told."""
+    """Return the update that opens a card for a call that only its permission has named."""
     card = {"title": call["toolCallId"], "status": "pending", **call}
     return {"update": {**card, "sessionUpdate": protocol.TOOL_CALL}}
 

@@ -60,7 +60,7 @@ class _Question(OpenRequest):
 
     @property
     def summary(self) -> str:
-        """What it is about, as one line."""
+        """The subject of the question, in one line."""
         return asks(self.call, self.about)
 
     def call_back(self) -> None:
@@ -99,7 +99,7 @@ class Questions:
         return self._all
 
     def clients(self, link: Link, call: Call) -> list[Client]:
-        """Return the clients that can answer a request of an agent, shown the session or not yet.
+        """Return the clients that can answer a request of an agent, also those still loading.
 
         One about a request of a client goes to that one alone.
         """
@@ -128,12 +128,12 @@ class Questions:
         return client.abilities.allows(call.method, call.params)
 
     def shown(self, clients: list[Client]) -> list[Client]:
-        """Return those that are asked at once: no load of them runs."""
+        """Return those of the clients that can be asked now, since no load of theirs runs."""
         views = {view.client: view for view in self._transcript.views}
         return [each for each in clients if each not in views or not views[each].replaying]
 
     def show_card(self, card: Json, asked: list[Client]) -> None:
-        """Show the card of a call to all but those who make one of the question."""
+        """Show the card of a call to all clients but those that make one of the question."""
         for view in self._transcript.views:
             if view.client not in asked:
                 self._transcript.show_to(view.client, card)
@@ -167,7 +167,7 @@ class Questions:
                 self._ask(question, client)
 
     def note_card(self, update: Json) -> None:
-        """Take an update of a tool call: who was shown what is asked about it is shown it anew."""
+        """Ask clients anew when an update changes the call that they have been shown."""
         for question in self.open:
             before = question.about
             if before is None or before.get("toolCallId") != update.get("toolCallId"):
@@ -190,7 +190,7 @@ class Questions:
         )
 
     def _for_client(self, question: _Question, client: Client) -> Any:
-        """Return the parameters for a client: with all of the call, if it can't know that else."""
+        """Return the parameters for a client, with the whole call if it can't know its card."""
         params = _with_origin(question, client)
         view = self._transcript.view_of(client)
         whole = client.abilities.has_own(WHOLE_CALLS) or (view is not None and view.missed_some)
@@ -202,7 +202,7 @@ class Questions:
         return {**params, "toolCall": about}
 
     def withdraw(self, client: Client) -> None:
-        """Ask a client nothing any more: it does not have the session now."""
+        """Withdraw all open questions from a client that does not have the session any more."""
         for question in self.open:
             if (at_client := question.asked.get(client)) is not None:
                 client.peer.cancel(at_client.request_id)
@@ -264,7 +264,7 @@ def _with_origin(question: _Question, client: Client) -> Any:
 
 
 def _settles(call: Call, result: object) -> bool:
-    """Return True for the answer of a person who has decided."""
+    """Return True for an answer that decides: an offered option, a form accepted or declined."""
     if call.method != REQUEST_PERMISSION:
         return isinstance(result, dict) and result.get("action") in ("accept", "decline")
     match result:
@@ -288,7 +288,7 @@ def _offered(call: Call) -> list[object]:
 
 
 def _rejection(call: Call) -> Json:
-    """Return the answer to a question to which nobody gives one."""
+    """Return the answer that rejects a question, for when every client has withdrawn."""
     if call.method != REQUEST_PERMISSION:
         return {"action": "cancel"}
     options = call.params.get("options") if isinstance(call.params, dict) else None

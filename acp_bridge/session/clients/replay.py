@@ -38,7 +38,7 @@ from acp_bridge.updates.updates import Updates, for_replay
 
 
 class Hold:
-    """What happens in a session waits for one client from now on, until `end`."""
+    """Keeps what happens in a session from one client, from now on until `end`."""
 
     def __init__(self, view: ClientView, moment: Moment | None = None, *, whole: bool) -> None:
         """`whole`: the transcript is replayed before, up to the moment if one is given.
@@ -52,11 +52,11 @@ class Hold:
         self._replay = view.begin_replay(whole=whole, ahead=moment is not None)
 
     def begins(self, view: ClientView) -> bool:
-        """Return True if what has waited in this view since the load was read waits still."""
+        """Begin the replay; False if what waited behind it has been sent meanwhile."""
         return self.view is view and view.begins(self._replay)
 
     def end(self) -> None:
-        """Let go what waited; does nothing the second time."""
+        """Send what waited; does nothing the second time."""
         self.ended = True
         if self.moment:
             self.moment.close()
@@ -98,7 +98,7 @@ class Replay:
         self._replayed: LateReplay | None = None
 
     def hold(self, view: ClientView) -> Hold:
-        """Let what happens from now on wait for a load by this client. Raises JournalError."""
+        """Keep what happens from now on for after a load by this client. Raises JournalError."""
         self._transcript.flush()
         return Hold(view, self._journal.moment(), whole=True)
 
@@ -175,7 +175,7 @@ class Replay:
                 view.replay(params)
 
     def take_replayed(self) -> LateReplay | None:
-        """Return what a load has read of the conversation: for the first process, once."""
+        """Return the conversation that a load has read: once, for the first process's replay."""
         replayed, self._replayed = self._replayed, None
         return replayed
 

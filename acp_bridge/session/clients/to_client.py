@@ -122,7 +122,7 @@ class ToClient:
             self._permissions.tell_that_it_waits(call, about)
 
     def _ask_people(self, questions: Questions, link: Link, call: Call) -> None:
-        """Ask everybody who can answer; the others are shown the card of the call."""
+        """Ask every client that can answer; show the call's card to the other clients."""
         able = questions.clients(link, call)
         if not able and not questions.may_wait(link, call):
             link.peer.fail(call.id, errors.unknown_method(call.method))
@@ -156,7 +156,7 @@ class ToClient:
             terminals.pop(_terminal_of(params) or "", None)
 
     def _late_terminal(self, asked: _AtOneClient, answer: Answer) -> None:
-        """Release a terminal that was made after its agent was dead: nobody else does."""
+        """Release a terminal that a client made after its agent's death; nobody else would."""
         if asked.call.method != protocol.CREATE_TERMINAL or isinstance(answer, Err):
             return
         if terminal := _terminal_of(answer.result):

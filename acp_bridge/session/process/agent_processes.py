@@ -24,7 +24,7 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 
 class LinkSource(Protocol):
-    """Makes processes (`session_context.SessionContext`)."""
+    """Makes links to processes (`session_context.SessionContext`)."""
 
     tasks: TaskGroup
 
@@ -67,7 +67,7 @@ class AgentProcesses:
         self._members: dict[int, _Member] = {}
 
     def add(self, link: Link, epoch: int) -> None:
-        """Take a process that runs: the one that `session/new` opened the session in."""
+        """Add the running process in which `session/new` opened the session."""
         self._add(link, epoch).settled.set()
 
     def link(self, epoch: int) -> Link:
@@ -75,12 +75,12 @@ class AgentProcesses:
         return self._members[epoch].link
 
     def get(self, epoch: int) -> Link | None:
-        """Return the process of an epoch, if it is there still."""
+        """Return the process of an epoch, or None once it is forgotten."""
         member = self._members.get(epoch)
         return member.link if member else None
 
     def forget(self, epoch: int) -> Link | None:
-        """Forget an epoch whose tree is dead, or given up; returns its process."""
+        """Forget and return the process of an epoch whose tree is dead, or won't die."""
         member = self._members.pop(epoch, None)
         return member.link if member else None
 

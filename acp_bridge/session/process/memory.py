@@ -1,4 +1,4 @@
-"""What the agent remembers of a session, and how to go on when it won't load it (invariant R15).
+"""What the agent remembers of a session, and the way on when it won't load it (invariant R15).
 
 The way on is the user's word: `/queue memory new` gives the session up at the agent and goes on
 with a new one, `/queue memory restore` gives that one a transcript with its first prompt.
@@ -29,7 +29,7 @@ _KEY: Final = "memory"
 
 
 class Memory:
-    """The memory of one session's agent. What is decided is kept in the journal."""
+    """Knows what one session's agent remembers; what the user decided is kept in the journal."""
 
     def __init__(self, journal: SessionJournal) -> None:
         """Read what another bridge kept. Raises JournalError."""
@@ -44,7 +44,7 @@ class Memory:
 
     @property
     def known(self) -> Known:
-        """What to ask of a process for this session. Raises JournalError."""
+        """Return which session of the agent a new process is to open. Raises JournalError."""
         info = self._journal.info
         if self._kept.get("given_up"):
             return Known(None, False)
@@ -72,7 +72,7 @@ class Memory:
         return notices.MEMORY_RESTORED if restore else notices.MEMORY_NEW
 
     async def note_open(self, *, is_new: bool) -> None:
-        """Take the news that a process has the session. Raises JournalError."""
+        """Note that a process has opened the session. Raises JournalError."""
         self.refusal = None
         if self._kept.get("given_up"):
             self._keep({**self._kept, "given_up": False})
@@ -106,7 +106,7 @@ class Memory:
 
 
 async def transcript(journal: SessionJournal) -> str:
-    """Return what was said, as text for an agent, the newest `_TRANSCRIPT` characters of it."""
+    """Return the newest `_TRANSCRIPT` characters of the conversation, as text for an agent."""
     said: deque[str] = deque()
     size, whole = 0, True
     async for page in journal.replay():

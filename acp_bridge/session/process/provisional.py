@@ -22,7 +22,7 @@ _LOOK: Final = 0.01
 
 
 class Provisional:
-    """Follows one session from a provisional process to another one."""
+    """Swaps one session's provisional process."""
 
     def __init__(self, core: Core) -> None:
         """Nothing happens before `begin`."""
@@ -30,14 +30,14 @@ class Provisional:
         self._needed = anyio.Event()
 
     def begin(self, link: Link) -> None:
-        """Have the process that now has the session swapped in time, if it is a light one."""
+        """Plan the swap of the process that now has the session, if it is a light one."""
         if link.light:
             self._needed = anyio.Event()
             self._core.spawn(self._replace, link)
             self._hasten_for_prompts()
 
     def hasten(self) -> None:
-        """Have the provisional process swapped at once: the model is needed."""
+        """Swap the provisional process at once, since the model is needed."""
         self._needed.set()
 
     def wake(self) -> None:

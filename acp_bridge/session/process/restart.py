@@ -1,4 +1,4 @@
-"""Brings a process up to where the one before it was: the session, its settings, what waited.
+"""Gives a new process what the last one had: the session, its settings, requests that waited.
 
 The process is initialized, and no other process has the session open (invariant P12). The user's
 settings are in force before the next prompt, or the prompt does not run (invariant R9).
@@ -27,7 +27,7 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 
 class Restart:
-    """Gives the session to one process after the other."""
+    """Gives the session to each new process."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Ends the process of a session that has been at rest for long; what needs one starts the next.
+"""Ends the process of a session that has been at rest for long; the next request starts another.
 
 - Only the process ends. The session stays live for its clients, who are told nothing (R16).
 - It never ends while something is open: a prompt or a hook (the machine knows of them), a tool
@@ -29,11 +29,11 @@ from acp_bridge.updates.updates import Updates
 
 
 class SleepReloads(Protocol):
-    """Says whether the agent can be trusted to come back (`reloads.SeenReloads`)."""
+    """Says whether the agent can be trusted to come back (`session_context.SeenReloads`)."""
 
     @property
     def is_ours(self) -> bool:
-        """The agent has no process beside its main one but for work."""
+        """True for the built-in agent: every child process of it is a tool at work."""
 
     async def seen(self, link: Link) -> bool:
         """Return True if a reload of the agent has worked."""
@@ -77,7 +77,7 @@ class Sleep:
         self._wakes = False
         #: notifications of clients for the process that is to come.
         self._kept: list[tuple[str, Json]] = []
-        #: when an agent was sent a prompt first since the last look began.
+        #: the moment of the first prompt since the last look began.
         self._prompted: int | None = None
 
     # --- the processes that are given the session ----------------------------------------------
@@ -89,7 +89,7 @@ class Sleep:
             self._core.spawn(self.look, link)
 
     async def look(self, link: Link) -> None:
-        """Note which processes the agent has by now, but for what it was given work meanwhile."""
+        """Record the processes in the agent's tree that are no work: all begun before a prompt."""
         if not self._seconds or self._core.workspace.mcp_servers:
             return
         if self._reloads.is_ours:  # the next prompt need not wait for a look
@@ -102,25 +102,25 @@ class Sleep:
         self._seen = link, found
 
     def note_turn(self) -> None:
-        """Note that the agent is sent a prompt: what it starts from now on may be work."""
+        """Note that the agent is sent a prompt: processes that it starts now may be work."""
         if self._prompted is None:
             self._prompted = tick()
 
     def note_reload(self, link: Link, *, well: bool) -> None:
-        """Note that a process has taken up the session, or would not though it should know it."""
+        """Record for later bridges whether the agent has reloaded a session that it knew."""
         self._core.spawn(self._reloads.note if well else self._reloads.forget, link)
 
     def keeps(self, method: str, params: Json) -> bool:
-        """Keep a client's notification, which is to wake the session; False if it is awake.
+        """Keep a client's notification for the process that comes; False if the session is awake.
 
-        A session that wakes is not awake yet, whatever it was that woke it.
+        While the next process starts, the session still counts as asleep.
         """
         if self._wakes:
             self._kept.append((method, params))
         return self._wakes
 
     def send_kept(self, link: Link) -> None:
-        """Send what was kept to the process that has come."""
+        """Send the kept notifications to the new process."""
         kept, self._kept = self._kept, []
         for method, params in kept:
             link.peer.notify(method, for_agent(link, params))
@@ -133,7 +133,7 @@ class Sleep:
             self._since = anyio.current_time()
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Follow a change of the session's state."""
+        """Begin or end the wait for a long rest, after a change of the session's state."""
         if not self._seconds:
             return
         self._follow_waking(after.turns)
@@ -192,7 +192,7 @@ class Sleep:
         return None if self._busy(link) or self._core.link is not link else link
 
     def _busy(self, link: Link) -> bool:
-        """Return True while something is open."""
+        """Return True while anything is open that the end of the process would break."""
         at_clients = link.at_clients.questions or link.at_clients.terminals
         open_here = self._updates.has_open_cards or self._unread() or self._asks()
         behind = self._core.state.around.journal_behind  # then a reload would fail

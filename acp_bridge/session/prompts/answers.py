@@ -34,7 +34,7 @@ def of_outcome(outcome: Outcome) -> Answer:
 
 
 def of_wait(outcome: Outcome) -> Answer:
-    """Return the answer to `/queue wait` when what it waited for has ended."""
+    """Return the answer to `/queue wait` when the turn that it waited for has ended so."""
     answer = of_outcome(outcome)
     if isinstance(answer, Err) or isinstance(outcome, Cancelled):
         return answer
@@ -78,7 +78,7 @@ def says_why_not_ready(outcome: Outcome) -> bool:
 
 
 def for_journal(answer: object) -> Json | None:
-    """Return an answer as the journal keeps it; None for what is no answer."""
+    """Return the journal's form of an agent's answer; None if the agent has not answered."""
     match answer:
         case Ok(result):
             return result if isinstance(result, dict) else {"result": result}
@@ -89,7 +89,7 @@ def for_journal(answer: object) -> Json | None:
 
 
 def in_short(answer: Answer) -> object:
-    """Return what the log says of an answer."""
+    """Return an answer in a few words, for the log."""
     if isinstance(answer, Err):
         return f"error {answer.error.code}"
     return answer.result.get("stopReason") if isinstance(answer.result, dict) else "?"

@@ -11,7 +11,7 @@ from acp_bridge.updates import notices
 
 
 class BlockedNotice:
-    """The notice is shown to the clients that are there, and not recorded."""
+    """Shows the notice to the clients that have the session; it is not recorded."""
 
     def __init__(self, memory: Memory, transcript: TranscriptOut) -> None:
         """Nothing was tried yet."""
@@ -29,7 +29,7 @@ class BlockedNotice:
         self._told |= answers.says_why_not_ready(outcome)
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Follow a change of the session's state."""
+        """Show the notice when the session has become blocked and no answer has said so."""
         if after.turns.blocked and not self._told:
             self._told = True
             self._transcript.show_only(notices.notice(notices.not_ready(self._memory.refusal)))

@@ -1,4 +1,4 @@
-"""The hooks of one session: when they run, what they are told, and what becomes of their word.
+"""Runs one session's hooks at their moments, and carries out what they say.
 
 - The machine says when hooks about a prompt run, and waits for them; of others it is told, so that
   `cancelled` is not said while one runs (invariant C10). Accepting a prompt waits for none (Q10).
@@ -61,9 +61,9 @@ class Run:
 
 
 class HookRuns:
-    """Runs the hooks of one session as tasks that can be stopped, and says when they have ended.
+    """Runs the hooks of one session as tasks that can be stopped, and tells when they have ended.
 
-    One run is one task: its hooks run one after the other. What is to happen behind it happens when
+    One run is one task: its hooks run one after the other. Its `behind` is called when
     no process of it is left, also when it was stopped (invariant C10). A project's hooks are looked
     at again before each of them runs; once they have changed they are off for the rest of the
     session, which says so once.
@@ -76,9 +76,9 @@ class HookRuns:
         self._runs: dict[int, Run] = {}
         self._last = 0
         self._lost = False
-        #: a hook that is off might refuse a permission: the person is asked.
+        #: a hook that is off might have refused a permission, so the person is asked each time.
         self.person_asked = found.person_asked
-        #: what is to be said of hooks.
+        #: notices about hooks that no client has been told yet.
         self.unsaid = list(found.notices)
 
     def has(self, name: str) -> bool:
@@ -128,8 +128,8 @@ class HookRuns:
     ) -> list[Verdict]:
         """Run the hooks of an event, in order, and return what they say.
 
-        `given`: their input, beside what every hook is told; `names`: what matchers are for. None
-        runs after one of which `until` is true.
+        `given`: their input, beside what every hook is told; `names`: what matchers are for. No
+        hook runs after a verdict for which `until` is true.
         """
         from acp_bridge.hooks.environment import environment
         from acp_bridge.hooks.run import run
@@ -195,7 +195,7 @@ class SessionHooks:
 
     @property
     def decide_permissions(self) -> bool:
-        """True when hooks have a word about permissions."""
+        """True if the session has hooks for permissions."""
         return self._runs.has("PermissionRequest")
 
     # --- on the machine's word -----------------------------------------------------------------
@@ -218,13 +218,13 @@ class SessionHooks:
         self._runs.stop()
 
     def refuse_feedback(self, key: int, *, enough: bool) -> None:
-        """Forget feedback that is not sent; `enough`: it is too much, which is said."""
+        """Forget feedback that is not sent; `enough`: after too many in a row, which is told."""
         text = self._prompts.forget(key)["prompt"][0]["text"]
         if enough:
             self._transcript.notice(notices.enough_feedback(text))
 
     def tell_death(self, how: object) -> None:
-        """Run the hooks that are told of the agent's death."""
+        """Start the hooks for the agent's death, and don't wait for them."""
         reason = how.describe() if isinstance(how, Exit) else "it is gone"
         self._aside(partial(self._tell, "AgentDied", {"reason": reason}))
 
@@ -280,7 +280,7 @@ class SessionHooks:
     # --- the agent asks ------------------------------------------------------------------------
 
     def decide(self, call: Json, then: Callable[[str | None], None]) -> Callable[[], None]:
-        """Let hooks decide about a tool call; returns what stops them.
+        """Let hooks decide about a tool call; returns a function that stops them.
 
         When they have ended, `then` is told "allow", "deny" or "ask", or None if they were stopped.
         """
@@ -299,7 +299,7 @@ class SessionHooks:
         return self._aside(work, behind).scope.cancel
 
     def waits_for_user(self, kind: str, message: str) -> None:
-        """Run the hooks that tell the user that something waits; nothing waits for them."""
+        """Start the hooks that tell the user of a question, and don't wait for them."""
         if self._runs.has("Notification"):
             given = {"notification_type": kind, "message": message}
             self._aside(partial(self._tell, "Notification", given, (kind,)))
@@ -324,7 +324,7 @@ class SessionHooks:
     def _aside(
         self, work: Callable[[], Awaitable[None]], then: Callable[[Run], None] = lambda run: None
     ) -> Run:
-        """Run hooks that the machine is only told of."""
+        """Run hooks that the machine didn't ask for; it is told when they begin and end."""
 
         def behind(run: Run) -> None:
             then(run)
@@ -337,12 +337,12 @@ class SessionHooks:
     # --- what is said --------------------------------------------------------------------------
 
     def take_unsaid(self) -> list[str]:
-        """Return what there is to say of hooks since the last call."""
+        """Return the notices about hooks since the last call."""
         unsaid, self._runs.unsaid = self._runs.unsaid, []
         return unsaid
 
     def take_context(self, key: int) -> str:
-        """Return what hooks have to tell the agent with this prompt."""
+        """Return, once, the context that hooks have given for the agent with this prompt."""
         first, self._first_context = self._first_context, ""
         return _joined([first, self._context.pop(key, "")])
 

@@ -1,8 +1,8 @@
 """Pause, hold and go of one session: the user's word, the agent's part, and what clients are told.
 
-The machine decides (`machine/gate.py`). Each change of the standstill is told to every client: in a
-quiet `session_info_update` for programs, and in a sentence for people. While a prompt waits for the
-user's go, the first comes again each minute, as a sign of life.
+The machine decides (`machine.prompt_queue.Gate`). Each change is told to every client: in a quiet
+`session_info_update` for programs, and in a sentence for people. While a prompt waits for the
+user's go, that update comes again each minute, as a sign of life.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ METHODS: Final = frozenset({PAUSE, HOLD, GO})
 
 
 class Pauses:
-    """Takes the user's word, carries it to the agent, and tells what becomes of it."""
+    """Carries the user's pause, hold and go to machine and agent, and tells clients the result."""
 
     def __init__(self, core: Core, transcript: TranscriptOut, capabilities: object) -> None:
         """`capabilities`: what the agent says that it can do."""
@@ -97,7 +97,7 @@ class Pauses:
             self._core.feed(ev.Go())
 
     def note_prompt(self, client: Client, *, interrupts: bool) -> None:
-        """Say of a prompt of this client's that it waits, if only the user's go lets it run."""
+        """Tell a client that its new prompt waits for go, while a pause or a hold lasts."""
         stands = self._core.now.standstill
         if stands is Standstill.HELD or (stands is not Standstill.OPEN and not interrupts):
             self._transcript.show_to(client, notices.notice(notices.WAITS_FOR_GO))
@@ -142,7 +142,7 @@ class Pauses:
         return notices.STANDSTILL.get(self._told.value)
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Tell a change of the standstill."""
+        """Tell the clients when a pause or a hold has begun, ended or come further."""
         stands = after.turns.standstill
         if stands is self._told:
             return
@@ -157,7 +157,7 @@ class Pauses:
             self._transcript.notice(said)
 
     def give_sign(self) -> None:
-        """Tell the state again to each client that may be shown something now."""
+        """Send the state again to each client that may be shown something now."""
         self._transcript.show_now(self._update())
 
     def _update(self) -> Json:

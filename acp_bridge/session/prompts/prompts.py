@@ -1,4 +1,4 @@
-"""The prompts of one session that have no outcome yet, and what the journal is told of them.
+"""Keeps the prompts of one session that have no outcome yet, and records them in the journal.
 
 A prompt is known here by its key from reading to outcome; the journal gives it a number (`seq`)
 when it is accepted.
@@ -41,7 +41,7 @@ class Prompt:
     is_left_over: bool = False
     #: how the agent ended its turn, while hooks may still send the agent back to work.
     answer: object = None
-    #: how often its client had been shown the session from the beginning when it sent this.
+    #: how many replays its client had been shown when the client sent the prompt.
     replays: int = 0
     prompt_id: str = field(default_factory=lambda: uuid4().hex)
     #: the requests that wait for its end beside its own (`/queue wait`).
@@ -54,12 +54,12 @@ class Prompt:
 
     @property
     def is_left(self) -> bool:
-        """Every client that would be told its end is gone."""
+        """True if every client that would be told its end is gone."""
         return bool(self.requests) and all(each.client.gone for each in self.requests)
 
 
 class Prompts:
-    """Keys, requests and journal numbers of a session's prompts."""
+    """Knows a session's prompts by key: the request that waits, and the number in the journal."""
 
     def __init__(
         self,
@@ -110,10 +110,10 @@ class Prompts:
         return self._last_key
 
     def shown_by(self, prompt: Prompt) -> Client | None:
-        """Return the client that shows a prompt's words by itself, if one does.
+        """Return the client that already shows a prompt's words, if there is one.
 
-        It is the one that sent it, unless it has loaded the session since; a prompt that was left
-        over, or is a hook's, is shown by nobody.
+        That is the client that sent the prompt, unless it has loaded the session since. No client
+        shows by itself a prompt that was left over, or a hook's feedback.
         """
         client = prompt.request.client if prompt.request else None
         view = self._transcript.view_of(client) if client else None
@@ -126,7 +126,7 @@ class Prompts:
         self._left_over.append(key)
 
     def key_of(self, client: Client, request_id: object) -> int | None:
-        """Return the key of the prompt that this request of this client brought, or waits for."""
+        """Return the key of the prompt that this client's request brought, or waits for."""
         for key, prompt in self._open.items():
             if any(request.is_of(client, request_id) for request in prompt.requests):
                 return key
@@ -135,7 +135,7 @@ class Prompts:
     # --- accept --------------------------------------------------------------------------------
 
     def commit(self, key: int) -> None:
-        """Write a prompt down at once, in the order of reading; it is durable a moment later."""
+        """Write a prompt into the journal in the order of reading, then have it synced to disk."""
         prompt = self._open[key]
         try:
             prompt.seq = self._journal.accept(prompt.prompt_id, prompt.params)
@@ -213,7 +213,7 @@ class Prompts:
         self._end(self._open.pop(key).seq, INTERRUPTED, None)
 
     def leave_over(self, keys: tuple[int, ...]) -> None:
-        """Let these prompts wait for the user's word from now on."""
+        """Note that these prompts wait for the user's `/queue run` from now on."""
         for key in keys:
             prompt = self._open[key]
             prompt.request = None
@@ -239,7 +239,7 @@ class Prompts:
         del self._open[key]
 
     def _end(self, seq: int, told: Json, own: object) -> None:
-        """Note an end; the answer doesn't wait for the disk, since it survives the process."""
+        """Write an outcome without a wait for the disk, since it survives the process."""
         self._transcript.end_turn(seq)
         if seq:
             self._try(self._journal.end_prompt, seq, told, answers.for_journal(own))
@@ -271,7 +271,7 @@ class Prompts:
         await self._catch_up()
 
     async def _catch_up(self) -> None:
-        """Try again and again to write what the journal lacks: the session may be quiet now."""
+        """Try again and again to write what the journal lacks, also while nothing else happens."""
         while (self._journal.behind or self._journal.broken) and not self._catching_up:
             self._catching_up = True
             try:

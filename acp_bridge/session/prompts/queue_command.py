@@ -35,7 +35,7 @@ from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices, work_notices
 
-#: what stands behind `/queue` for every agent.
+#: the words that may follow `/queue`, whatever the agent can do.
 _WORDS: Final = (
     "hold",
     "go",
@@ -50,7 +50,7 @@ _WORDS: Final = (
 
 
 def offered(capabilities: object) -> tuple[str, ...]:
-    """Return what may stand behind `/queue`, for an agent that can do this."""
+    """Return the words that may follow `/queue`, for an agent with these capabilities."""
     pause = ("pause",) if can_own(capabilities, CAN_PAUSE) else ()
     return (*pause, *_WORDS, *(("ask QUESTION",) if can_ask(capabilities) else ()))
 
@@ -68,7 +68,7 @@ def command(words: tuple[str, ...]) -> Json:
 
 
 def usage(words: tuple[str, ...]) -> str:
-    """Return the answer to words that `/queue` doesn't know."""
+    """Return the answer that lists the words, for words that `/queue` doesn't know."""
     return f"Usage: {', '.join(['`/queue`', *(f'`/queue {each}`' for each in words)])}."
 
 
@@ -123,7 +123,7 @@ class QueueCommand:
         return needed or not agent_has_one
 
     def run(self, request: ClientRequest, params: Json, words: list[str]) -> None:
-        """Do what the words say and answer the prompt that they came with."""
+        """Carry out the words, and answer the prompt that they came with."""
         if words[:1] == ["ask"] and words[1:]:
             text = params["prompt"][0]["text"]  # with the white space that stands in the question
             self._ask(request, text.strip().split(maxsplit=2)[2])
@@ -147,7 +147,7 @@ class QueueCommand:
         self._transcript.then(request.client, lambda: request.answer(done))
 
     def _do(self, words: list[str]) -> None:
-        """Do what the words say, and say what came of it."""
+        """Carry out the words, and return the sentence that answers them."""
         match words:
             case []:
                 waiting = [self._prompts.get(key).params for key in self._core.now.waiting]

@@ -86,7 +86,7 @@ class Turn:
         link.request_for(prompt.request, SESSION_PROMPT, params, answered)
 
     def say_not_run(self, key: int, outcome: Outcome) -> None:
-        """Say in the session that a prompt never ran, if its answer doesn't say why."""
+        """Show a notice that a prompt never ran, unless its answer says why."""
         prompt = self._prompts.get(key)
         match outcome:
             case Refused(reason):
@@ -108,7 +108,7 @@ class Turn:
         self._transcript.notice(text)
 
     def _show_words(self, prompt: Prompt) -> None:
-        """Show the words of a prompt to all who don't by themselves, then what hooks say."""
+        """Show a prompt's words to clients that don't show them already, then hooks' notices."""
         shows_them = self._prompts.shown_by(prompt)
         for chunk in words_of(prompt.params):
             self._transcript.show_to_others(shows_them, chunk)
@@ -116,7 +116,7 @@ class Turn:
             self._transcript.notice(text)
 
     def cancel(self, link: Link, key: int) -> None:
-        """Tell the agent to cancel the turn, and end what it asks of the user."""
+        """Send the agent `session/cancel`, and end its open questions to the user."""
         seq, session_id = self._prompts.get(key).seq, self._journal.info.session_id
         event("turn.cancel", session=session_id, turn=seq, agent=link.name)
         link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})

@@ -1,4 +1,4 @@
-"""A question beside the session: answered at once, on a copy, of which nothing is left.
+"""Asks the agent a question beside the session: at once, on a copy that is then forgotten.
 
 An agent that takes `_acp_bridge/ask` answers it itself. Of another one that can fork, the process
 that has the session forks it and is asked in the fork (`ForkedAsk`); no other process ever has
@@ -64,7 +64,7 @@ _LONGEST_IN_FORK: Final = 1_000_000
 
 
 class Fork:
-    """Takes what the agent says and asks in the fork of one question."""
+    """Receives what the agent says, and refuses what it asks, in the fork made for one question."""
 
     def __init__(self) -> None:
         """Nothing was said."""
@@ -81,7 +81,7 @@ class Fork:
         return "".join(self._words).strip()
 
     def close(self) -> None:
-        """Take nothing more; requests are refused still."""
+        """Ignore further updates; requests are still refused."""
         self._room = 0
         self._words = []
 
@@ -199,7 +199,7 @@ async def _try(link: Link, method: str, params: Json) -> None:
 
 
 def _let_go_late(link: Link, answer: Answer) -> None:
-    """Let the agent forget a fork that came when nobody waited for it any more."""
+    """Let the agent forget a fork that it made only after its question had ended."""
     fork_id = _id_of(answer.result) if isinstance(answer, Ok) else None
     if fork_id is None or fork_id == link.agent_session_id:
         return
@@ -276,7 +276,7 @@ class Ask:
             self._transcript.hush(client)
 
     def _say(self, client: Client, text: str) -> None:
-        """Say it to who asked: it is no part of what the clients of the session share."""
+        """Show a text to the client that asked, and to no other."""
         self._transcript.show_to(client, notices.notice(text))
 
     # --- the end -------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ class Ask:
         return bool(self._open)
 
     def stop(self, client: Client) -> None:
-        """End what a client has typed: its user said Stop."""
+        """End the questions that this client's user has typed, for the user's Stop."""
         for asked in self._open:
             if asked.typed and asked.request.client is client:
                 asked.scope.cancel()

@@ -40,12 +40,12 @@ class Option:
 
     @property
     def kind(self) -> object:
-        """What `kind` says of a request that sets this option."""
+        """The `kind` of a request that sets this option."""
         return SET_CONFIG_OPTION, self.id
 
 
 def kind(method: str, params: Json) -> object:
-    """Return what a request sets, or None; a later one of the same kind replaces it."""
+    """Return the setting that a request sets, or None; a later one of this kind replaces it."""
     if method in BY_CATEGORY.values():
         return method
     if method == SET_CONFIG_OPTION and isinstance(params.get("configId"), str):

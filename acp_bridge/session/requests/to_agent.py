@@ -34,7 +34,7 @@ _BOUNDED: Final = (*_SETTINGS, protocol.SESSION_FORK)
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """A request on its way to the agent, and who is told of its one answer."""
+    """A request on its way to the agent, and the function that gets its one answer."""
 
     request: ClientRequest
     tell: Callable[[Answer], None]
@@ -42,7 +42,7 @@ class Asked:
     params: Any
     #: it is asked beside the session: nothing of the session depends on it, or waits for it.
     beside: bool = False
-    #: takes an answer that comes when somebody has answered in the agent's place.
+    #: gets the agent's answer if it comes after the request was given up.
     tell_late: Callable[[Link, Answer], None] | None = None
     #: the process that has it, and its id there.
     link: Link | None = None
@@ -225,7 +225,7 @@ class ToAgent:
             asked.link.peer.cancel(asked.agent_request)
 
     def _settle(self, asked: Asked, answer: Answer) -> None:
-        """Tell the one answer; what the agent sets after that is in force and shown."""
+        """Give the request its one answer, and note what the agent has set by it."""
         if asked.settled.is_set():
             if not asked.beside:
                 self._take_late(asked.request, answer)
@@ -245,27 +245,27 @@ class ToAgent:
             self._transcript.flush()
 
     def _set(self, request: ClientRequest, result: object) -> list[Json]:
-        """Note what a client has set; returns the updates that tell it."""
+        """Note the setting that a client has made; returns the updates that tell the others."""
         settings, known = self._user_settings, self._user_settings.shown
         settings.note_choice(request.method, request.params, result)
         return settings.news(known)
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Take what was deferred again, unless a process is on its way still."""
+        """Send the deferred requests, unless a process is still on its way."""
         if self._deferred and after.turns.permits.requests not in (Passing.WAITS, Passing.SETTINGS):
             deferred, self._deferred = self._deferred, []
             for asked in deferred:
                 self._take(asked)
 
     def deferred_settings(self) -> list[tuple[str, Any]]:
-        """Return method and parameters of what waits, in order."""
+        """Return method and parameters of the deferred requests, in order."""
         return [(asked.method, asked.params) for asked in self._deferred]
 
     async def send_deferred(self, link: Link) -> None:
-        """Send what waits to a process that is being given the session, one after the other.
+        """Send the deferred requests to a process that is being given the session, one by one.
 
-        What a process was not asked before its end waits for the next one. Ends without a step
-        between the last answer and the return, so that none is overtaken by the next prompt.
+        Requests that the process was not sent before its end wait for the next one. Ends without
+        a step between the last answer and the return, so that none is overtaken by the next prompt.
         """
         while self._deferred and not link.gone:
             asked = self._deferred.pop(0)

@@ -76,11 +76,11 @@ class UserSettings:
         return [(choice.method, choice.params) for choice in self._choices]
 
     def note_result(self, result: Json) -> None:
-        """Take the agent's answer to `session/new`, `load` or `resume`."""
+        """Note the settings in the agent's answer to `session/new`, `load` or `resume`."""
         self._show({key: result[key] for key in _SHOWN if result.get(key) is not None})
 
     def note_update(self, update: Json, *, announced: bool = True) -> None:
-        """Take a mode or options that the agent changed by itself.
+        """Note a mode or options that the agent changed by itself.
 
         `announced`: False while a process that is being given the session tells its defaults.
         """
@@ -97,7 +97,7 @@ class UserSettings:
                     self._announce_options(before)
 
     def note_choice(self, method: str, params: object, result: object) -> None:
-        """Take a request of the client that the agent has confirmed."""
+        """Note a client's setting that the agent has confirmed."""
         if not isinstance(params, dict) or options.kind(method, params) is None:
             return
         kept = {key: value for key, value in params.items() if key != "sessionId"}
@@ -116,9 +116,9 @@ class UserSettings:
             self._given_up.append(choice)
 
     def take_given_up(self) -> list[tuple[str, object, object]]:
-        """Return what was set before it was forgotten, and is not now: its name, that value, this.
+        """Return the forgotten choices whose value was not restored: name, old value, value now.
 
-        The process that has the session has told by then what is in force.
+        It is called when the process that has the session has told its values.
         """
         given_up, self._given_up = self._given_up, []
         now = [options.current(self.shown, each.method, each.params) for each in given_up]
@@ -131,7 +131,7 @@ class UserSettings:
     async def restore(
         self, link: Link, coming: Iterable[tuple[str, Any]], told: Json | None = None
     ) -> None:
-        """Set again what was in force, except what the `coming` requests set anyway.
+        """Set the user's choices in a new process, except those that `coming` requests set anyway.
 
         `told`: what the process has just said of the settings that it begins with. Raises Refused:
         then the prompt must not run.
@@ -158,7 +158,7 @@ class UserSettings:
     # --- what a process says of them while it is given the session -----------------------------
 
     def repeats(self, update: Json) -> bool:
-        """Return True for a mode or options that are what is shown already."""
+        """Return True for a mode or options that clients are shown already."""
         match update.get("sessionUpdate"):
             case protocol.MODE_UPDATE:
                 held = self.shown.get("modes")
@@ -168,13 +168,13 @@ class UserSettings:
         return False
 
     def tells_later(self, update: Json) -> bool:
-        """Return True if `take_news` will tell what has come of this update."""
+        """Return True if `take_news` will tell the clients what this update has changed."""
         kind = update.get("sessionUpdate")
         has_modes = isinstance(self.shown.get("modes"), dict)
         return kind == protocol.OPTIONS_UPDATE or (kind == protocol.MODE_UPDATE and has_modes)
 
     def hush(self) -> None:
-        """Keep in mind what clients were told, until `take_news`: a process is given the session.
+        """Remember what clients were told, until `take_news`, while a process is given the session.
 
         It begins with its defaults, which nobody needs to see.
         """
@@ -182,12 +182,12 @@ class UserSettings:
             self._told = dict(self.shown)
 
     def take_news(self) -> list[Json]:
-        """Return the updates that tell clients what is not as they were told."""
+        """Return the updates for what has changed since `hush`."""
         told, self._told = self._told, None
         return self.news(self.shown if told is None else told)
 
     def news(self, known: Json) -> list[Json]:
-        """Return the updates that tell a client what differs from `known`, an earlier `shown`."""
+        """Return the updates for all that differs from `known`, an earlier `shown`."""
         updates: list[Json] = []
         now, modes = self.shown.get("configOptions"), self.shown.get("modes")
         if now is not None and now != known.get("configOptions"):
@@ -201,7 +201,7 @@ class UserSettings:
     # --- what the agent announces --------------------------------------------------------------
 
     def _announce_mode(self, mode: str) -> None:
-        """Let the mode that the agent has changed to be what is in force."""
+        """Put the mode to which the agent has changed in the place of the user's choice."""
         known = options.available(self.shown, SET_MODE)
         if SET_MODE in {choice.method for choice in self._choices} or known is not None:
             self._announce(Choice(SET_MODE, {}), mode, known)
@@ -210,7 +210,7 @@ class UserSettings:
                 self._announce(Choice(SET_CONFIG_OPTION, option.params), mode, option.values)
 
     def _announce_options(self, before: Json, besides: object = None) -> None:
-        """Let the options that the agent has changed, or no longer has, be what is in force.
+        """Put the options that the agent has changed in the place of the user's choices.
 
         `before`: the values until now, by id; `besides`: the one that the client has just set.
         """

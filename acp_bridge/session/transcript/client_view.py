@@ -28,18 +28,18 @@ def _is_aside(params: Json) -> bool:
 
 
 class Quiet(Enum):
-    """What is kept from a client until it speaks, or a turn begins."""
+    """Which updates are kept from a client until it speaks, or a turn begins."""
 
     #: nothing.
     NONE = auto()
-    #: what is no conversation of the agent's: states, and what the bridge says. After a load.
+    #: all but the agent's conversation: states and the bridge's notices. After a load.
     ASIDES = auto()
     #: everything: after the answer `cancelled`.
     ALL = auto()
 
 
 class _Kind(Enum):
-    """What waits behind a replay."""
+    """The kinds of things that wait behind a replay."""
 
     #: lines that are sent.
     LINES = auto()
@@ -142,16 +142,16 @@ class ClientView:
 
     @property
     def listens(self) -> bool:
-        """Nothing is kept from the client now, and no replay runs."""
+        """True if nothing is kept from the client now, and no replay runs."""
         return self._quiet is Quiet.NONE and not self.replaying
 
     @property
     def replaying(self) -> bool:
-        """The client is being shown the session; what happens meanwhile waits."""
+        """True while the client is being shown the session; what happens meanwhile waits."""
         return self._backlog is not None
 
     def then(self, action: Callable[[], None]) -> None:
-        """Do this when the replay is over, if one runs: answer a request, say."""
+        """Call `action`, which answers a request, say, once no replay runs."""
         if self._backlog is None:
             action()
         else:
@@ -178,11 +178,11 @@ class ClientView:
     # --- the quiet -----------------------------------------------------------------------------
 
     def hush(self, quiet: Quiet) -> None:
-        """Keep this back from now on, until `wake`."""
+        """Keep these updates from the client from now on, until `wake`."""
         self._quiet = quiet
 
     def wake(self) -> None:
-        """Send what was kept back: the client speaks, or a turn begins."""
+        """End the quiet, and send the updates that were kept back in it."""
         self._quiet = Quiet.NONE
         if self._kept:
             kept, self._kept, self._waiting_bytes = self._kept, [], 0
@@ -190,7 +190,7 @@ class ClientView:
             self._caught_up.set()
 
     def end_quiet_of_load(self) -> None:
-        """Send what was kept back since a load: another client does something in the session."""
+        """End the quiet after a load, since another client does something in the session."""
         if self._quiet is Quiet.ASIDES:
             self.wake()
 
@@ -235,38 +235,38 @@ class ClientView:
 
     @property
     def is_ahead(self) -> bool:
-        """A load was read whose replay has not begun."""
+        """True if a load was read and its replay has not begun."""
         return bool(self._ahead)
 
     def begins(self, replay: object) -> bool:
-        """Begin a replay that was ahead; False if what waited for it was let go meanwhile."""
+        """Begin a replay that was ahead; False if what waited for it has been sent meanwhile."""
         waited = replay in self._ahead
         self._ahead.discard(replay)
         return waited
 
     def let_pass(self) -> None:
-        """Let go what waits for replays that have not begun: their loads may wait for the agent.
+        """Send what waits for replays that have not begun: their loads may wait for the agent.
 
-        What they replay is then shown once more.
+        The replays then show it once more.
         """
         for replay in list(self._ahead):
             self.end_replay(replay)
 
     def replay(self, params: Json) -> None:
-        """Send an update that is recorded already, past what waits."""
+        """Send a recorded update of the replay, ahead of the updates that wait for its end."""
         self._known(params)
         if not self.over:
             self.client.outgoing.write(self._line(params))
 
     def drop_waiting_states(self) -> None:
-        """Forget the states that wait: those of now are shown in their place."""
+        """Forget the states that wait, since the present ones are shown instead."""
         if self._backlog is not None:
             self._backlog = [each for each in self._backlog if each.kind is not _Kind.STATE]
 
     def end_replay(self, replay: object = None) -> None:
-        """Let go what waited for this replay (without one, for the first of them).
+        """Send what waited for this replay (without one, for the first of them).
 
-        It is let go up to where another one was asked for; behind one that has not begun, it goes
+        It is sent up to where another one was asked for; behind one that has not begun, it goes
         on waiting for those before. Does nothing for a replay that has ended.
         """
         self._ahead.discard(replay)
@@ -301,13 +301,13 @@ class ClientView:
             await self.client.outgoing.drain_below(limit)
 
     async def pace(self, limit: int) -> None:
-        """Let a replay wait until the client has taken enough of it, or `hurry` is called."""
+        """Wait, in a replay, until the client has taken enough of it, or `hurry` is called."""
         with anyio.CancelScope() as self._pacing:
             await self.client.outgoing.drain_below(limit)
         self._pacing = None
 
     def hurry(self) -> None:
-        """Let a replay look whether it is to go on."""
+        """End the replay's wait in `pace`, so that it looks again whether to go on."""
         if self._pacing:
             self._pacing.cancel()
 

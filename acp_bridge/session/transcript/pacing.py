@@ -1,4 +1,4 @@
-"""Clients that don't read: who waits for them, and when the session goes on without them.
+"""Clients that don't read: how long the agent waits, and when the session goes on without them.
 
 - The client on stdin makes the agent wait, for as long as it likes if it has the session alone
   (invariant P15). With others present the session goes on without it when it has taken no byte
@@ -48,17 +48,17 @@ class Pacing:
 
     @property
     def waits(self) -> bool:
-        """The agent is not read just now, because a client doesn't read."""
+        """True while the agent is not read, because a client doesn't read."""
         return self._pause is not None
 
     @property
     def unread(self) -> bool:
-        """The client that has the session alone doesn't read what it makes the agent wait with."""
+        """True if the only client, the one on stdin, has `limit` bytes that it doesn't read."""
         views = self._transcript.views
         return len(views) == 1 and not views[0].client.on_socket and views[0].full(self._limit)
 
     def slow(self) -> ClientView | None:
-        """Return the view that the agent waits for, if it does; others don't hold it up."""
+        """Return the view for which the agent has to wait; None if there is none."""
         slow: ClientView | None = None
         for view in self._transcript.views:
             if not view.full(self._limit):
@@ -86,12 +86,12 @@ class Pacing:
         self._pause = None
 
     def hurry(self) -> None:
-        """Let who waits look again."""
+        """Wake all that wait in `wait`, so that they look again."""
         if self._pause:
             self._pause.cancel()
 
     async def _watch(self, view: ClientView) -> None:
-        """Follow a client that reads too little until it has caught up, or is gone on without."""
+        """Watch a client that reads too little, until it has caught up or the session leaves it."""
         try:
             if await self._is_given_up(view) and not view.over:
                 self._go_on_without(view)

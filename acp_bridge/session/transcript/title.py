@@ -49,7 +49,7 @@ class Title:
         self._listed = journal.info.prompted
 
     def note_prompt(self, params: Json) -> None:
-        """Take a prompt: the first one with words titles a session that has no title.
+        """Title the session by the first prompt with words, if it has no title.
 
         With the first prompt that the journal took a session is listed, title or none.
         """
@@ -60,7 +60,7 @@ class Title:
         self._listed = self._journal.info.prompted
 
     def note_update(self, update: Json) -> Json:
-        """Take an update of the agent, which may give a title or take it away.
+        """Note a title that the agent's update gives or takes away.
 
         Returns the update as it is to be shown.
         """

@@ -1,4 +1,4 @@
-"""The way of updates out of a session: first into the journal, then to the clients that have it.
+"""Updates on their way out of a session: first into the journal, then to the clients.
 
 - What is shown was recorded before (invariants T2, K1): one row and one write for each batch.
 - The journal keeps what the agent said; each client's view converts what that client can't take.
@@ -61,7 +61,7 @@ class TranscriptOut:
     # --- the clients that have the session -----------------------------------------------------
 
     def asked(self) -> Client | None:
-        """Return the client whose files and terminals agents were told of, if it has the session.
+        """Return the client that agents ask for files and terminals, if it has the session.
 
         One on a socket has joined later.
         """
@@ -108,7 +108,7 @@ class TranscriptOut:
         return next((view for view in self._views if view.client is client), None)
 
     def then(self, client: Client, action: Callable[[], None], *, sets_state: bool = False) -> None:
-        """Do this when all that was shown to the client before is on its way.
+        """Call `action` when all that was shown to the client before is on its way.
 
         `sets_state`: the action sends a state. Queued behind a replay it would overwrite newer
         state, so it is not queued.
@@ -124,7 +124,7 @@ class TranscriptOut:
             action()
 
     def wake(self, client: Client) -> None:
-        """Note that the client speaks: what waited for that goes out."""
+        """Note that the client speaks, which ends its quiet."""
         if view := self.view_of(client):
             view.then(view.wake)  # behind a quiet that waits for the end of a replay
 
@@ -176,7 +176,7 @@ class TranscriptOut:
             view.show(params)
 
     def show_to_others(self, client: Client | None, params: Json) -> None:
-        """Show what a client does to all the others, without recording it.
+        """Show an update about this client to all other clients, without recording it.
 
         It ends the quiet after a load, but not that after `cancelled` (invariant C23).
         """
@@ -210,7 +210,7 @@ class TranscriptOut:
                 view.tell(params)
 
     def show_now(self, params: Json) -> None:
-        """Show one update where that is possible now; a client that it would wait for misses it."""
+        """Show one update to each client that can be sent it at once; the others miss it."""
         self.flush()
         for view in self._views:
             if view.listens:
@@ -245,7 +245,7 @@ class TranscriptOut:
             self.seq = 0
 
     def flush(self) -> None:
-        """Commit what was collected, then send it."""
+        """Commit the collected updates to the journal, then send them."""
         if ids := self._new_ids():
             self._attempt(lambda: self._journal.add_ids(ids))
         if (notes := self._new_notes()) is not None:
