@@ -7,6 +7,7 @@ Invariants
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -160,6 +161,28 @@ def unreachable(lock: Path) -> str:
         f"is open in {where} that can't be asked (--no-listen), or that just opens or ends it:"
         f" try again{end}"
     )
+
+
+async def in_folder(
+    home: Path, folder: Path, bridges: Sequence[LiveBridge], connect: Connect
+) -> str:
+    """Return the id of the session that was used last in a folder; one that lives goes first.
+
+    Raises NotFound.
+    """
+    answers = await ask_all(bridges, GLANCE, connect)
+    here = os.path.realpath(folder)
+    live = [
+        str(about["sessionId"])
+        for answer in answers
+        for about in answer.sessions or []
+        if isinstance(cwd := about.get("cwd"), str) and known.real(cwd) == here
+    ]
+    if len(live) == 1:
+        return live[0]
+    listed = await anyio.to_thread.run_sync(known.listing, home)
+    newest = next((each.session_id for each in listed if each.session_id in live), None)
+    return newest or known.last_used(home, folder).session_id
 
 
 def _speaks_alike(bridge: LiveBridge) -> bool:
