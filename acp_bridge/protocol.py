@@ -98,6 +98,8 @@ CANCEL_TURN: Final = "_acp_bridge/cancel"
 CLOSE_FOR_ALL: Final = "_acp_bridge/close"
 #: a notification: why a connection ends.
 LET_GO: Final = "_acp_bridge/let_go"
+#: a notification: the end of the stderr of an agent that has not started.
+LAST_WORDS: Final = "_acp_bridge/last_words"
 
 OWN_PREFIX: Final = "_acp_bridge/"
 #: the requests of clients among them. Another one with the prefix is nobody's, and no agent's.
@@ -106,12 +108,14 @@ OWN_METHODS: Final = (PAUSE, HOLD, GO, TITLE, ASK, ATTACH, LIVE, CANCEL_TURN, CL
 #: what a client may say of itself in `clientCapabilities._meta.acp_bridge`: it is told that a
 #: prompt is on disk; it is told where its sessions stand; it is asked nothing and prompts nothing;
 #: it is asked only about turns of its own prompts; a permission that it is asked for has all that
-#: is known of the tool call, and is asked anew when that changes.
+#: is known of the tool call, and is asked anew when that changes; it is shown the last words of an
+#: agent that does not start.
 HEARS_ACCEPTED: Final = "accepted"
 HEARS_STATE: Final = "state"
 OBSERVES: Final = "observer"
 OWN_TURNS_ONLY: Final = "ownTurnsOnly"
 WHOLE_CALLS: Final = "wholeCalls"
+HEARS_LAST_WORDS: Final = "lastWords"
 
 #: what an agent may say of itself in `agentCapabilities._meta.acp_bridge`: it takes
 #: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.

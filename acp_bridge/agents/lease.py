@@ -7,6 +7,7 @@ to the guard, it lasts until bridge and guard have closed it, or have died.
 import fcntl
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -77,3 +78,41 @@ def is_locked(fd: int) -> bool:
         return True
     fcntl.flock(fd, fcntl.LOCK_UN)
     return False
+
+
+def taker(path: Path) -> int | None:
+    """Return the process that has locked the file: another than this one, and it lives.
+
+    None if the system doesn't say which.
+    """
+    try:
+        pid = takers().get(os.stat(path).st_ino, 0)
+    except OSError:  # it was deleted
+        return None
+    return pid if pid not in (0, os.getpid()) and is_alive(pid) else None
+
+
+def takers() -> dict[int, int]:
+    """Return the process that has taken each lock, by the inode of the locked file.
+
+    Linux only, else empty. A file is left out if another one with its inode is locked, too, on
+    another disk.
+    """
+    found: dict[int, set[int]] = {}
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            words = line.split()
+            if words[1] == "FLOCK":
+                found.setdefault(int(words[5].rpartition(":")[2]), set()).add(int(words[4]))
+    return {inode: min(pids) for inode, pids in found.items() if len(pids) == 1 and min(pids) > 0}
+
+
+def is_alive(pid: int) -> bool:
+    """Return True if the process has not ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
@@ -19,6 +20,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors
+from acp_bridge.agents import last_words
 from acp_bridge.agents.at_clients import AtClients
 from acp_bridge.agents.beside import Forks
 from acp_bridge.agents.command import AgentCommand
@@ -26,7 +28,7 @@ from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import Requests, agent_peer
 from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, SESSION_UPDATE, VERSION, has
 from acp_bridge.runtime import waits
-from acp_bridge.runtime.log import event
+from acp_bridge.runtime.log import event, masked
 from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, encode
 from acp_bridge.wire.peer import Call
 from acp_bridge.wire.stdio import Reader, Writer
@@ -102,6 +104,9 @@ class Link:
         self._writer: Writer | None = None
         self._parked, self._parked_bytes, self._kept = parked, 0, list[tuple[str, Any]]()
         self._hurry = anyio.CancelScope()
+        #: the end of its stderr, until a session has it.
+        self._stderr = deque[str](maxlen=last_words.KEPT)
+        self._closed = anyio.Event()
         self._read_all, self._doomed, self._cut_off = (anyio.Event() for _ in range(3))
 
     # --- life ----------------------------------------------------------------------------------
@@ -166,6 +171,7 @@ class Link:
                     await process.close(0)
                     writer.close()
                     reader.close()
+                self._closed.set()
 
     def _over(self) -> None:
         if self._exit:
@@ -203,6 +209,19 @@ class Link:
     async def kill(self) -> bool:
         """Kill the whole tree; returns False if it is not dead after `waits.KILL`."""
         return self._process is None or await self._process.kill()
+
+    async def last_words(self) -> list[str]:
+        """Return the last lines of the stderr of a process that has come to no session.
+
+        They are logged, too: no user's word has reached the process, so none is in them.
+        """
+        if self._process and (self.gone or not self.initialized):
+            with anyio.move_on_after(waits.LAST_WORDS + waits.LAST_STDERR):
+                await self._closed.wait()
+        words = last_words.end_of(self._stderr, masked)
+        if words:
+            event("agent.last_words", agent=self.name, text="\n".join(words))
+        return words
 
     async def close(self, grace: float) -> None:
         """Let the process end by itself within `grace` seconds, then kill the tree."""
@@ -248,6 +267,7 @@ class Link:
         changed = owner is not self.owner
         self.owner, self._parked = owner, False
         self._hurry.cancel()  # the owner before waits for a client no more
+        self._stderr.clear()
         kept, self._kept = self._kept, []
         for method, params in kept:
             if params["sessionId"] == self.agent_session_id:  # else its opening came to nothing
@@ -291,6 +311,8 @@ class Link:
 
     def _on_stderr(self, line: str) -> None:
         event("agent.stderr", agent=self.name, text=line)
+        if self._parked or not self.initialized:
+            self._stderr.append(line)
 
     def _send(self, data: bytes) -> None:
         if self._writer and self._writer.pending > _AGENT_LIMIT:

@@ -169,6 +169,7 @@ class Bridge:
         """
         client = Client(self, incoming, outgoing, self._share)
         self._clients.append(client)
+        self._listening.look_again()
         try:
             if not self._ended.is_set():
                 await client.serve(waits.GREETING)
@@ -185,6 +186,7 @@ class Bridge:
         self._sessions.passages.forget(client)
         await client.end(waits.LET_GO if client.let_go_of else waits.FLUSH)
         self._clients.remove(client)
+        self._listening.look_again()
         self._unattended.look_again()
 
     async def _watch_signals(self, received: int) -> None:

@@ -63,8 +63,10 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
         fail("there is no command after --")
     command = agent or []
     packages = own_agent.OPENHANDS if given.openhands else own_agent.built_in(given.model)
+    settings = _settings(given, command, env)
+    _check_reachable(given, settings)
     return Options(
-        settings=_settings(given, command, env),
+        settings=settings,
         own_agent=not command,
         packages=() if command else packages,
         log_file=Path(given.log_file).absolute() if given.log_file else None,
@@ -118,6 +120,16 @@ def _meant(word: str) -> str:
     close = get_close_matches(word, [*COMMANDS, "--help", "--version"], 1)
     command = f"did you mean acp-bridge {close[0]}? To" if close else "to"
     return f"; {command} run an agent: acp-bridge -- {word}"
+
+
+def _check_reachable(given: argparse.Namespace, settings: Settings) -> None:
+    """Refuse work that would go on where no client could join it."""
+    if settings.keep and not settings.listen:
+        no_socket = "--no-listen" if given.no_listen else f"{variable('listen')}=off"
+        fail(
+            f"{_place('keep', given.keep)} with {no_socket}: nobody could reach the work that is"
+            " kept; leave one of them out"
+        )
 
 
 def _place(name: str, value: str | None) -> str:

@@ -49,7 +49,7 @@ def parser() -> CommandParser:
         nargs="?",
         metavar="ID",
         help="the session; its first characters are enough. Without it, the one that was used\n"
-        "last in this folder",
+        "last in this folder, of those that live if there are any",
     )
     parser.add_argument(
         "--read-only",
@@ -70,8 +70,9 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _attach(home: Path, given: str | None, read_only: bool) -> int:
     try:
-        named = given or known.last_used(home, known.here()).session_id
-        session = await live.find(home, named, await live.bridges_of(home), live.by_socket)
+        bridges = await live.bridges_of(home)
+        named = given or await live.in_folder(home, known.here(), bridges, live.by_socket)
+        session = await live.find(home, named, bridges, live.by_socket)
     except live.Asleep as asleep:
         return fail(
             "attach", f"{asleep}: acp-bridge chat --resume {asleep.session_id[:8]} opens it"

@@ -69,14 +69,14 @@ def own_bridge(
     words = words_of(given, _OPTIONS)
     if agent is not None:
         words += ["--", *agent]
-    parsed = options.parse(words, env)
+    parsed = options.parse(words, environment(env))
     named = agent is not None or not parsed.settings.builtin
     return OwnBridge((*BRIDGE, *words), parsed.settings, named, parsed.packages)
 
 
-def environment() -> dict[str, str]:
+def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the bridge's environment, without `--keep`'s variable: it ends with the command."""
-    return {key: value for key, value in os.environ.items() if key != variable("keep")}
+    return {key: value for key, value in env.items() if key != variable("keep")}
 
 
 def not_its_agent(bridge: OwnBridge, info: SessionInfo) -> str | None:

@@ -19,11 +19,11 @@ from acp_bridge.cli.printing import fail
 from acp_bridge.commands.live import at_session, named, read, said
 from acp_bridge.commands.own_bridge import prompt_given
 from acp_bridge.commands.terminal.held import hold_prompt
-from acp_bridge.commands.terminal.live import UNREACHABLE, Asleep, LiveSession
+from acp_bridge.commands.terminal.live import Asleep, LiveSession, unreachable
 from acp_bridge.commands.terminal.screen import StdScreen, std_screen
 from acp_bridge.commands.terminal.sending import NotAccepted, Sending, prompt_params
 from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
-from acp_bridge.journal import JournalError
+from acp_bridge.journal import Journal, JournalError
 from acp_bridge.wire.jsonrpc import RpcError
 
 _ABOUT: Final = """\
@@ -118,11 +118,13 @@ async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) ->
     if given.wait or given.interrupt:
         why = "nothing would run the prompt, so it was not recorded"
         return fail("send", f"session {short} is not live: {why}")
+    home = data_folder(given.home)
     params = prompt_params(asleep.session_id, given.prompt)
     try:
-        count = await hold_prompt(data_folder(given.home), asleep.session_id, params)
+        count = await hold_prompt(home, asleep.session_id, params)
     except lease.Busy:
-        return fail("send", f"session {short} {UNREACHABLE}: try again")
+        lock = Journal(home).lock_path(asleep.session_id)
+        return fail("send", f"session {short} {unreachable(lock)}")
     except JournalError as error:
         return fail("send", f"session {short} can't be written: {error}")
     held = "It runs" if count == 1 else f"{count} prompts are held now. They run"

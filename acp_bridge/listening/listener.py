@@ -1,6 +1,8 @@
 """Accepts the clients of this bridge's socket, and hands over those that may connect.
 
-- A bridge that can't listen serves its stdin as ever.
+- A bridge that can't listen serves its stdin as ever, and tries again.
+- Work that is kept can be reached as long as it lasts: a socket or a run file that somebody has
+  removed is made again, under the same path, which the lock files of the sessions name.
 - Whoever is refused gets one line that says why, and the end of the connection.
 - Connections are judged one after the other, and each refusal is followed by a pause: a process
   that connects in a loop is not to take the time of the bridge.
@@ -59,7 +61,9 @@ class BoundSocket:
             private_folder(path.parent)
             told = this_bridge(path, protocol=SOCKET_PROTOCOL, agent=agent, version=__version__)
             self.run_file.write(told)
+            self.path.unlink(missing_ok=True)  # a name of ours: it was replaced
             self.listener.bind(str(self.path))
+            self._made = os.lstat(self.path)
             os.chmod(self.path, 0o600)  # before it listens, so that nobody has connected yet
             self.listener.listen(_BACKLOG)
             self.listener.setblocking(False)
@@ -67,6 +71,13 @@ class BoundSocket:
         except BaseException:
             self.close()
             raise
+
+    def stands(self) -> bool:
+        """Return True while others find the socket and its run file."""
+        try:
+            return os.path.samestat(self._made, os.lstat(self.path)) and self.run_file.stands
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Remove the socket and its run file, and let nobody connect any more. Never raises."""
@@ -91,27 +102,63 @@ class Listener:
         self._join = join
         self._count = 0
         self._limiter = anyio.CapacityLimiter(_LOOKING)
+        self._looks = anyio.Event()
+        #: why there is no socket, as it was logged last.
+        self._hindrance: str | None = None
         #: what others read of this bridge, while it listens.
         self.bound: BoundSocket | None = None
         #: it listens, or it can't.
         self.settled = anyio.Event()
 
+    def look_again(self) -> None:
+        """Look now if the socket and its run file are still there, and make them again if not."""
+        self._looks.set()
+
     async def run(self) -> None:
         """Listen until cancelled; what keeps it from that is logged."""
         try:
-            if bound := await self._bind():
+            while True:
+                try:
+                    await self._bind()
+                except OSError as exc:
+                    self._cannot(exc)
+                    if isinstance(exc, TimeoutError):  # nobody knows when that disk answers
+                        return
                 self.settled.set()
-                await self._accept(bound.listener)
-        except OSError as exc:
-            event("socket.none", what=exc.strerror or exc)
+                await self._listen()
+                await self._close()
         except Exception as exc:
             errors.internal(exc, "the socket of this acp-bridge can't be used")
         finally:
             self.settled.set()
             await self._close()
 
-    async def _bind(self) -> BoundSocket | None:
-        """Return the socket; None if the disk does not answer in time. Raises OSError."""
+    def _cannot(self, why: OSError) -> None:
+        """Log why there is no socket, once for as long as that is so."""
+        if (told := str(why.strerror or why)) != self._hindrance:
+            self._hindrance = told
+            event("socket.none", what=told)
+
+    async def _listen(self) -> None:
+        """Accept clients as long as the socket stands; without one, until it is tried again."""
+        async with anyio.create_task_group() as tasks:
+            if bound := self.bound:
+                self._hindrance = None
+                tasks.start_soon(self._accept, bound.listener)
+            await self._next_look()
+            if bound:
+                while await anyio.to_thread.run_sync(bound.stands, abandon_on_cancel=True):
+                    await self._next_look()
+                event("socket.gone")
+            tasks.cancel_scope.cancel()
+
+    async def _next_look(self) -> None:
+        with anyio.move_on_after(waits.STANDING):
+            await self._looks.wait()
+        self._looks = anyio.Event()
+
+    async def _bind(self) -> None:
+        """Make the socket; raises OSError, TimeoutError if the disk does not answer in time."""
         given_up = False
 
         def bind() -> None:
@@ -124,8 +171,8 @@ class Listener:
 
         with anyio.move_on_after(waits.SOCKET, shield=True) as patience:
             await anyio.to_thread.run_sync(bind, abandon_on_cancel=True)
-        given_up = patience.cancelled_caught
-        return self.bound
+        if given_up := patience.cancelled_caught:
+            raise TimeoutError("the disk does not answer")
 
     async def _close(self) -> None:
         if self.bound is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
@@ -16,6 +17,9 @@ from acp_bridge.listening.places import new_socket_path
 from acp_bridge.runtime.log import event
 from acp_bridge.settings import Settings
 from acp_bridge.wire.stdio import Reader, Writer
+
+if TYPE_CHECKING:
+    from acp_bridge.listening.listener import Listener
 
 
 class Listening:
@@ -26,6 +30,7 @@ class Listening:
         self._settings = settings
         self._tasks = tasks
         self._scope = anyio.CancelScope()
+        self._listener: Listener | None = None
         #: where the socket is to be; None: nobody is to connect, or there is no place.
         self.path = _path(settings) if settings.listen else None
 
@@ -46,7 +51,13 @@ class Listening:
             from acp_bridge.listening.listener import Listener
 
             home, agent = self._settings.home, self._settings.agent_name
-            await Listener(self._tasks, home, self.path, agent, join).run()
+            self._listener = Listener(self._tasks, home, self.path, agent, join)
+            await self._listener.run()
+
+    def look_again(self) -> None:
+        """Look now if others find the socket, and make it again if they don't."""
+        if self._listener:
+            self._listener.look_again()
 
 
 def _path(settings: Settings) -> Path | None:

@@ -66,6 +66,14 @@ class RunFile:
         self._path.rename(ready)
         self._path = ready
 
+    @property
+    def stands(self) -> bool:
+        """True while others find this file under its name; False if somebody has removed it."""
+        try:
+            return os.path.samestat(os.fstat(self._fd), os.lstat(self._path))
+        except OSError:
+            return False
+
     def remove(self) -> None:
         """Remove the file and let go of it; never raises."""
         with suppress(OSError):

@@ -1,7 +1,8 @@
 """The log has one line for each event, with session and turn, and nothing secret in it.
 
 The protocol has stdout, so the log goes to stderr or to `--log-file`. What users and models
-write, and what an agent prints, is never logged below the level `debug`.
+write, and what an agent prints, is never logged below the level `debug`, but for the last lines of
+an agent that has not started: it knows nothing of users and models.
 """
 
 from __future__ import annotations

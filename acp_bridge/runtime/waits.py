@@ -89,6 +89,9 @@ REACH: Final = 3.0
 #: The socket and the run file of a bridge are made, and removed: on a disk that may not answer.
 #: With END far below LEAVE, as they are removed while the sessions end.
 SOCKET: Final = 1.0
+#: A bridge looks if its socket and its run file are still there; it also does when a client comes
+#: or goes.
+STANDING: Final = 60.0
 #: The process that has connected, and those above it, are looked at.
 PEER: Final = 1.0
 #: A client begins with `initialize`.

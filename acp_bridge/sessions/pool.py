@@ -27,7 +27,7 @@ from acp_bridge import errors
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.outcome import Exit, StartFailed
 from acp_bridge.clients.client import Client
-from acp_bridge.protocol import CANCEL_REQUEST, Json
+from acp_bridge.protocol import CANCEL_REQUEST, HEARS_LAST_WORDS, LAST_WORDS, Json
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.updates.updates import Updates
@@ -181,8 +181,14 @@ class Pool:
                 return await work(waited)
             except errors.AgentEnded as exc:
                 if not exc.killed:
+                    await self._show_last_words(waited)
                     raise
-        return await work(await self._take_fresh())
+        fresh = await self._take_fresh()
+        try:
+            return await work(fresh)
+        except errors.AgentEnded:
+            await self._show_last_words(fresh)
+            raise
 
     async def _take_fresh(self) -> Link:
         return await self.take_warming() or self._taken(await self._start())
@@ -346,10 +352,21 @@ class Pool:
             with link.at_clients.limit(self._timeout):
                 await link.start(self._source.tasks)
         except TimeoutError:
+            await self._show_last_words(link)
             raise errors.agent_trouble("the agent did not answer in time") from None
         except StartFailed as exc:
+            await self._show_last_words(link)
             raise errors.agent_trouble(f"the agent could not be started: {exc}") from exc
+        except RpcError:
+            await self._show_last_words(link)
+            raise
         return link
+
+    async def _show_last_words(self, link: Link) -> None:
+        """Show the client the end of the stderr of an agent that does not start, if it asked so."""
+        words, client = await link.last_words(), self._client()
+        if words and client and client.abilities.has_own(HEARS_LAST_WORDS):
+            client.peer.notify(LAST_WORDS, {"lines": words})
 
     # --- Owner ---------------------------------------------------------------------------------
 

@@ -302,7 +302,7 @@ class SessionStore:
                 lock = await lease.acquire(path, settings.lease_timeout, try_holder)
         except lease.Busy:
             raise errors.refused(
-                passage_words.held_elsewhere(reach.why if reach else None)
+                passage_words.held_elsewhere(reach.why if reach else None, lease.taker(path))
             ) from None
         except (JournalError, OSError) as exc:
             raise errors.internal(exc, f"the journal can't be written{advice}") from exc

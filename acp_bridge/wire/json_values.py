@@ -13,3 +13,8 @@ def as_object(value: object) -> Json:
 def objects(value: object) -> list[Json]:
     """Return the objects in a list; anything else becomes an empty list."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def strings(value: object) -> list[str]:
+    """Return the strings in a list; anything else becomes an empty list."""
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

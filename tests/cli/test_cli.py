@@ -220,6 +220,25 @@ def test_a_bridge_listens_unless_an_option_or_the_environment_says_no(
     assert options.parse(arguments, env).settings.listen is listens
 
 
+@pytest.mark.parametrize(
+    ("arguments", "env", "named"),
+    [
+        (["--keep", "1h", "--no-listen"], {}, "--keep with --no-listen"),
+        (["--no-listen"], {"ACP_BRIDGE_KEEP": "1h"}, "ACP_BRIDGE_KEEP with --no-listen"),
+        (["--keep", "1h"], {"ACP_BRIDGE_LISTEN": "off"}, "--keep with ACP_BRIDGE_LISTEN=off"),
+    ],
+)
+def test_work_is_not_kept_where_nobody_could_join_it(
+    arguments: list[str], env: dict[str, str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        options.parse(arguments, env)
+    assert refused.value.code == 2
+    told = f"acp-bridge: {named}: nobody could reach the work that is kept; leave one of them out\n"
+    assert capsys.readouterr().err.startswith(told)
+    assert options.parse(["--keep", "0", "--no-listen"], {}).settings.keep == 0
+
+
 @pytest.mark.parametrize("name", ["delivery", "keep", "drain-timeout", "sleep-after", "log-level"])
 def test_a_wrong_value_is_named_as_the_user_has_it_and_an_empty_variable_is_none(
     name: str, capsys: pytest.CaptureFixture[str]

@@ -1,6 +1,7 @@
 """A bridge that is kept: its client's end, however it comes, ends neither turn nor queue."""
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.bridge import attendance
+from acp_bridge.listening.places import run_folder
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from tests.process.bridge_support import ROOT, TELL_ACCEPTED, World, accepted, stopped
 from tests.support.client import RecordingClient
@@ -137,6 +139,22 @@ async def test_after_the_return_the_turn_is_waited_for_and_the_stop_reaches_it(
             other.cancel()
             assert await stopped(other, waits) == "cancelled"
             assert "two" not in other.texts()
+
+
+async def test_work_can_be_reached_again_where_the_folder_of_the_sockets_was_removed(
+    world: World,
+) -> None:
+    async with kept(world) as client:
+        client.send_prompt("say one; gate g; say two")
+        await world.gates.reached("g")
+        shutil.rmtree(run_folder(world.home))
+        group_killed(client)
+        await client.wait()
+        await kept_bridge(world)
+        async with world.bridge(session=False) as other:
+            await other.load_session(client.session_id, world.cwd)
+            world.gates.open("g")
+            await other.until_text("two")
 
 
 async def test_close_lets_the_turn_go_on_and_ends_an_idle_session(world: World) -> None:

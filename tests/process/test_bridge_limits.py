@@ -30,7 +30,11 @@ async def test_a_second_bridge_is_told_that_a_session_is_open_and_gets_it_when_i
         setup = {"sessionId": first.session_id, "cwd": str(world.cwd), "mcpServers": []}
         async with world.inside("writer-lock", session=False, lease_timeout=0.3) as second:
             error = await fails(second, "session/load", -32600, **setup)
-            assert "open in another acp-bridge" in error.args[0]
+            assert first.process
+            told = "open in another acp-bridge; close it there first, or end that one: kill"
+            assert error.args[0].endswith(f"{told} {first.process.pid}")
+            done, _, told = await world.command("cancel", first.session_id)
+            assert (done, f"process {first.process.pid}, " in told) == (1, True)
         async with world.bridge("writer-lock", session=False) as second:
             waiting = second.send_request("session/load", setup)
             assert await first.prompt("say two") == {"stopReason": "end_turn"}

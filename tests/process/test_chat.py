@@ -87,6 +87,16 @@ async def test_one_who_attaches_sees_types_answers_and_leaves_the_session_to_the
         await owner.sees("\nstill here")
 
 
+async def test_the_last_words_of_an_agent_that_does_not_start_stand_above_the_error(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    agent = ["--", "sh", "-c", "echo no config >&2; exit 3"]
+    async with person(["chat", *agent], tmp_path, env) as there:
+        await there.sees("  no config")
+        await there.sees("the agent's process has ended (exit code 3)")
+        assert await there.process.wait() == 6
+
+
 async def test_what_is_no_terminal_is_told_what_to_use(tmp_path: Path, env: dict[str, str]) -> None:
     command = [sys.executable, "-m", "acp_bridge", "chat", "--", *fixture_command()]
     with anyio.fail_after(_SECONDS):

@@ -14,6 +14,7 @@ import anyio
 import pytest
 from anyio.abc import Process
 
+from tests.process.tiny_agent import tiny_agent
 from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.gates import Gates
 from tests.support.processes import all_gone
@@ -118,6 +119,28 @@ async def test_an_agent_that_is_not_there_or_wants_a_login_has_an_exit_code_of_i
 
 
 @pytest.mark.hazard("U1")
+@pytest.mark.parametrize("when", ["initialize", "session/new"])
+async def test_the_last_words_of_an_agent_that_does_not_start_are_shown_without_secrets(
+    terminal: Terminal, when: str, tmp_path: Path
+) -> None:
+    agent = tiny_agent(
+        tmp_path,
+        f"""
+def {when.replace("/", "_")}(id, params):
+    print("no config: see", os.environ["MY_API_KEY"], file=sys.stderr)
+    print("sk-averysecretvalue", file=sys.stderr, flush=True)
+    os._exit(3)
+""",
+    )
+    command = [sys.executable, "-m", "acp_bridge", "run", "hello", "--", *agent]
+    env = {**os.environ, **terminal.env, "MY_API_KEY": "avalueofitsown"}
+    with anyio.fail_after(_SECONDS):
+        done = await anyio.run_process(command, cwd=terminal.folder, env=env, check=False)
+    told = "the end of the agent's stderr:\n  no config: see ***\n  ***\nacp-bridge: "
+    assert (done.returncode, done.stderr.decode().startswith(told)) == (6, True)
+    assert "exit code 3" in done.stderr.decode()
+
+
 async def test_without_a_key_the_demo_answers_only_if_it_was_named(terminal: Terminal) -> None:
     command = [sys.executable, "-m", "acp_bridge", "run", "hello"]
     env = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}

@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from acp_bridge.agents.last_words import cut, end_of
 from acp_bridge.agents.outcome import NOT_FOUND
 from acp_bridge.commands.doctor.findings import Finding, Subject, error, ok, warning
-from acp_bridge.commands.doctor.masking import Mask
+from acp_bridge.commands.terminal.masking import Mask
 from acp_bridge.commands.doctor.trial import Trial, try_agent
 from acp_bridge.protocol import VERSION, ErrorCode, Json, can_ask, can_own, has
 from acp_bridge.wire.json_values import objects
@@ -20,8 +21,6 @@ from acp_bridge.wire.jsonrpc import Err, Ok, RpcError
 AREA: Final = "agent"
 #: seconds until the answer to `initialize`; a slower agent gets a remark.
 _SLOW: Final = 10.0
-#: how many of the last lines of stderr are shown, and characters of each.
-_TAIL, _LONGEST = 5, 300
 #: what is said of an agent's abilities, by the path of the member in its capabilities.
 _ABILITIES: Final = {
     "load": ("loadSession",),
@@ -124,10 +123,10 @@ def _refused(refusal: RpcError) -> list[Finding]:
     details = refusal.data.get("details") if isinstance(refusal.data, dict) else None
     why = f"{refusal.message}" + (f": {details}" if details not in (None, refusal.message) else "")
     if refusal.code == ErrorCode.AUTH_REQUIRED:
-        return [warning(f"it wants a login before anything else: {_cut(why)}", "log in at it")]
+        return [warning(f"it wants a login before anything else: {cut(why)}", "log in at it")]
     return [
         error(
-            f"it answered `initialize` with an error: {_cut(why)}",
+            f"it answered `initialize` with an error: {cut(why)}",
             "is it a version that speaks ACP 1?",
             code=refusal.code,
         )
@@ -150,8 +149,8 @@ def _introduced(trial: Trial) -> list[Finding]:
     info = result.get("agentInfo")
     said = [info.get(key) for key in ("name", "version")] if isinstance(info, dict) else []
     who = " ".join(str(each) for each in said if each) or "an agent without a name"
-    data: Json = {"initializeMs": ms, "protocolVersion": version, "agentInfo": who[:_LONGEST]}
-    answered = f"{_cut(who)} answered `initialize` after {ms} ms, in ACP version {version}"
+    data: Json = {"initializeMs": ms, "protocolVersion": version, "agentInfo": cut(who)}
+    answered = f"{cut(who)} answered `initialize` after {ms} ms, in ACP version {version}"
     if trial.seconds < _SLOW:
         first = ok(answered, **data)
     else:
@@ -189,7 +188,7 @@ def _logins(result: Json) -> list[Finding]:
 
 def _way(method: Json) -> str:
     """Return how a user logs in by one of the agent's `authMethods`, in words."""
-    name = _cut(str(method.get("name") or method.get("id") or "a login"))
+    name = cut(str(method.get("name") or method.get("id") or "a login"))
     match method.get("type"):
         case "terminal":
             return f"{name} (in a terminal: the client runs the agent with arguments of its own)"
@@ -199,7 +198,7 @@ def _way(method: Json) -> str:
             state = f"missing here: {', '.join(unset)}" if unset else "all set here"
             return f"{name} (environment variables, {state})"
     about = method.get("description")
-    return f"{name} ({_cut(about)})" if isinstance(about, str) and about else name
+    return f"{name} ({cut(about)})" if isinstance(about, str) and about else name
 
 
 def _noise(trial: Trial) -> list[Finding]:
@@ -207,20 +206,14 @@ def _noise(trial: Trial) -> list[Finding]:
         return []
     return [
         warning(
-            f"it writes what is no JSON on its stdout: {_cut(trial.noise)}",
+            f"it writes what is no JSON on its stdout: {cut(trial.noise)}",
             "acp-bridge drops such lines; other clients may not. Its log belongs on stderr",
         )
     ]
 
 
 def _stderr(trial: Trial) -> list[Finding]:
-    lines = [line for line in trial.stderr if line.strip()]
+    lines = end_of(trial.stderr)
     if not lines:
         return [ok("it has written nothing to stderr")]
-    tail = "\n".join(f"  {_cut(line)}" for line in lines[-_TAIL:])
-    return [ok(f"the end of its stderr:\n{tail}")]
-
-
-def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+    return [ok("\n  ".join(["the end of its stderr:", *lines]))]

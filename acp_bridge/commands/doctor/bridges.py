@@ -10,6 +10,7 @@ from typing import Final
 
 from acp_bridge import __version__
 from acp_bridge.agents import origin
+from acp_bridge.agents.lease import is_alive
 from acp_bridge.commands.doctor.findings import (
     Finding,
     Silent,
@@ -153,17 +154,6 @@ def sockets(home: Path, subject: Subject) -> list[Finding]:
         except NoPlace as why:
             return [warning(f"no other client can join a session: {why}", "a shorter --home helps")]
     return []
-
-
-def is_alive(pid: int) -> bool:
-    """Return True if the process has not ended."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _is_old(path: str) -> bool:

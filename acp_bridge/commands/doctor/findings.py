@@ -14,7 +14,7 @@ import anyio
 from anyio import from_thread
 from anyio.lowlevel import current_token
 
-from acp_bridge.commands.doctor.masking import Mask
+from acp_bridge.commands.terminal.masking import Mask
 from acp_bridge.protocol import Json
 from acp_bridge.settings import Settings
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from acp_bridge.agents.lease import is_locked
+from acp_bridge.agents.lease import is_locked, takers
 from acp_bridge.listening.holder import read_holder
 
 
@@ -34,24 +33,10 @@ def held_sessions(home: Path) -> list[Held]:
         try:
             if not is_locked(fd):
                 continue
-            owners = _owners() if owners is None else owners
+            owners = takers() if owners is None else owners
             holder = read_holder(path)
             pid = owners.get(os.fstat(fd).st_ino)
             found.append(Held(path.stem, holder.socket if holder else None, pid))
         finally:
             os.close(fd)
-    return found
-
-
-def _owners() -> dict[int, int]:
-    """Return the process that has each flock, by the inode of the locked file.
-
-    Linux only, else empty.
-    """
-    found = {}
-    with suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/locks").read_text().splitlines():
-            words = line.split()
-            if words[1] == "FLOCK" and int(words[4]) > 0:
-                found[int(words[5].rpartition(":")[2])] = int(words[4])
     return found

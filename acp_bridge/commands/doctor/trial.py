@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import anyio
 
+from acp_bridge.agents import last_words
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.bridge_client.connection import Connection, Tap, hello
 from acp_bridge.bridge_client.listener import NullListener
@@ -21,8 +22,6 @@ from acp_bridge.runtime import waits
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 from acp_bridge.wire.stdio import Reader, Writer
 
-#: how many of the last lines of stderr are kept; enough to mask a private key as a whole.
-_LINES: Final = 200
 #: bytes at the beginning of stdout in which a line that is no message is looked for.
 _HEAD: Final = 64 * 1024
 #: seconds to wait for the exit of a process that has closed its stdout.
@@ -43,7 +42,7 @@ class Trial:
     exit: Exit | None = None
     #: the first line on stdout that is not JSON.
     noise: str | None = None
-    stderr: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES))
+    stderr: deque[str] = field(default_factory=lambda: deque(maxlen=last_words.KEPT))
 
     @property
     def result(self) -> Any:

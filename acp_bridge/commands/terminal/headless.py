@@ -22,12 +22,15 @@ from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer, Sent
 from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.cli.exits import SAID, Exit, of_error, of_stop_reason
 from acp_bridge.cli.harmless import one_line
+from acp_bridge.commands.terminal.agent_words import last_words_shown
 from acp_bridge.commands.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.commands.terminal.permissions import Permissions, Policy
 from acp_bridge.commands.terminal.sending import prompt_params
 from acp_bridge.commands.terminal.waiting import Stop, first_of
 from acp_bridge.protocol import (
+    HEARS_LAST_WORDS,
     HEARS_STATE,
+    LAST_WORDS,
     OWN_TURNS_ONLY,
     REQUEST_PERMISSION,
     SESSION_CANCEL,
@@ -46,7 +49,7 @@ from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: what this client announces: it is asked only about its own turn, and is told which turn runs.
-ABILITIES: Final = {HEARS_STATE: True, OWN_TURNS_ONLY: True, WHOLE_CALLS: True}
+ABILITIES: Final = dict.fromkeys((HEARS_LAST_WORDS, HEARS_STATE, OWN_TURNS_ONLY, WHOLE_CALLS), True)
 #: seconds for the bridge to answer `initialize`; the bridge answers after its agent, which has
 #: `START`.
 _START: Final = waits.START + 5
@@ -112,6 +115,9 @@ class _Turn:
             case _ if method == SESSION_STATE and params.get("sessionId") == self._session_id:
                 turn = params.get("turn")
                 self._others = isinstance(turn, dict) and turn.get("mine") is False
+            case _ if method == LAST_WORDS:
+                for line in last_words_shown(params):
+                    self._screen.tell(line)
 
     def _is_own(self, params: Json) -> bool:
         ours = self._sent is not None and params.get("sessionId") == self._session_id

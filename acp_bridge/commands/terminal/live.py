@@ -7,6 +7,7 @@ Invariants
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -31,11 +32,6 @@ from acp_bridge.wire.jsonrpc import RpcError
 GLANCE: Final = 0.2
 #: seconds to find the session that a command is for.
 SEARCH: Final = 3.0
-
-#: the message for a session whose lock is taken by a bridge that is not listed.
-UNREACHABLE: Final = (
-    "is open in an acp-bridge that can't be asked (--no-listen), or that just opens or ends it"
-)
 
 #: Connects to a running bridge as a client.
 Connect = Callable[[LiveBridge, Listener], AbstractAsyncContextManager[Connection]]
@@ -76,11 +72,11 @@ class LiveSession:
 class Asleep(Exception):
     """The session is recorded, but no bridge that answers has it open; `session_id` is its full id.
 
-    `held`: its lock is taken, so some bridge has it open all the same.
+    `held` says, if its lock is taken, that some bridge has it open all the same.
     """
 
-    def __init__(self, session_id: str, *, held: bool = False) -> None:
-        told = UNREACHABLE if held else "is not live"
+    def __init__(self, session_id: str, held: str | None = None) -> None:
+        told = held or "is not live"
         super().__init__(f"session {session_id[:8]} {told}")
         self.session_id = session_id
 
@@ -151,8 +147,42 @@ async def find(
         from acp_bridge.journal import Journal  # imported here, since `ps` needs no journal
 
         lock = Journal(home).lock_path(session_id)
-        raise Asleep(session_id, held=await anyio.to_thread.run_sync(lease.is_held, lock))
+        held = await anyio.to_thread.run_sync(lease.is_held, lock)
+        raise Asleep(session_id, held=unreachable(lock) if held else None)
     return live[session_id]
+
+
+def unreachable(lock: Path) -> str:
+    """Return what is said of a session whose lock is taken by a bridge that is not listed."""
+    pid = lease.taker(lock)
+    where = f"process {pid}, an acp-bridge" if pid else "an acp-bridge"
+    end = f", or end that process: kill {pid}" if pid else ""
+    return (
+        f"is open in {where} that can't be asked (--no-listen), or that just opens or ends it:"
+        f" try again{end}"
+    )
+
+
+async def in_folder(
+    home: Path, folder: Path, bridges: Sequence[LiveBridge], connect: Connect
+) -> str:
+    """Return the id of the session that was used last in a folder; one that lives goes first.
+
+    Raises NotFound.
+    """
+    answers = await ask_all(bridges, GLANCE, connect)
+    here = os.path.realpath(folder)
+    live = [
+        str(about["sessionId"])
+        for answer in answers
+        for about in answer.sessions or []
+        if isinstance(cwd := about.get("cwd"), str) and known.real(cwd) == here
+    ]
+    if len(live) == 1:
+        return live[0]
+    listed = await anyio.to_thread.run_sync(known.listing, home)
+    newest = next((each.session_id for each in listed if each.session_id in live), None)
+    return newest or known.last_used(home, folder).session_id
 
 
 def _speaks_alike(bridge: LiveBridge) -> bool:

@@ -117,8 +117,10 @@ class AgentProcesses:
         try:
             await link.start(self._source.tasks, lock_fd=self._lease)
         except StartFailed as exc:
+            await link.last_words()
             return ev.StartFailed(epoch, exc.permanent, str(exc))
         except RpcError as exc:
+            await link.last_words()
             return ev.StartFailed(epoch, False, exc.message)
         except Exception as exc:
             errors.internal(exc, "an agent could not be started")

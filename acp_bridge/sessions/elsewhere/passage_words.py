@@ -27,10 +27,14 @@ def other_protocol(there: int, here: int) -> str:
     )
 
 
-def held_elsewhere(why: str | None) -> str:
-    """Return why a session can't be opened here; `why`: what its bridge has said to that."""
+def held_elsewhere(why: str | None, pid: int | None) -> str:
+    """Return why a session can't be opened here.
+
+    `why`: what its bridge has said to that; `pid`: the process of that bridge, if it is known.
+    """
     told = f" ({why})" if why else ""
-    return f"the session is open in another acp-bridge{told}; close it there first"
+    end = f", or end that one: kill {pid}" if pid else ""
+    return f"the session is open in another acp-bridge{told}; close it there first{end}"
 
 
 def holder_let_go(why: str) -> str:

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import socket
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -119,13 +118,6 @@ def test_a_session_of_a_bridge_that_does_not_listen_is_well_and_one_of_a_dead_on
     assert "no socket (--no-listen), holds session 3f2a0000" in lives.text
     assert "what process 78 has left, which has ended, holds session bbbbbbbb" in dead.text
     assert "holds session cccccccc" in nameless.text
-
-
-def test_a_process_is_alive_until_it_has_ended() -> None:
-    assert bridges.is_alive(os.getpid())
-    with subprocess.Popen(["true"]) as process:
-        process.wait()
-    assert not bridges.is_alive(process.pid)
 
 
 def test_a_folder_whose_path_is_too_long_for_a_socket_is_no_trouble_by_itself(

@@ -110,6 +110,22 @@ async def test_a_live_session_is_found_with_its_bridge(kept: Path) -> None:
         assert (found.session_id, found.bridge.pid) == (session_id, pid)
 
 
+async def test_without_an_id_a_session_that_lives_in_the_folder_goes_before_one_used_later(
+    kept: Path,
+) -> None:
+    here = Path("/w")
+    for bridges, expected in (
+        (Home(p1=having(about(FIRST), about(THIRD, cwd="/elsewhere"))), FIRST),
+        (Home(p1=having(about(THIRD)), p2=None), THIRD),
+        (Home(p1=having(about(FIRST)), p2=having(about(SECOND))), SECOND),
+        (Home(p1=having(about(THIRD, cwd="/elsewhere"))), SECOND),
+    ):
+        chosen = await live.in_folder(kept, here, bridges.bridges, bridges.connect)
+        assert chosen == expected
+    with pytest.raises(NotFound, match="no session was used in this folder"):
+        await live.in_folder(kept, Path("/nowhere"), [], Home().connect)
+
+
 async def test_what_is_kept_and_not_live_sleeps(kept: Path) -> None:
     home = Home(p1=having(about(FIRST)))
     with pytest.raises(Asleep) as asleep:

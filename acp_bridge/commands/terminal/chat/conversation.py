@@ -17,6 +17,7 @@ from acp_bridge import protocol as acp
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import BridgeRequest
 from acp_bridge.bridge_client.sent import ConnectionLost, Sent
+from acp_bridge.commands.terminal.agent_words import last_words_shown
 from acp_bridge.commands.terminal.chat.mentions import blocks_of
 from acp_bridge.commands.terminal.chat.own_prompts import OwnPrompts
 from acp_bridge.commands.terminal.chat.prompts import STOPPED, Prompt, how_it_ended, refused
@@ -115,6 +116,9 @@ class Conversation:
                 self._begin_next()
             case acp.SESSION_STATE:
                 self._stands(standing(params))
+            case acp.LAST_WORDS:
+                for line in last_words_shown(params):
+                    self.transcript.say(Line(line))
             case acp.LET_GO:
                 self.transcript.say(Line(one_line(params.get("reason")), Tone.ERROR))
         self.unprinted.collect()

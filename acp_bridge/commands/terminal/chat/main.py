@@ -23,7 +23,14 @@ from acp_bridge.commands.terminal.chat.opening import Open
 from acp_bridge.commands.terminal.view.block_text import harmless, one_line
 from acp_bridge.commands.terminal.view.blocks import Tone
 from acp_bridge.commands.terminal.view.look import look
-from acp_bridge.protocol import HEARS_ACCEPTED, HEARS_STATE, OBSERVES, WHOLE_CALLS, ErrorCode
+from acp_bridge.protocol import (
+    HEARS_ACCEPTED,
+    HEARS_LAST_WORDS,
+    HEARS_STATE,
+    OBSERVES,
+    WHOLE_CALLS,
+    ErrorCode,
+)
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds for the answer to `initialize`, for which the bridge may have to start an agent.
@@ -118,7 +125,8 @@ class _Running:
 
     async def _open(self, connection: Connection) -> None:
         try:
-            own = dict.fromkeys((HEARS_STATE, HEARS_ACCEPTED, WHOLE_CALLS), True)
+            wanted = (HEARS_STATE, HEARS_ACCEPTED, WHOLE_CALLS, HEARS_LAST_WORDS)
+            own = dict.fromkeys(wanted, True)
             own[OBSERVES] = self._plan.read_only
             about = await connection.initialize("acp-bridge chat", own=own, within=_STARTS)
             self._login = _logins(about.get("authMethods"))
