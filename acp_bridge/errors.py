@@ -1,7 +1,8 @@
 """The one map from what went wrong to what goes on the wire.
 
-No library's text, traceback, path or secret leaves the process: an error that is not ours
-becomes -32603 with an opaque id, and the log has the rest under that id.
+No library's text, traceback, secret or path, but that of the data folder where it can't be used,
+leaves the process: an error that is not ours becomes -32603 with an opaque id, and the log has the
+rest under that id.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@
     -32603   model_failed      the model could not answer, and why; a key that was refused too
     -32603   request_error     a server that the agent drives failed, and why (ServiceError)
     -32603   disk_failed       the disk failed, in the system's words, without a path
+    -32603   no_thread         the user runs too many processes
     -32603   internal_error    anything else failed, such as the agent itself
 
 `request_error` turns whatever a request raised into one of them. What is no request at all (-32700,
@@ -102,6 +103,15 @@ def disk_failed(number: int, error: Exception) -> RequestError:
     return _error(ErrorCode.INTERNAL_ERROR, message)
 
 
+def no_thread(error: Exception) -> RequestError:
+    """Returns the error for a system that lets the agent start no thread; `error` is logged."""
+    message = (
+        "The system has no room for one more thread: end some programs, or raise your limit"
+        f" (ulimit -u). (Error {_logged(error)} in the log.)"
+    )
+    return _error(ErrorCode.INTERNAL_ERROR, message)
+
+
 def internal_error(error: Exception) -> RequestError:
     """Returns the error for an unexpected exception, which is only logged."""
     message = f"Internal error: the log says more under {_logged(error)}"
@@ -129,6 +139,8 @@ def request_error(error: Exception, mask: Callable[[str], str]) -> RequestError:
             return _error(code, mask(str(error))[:_LONGEST])
         case OSError(errno=int(number)) if number in _OF_THE_DISK:
             return disk_failed(number, error)
+        case RuntimeError(args=("can't start new thread",)):
+            return no_thread(error)
     return internal_error(error)
 
 

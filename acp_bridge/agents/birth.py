@@ -11,11 +11,15 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 
 from acp_bridge.agents import guard
+from acp_bridge.runtime.threads import NoThread, in_thread
+
+#: seconds between two looks at a process.
+_LOOK: Final = 0.05
 
 
 class StartedGuard(Protocol):
@@ -108,8 +112,12 @@ class ChildGuard:
         return self._process.poll() is None
 
     async def wait(self) -> None:
-        """Wait for its end in a thread."""
-        await anyio.to_thread.run_sync(self._process.wait, abandon_on_cancel=True)
+        """Wait for its end in a thread, or look again and again if there is no room for one."""
+        try:
+            await in_thread(self._process.wait, abandon_on_cancel=True)
+        except NoThread:
+            while self.is_alive():  # noqa: ASYNC110 - nobody tells
+                await anyio.sleep(_LOOK)
 
     def close(self) -> None:
         """Do nothing: there is no descriptor."""

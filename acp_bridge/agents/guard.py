@@ -295,7 +295,11 @@ class Guard:
         """
         readable, writable = os.pipe()
         guard_pid = os.getpid()
-        self.agent = os.fork()
+        try:
+            self.agent = os.fork()
+        except OSError as error:  # the system has no room for one more process
+            self.say(f"failed {error.errno}")
+            return False
         if self.agent == 0:
             try:
                 leave_guard(guard_pid, files)

@@ -6,7 +6,7 @@ The words name the user's command, never a path, and no text of the system's.
 import errno
 import signal
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 NOT_FOUND = "command not found"
 _NOT_EXECUTABLE = "command is not executable"
@@ -23,6 +23,12 @@ _PERMANENT = {
     errno.ENOEXEC: _NOT_EXECUTABLE,
     errno.E2BIG: "arguments or environment too long for",
 }
+
+#: why there is no agent where the system has no room for one.
+NO_ROOM: Final = (
+    "the system could not start a process. If you run many, end some, or raise your limit"
+    " (ulimit -u)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,8 @@ class StartFailed(Exception):
         """Return the failure for the errno with which `command` could not be executed."""
         if reason := _PERMANENT.get(number):
             return cls(f"{reason}: {command}", permanent=True)
-        return cls(f"cannot be started now: {command}", permanent=False)
+        why = NO_ROOM if number == errno.EAGAIN else f"cannot be started now: {command}"
+        return cls(why, permanent=False)
 
 
 class GuardDied(StartFailed):

@@ -23,7 +23,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import Enum, auto
 from pathlib import Path
 from typing import Final
@@ -35,6 +35,7 @@ from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.agents.parent_process import LIGHT, READY, THREADS, ParentProcess
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
+from acp_bridge.runtime.threads import NoThread, done_in_any_case, in_thread
 
 #: seconds between two looks at what a parent has left.
 _LOOK: Final = 0.01
@@ -142,8 +143,8 @@ class AgentParent:
 
     async def _keys_now(self) -> object:
         """Return a value that changes with the file of keys; the old value if the disk hangs."""
-        with anyio.move_on_after(waits.FORK):
-            return await anyio.to_thread.run_sync(_state_of, self._keys, abandon_on_cancel=True)
+        with anyio.move_on_after(waits.FORK), suppress(NoThread):
+            return await in_thread(_state_of, self._keys, abandon_on_cancel=True)
         return self._loaded_for
 
     async def settled(self) -> None:
@@ -180,7 +181,7 @@ class AgentParent:
     async def _collect(self) -> None:
         """Reap the guard that an ended parent had forked ahead; the bridge has adopted it."""
         with anyio.move_on_after(waits.PARENT_PAUSE):
-            while await anyio.to_thread.run_sync(ORPHANS.kill):  # noqa: ASYNC110 - nobody tells
+            while await done_in_any_case(ORPHANS.kill):  # noqa: ASYNC110 - nobody tells
                 await anyio.sleep(_LOOK)
 
     async def _live(self) -> tuple[bool, bool]:
@@ -190,7 +191,7 @@ class AgentParent:
         try:
             self._loaded_for = await self._keys_now()
             with anyio.CancelScope(shield=True):  # or nobody would own what is started
-                await anyio.to_thread.run_sync(process.start)
+                await in_thread(process.start)
             said = await process.said(waits.PARENT_LIGHT)
             if said == LIGHT:
                 said = await self._loaded(process)
@@ -204,7 +205,7 @@ class AgentParent:
                     tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._end, process)
+                await done_in_any_case(self._end, process)
         if said == THREADS:
             event("parent.threads")
         return said == READY, said != THREADS
@@ -219,7 +220,7 @@ class AgentParent:
             self._forks = process
             self._enter(Phase.LIGHT)
         await self._served.wait()
-        await anyio.to_thread.run_sync(self._stop_forking)
+        await in_thread(self._stop_forking)
         process.load_library()
         if is_first:
             self._enter(Phase.LOADING)

@@ -20,12 +20,13 @@ from anyio.abc import TaskGroup
 
 from acp_bridge.agents import guard
 from acp_bridge.agents.birth import Birth, ByCommand, NoParent, folder_to_start_in
-from acp_bridge.agents.outcome import Exit, GuardDied, StartFailed
+from acp_bridge.agents.outcome import NO_ROOM, Exit, GuardDied, StartFailed
 from acp_bridge.agents.parent import AgentParent, ByParent
 from acp_bridge.agents.stderr import LineForwarder
 from acp_bridge.agents.streams import standard_streams
 from acp_bridge.agents.tree import Tree
 from acp_bridge.runtime import waits
+from acp_bridge.runtime.threads import NoThread, in_thread
 
 __all__ = ["AgentProcess", "Exit", "StartFailed"]
 
@@ -98,13 +99,16 @@ class AgentProcess:
             if lock_fd is not None:
                 self.hold_lock(lock_fd)
             with anyio.fail_after(waits.SPAWN):
-                await anyio.to_thread.run_sync(self._spawn, birth)
+                await in_thread(self._spawn, birth)
                 await self._tree.wait_started(program)
             task_group.start_soon(self._watch)
         except TimeoutError:
             self._tree.give_up_start()
             await self._finish()
             raise StartFailed("the agent did not start in time", permanent=False) from None
+        except NoThread:
+            await self._finish()
+            raise StartFailed(NO_ROOM, permanent=False) from None
         except BaseException:
             await self._finish()
             raise
@@ -208,7 +212,7 @@ class AgentProcess:
         except ValueError:  # a NUL
             raise StartFailed("the command is not valid", permanent=True) from None
         except OSError:
-            raise StartFailed("the system could not start a process", permanent=False) from None
+            raise StartFailed(NO_ROOM, permanent=False) from None
         finally:
             for fd in agent_ends:
                 os.close(fd)

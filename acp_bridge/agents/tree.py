@@ -27,6 +27,7 @@ from acp_bridge.agents.guard_reports import GuardReports
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.agents.outcome import Exit, GuardDied, StartFailed
 from acp_bridge.runtime import waits
+from acp_bridge.runtime.threads import done_in_any_case
 
 #: seconds between two looks at the group of an agent whose guard was killed.
 GROUP_POLL_INTERVAL: Final = 0.005
@@ -161,7 +162,7 @@ class Tree:
         while not self.ended.is_set():
             self._continue_guard()
             if anyio.current_time() >= patience:
-                await anyio.to_thread.run_sync(self._kill_for_guard, groups)
+                await done_in_any_case(self._kill_for_guard, groups)
             with anyio.move_on_after(pause):
                 await self.ended.wait()
             pause = min(pause * 2, _LAST_LOOK)
@@ -190,7 +191,7 @@ class Tree:
     async def _kill_rest(self) -> None:
         """Do the work of a guard that was killed, until nothing is left that can be found."""
         while True:
-            orphans = await anyio.to_thread.run_sync(ORPHANS.kill)
+            orphans = await done_in_any_case(ORPHANS.kill)
             if not self._kill_group() and not orphans:
                 return
             await anyio.sleep(GROUP_POLL_INTERVAL)

@@ -163,6 +163,7 @@ def _leave_in_time(waiter: keep.Waiter | None) -> None:
     What may hang is an agent's tree that doesn't die, which its guard goes on killing, or a thread
     that waits for a disk. Everything that had to be kept is written by then.
     """
+    import signal
     import threading
 
     def leave() -> None:
@@ -172,4 +173,8 @@ def _leave_in_time(waiter: keep.Waiter | None) -> None:
 
     timer = threading.Timer(waits.LEAVE, leave)
     timer.daemon = True
-    timer.start()
+    try:
+        timer.start()
+    except RuntimeError:  # the system has no room for one more thread
+        signal.signal(signal.SIGALRM, lambda *_: leave())
+        signal.setitimer(signal.ITIMER_REAL, waits.LEAVE)

@@ -6,6 +6,7 @@ A session without any costs a look at three names, and nothing more is imported.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -13,13 +14,14 @@ import anyio
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.hooks.places import OWN_FILE, PROJECT_FILE, RECORDS
 from acp_bridge.runtime import waits
+from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.updates import notices
 
 
 async def look(home: Path, cwd: str) -> FoundHooks | None:
     """Return what `find` does; a folder that doesn't answer has hooks that can't be read."""
-    with anyio.move_on_after(waits.HOOKS_READ):
-        return await anyio.to_thread.run_sync(find, home, cwd, abandon_on_cancel=True)
+    with anyio.move_on_after(waits.HOOKS_READ), suppress(NoThread):
+        return await in_thread(find, home, cwd, abandon_on_cancel=True)
     return FoundHooks(notices=(notices.HOOKS_UNREAD,), person_asked=True)
 
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ import anyio
 
 from acp_bridge.hooks.places import PROJECT_FILE
 from acp_bridge.runtime import waits
+from acp_bridge.runtime.threads import NoThread, in_thread
 
 if TYPE_CHECKING:
     from acp_bridge.hooks.definitions import Hook
@@ -29,8 +31,8 @@ class Project:
 
     async def look_again(self) -> list[str]:
         """Return what `changes` does; a folder that doesn't answer has changed."""
-        with anyio.move_on_after(waits.HOOKS_READ):
-            return await anyio.to_thread.run_sync(self.changes, abandon_on_cancel=True)
+        with anyio.move_on_after(waits.HOOKS_READ), suppress(NoThread):
+            return await in_thread(self.changes, abandon_on_cancel=True)
         return [PROJECT_FILE]
 
     def changes(self) -> list[str]:

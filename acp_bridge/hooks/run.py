@@ -15,12 +15,13 @@ from typing import Final
 import anyio
 
 from acp_bridge.agents.birth import ByCommand
-from acp_bridge.agents.outcome import StartFailed
+from acp_bridge.agents.outcome import NO_ROOM, StartFailed
 from acp_bridge.agents.streams import standard_streams
 from acp_bridge.agents.tree import Tree
 from acp_bridge.hooks.definitions import Hook
 from acp_bridge.hooks.verdict import Ran
 from acp_bridge.runtime import waits
+from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.wire.stdio import Reader, Writer
 
 #: bytes of each stream that are kept.
@@ -72,18 +73,20 @@ async def run(hook: Hook, given: bytes, cwd: str, env: Mapping[str, str]) -> Ran
     try:
         pipes = _Pipes()
     except OSError:
-        return Ran(problem="the system could not start a process")
+        return Ran(problem=NO_ROOM)
     tree = Tree()
     try:
         with anyio.fail_after(waits.SPAWN):
             birth = ByCommand(hook.words, None, cwd, env)
-            await anyio.to_thread.run_sync(tree.spawn, birth, pipes.hooks)
+            await in_thread(tree.spawn, birth, pipes.hooks)
             pipes.close_hooks()
             await tree.wait_started(hook.words[0])
         return await _to_the_end(hook, tree, pipes, given)
     except TimeoutError:
         tree.give_up_start()
         return Ran(problem="it did not start in time")
+    except NoThread:
+        return Ran(problem=NO_ROOM)
     except (OSError, ValueError):
         return Ran(problem="it could not be started: is its folder there?")
     except StartFailed as failed:

@@ -1,5 +1,7 @@
 """Makes, opens and removes the file of a session; everything here runs in worker threads."""
 
+import errno
+import os
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import asdict, fields
@@ -34,10 +36,17 @@ def stamp_of(path: Path) -> object:
 
 
 def make_folders(home: Path) -> None:
-    """Make the folder of all sessions, with mode 0700. Raises JournalError."""
+    """Make the folder of all sessions, with mode 0700.
+
+    Raises JournalError, also for one in which nothing can be made.
+    """
+    sessions = home / "sessions"
     with journal_errors():
         make_folder(home)
-        make_folder(home / "sessions")
+        make_folder(sessions)
+        if not os.access(sessions, os.W_OK | os.X_OK):
+            read_only = os.statvfs(sessions).f_flag & os.ST_RDONLY
+            raise OSError(errno.EROFS if read_only else errno.EACCES, "not writable")
 
 
 def create_file(path: Path, info: SessionInfo) -> SessionFile:

@@ -7,8 +7,11 @@ for processes to end would keep a prompt from being accepted.
 from collections.abc import Callable
 from typing import Final, TypeVar, TypeVarTuple
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 from anyio.lowlevel import RunVar
+
+from acp_bridge.journal.errors import JournalError
+from acp_bridge.runtime import threads
 
 THREADS: Final = 8
 
@@ -18,10 +21,16 @@ Args = TypeVarTuple("Args")
 
 
 async def in_thread(function: Callable[[*Args], T], *args: *Args) -> T:
-    """Run this in a worker thread and wait for its end, also when cancelled meanwhile."""
+    """Run this in a worker thread and wait for its end, also when cancelled meanwhile.
+
+    Raises JournalError if the system has no room for a thread.
+    """
     try:
         limiter = _limiter.get()
     except LookupError:
         limiter = CapacityLimiter(THREADS)
         _limiter.set(limiter)
-    return await to_thread.run_sync(function, *args, limiter=limiter)
+    try:
+        return await threads.in_thread(function, *args, limiter=limiter)
+    except threads.NoThread as error:
+        raise JournalError(str(error)) from error

@@ -28,6 +28,7 @@ from acp_bridge.listening.run_files import RunFile, live_bridges, this_bridge
 from acp_bridge.protocol import SOCKET_PROTOCOL
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
+from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.stdio import Reader, Writer
 
@@ -147,7 +148,7 @@ class Listener:
                 tasks.start_soon(self._accept, bound.listener)
             await self._next_look()
             if bound:
-                while await anyio.to_thread.run_sync(bound.stands, abandon_on_cancel=True):
+                while await _stands(bound):
                     await self._next_look()
                 event("socket.gone")
             tasks.cancel_scope.cancel()
@@ -170,15 +171,15 @@ class Listener:
                 self.bound = bound
 
         with anyio.move_on_after(waits.SOCKET, shield=True) as patience:
-            await anyio.to_thread.run_sync(bind, abandon_on_cancel=True)
+            await in_thread(bind, abandon_on_cancel=True)
         if given_up := patience.cancelled_caught:
             raise TimeoutError("the disk does not answer")
 
     async def _close(self) -> None:
         if self.bound is not None:
             bound, self.bound = self.bound, None
-            with anyio.move_on_after(waits.SOCKET, shield=True):
-                await anyio.to_thread.run_sync(bound.close, abandon_on_cancel=True)
+            with anyio.move_on_after(waits.SOCKET, shield=True), suppress(NoThread):
+                await in_thread(bound.close, abandon_on_cancel=True)
 
     async def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -218,8 +219,8 @@ class Listener:
         look = partial(peers.check, connection)
         try:
             with anyio.fail_after(waits.PEER):
-                await anyio.to_thread.run_sync(look, abandon_on_cancel=True, limiter=self._limiter)
-        except TimeoutError:
+                await in_thread(look, abandon_on_cancel=True, limiter=self._limiter)
+        except (TimeoutError, NoThread):
             return peers.UNSEEN
         except peers.Refused as refused:
             return str(refused)
@@ -241,3 +242,11 @@ def _tell(connection: socket.socket, refusal: str) -> None:
     line = jsonrpc.encode(jsonrpc.error(None, errors.refused(refusal)))
     with suppress(OSError):  # whoever it was is gone
         connection.send(line)
+
+
+async def _stands(bound: BoundSocket) -> bool:
+    """Return False if others can't find the socket any more; True also where nothing can look."""
+    try:
+        return await in_thread(bound.stands, abandon_on_cancel=True)
+    except NoThread:
+        return True

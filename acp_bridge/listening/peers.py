@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-import anyio
-
 from acp_bridge.agents.guard import LINUX
 from acp_bridge.agents.origin import Unseen, is_from_agent
+from acp_bridge.runtime.threads import in_thread
 
 #: Linux 6.5: a pidfd of the other end. The socket module does not name it.
 _SO_PEERPIDFD: Final = 77
@@ -54,7 +53,7 @@ async def connect(path: str) -> socket.socket:
     try:
         connection.setblocking(False)
         connection.connect(path)
-        await anyio.to_thread.run_sync(check, connection)
+        await in_thread(check, connection)
     except BaseException as exc:
         connection.close()
         if isinstance(exc, ValueError):  # a NUL in the path

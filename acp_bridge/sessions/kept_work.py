@@ -20,6 +20,7 @@ from acp_bridge.journal import JournalError
 from acp_bridge.listening.holder import read_holder
 from acp_bridge.protocol import SOCKET_PROTOCOL, Json
 from acp_bridge.runtime import waits
+from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.attaching import Attaching
@@ -63,10 +64,10 @@ class KeptWork:
                     found.extend(row for row in rows if _is_whole(row))
 
         with anyio.move_on_after(self._patience):
-            with suppress(JournalError):
+            with suppress(JournalError, NoThread):
                 rows, _ = await self._context.journal.list(cwd=folder)
                 locks = [self._context.journal.lock_path(row.session_id) for row in rows]
-                sockets = await anyio.to_thread.run_sync(_sockets, locks, abandon_on_cancel=True)
+                sockets = await in_thread(_sockets, locks, abandon_on_cancel=True)
                 async with anyio.create_task_group() as tasks:
                     for socket in sockets - {str(self._context.socket)}:
                         tasks.start_soon(ask, socket)

@@ -128,6 +128,7 @@ class Sessions:
             session.user_settings.note_result(result)
             return session, link, result
 
+        await self._store.check_folder()  # before an agent says the same less clearly
         return await self._pool.take_for(create)
 
     async def _in_time(self, link: Link, method: str, work: Callable[[], Awaitable[Json]]) -> Json:

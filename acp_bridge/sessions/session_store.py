@@ -30,14 +30,19 @@ from acp_bridge.journal import (
 )
 from acp_bridge.listening.holder import write_holder
 from acp_bridge.runtime.log import event
+from acp_bridge.runtime.threads import NoThread
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.elsewhere import passage_words
 from acp_bridge.sessions.pool import Pool
+from acp_bridge.wire.jsonrpc import RpcError
 
 #: the name of a session's value, which is true until its agent has given all of it.
 IMPORTING: Final = "importing"
+_ADVICE: Final = (
+    "; `acp-bridge doctor` says what to do, and ACP_BRIDGE_HOME sets another folder for sessions"
+)
 
 
 class ReachPort(Protocol):
@@ -57,6 +62,13 @@ class SessionStore:
         self._context = context
         self._pool = pool
         self._swept = False
+
+    async def check_folder(self) -> None:
+        """Raise RpcError if no session can be made in the data folder."""
+        try:
+            await self._context.journal.prepare()
+        except JournalError as exc:
+            raise self._unwritable(exc) from exc
 
     async def create(
         self,
@@ -142,7 +154,7 @@ class SessionStore:
                     await self._unmake(session_id, known=known)
             os.close(lock)
             if isinstance(exc, JournalError):
-                raise errors.agent_trouble("the journal can't be written") from exc
+                raise self._unwritable(exc) from exc
             raise
 
     async def _unmake(self, session_id: str, *, known: bool) -> None:
@@ -290,7 +302,24 @@ class SessionStore:
         except JournalError as exc:
             event("journal.failed", what=exc)
 
-    async def _lock(self, session_id: str, reach: ReachPort | None = None, advice: str = "") -> int:
+    def _unwritable(self, exc: JournalError | OSError, advice: str = _ADVICE) -> RpcError:
+        """Return the error for a data folder that takes no session.
+
+        It names the cause where the system has said one, and the folder, which is the user's own.
+        """
+        cause = exc if isinstance(exc, OSError) else exc.__cause__
+        if isinstance(cause, NoThread):
+            event("journal.failed", what=cause)
+            return errors.agent_trouble(f"no session can be opened now: {cause}")
+        if isinstance(cause, OSError) and cause.errno:
+            event("journal.failed", what=cause)
+            where, why = self._context.settings.home, os.strerror(cause.errno)
+            return errors.agent_trouble(f"the journal can't be written in {where}: {why}{advice}")
+        return errors.internal(exc, f"the journal can't be written{advice}")
+
+    async def _lock(
+        self, session_id: str, reach: ReachPort | None = None, advice: str = _ADVICE
+    ) -> int:
         """Return the lock of a session; raises RpcError. `advice` says what else can be done."""
         path, settings = self._context.journal.lock_path(session_id), self._context.settings
         try:
@@ -305,6 +334,6 @@ class SessionStore:
                 passage_words.held_elsewhere(reach.why if reach else None, lease.taker(path))
             ) from None
         except (JournalError, OSError) as exc:
-            raise errors.internal(exc, f"the journal can't be written{advice}") from exc
+            raise self._unwritable(exc, advice) from exc
         write_holder(lock, self._context.holder)
         return lock

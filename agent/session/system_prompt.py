@@ -18,6 +18,8 @@ from pathlib import Path
 
 import anyio.to_thread
 
+from agent.tools.walk import open_folder
+
 #: bytes of all AGENTS.md files together
 _GUIDE_BYTES = 40_000
 #: bytes that are read of a file in `.git`
@@ -117,7 +119,8 @@ def _guides(folders: Sequence[Path]) -> list[str]:
     found: list[str] = []
     for folder in folders:
         path = folder / "AGENTS.md"
-        guide = _read(path, left + 1) if _inside(path, folders) else None
+        real = _inside(path, folders)
+        guide = _read_resolved(real, left + 1) if real else None
         if guide is None or not guide.strip():
             continue
         cut = "\n[The rest is left out: read the file if you need it.]" if len(guide) > left else ""
@@ -127,22 +130,35 @@ def _guides(folders: Sequence[Path]) -> list[str]:
     return found
 
 
-def _inside(path: Path, folders: Sequence[Path]) -> bool:
+def _inside(path: Path, folders: Sequence[Path]) -> Path | None:
+    """Returns the resolved path; None if it is in none of the folders."""
     try:
         real = path.resolve()
-        return any(real.is_relative_to(folder.resolve()) for folder in folders)
+        inside = any(real.is_relative_to(folder.resolve()) for folder in folders)
     except (OSError, RuntimeError, ValueError):  # a loop of links, or no possible name
-        return False
+        return None
+    return real if inside else None
 
 
-def _read(path: Path, limit: int) -> bytes | None:
+def _read_resolved(path: Path, limit: int) -> bytes | None:
+    """Reads as `_read` does, but follows no link."""
+    try:
+        with open_folder(path.parent) as at:
+            return _read(path.name, limit, at)
+    except OSError:
+        return None
+
+
+def _read(path: Path | str, limit: int, at: int | None = None) -> bytes | None:
     """Returns the first `limit` bytes of a regular file.
 
-    None for any other kind, and for an error.
+    None for any other kind, and for an error. `at`: the descriptor of the folder of `path`, which
+    is then no link.
     """
+    # Opening a pipe must not block.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        # Opening a pipe must not block.
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        fd = os.open(path, flags if at is None else flags | os.O_NOFOLLOW, dir_fd=at)
     except (OSError, ValueError):
         return None
     try:

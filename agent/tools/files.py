@@ -5,6 +5,7 @@ Invariants
 - A file is not changed if the model has not read it, or if it has changed since.
 - What the client refuses is not done on the disk instead, but for reading a file outside of the
   session's folders, which some clients never do and the user has allowed.
+- On the disk no link is followed, so that what is read or written is the file that was looked at.
 - A file is changed whole or not at all: the new content is written beside it, then renamed.
 """
 
@@ -14,7 +15,6 @@ import contextlib
 import os
 import secrets
 import stat
-from pathlib import Path
 from typing import BinaryIO
 
 from anyio import to_thread
@@ -23,6 +23,7 @@ from agent.client import ClientError, NotOffered
 from agent.tools import ToolContext, ToolError
 from agent.tools.paths import Place, still
 from agent.tools.text_file import Text, decode, from_client
+from agent.tools.walk import open_folder
 
 #: bytes of a file that is read whole and so can be edited; with JSON escapes it must still fit into
 #: a message of 10 MB
@@ -35,10 +36,12 @@ def open_regular(place: Place) -> BinaryIO:
     Raises ToolError, FileNotFoundError.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+    name = place.real.name
     try:
-        # Before opening: to open a device may have an effect.
-        _check_kind(place, os.stat(place.real).st_mode)
-        file = os.fdopen(os.open(place.real, flags), "rb")
+        with open_folder(place.real.parent) as at:
+            # Before opening: to open a device may have an effect.
+            _check_kind(place, os.stat(name, dir_fd=at, follow_symlinks=False).st_mode)
+            file = os.fdopen(os.open(name, flags, dir_fd=at), "rb")
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -76,6 +79,7 @@ async def read(place: Place, context: ToolContext) -> Text | None:
         if on_disk is None or place.outside:
             return on_disk
         raise ToolError(error.explain(f"The editor refused to give {place.given}")) from error
+    await still(place, context)  # the client follows links itself
     if on_disk is None:
         # Some clients return "" for a file that isn't there.
         return from_client(content) if content else None
@@ -140,6 +144,11 @@ async def _write_through_client(place: Place, after: Text, context: ToolContext)
 
 
 def _check_kind(place: Place, mode: int) -> None:
+    if stat.S_ISLNK(mode):
+        raise ToolError(
+            f"Could not read {place.given}: it is a link that leads to no file, or to "
+            "another one than when it was looked at."
+        )
     if stat.S_ISDIR(mode):
         raise ToolError(f"{place.given} is a folder.")
     if not stat.S_ISREG(mode):
@@ -171,38 +180,46 @@ def _read(place: Place) -> Text | None:
 
 def _make_folder(place: Place) -> None:
     try:
-        place.real.parent.mkdir(parents=True, exist_ok=True)
+        with open_folder(place.real.parent, make=True):
+            pass
     except OSError as error:
         problem = f"Could not make the folder of {place.given}: {error.strerror}."
         raise ToolError(problem) from error
 
 
 def _write(place: Place, data: bytes) -> None:
-    beside = place.real.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        mode = _writable_mode(place.real)
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            with os.fdopen(file, "wb") as out:
-                if mode is not None:
-                    os.fchmod(out.fileno(), mode)
-                out.write(data)
-            os.replace(beside, place.real)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(beside)
-            raise
+        with open_folder(place.real.parent) as at:
+            _replace(place.real.name, data, at)
     except OSError as error:
         raise ToolError(f"Could not write {place.given}: {error.strerror}.") from error
 
 
-def _writable_mode(path: Path) -> int | None:
+def _replace(name: str, data: bytes, at: int) -> None:
+    """Writes the file `name` of the folder whose descriptor is `at`. Raises OSError."""
+    beside = f".{secrets.token_hex(8)}.tmp"
+    mode = _writable_mode(name, at)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    file = os.open(beside, flags, 0o666, dir_fd=at)
+    try:
+        with os.fdopen(file, "wb") as out:
+            if mode is not None:
+                os.fchmod(out.fileno(), mode)
+            out.write(data)
+        os.replace(beside, name, src_dir_fd=at, dst_dir_fd=at)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside, dir_fd=at)
+        raise
+
+
+def _writable_mode(name: str, at: int) -> int | None:
     """Returns the file's permission bits; None if there is no file.
 
     Raises PermissionError for a write-protected file, which a rename would replace all the same.
     """
     try:
-        mode = stat.S_IMODE(os.stat(path).st_mode)
+        mode = stat.S_IMODE(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode)
     except FileNotFoundError:
         return None
     if not mode & 0o222:

@@ -52,8 +52,8 @@ class ListFiles:
 
 
 async def _run(place: Place, args: ListFilesArgs, context: ToolContext) -> ToolResult:
-    folder, target, prefix = await search_from(place, context)
-    if target != ".":
+    folder, file, prefix = await search_from(place, context)
+    if file:
         raise ToolError(f"{args.path} is not a folder.")
     names: list[str] = []
     count = 0

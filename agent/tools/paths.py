@@ -1,8 +1,10 @@
 """Resolves the paths that the model gives.
 
 Invariants
-- Links are followed before anything is decided, and once more before it is done, so that an action
-  which was prepared and allowed touches that file or none.
+- Links are followed before anything is decided, and once more before it is done. From then on none
+  is followed (see agent.tools.walk), so that an action which was prepared and allowed touches that
+  file or none. A client that reads or writes for the tools follows links itself, and a search
+  those that are made inside of its folder while it runs.
 """
 
 from __future__ import annotations
@@ -70,10 +72,9 @@ def look(
 
 
 async def search_from(place: Place, context: ToolContext) -> tuple[Path, str, str]:
-    """Returns a folder to search from, what to search there, and a prefix for the names found.
+    """Returns a folder to search from, a file in it or "", and a prefix for the names found.
 
-    What to search is "." or one file's name. With the prefix the model can use the names as paths.
-    Raises ToolError.
+    With the prefix the model can use the names as paths. Raises ToolError.
     """
     return await to_thread.run_sync(_search_from, place, context.cwd)
 
@@ -136,9 +137,9 @@ def _search_from(place: Place, cwd: Path) -> tuple[Path, str, str]:
     except OSError as error:
         raise ToolError(f"Could not search {place.given}: {error.strerror}.") from error
     if stat.S_ISDIR(mode):
-        folder, target, shown = place.real, ".", Path(place.shown)
+        folder, target, shown = place.real, "", Path(place.shown)
     elif stat.S_ISREG(mode):
-        folder, target, shown = place.real.parent, f"./{place.real.name}", Path(place.shown).parent
+        folder, target, shown = place.real.parent, place.real.name, Path(place.shown).parent
     else:
         raise ToolError(f"{place.given} is neither a folder nor a regular file.")
     if shown == cwd:

@@ -25,6 +25,7 @@ from anyio.abc import ByteReceiveStream, Process
 
 from agent.tools import ToolError
 from agent.tools.trusted_files import KEYS_FILE
+from agent.tools.walk import open_folder
 
 #: seconds that a search may take
 _SECONDS = 30.0
@@ -33,6 +34,8 @@ _REAP = 1.0
 #: bytes of stderr that are read
 _MESSAGES = 16 * 1024
 
+#: where a process finds its own descriptors by name; macOS has no such folder
+_DESCRIPTORS = "/proc/self/fd"
 _OPTIONS = (
     *("--no-config", "--color=never", "--hidden", "--glob=!.git", "--no-messages"),
     f"--iglob=!{KEYS_FILE}",
@@ -47,18 +50,22 @@ async def ripgrep(
     *,
     end: bytes = b"\n",
     glob: str | None = None,
-    target: str = ".",
+    file: str = "",
     environment: Mapping[str, str],
 ) -> bool:
     """Calls `take` with each line of output, without its `end`, until `take` returns False.
 
+    `folder`: a resolved path; `file`: the only file in it to search, whose name in the output may
+    be any other.
     Files that git ignores are left out, also if they match `glob`. Returns False if the search took
     too long. Raises ToolError if ripgrep is missing, or the pattern or `glob` is wrong.
     """
     narrowing, rules = _narrowing(glob)
     program = await to_thread.run_sync(_program)
-    command = [program, *_OPTIONS, *narrowing, *options, "--", target]
-    process = await _start(command, folder, environment, rules)
+    command = [program, *_OPTIONS, *narrowing, *options, "--"]
+    with contextlib.ExitStack() as opened:
+        place, target, kept = await to_thread.run_sync(_open, folder, file, opened)
+        process = await _start([*command, target], place, kept, environment, rules)
     try:
         with anyio.move_on_after(_SECONDS) as bound:
             if await _each(process, end, take):
@@ -94,8 +101,13 @@ def _narrowing(glob: str | None) -> tuple[list[str], bytes]:
 
 
 async def _start(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], rules: bytes
+    command: Sequence[str],
+    folder: str,
+    kept: Sequence[int],
+    environment: Mapping[str, str],
+    rules: bytes,
 ) -> Process:
+    """Starts ripgrep in `folder`; it gets the descriptors `kept`. Raises ToolError."""
     read, write = os.pipe()  # the rules fit into the pipe's buffer
     try:
         with os.fdopen(write, "wb") as out:
@@ -108,6 +120,7 @@ async def _start(
                 stdin=read,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                pass_fds=kept,
             )
     except (OSError, ValueError) as error:  # ValueError: a null byte among the arguments
         raise ToolError("ripgrep could not be started.") from error
@@ -148,6 +161,26 @@ async def _end(process: Process) -> None:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.aclose()
+
+
+def _open(folder: Path, file: str, opened: contextlib.ExitStack) -> tuple[str, str, Sequence[int]]:
+    """Returns ripgrep's folder, its target, and the descriptors that it needs for them.
+
+    Both are names of descriptors, so that a link that was put there meanwhile is not followed.
+    `opened` closes the descriptors. It waits for the disk. Raises ToolError.
+    """
+    try:
+        at = opened.enter_context(open_folder(folder))
+        if not os.path.isdir(_DESCRIPTORS):
+            return str(folder), f"./{file}" if file else ".", ()
+        place = f"{_DESCRIPTORS}/{at}"
+        if not file:
+            return place, ".", ()
+        fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+        opened.callback(os.close, fd)
+        return place, f"{_DESCRIPTORS}/{fd}", (fd,)
+    except OSError as error:
+        raise ToolError(f"Could not search there: {error.strerror}.") from error
 
 
 @functools.cache

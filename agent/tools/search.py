@@ -68,8 +68,8 @@ class Search:
 
 
 async def _run(place: Place, args: SearchArgs, context: ToolContext) -> ToolResult:
-    folder, target, prefix = await search_from(place, context)
-    found = _Found(args.limit, prefix, context.secrets)
+    folder, file, prefix = await search_from(place, context)
+    found = _Found(args.limit, prefix, file, context.secrets)
     columns = MAX_COLUMNS + context.secrets.longest + 1
     options = [
         *("--no-heading", "--with-filename", "--line-number", "--null"),
@@ -82,7 +82,7 @@ async def _run(place: Place, args: SearchArgs, context: ToolContext) -> ToolResu
         folder,
         found.take,
         glob=args.glob,
-        target=target,
+        file=file,
         environment=context.environment,
     )
     text = "\n".join(found.lines) if found.lines else "[no match]"
@@ -100,15 +100,19 @@ async def _run(place: Place, args: SearchArgs, context: ToolContext) -> ToolResu
 
 
 class _Found:
-    """Collects ripgrep's matches, grouped by file, up to the limits."""
+    """Collects ripgrep's matches, grouped by file, up to the limits.
 
-    def __init__(self, limit: int, prefix: str, secrets: Secrets) -> None:
+    `only`: the one file that is searched, if it is one.
+    """
+
+    def __init__(self, limit: int, prefix: str, only: str, secrets: Secrets) -> None:
         self.lines: list[str] = []
         self.matches = 0
         self.files = 0
         self.more = False
         self._limit = limit
         self._prefix = prefix
+        self._only = only
         self._secrets = secrets
         self._file = b""
         self._size = 0
@@ -137,7 +141,8 @@ class _Found:
     def _name(self, file: bytes) -> None:
         if self._file:
             self._add("")
-        self._add(self._prefix + file.removeprefix(b"./").decode("utf-8", "replace"))
+        name = self._only or file.removeprefix(b"./").decode("utf-8", "replace")
+        self._add(self._prefix + name)
         self._file = file
         self.files += 1
 

@@ -181,7 +181,7 @@ async def test_a_journal_that_fails_refuses_the_session_and_the_process_that_has
         with monkeypatch.context() as patch:
             patch.setattr(Journal, "create", failing)
             error = await it.editor.refused("session/new", SETUP)
-        assert error.message == "the journal can't be written"
+        assert error.message.startswith("the journal can't be written; `acp-bridge doctor`")
         assert it.sessions.live == {}
         assert [p for p in it.agent.living if p is not it.pool.link] == []
         await it.says(await it.new(), "hello")

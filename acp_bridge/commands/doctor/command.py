@@ -19,9 +19,9 @@ from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, print_json, print_text
 from acp_bridge.commands.doctor.examination import examine
 from acp_bridge.commands.doctor.findings import Silent, Subject, in_thread
-from acp_bridge.commands.terminal.masking import Mask
 from acp_bridge.commands.doctor.report import Section, as_json, as_text, exit_code, summary
 from acp_bridge.commands.own_bridge import add_options, own_bridge
+from acp_bridge.commands.terminal.masking import Mask
 from acp_bridge.runtime import log
 
 _ABOUT: Final = """\

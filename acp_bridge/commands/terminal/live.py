@@ -7,7 +7,6 @@ Invariants
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -171,7 +170,7 @@ async def in_folder(
     Raises NotFound.
     """
     answers = await ask_all(bridges, GLANCE, connect)
-    here = os.path.realpath(folder)
+    here = known.real(str(folder))
     live = [
         str(about["sessionId"])
         for answer in answers

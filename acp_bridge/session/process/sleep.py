@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import anyio
@@ -22,6 +23,7 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing, Snapshot
 from acp_bridge.protocol import Json
 from acp_bridge.runtime.log import event
+from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.requests.to_agent import for_agent
@@ -96,10 +98,11 @@ class Sleep:
             self._seen = link, frozenset()
             return
         self._prompted = None
-        found = await anyio.to_thread.run_sync(first_descendants, link.pid)
-        if self._prompted is not None:
-            found = await anyio.to_thread.run_sync(begun_before, self._prompted, found)
-        self._seen = link, found
+        with suppress(NoThread):  # then it stays awake
+            found = await in_thread(first_descendants, link.pid)
+            if self._prompted is not None:
+                found = await in_thread(begun_before, self._prompted, found)
+            self._seen = link, found
 
     def note_turn(self) -> None:
         """Note that the agent is sent a prompt: processes that it starts now may be work."""
@@ -185,7 +188,9 @@ class Sleep:
             return None
         if self._seen is None or self._seen[0] is not link or not await self._reloads.seen(link):
             return None
-        now = await anyio.to_thread.run_sync(descendants, link.pid)
+        now = None
+        with suppress(NoThread):
+            now = await in_thread(descendants, link.pid)
         if now is None or not now <= self._seen[1]:
             event("session.wakeful", session=self._core.id, what="processes of the agent's")
             return None

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agent.tools import Grant, ToolContext, ToolError
+from agent.tools import AnyTool, Grant, ToolContext, ToolError, paths
+from agent.tools.edit_file import EditFile
+from agent.tools.files import MAX_TEXT
 from agent.tools.list_files import ListFiles
-from agent.tools.paths import Place, locate, still
+from agent.tools.paths import Place, follow, locate, still
 from agent.tools.read_file import ReadFile
 from agent.tools.search import Search
 from agent.tools.write_file import WriteFile
@@ -78,6 +81,72 @@ async def test_a_path_that_leads_elsewhere_by_now_is_not_followed(cwd: Path) -> 
         assert not action.outside
         with pytest.raises(ToolError, match="leads elsewhere now"):
             await run(action)
+
+
+@pytest.mark.hazard("V9")
+@pytest.mark.process
+async def test_a_folder_that_is_exchanged_for_a_link_after_the_last_look_gives_no_file_outside(
+    cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exchange comes when the path has been resolved for the last time."""
+    outside = cwd.parent / "outside"
+    outside.mkdir()
+    context = session(cwd)
+    calls: list[tuple[AnyTool, dict[str, Any]]] = [
+        (ReadFile(), {"path": "a/f"}),
+        (ReadFile(), {"path": "a/long"}),
+        (EditFile(), {"path": "a/f", "old": "needle", "new": "changed"}),
+        (WriteFile(), {"path": "a/f", "content": "changed"}),
+        (WriteFile(), {"path": "a/new", "content": "changed"}),
+        (WriteFile(), {"path": "a/b/new", "content": "changed"}),
+        (ListFiles(), {"path": "a"}),
+        (Search(), {"path": "a", "pattern": "needle"}),
+        (Search(), {"path": "a/f", "pattern": "needle"}),
+    ]
+    for folder in (cwd / "a", outside):
+        folder.mkdir(exist_ok=True)
+        (folder / "f").write_text("needle\n")
+        (folder / "long").write_text("needle\n" * (MAX_TEXT // 7 + 1))
+    await call(ReadFile(), context, path="a/f")
+
+    def exchanging(path: str, context: ToolContext) -> Place:
+        place = follow(path, context)
+        (cwd / "a").rename(cwd / "moved")
+        (cwd / "a").symlink_to(outside)
+        return place
+
+    for tool, args in calls:
+        action = await prepare(tool, context, **args)
+        with monkeypatch.context() as exchange:
+            exchange.setattr(paths, "follow", exchanging)
+            with pytest.raises(ToolError, match="Could not") as refused:
+                await run(action)
+        assert "is a link now" in str(refused.value), (tool.name, args)
+        (cwd / "a").unlink()
+        (cwd / "moved").rename(cwd / "a")
+    assert (outside / "f").read_text() == "needle\n"
+    assert {file.name for file in outside.iterdir()} == {"f", "long"}
+
+
+@pytest.mark.hazard("V9")
+async def test_a_folder_that_is_a_link_when_the_client_has_read_gives_no_file_outside(
+    cwd: Path,
+) -> None:
+    """The client follows links itself."""
+    outside = cwd.parent / "outside"
+    outside.mkdir()
+    for folder in (cwd / "a", outside):
+        folder.mkdir(exist_ok=True)
+        (folder / "f").write_text(f"in {folder.name}")
+
+    class Exchanging(FilesClient):
+        async def read_file(self, path: str, line: int | None, limit: int | None) -> str:
+            (cwd / "a").rename(cwd / "moved")
+            (cwd / "a").symlink_to(outside)
+            return await super().read_file(path, line, limit)
+
+    client = Exchanging(reads=True, disk=True)
+    assert "leads elsewhere now" in await problem(ReadFile(), session(cwd, client), path="a/f")
 
 
 async def test_a_path_that_leads_where_it_did_is_followed(cwd: Path) -> None:

@@ -220,9 +220,9 @@ async def test_what_becomes_a_pipe_as_it_is_opened_blocks_nothing(
     action = await prepare(ReadFile(), session(cwd), path="a")
     stat = os.stat
 
-    def stat_and_replace(path: Path, **options: Any) -> os.stat_result:
+    def stat_and_replace(path: Path | str, **options: Any) -> os.stat_result:
         result = stat(path, **options)
-        if path == cwd / "a" and (cwd / "pipe").exists():
+        if path == "a" and (cwd / "pipe").exists():
             (cwd / "pipe").rename(cwd / "a")
         return result
 
@@ -236,7 +236,7 @@ async def test_a_file_that_may_not_be_read_is_an_error_without_detail(
 ) -> None:
     (cwd / "a").touch()
 
-    def refuse(*_: object) -> int:
+    def refuse(*_: object, **__: object) -> int:
         raise PermissionError(13, "Permission denied", "/some/path")
 
     monkeypatch.setattr("agent.tools.files.os.open", refuse)

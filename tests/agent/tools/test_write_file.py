@@ -175,7 +175,7 @@ async def test_a_write_that_fails_leaves_the_file_and_nothing_beside_it(
     (cwd / "a").write_text("x")
     context = await seen(cwd)
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("agent.tools.files.os.replace", full)

@@ -17,8 +17,8 @@ from acp_bridge.commands.doctor.findings import (
     ok,
     warning,
 )
-from acp_bridge.commands.terminal.masking import Mask
 from acp_bridge.commands.doctor.report import Section, as_json, as_text, exit_code, summary
+from acp_bridge.commands.terminal.masking import Mask
 from tests.commands.doctor.subjects import subject
 
 OK, WARNING, ERROR = (

@@ -11,8 +11,8 @@ import pytest
 
 from acp_bridge.commands.doctor import agent
 from acp_bridge.commands.doctor import trial as trials
-from acp_bridge.commands.terminal.masking import Mask
 from acp_bridge.commands.doctor.trial import Trial, try_agent
+from acp_bridge.commands.terminal.masking import Mask
 from tests.commands.doctor.subjects import levels, subject, texts
 from tests.process.tiny_agent import tiny_agent
 from tests.support.processes import MARK, marked
