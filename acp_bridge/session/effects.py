@@ -83,6 +83,7 @@ class Effects:
             case ef.AnswerPrompt(key, outcome):
                 self.blocked.note_answer(outcome)
                 self.turn.say_not_run(key, outcome)
+                self.turn.say_if_forgotten(outcome)
                 self.prompts.answer(key, outcome)
             case ef.NoteOutcome(key, answer):
                 self.prompts.note(key, answer)

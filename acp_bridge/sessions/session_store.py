@@ -59,14 +59,19 @@ class SessionStore:
 
     def __init__(self, context: SessionContext, pool: Pool) -> None:
         """Nothing is touched before the first call; the sessions take processes from `pool`."""
+        self._folder_looks = anyio.Lock()
         self._context = context
         self._pool = pool
         self._swept = False
 
     async def check_folder(self) -> None:
-        """Raise RpcError if no session can be made in the data folder."""
+        """Raise RpcError if no session can be made in the data folder.
+
+        Those who ask at the same time go on in the order of asking.
+        """
         try:
-            await self._context.journal.prepare()
+            async with self._folder_looks:
+                await self._context.journal.prepare()
         except JournalError as exc:
             raise self._unwritable(exc) from exc
 

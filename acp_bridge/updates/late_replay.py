@@ -27,6 +27,8 @@ class LateReplay:
         self._cards: set[str] = set()
         self._at = dict.fromkeys(MESSAGES, 0)
         self._begun = False
+        #: something of the conversation was repeated.
+        self.repeated = False
         #: nothing that comes now is a replay.
         self.over = False
 
@@ -61,6 +63,7 @@ class LateReplay:
             card = update.get("toolCallId")
             repeated = self._begun and isinstance(card, str) and card in self._cards
         self._begun = repeated
+        self.repeated |= repeated
         self.over = not repeated
         return repeated
 

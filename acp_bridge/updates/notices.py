@@ -58,7 +58,12 @@ MEMORY_RESTORED: Final = (
 MEMORY_SENT: Final = (
     "[acp-bridge] The transcript of this session went to the agent with this prompt"
 )
-MEMORY_KEPT: Final = "The agent has not refused to load this session: its memory stays as it is."
+MEMORY_DOUBTFUL: Final = (
+    "[acp-bridge] The agent says that it has loaded this session, and has repeated nothing of it:"
+    " it may not remember what was said before. If so, `/queue memory new` goes on with a new session"
+    " of the agent, and `/queue memory restore` does the same and gives it the transcript with your"
+    " next prompt."
+)
 MEMORY_STOPPED: Final = "The journal can't be written: nothing was changed."
 LIST_ASLEEP: Final = "the agent sleeps: what only it has is not listed until it is needed again"
 TRANSCRIPT_WHOLE: Final = (

@@ -88,6 +88,8 @@ class Updates:
         #: set for the first turn of a process that was given the session with `session/load`.
         self.late: LateReplay | None = None
         self._expected: LateReplay | None = None
+        #: what it was to repeat, until it was asked if it has.
+        self._awaited: LateReplay | None = None
         #: the process has replayed the session when it was given it: it does not do so again.
         self._replayed = False
         #: what the agent may repeat of the prompt that runs.
@@ -102,7 +104,7 @@ class Updates:
         self._ended.clear()
         self._messages.clear()
         self._reuses = self._replayed = False
-        self.late = self._expected = None
+        self.late = self._expected = self._awaited = None
 
     def new_turn(self, key: int, prompt: Sequence[Any] = ()) -> None:
         """Begin the turn of the prompt with this key: its content blocks go to the agent."""
@@ -116,10 +118,19 @@ class Updates:
         self._works += 1
         self.new_turn(-self._works, prompt)
 
-    def expect_late_replay(self, late: LateReplay) -> None:
-        """Take what the process may repeat until the end of its first turn, if it has not yet."""
+    def expect_late_replay(self, late: LateReplay, *, doubt: bool = False) -> None:
+        """Take what the process may repeat until the end of its first turn, if it has not yet.
+
+        `doubt`: it is to be doubted that it remembers the session if it repeats nothing.
+        """
         if not self._replayed:
             self.late = self._expected = late
+            self._awaited = late if doubt else None
+
+    def take_doubt(self) -> bool:
+        """Return True, once, if the process has loaded the session and repeated nothing of it."""
+        awaited, self._awaited = self._awaited, None
+        return awaited is not None and not (awaited.repeated or self._replayed)
 
     def take_new_ids(self) -> list[str]:
         """Return the client-side ids given out since the last call, for the journal."""

@@ -25,6 +25,7 @@ def session_new(id, params):
     return {"sessionId": session, "modes": {"currentModeId": "ask", "availableModes": []}}
 def session_load(id, params):
     hear("load " + params["sessionId"])
+    update(params["sessionId"], **text("what was said before"))
     return {"modes": {"currentModeId": "auto", "availableModes": []}}
 def session_set_mode(id, params):
     hear("mode " + params["modeId"])

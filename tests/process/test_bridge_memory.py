@@ -93,7 +93,26 @@ async def test_a_session_that_was_not_loaded_is_tried_again_with_each_prompt_and
         (world.cwd / "refuse").unlink()
         assert await client.prompt("again") == {"stopReason": "end_turn"}
         assert await client.prompt("/queue memory new") == {"stopReason": "end_turn"}
-        assert "memory stays as it is" in client.text()
+        assert "Memory lost, as you said" in client.text()
+
+
+@pytest.mark.hazard("R15")
+async def test_an_agent_that_loads_a_session_and_repeats_nothing_of_it_may_have_lost_it(
+    world: World,
+) -> None:
+    async with world.inside(command=tiny_agent(world.cwd, STUBBORN)) as client:
+        await client.prompt("hello")
+        await refused(client, "die")
+        seen = client.mark()
+        await client.prompt("again")
+        assert client.text(since=seen).count("may not remember what was said before") == 1
+        await client.prompt("/queue memory restore")
+        seen = client.mark()
+        await client.prompt("and on")
+        await client.prompt("and on")
+        blocks = [text for text in client.texts(since=seen) if "block" in text]
+        assert blocks == ["2 blocks", "1 blocks"]
+        assert "may not remember" not in client.text(since=seen)
 
 
 @pytest.mark.hazard("R15")

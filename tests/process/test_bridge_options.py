@@ -115,6 +115,7 @@ models = {"currentModelId": "big", "availableModels": [{"modelId": "big"}, {"mod
 def session_new(id, params):
     return {"sessionId": "s", "models": models, "_meta": {"their": {"plan": "free"}}}
 def session_load(id, params):
+    update("s", **text("what was said before"))
     return {"models": models}
 def session_set_model(id, params):
     models["currentModelId"] = params["modelId"]

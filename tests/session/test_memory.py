@@ -37,12 +37,12 @@ def refused(journal: SessionJournal) -> Memory:
 
 
 @pytest.mark.parametrize("restore", [True, False])
-async def test_nothing_is_given_up_that_the_agent_has_not_refused(
+async def test_a_session_is_given_up_also_if_the_agent_has_not_refused_it(
     journal: SessionJournal, restore: bool
 ) -> None:
     memory = Memory(journal)
-    assert memory.give_up(restore=restore) == notices.MEMORY_KEPT
-    assert memory.known == Known("0", False)
+    assert memory.give_up(restore=restore).startswith("[acp-bridge] Memory lost, as you said")
+    assert memory.known == Known(None, False)
 
 
 async def test_a_session_that_was_given_up_is_asked_for_no_more_also_by_the_next_bridge(

@@ -61,9 +61,7 @@ class Memory:
         self._keep({"inherited": True})
 
     def give_up(self, *, restore: bool) -> str:
-        """Go on with a new session of the agent; returns what to tell the user."""
-        if self.refusal is None:
-            return notices.MEMORY_KEPT
+        """Go on with a new session of the agent, in its next process; returns what to say of it."""
         turns = self._journal.turns_finished()
         try:
             self._keep({"given_up": True, "restore": restore, "turns": turns})

@@ -97,7 +97,7 @@ class Restart:
         if known.remembered and not opening.is_new:
             self._sleep.note_reload(link, well=True)
         if late:
-            self._updates.expect_late_replay(late)
+            self._updates.expect_late_replay(late, doubt=known.remembered)
         self._user_settings.note_result(result)
         await self._user_settings.restore(link, self._to_agent.deferred_settings(), result)
         await self._sleep.look(link)

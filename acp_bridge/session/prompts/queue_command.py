@@ -168,6 +168,7 @@ class QueueCommand:
                 self._transcript.notice(self._drop(rest))
             case ["memory", "new" | "restore" as how]:
                 self._transcript.notice(self._memory.give_up(restore=how == "restore"))
+                self._core.feed(ev.ReplaceProcess())  # one that has the old session, if there is
             case _:
                 self._transcript.notice(self._usage)
 

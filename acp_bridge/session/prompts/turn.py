@@ -5,7 +5,7 @@ from __future__ import annotations
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.effects import Failed, Failure, Outcome, Refused
+from acp_bridge.machine.effects import Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.protocol import (
     CONTEXT,
     SESSION_CANCEL,
@@ -97,6 +97,11 @@ class Turn:
                 self._tell_not_run(prompt, work_notices.prompt_not_run(answer.error.message))
             case Failed(Failure.JOURNAL | Failure.NOT_BEGUN) if is_feedback(prompt.params):
                 self._transcript.notice(notices.FEEDBACK_UNWRITTEN)
+
+    def say_if_forgotten(self, outcome: Outcome) -> None:
+        """Say, when the first turn since a load has ended, that the agent has shown no memory."""
+        if isinstance(outcome, Replied) and self._updates.take_doubt():
+            self._transcript.notice(notices.MEMORY_DOUBTFUL)
 
     def _tell_not_run(self, prompt: Prompt, text: str) -> None:
         self._transcript.begin_turn(prompt.seq)
