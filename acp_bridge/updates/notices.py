@@ -60,9 +60,9 @@ MEMORY_SENT: Final = (
 )
 MEMORY_DOUBTFUL: Final = (
     "[acp-bridge] The agent says that it has loaded this session, and has repeated nothing of it:"
-    " it may not remember what was said before. If so, `/queue memory new` goes on with a new session"
-    " of the agent, and `/queue memory restore` does the same and gives it the transcript with your"
-    " next prompt."
+    " it may not remember what was said before. If so, `/queue memory new` goes on with a new"
+    " session of the agent, and `/queue memory restore` does the same and gives it the transcript"
+    " with your next prompt."
 )
 MEMORY_STOPPED: Final = "The journal can't be written: nothing was changed."
 LIST_ASLEEP: Final = "the agent sleeps: what only it has is not listed until it is needed again"

@@ -71,8 +71,8 @@ class Updates:
         self._taken = taken
         self.notes: dict[str, Note] = notes or {}
         self._notes_changed = False
-        #: recorded cards that were open and have got an end here, since nobody worked on them.
-        self._settled: set[str] = set()
+        #: the client-side ids of the cards that have got their end since the session was opened.
+        self._ended_ids: set[str] = set()
         #: the number of the process whose cards these are.
         self.epoch = 1
         self._queue_command = queue_command
@@ -222,6 +222,7 @@ class Updates:
             changed.pop("status", None)
         if card.open and call.get("status") in ENDED:
             card.open = False
+            self._ended_ids.add(card.client_id)
             self._forget_one_day(card)
         return changed
 
@@ -323,6 +324,7 @@ class Updates:
             if card.turn == self._turn:
                 if card.open:
                     closing.append(closing_update(card.client_id))
+                    self._ended_ids.add(card.client_id)
                 self.forget_notes([card.client_id])
                 card.open, card.dead = False, over
                 card.told, card.requested = {}, {}
@@ -332,9 +334,9 @@ class Updates:
 
     def settle(self, card_id: str) -> bool:
         """Note that a recorded card gets its end now; returns False if it has got it already."""
-        if card_id in self._settled:
+        if card_id in self._ended_ids:
             return False
-        self._settled.add(card_id)
+        self._ended_ids.add(card_id)
         for card in self._cards.values():
             card.open &= card.client_id != card_id
         self.forget_notes([card_id])
@@ -349,6 +351,7 @@ class Updates:
         for card in self._cards.values():
             if card.open and not (turn_runs and card.turn == self._turn):
                 card.open, note = False, self.notes.get(card.client_id)
+                self._ended_ids.add(card.client_id)
                 if kept := note != "asked":
                     self.forget_notes([card.client_id])
                 yield assumed_end(card.client_id, note), kept

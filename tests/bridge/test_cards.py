@@ -109,3 +109,22 @@ async def test_a_process_that_dies_at_rest_ends_the_cards_that_it_has_left_open(
         here.process.dies()
         await until(lambda: cards(here.it.editor) == {"t": "failed"})
         assert cards(await replay(here)) == {"t": "failed"}
+
+
+@pytest.mark.hazard("C16")
+async def test_a_card_that_its_agent_ends_during_a_load_has_one_end(tmp_path: Path) -> None:
+    async with turn(tmp_path, client_limit=1) as here:
+        shows(here, status="pending")
+        here.process.update(str(here.process.agent_session_id), "words")
+        await ends(here)
+        slow = await here.it.joined()
+        slow.way.stuck = 1
+        load = slow.send("session/load", {**SETUP, "sessionId": here.id})
+        await until(lambda: slow.asked("session/update"))
+        update = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed"}
+        params = {"sessionId": here.process.agent_session_id, "update": update}
+        here.process.says({"method": "session/update", "params": params})
+        await until(lambda: cards(here.it.editor) == {"t": "completed"})
+        slow.way.take_all()
+        await slow.result(load)
+        assert assumed(here.it.editor) == assumed(slow) == []

@@ -9,7 +9,7 @@ from tests.crash.told import Lost
 from tests.fuzz.ledger import Ledger
 from tests.fuzz.life import Life
 from tests.fuzz.place import Place
-from tests.fuzz.prompts import Prompt
+from tests.fuzz.prompts import KEPT, Prompt
 from tests.fuzz.sights import flat, part_of
 from tests.fuzz.transcripts import Updates
 from tests.process.judge import judge_lines
@@ -91,7 +91,7 @@ class Check:
         where = f"prompt {prompt.number} ({prompt.answer}): {said} times said, {held} times held"
         # Whose bridge passes a session on is told that its holder has ended: what waited is held.
         # So is what waited as the session was closed for all.
-        is_kept = any(each in str(prompt.answer) for each in (HOLDER_ENDED, "; it is kept:"))
+        is_kept = any(each in str(prompt.answer) for each in (HOLDER_ENDED, KEPT))
         answer = None if is_kept else prompt.answer
         if said + held > 1 or (held and answer):
             raise Lost(where)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from acp_bridge.protocol import AGENT_MESSAGE, USER_MESSAGE
 from tests.crash.told import Lost
-from tests.fuzz.prompts import ClosedForAll, Guest, Prompt, number_of
+from tests.fuzz.prompts import KEPT, ClosedForAll, Guest, Prompt, number_of
 from tests.fuzz.questions import Person, judge_answers_heard, judge_who_was_asked
 from tests.fuzz.sights import Sight, flat
 from tests.fuzz.states import judge_states
@@ -191,7 +191,8 @@ class Ledger:
             if prompt.urgent:
                 continue
             # Prompts that were held ran later, by the user's word, and in an order of their own.
-            which = (prompt.session_id, life, prompt.era == life, prompt.by)
+            held = prompt.era != life or KEPT in str(prompt.answer)
+            which = (prompt.session_id, life, held, prompt.by)
             if number < last[which]:
                 raise Lost(f"prompt {number} ran after {last[which]}")
             last[which] = number

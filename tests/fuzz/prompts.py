@@ -11,6 +11,8 @@ from tests.fuzz.transcripts import Transcript
 from tests.process.judge import stop_reason
 from tests.support.recording import Message
 
+#: what a prompt is answered with that waited when its session was closed for all.
+KEPT = "; it is kept:"
 WORD = re.compile(r"p(\d+)\.\d+\.")
 
 
