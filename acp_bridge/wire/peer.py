@@ -51,7 +51,7 @@ class Handler(Protocol):
         """Take a notification; `params` is raw, UNSET if absent. An exception is logged."""
 
     def on_malformed(self, line: Malformed) -> None:
-        """Note that a line was no message; the peer answers it, if it is to be answered."""
+        """Note that a line was no message; the peer itself answers it where that is needed."""
 
     def on_batch_end(self) -> None:
         """Note that every message of one feed has been handed over."""
@@ -98,13 +98,13 @@ class Peer:
 
     @property
     def busy(self) -> bool:
-        """A request of either side is not answered yet."""
+        """True while a request of either side is not answered."""
         return bool(self._calls or self._asked)
 
     # -- messages that come in
 
     def feed(self, data: bytes) -> None:
-        """Take any piece of the stream."""
+        """Decode a piece of the stream, of any length, and hand its messages over."""
         self.feed_messages(self._decoder.feed(data))
 
     @property
