@@ -14,7 +14,7 @@ class Beside(Protocol):
     """Gets the messages of a process about one fork."""
 
     def on_update(self, params: dict[str, Any]) -> None:
-        """Take the parameters of a `session/update`."""
+        """Handle a `session/update` with these parameters."""
 
     def on_agent_request(self, peer: Peer, call: Call) -> None:
         """Answer a request of the agent's at once."""

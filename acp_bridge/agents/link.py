@@ -47,13 +47,13 @@ class Owner(Protocol):
     """Gets the messages of a process, and the news of its end."""
 
     def on_update(self, link: Link, params: dict[str, Any]) -> None:
-        """Take the parameters of a `session/update`."""
+        """Handle a `session/update` with these parameters."""
 
     def on_agent_request(self, link: Link, call: Call) -> None:
-        """Take a request; it is answered now or later through `link.peer`."""
+        """Handle a request, which is answered now or later through `link.peer`."""
 
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
-        """Take a notification that is no `session/update`."""
+        """Handle a notification that is no `session/update`."""
 
     def on_batch_end(self, link: Link) -> None:
         """Note that everything of one read has been handed over."""

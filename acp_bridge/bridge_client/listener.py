@@ -66,7 +66,7 @@ class Listener(Protocol):
     """Gets the messages of the other end. It is called synchronously and must not take long."""
 
     def on_notification(self, method: str, params: Any) -> None:
-        """Take a notification, such as `session/update`; `params` is any JSON value, or UNSET."""
+        """Handle a notification, such as `session/update`; `params`: any JSON value, or UNSET."""
 
     def on_request(self, request: BridgeRequest) -> None:
         """Answer it now or later; raising RpcError is an answer."""

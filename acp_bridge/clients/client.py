@@ -1,4 +1,4 @@
-"""One client's end of the wire: its peer, what it can do, and its requests in flight.
+"""One client's end of the wire: its peer, its abilities, and its requests in flight.
 
 - A request is known by the client and its id there, never by the id alone.
 - Nothing here waits where messages are read: what takes time runs in a task of its own, which the

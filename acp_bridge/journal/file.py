@@ -390,7 +390,7 @@ def _closed_connection() -> sqlite3.Connection:
 
 
 def _checkpoint(path: Path) -> bool:
-    """Return True if all of the WAL is in the file, which is synced."""
+    """Copy the WAL into the file and sync it; True if all of the WAL is there then."""
     with journal_errors(), closing(connect(path, wait=1)) as connection:
         _, there, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         begin_wal(connection)

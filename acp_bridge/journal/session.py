@@ -84,7 +84,7 @@ class SessionJournal:
     def end_prompt(
         self, seq: int, outcome: Mapping[str, Any], agent_outcome: Mapping[str, Any] | None
     ) -> None:
-        """Keep what the client was told and what the agent said; of each the first one stays.
+        """Record the client's answer and the agent's own outcome; of each the first one stays.
 
         Raises JournalError when the journal is closed.
         """

@@ -78,7 +78,7 @@ class IndexRows:
         self._unwritten.pop(session_id, None)
 
     async def catch_up(self) -> None:
-        """Write what the index could not take before, as far as it can now."""
+        """Write the rows that the index could not take before, as far as it can now."""
         with suppress(IndexUnusable):
             while self._unwritten:
                 session_id, info = next(iter(self._unwritten.items()))

@@ -112,7 +112,7 @@ def _close(fd: int) -> None:
 
 
 def _wait(child: int, code: int, errors: int) -> NoReturn:
-    """Pass on what the bridge writes to stderr until it ends or lets go; ends the process."""
+    """Pass the bridge's stderr on until the bridge ends or lets go, then end the process."""
     os.waitpid(child, 0)
     either, more = select.poll(), select.poll()
     either.register(code, select.POLLIN)

@@ -52,7 +52,7 @@ class Received:
         self._handler = self._note  # one object, to be known again
 
     def _note(self, number: int, frame: object) -> None:
-        """Wake whoever waits for the pipe; runs between any two steps of the main thread."""
+        """Write the signal's number into the pipe, between any two steps of the main thread."""
         if self._writable >= 0:
             try:  # noqa: SIM105 - contextlib is not loaded
                 os.write(self._writable, bytes([number]))

@@ -78,7 +78,7 @@ class Attaching:
             yield
 
     async def attach(self, request: ClientRequest, given: Json) -> object:
-        """Answer `_acp_bridge/attach` as a load, or without `replay` as a resume, of what is live.
+        """Answer `_acp_bridge/attach`: a load of a live session, or without `replay` a resume.
 
         Raises RpcError, also for a session that is not live here.
         """

@@ -1,4 +1,4 @@
-"""Makes sessions of what the journal has, and erases them, always under the session's lock.
+"""Makes, opens and erases sessions in the journal, always under the session's lock.
 
 A session is open in one bridge at a time: the lock is taken before the journal is read
 (invariants K3, P12).

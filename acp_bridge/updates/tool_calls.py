@@ -86,7 +86,7 @@ def asked(card: Json, request: Json) -> Json:
 
 
 def _said_otherwise(card: Json, whole: Json) -> Json:
-    """Return what the card says of title and input where another value stands in `whole`."""
+    """Return the members of title and input that the card has with another value than `whole`."""
     found: Json = {}
     before, raw = card.get("rawInput"), whole.get("rawInput")
     if isinstance(before, dict) and isinstance(raw, dict):
@@ -113,7 +113,7 @@ def shows_alike(call: Json, other: Json) -> bool:
 
 
 def title(call: Json) -> str:
-    """Return the title as one line; one that is cut stands whole in what `shown` returns."""
+    """Return the title as one line; if it is cut here, `shown` puts all of it into the content."""
     line = " ".join(_full_title(call).split())
     if not line and isinstance(kind := call.get("kind"), str):
         line = kind

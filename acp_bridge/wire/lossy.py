@@ -1,4 +1,4 @@
-"""Writing where perhaps nobody reads: what the other end has no room for is dropped.
+"""Writes where perhaps nobody reads: output for which there is no room is dropped.
 
 Many clients never read the stderr of what they start. Were its pipe waited for when it is full, the
 event loop would stop for good, and no cancel would come through (invariant C4).
