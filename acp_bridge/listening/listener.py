@@ -112,7 +112,7 @@ class Listener:
         self.settled = anyio.Event()
 
     def look_again(self) -> None:
-        """Look now if the socket and its run file are still there, and make them again if not."""
+        """Check that the socket and its run file are still there, and make them again if not."""
         self._looks.set()
 
     async def run(self) -> None:

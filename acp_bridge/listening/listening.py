@@ -55,7 +55,7 @@ class Listening:
             await self._listener.run()
 
     def look_again(self) -> None:
-        """Look now if others find the socket, and make it again if they don't."""
+        """Check that others find the socket, and make it again if they don't."""
         if self._listener:
             self._listener.look_again()
 

@@ -124,7 +124,7 @@ class TurnEnd:
         return out
 
     def stop_work(self) -> list[Effect]:
-        """Take a Stop while no prompt is there: it ends what the client had asked for otherwise."""
+        """End the work that the client asked for beside prompts, for a Stop without a prompt."""
         self._states.work_asked, self._states.between_turns = False, Phase.LEAK
         return [StopWork(self._epochs.current), *self._open_hooks.stop()]
 

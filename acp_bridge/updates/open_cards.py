@@ -45,7 +45,7 @@ class OpenCards:
 
     @property
     def open(self) -> list[str]:
-        """The ids of the open ones, in the order in which they were opened."""
+        """The ids of the open cards, in the order in which they were opened."""
         return [card for card, is_open in self._open.items() if is_open]
 
     def closing(self) -> list[Json]:
@@ -63,8 +63,8 @@ class ReplayedCards:
         self._cards = OpenCards()
 
     def shows(self, params: Json) -> bool:
-        """Take the next recorded update; returns False for a card that nothing but a question told
-        of, when no work followed."""
+        """Note the next recorded update; False for a card that only a question has named, if no
+        work followed."""
         update = params.get("update")
         self._cards.note(update)
         card = update.get("toolCallId") if isinstance(update, dict) else None

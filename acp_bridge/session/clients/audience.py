@@ -193,7 +193,7 @@ class Audience:
         return frozenset(key for key in keys if client in clients_of(key))
 
     def _may_stop(self, client: Client) -> bool:
-        """Return True if nobody who has the session waits for the oldest prompt.
+        """Return True if no client that has the session waits for the oldest prompt.
 
         Without a prompt it is about work that was asked for otherwise.
         """
