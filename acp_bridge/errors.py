@@ -25,7 +25,7 @@ def internal(exc: BaseException | None = None, what: str = "internal error") -> 
 
 
 def contained(call: Callable[..., None], *args: object, what: str) -> None:
-    """Call it; what it raises goes to the log alone, and the caller goes on (invariant P6)."""
+    """Call a function; its exception is logged, and the caller goes on (invariant P6)."""
     try:
         call(*args)
     except Exception as exc:
@@ -85,7 +85,7 @@ def too_many_files(limit: int) -> RpcError:
 class AgentEnded(RpcError):
     """-32603: the agent's process has ended before it answered.
 
-    `how` is empty if nobody knows. `killed`: somebody ended it, whatever it was asked.
+    `how`: its exit code or signal, empty if unknown. `killed`: somebody else has ended it.
     """
 
     def __init__(self, how: str, *, killed: bool) -> None:

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 #: the version of the protocol, in `initialize`.
 VERSION: Final = 1
-#: the version of what a bridge speaks on its socket: ACP, and what the bridges add to it. It is
+#: the version of the protocol on a bridge's socket: ACP with the bridges' own methods. It is
 #: raised when a client of the version before could not use it.
 SOCKET_PROTOCOL: Final = 1
 
@@ -62,7 +62,7 @@ WRITE_TEXT_FILE: Final = "fs/write_text_file"
 CREATE_TERMINAL: Final = "terminal/create"
 RELEASE_TERMINAL: Final = "terminal/release"
 CREATE_ELICITATION: Final = "elicitation/create"
-#: what an agent asks a person, through a client.
+#: methods with which an agent asks a person, through a client.
 ASKS_A_PERSON: Final = (REQUEST_PERMISSION, CREATE_ELICITATION)
 
 # --- methods of both sides ----------------------------------------------------------------------
@@ -86,7 +86,7 @@ ASK: Final = "_acp_bridge/ask"
 
 #: shows a live session to one more client.
 ATTACH: Final = "_acp_bridge/attach"
-#: a notification: where a session stands.
+#: a notification: the state of a session.
 SESSION_STATE: Final = "_acp_bridge/state"
 #: the state of a session that was closed or deleted for all. The end of a bridge is not told.
 CLOSED_STATE: Final = "closed"
@@ -105,7 +105,7 @@ OWN_PREFIX: Final = "_acp_bridge/"
 #: the requests of clients among them. Another one with the prefix is nobody's, and no agent's.
 OWN_METHODS: Final = (PAUSE, HOLD, GO, TITLE, ASK, ATTACH, LIVE, CANCEL_TURN, CLOSE_FOR_ALL)
 
-#: what a client may say of itself in `clientCapabilities._meta.acp_bridge`: it is told that a
+#: abilities of a client in `clientCapabilities._meta.acp_bridge`: it is told that a
 #: prompt is on disk; it is told where its sessions stand; it is asked nothing and prompts nothing;
 #: it is asked only about turns of its own prompts; a permission that it is asked for has all that
 #: is known of the tool call, and is asked anew when that changes; it is shown the last words of an
@@ -117,7 +117,7 @@ OWN_TURNS_ONLY: Final = "ownTurnsOnly"
 WHOLE_CALLS: Final = "wholeCalls"
 HEARS_LAST_WORDS: Final = "lastWords"
 
-#: what an agent may say of itself in `agentCapabilities._meta.acp_bridge`: it takes
+#: abilities of an agent in `agentCapabilities._meta.acp_bridge`: it takes
 #: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.
 CAN_PAUSE: Final = "pause"
 CAN_ASK: Final = "ask"
@@ -202,7 +202,7 @@ def user_chunk(block: object) -> Json:
 
 
 def follows_apart(before: Json | None, update: Json) -> bool:
-    """Return True when the words of a user are another message than those right before them.
+    """Return True when a user's words begin another message than the words right before them.
 
     What users say comes whole, and often without an id: of two texts in a row the second one is
     another prompt. A link in the middle of a prompt stands between its texts.
@@ -230,7 +230,7 @@ def text_chunk(kind: str, text: str, message_id: str) -> Json:
 _OWN: Final = "acp_bridge"
 #: marks a prompt that a hook made, and its words in the transcript.
 FEEDBACK: Final = "feedback"
-#: marks what a hook added to a prompt: recorded, since an agent may replay it, and not shown.
+#: marks a text that a hook added to a prompt: recorded, since an agent may replay it, not shown.
 CONTEXT: Final = "context"
 #: an end of a tool card that the agent has not told.
 ASSUMED: Final = "assumed"
@@ -245,7 +245,7 @@ HOLDER: Final = "holder"
 
 
 def own_meta(params: Json) -> Json:
-    """Return what the other side says to the bridge itself with a message."""
+    """Return the `_meta.acp_bridge` of a message's parameters; an empty object if there is none."""
     meta = params.get("_meta")
     own = meta.get(_OWN) if isinstance(meta, dict) else None
     return own if isinstance(own, dict) else {}
@@ -272,7 +272,7 @@ def can_ask(capabilities: object) -> bool:
 
 
 def with_own_meta(holder: Json, own: Json) -> Json:
-    """Return a result or an update with what the bridge itself says; other `_meta` stays."""
+    """Return a result or an update with `own` in `_meta.acp_bridge`; other `_meta` stays."""
     meta = holder.get("_meta")
     return {**holder, "_meta": {**(meta if isinstance(meta, dict) else {}), _OWN: own}}
 
@@ -303,7 +303,7 @@ def not_feedback(params: Json) -> Json:
 
 
 def without_own_meta(params: Json) -> Json:
-    """Return the parameters without what is meant for the bridge."""
+    """Return the parameters without `_meta.acp_bridge`."""
     meta = params.get("_meta")
     if not isinstance(meta, dict) or _OWN not in meta:
         return params

@@ -1,6 +1,6 @@
-"""What one agent process has at the clients: open requests, and terminals that it made there.
+"""The open requests of one agent process to clients, and the terminals that it made there.
 
-It goes with the process from owner to owner: whoever has the process when it dies calls the
+They go with the process from owner to owner: the owner of the process at its death calls the
 requests back and releases the terminals (invariants C19, Q12).
 """
 
@@ -31,27 +31,27 @@ class Question(Protocol):
 
     @property
     def asks_a_person(self) -> bool:
-        """True when a client answers only after its user has."""
+        """True when a client answers only after its user has answered."""
 
     def call_back(self) -> None:
         """Tell the client that nobody waits for its answer any more."""
 
     def end(self) -> None:
-        """Answer the process in the client's place, which is told so."""
+        """Answer the process in the client's place, and tell the client so."""
 
 
 @dataclass(slots=True)
 class AtClients:
-    """What is open at the clients, in the order of asking."""
+    """Keeps the requests and terminals that are open at clients, in the order of asking."""
 
-    #: the id under which they know, or will know, the session that the process is to have.
+    #: the clients' id of the session that the process has, or is to have.
     session_id: str | None = None
-    #: what releases a terminal, by its id.
+    #: by a terminal's id, the function that releases the terminal.
     terminals: dict[str, Callable[[], None]] = field(default_factory=dict)
-    #: when a client was asked something last, or a question was settled.
+    #: when a client was last asked something, or a question was last settled.
     touched: float = 0.0
     _questions: list[Question] = field(default_factory=list)
-    #: for how many seconds the process may be silent, and what ends then.
+    #: for how many seconds the process may be silent, and the scope that is cancelled then.
     _limits: list[tuple[float, anyio.CancelScope]] = field(default_factory=list)
 
     @property
@@ -76,7 +76,7 @@ class AtClients:
                 question.end()
 
     def give_up_session(self) -> None:
-        """End what was asked, and release what was made, for a session that came to nothing."""
+        """End the requests, and release the terminals, of a session that came to nothing."""
         for question in self.questions:
             if question.names_session:
                 question.end()
@@ -84,7 +84,7 @@ class AtClients:
         self.session_id = None
 
     def take_back(self, request_id: object) -> None:
-        """Take the process's `$/cancel_request` for one of its own requests."""
+        """Call one of the process's requests back, after its `$/cancel_request`."""
         for question in self.questions if is_id(request_id) else ():
             if question.call.id == request_id:
                 question.call_back()
@@ -106,7 +106,7 @@ class AtClients:
     def limit(self, seconds: float) -> Iterator[None]:
         """Raise TimeoutError if the process is silent for so long.
 
-        It is not while it waits for the user's word.
+        A wait for the user's word does not count as silence.
         """
         limit = seconds, anyio.CancelScope()
         self._limits.append(limit)

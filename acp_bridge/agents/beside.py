@@ -1,6 +1,6 @@
-"""Forks of a session that were made to be asked in the process which has the session.
+"""Forks of a session for questions beside it, in the process that has the session.
 
-What the agent says and asks there is nobody's but the asker's: none of it is the session's.
+The agent's messages there go to the question that made the fork, and not to the session.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from acp_bridge.wire.peer import Call, Peer
 
 
 class Beside(Protocol):
-    """Is told what a process says in one fork."""
+    """Gets the messages of a process about one fork."""
 
     def on_update(self, params: dict[str, Any]) -> None:
-        """Take the parameters of a `session/update`."""
+        """Handle a `session/update` with these parameters."""
 
     def on_agent_request(self, peer: Peer, call: Call) -> None:
         """Answer a request of the agent's at once."""
@@ -24,11 +24,11 @@ class Forks:
     """The forks of one process, by their ids at the agent; one is known until the process ends."""
 
     def __init__(self) -> None:
-        """There is none."""
+        """Begin without forks."""
         self._forks: dict[str, Beside] = {}
 
     def add(self, agent_session_id: str, fork: Beside) -> None:
-        """Tell `fork` what is said under this id from now on."""
+        """Give `fork` the messages under this id from now on."""
         self._forks[agent_session_id] = fork
 
     def take_update(self, params: dict[str, Any]) -> bool:
@@ -38,7 +38,7 @@ class Forks:
         return fork is not None
 
     def take_request(self, peer: Peer, call: Call) -> bool:
-        """Have a request answered; False when it is of no fork."""
+        """Let the fork answer a request; False when it is of no fork."""
         if fork := self._of(call.params):
             fork.on_agent_request(peer, call)
         return fork is not None

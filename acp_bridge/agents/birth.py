@@ -37,7 +37,7 @@ class StartedGuard(Protocol):
         """Wait until it has ended, and collect it."""
 
     def close(self) -> None:
-        """Give back what the bridge holds of it; nothing else is called after that."""
+        """Close the bridge's descriptors of the guard; nothing else is called after that."""
 
 
 class Birth(Protocol):

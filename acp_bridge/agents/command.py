@@ -1,4 +1,4 @@
-"""The command that starts processes of an agent, and what they say that they can do."""
+"""The command that starts processes of an agent, and the first requests to each of them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,17 +14,17 @@ from acp_bridge.agents.standing import StandingRequests
 
 @dataclass(frozen=True, slots=True)
 class AgentCommand:
-    """The agent's command line, at least one word, and what each process is sent first."""
+    """The agent's command line, at least one word, and the first requests to each process."""
 
     words: tuple[str, ...]
     initialize: Mapping[str, Any]
-    #: what every process is sent after that.
+    #: the requests that every process is sent after that.
     standing: StandingRequests = field(default_factory=StandingRequests)
     #: the soft limit of open files that each process gets; None: that of the bridge.
     open_files: int | None = None
     #: the folder that each process starts in; None: that of the bridge.
     folder: str | None = None
-    #: what forks the processes when it can; None: each is started by the command line.
+    #: forks the processes when it can; None: each is started by the command line.
     parent: AgentParent | None = None
 
     async def start(

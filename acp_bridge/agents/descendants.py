@@ -1,4 +1,4 @@
-"""Finds the processes that an agent has beside its main one. Whatever reads them needs a thread."""
+"""Finds the processes that an agent has beside its main one. Every function needs a thread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def descendants(main: int) -> frozenset[int] | None:
 
 
 def first_descendants(main: int) -> frozenset[int]:
-    """Return the same at once, as far as it is known: a process that comes or ends may be missing.
+    """Return the same quickly; a process that begins or ends meanwhile may be missing.
 
     It reads the tree alone where the system tells the children of a process (Linux).
     """
@@ -46,13 +46,13 @@ def first_descendants(main: int) -> frozenset[int]:
 
 
 def tick() -> int:
-    """Return the time now as `begun_before` takes it: the system's clock ticks since its boot."""
+    """Return the time now for `begun_before`: the system's clock ticks since its boot."""
     boot = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return int(time.clock_gettime(boot) * os.sysconf("SC_CLK_TCK"))
 
 
 def begun_before(moment: int, pids: Iterable[int]) -> frozenset[int]:
-    """Return those of the processes that had begun by then; none where that can't be seen."""
+    """Return those of the processes that had begun by that moment; none if that can't be seen."""
     return frozenset(pid for pid in pids if _begun(pid) < moment)
 
 

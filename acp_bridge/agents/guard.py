@@ -137,7 +137,7 @@ def wipe_keys() -> None:
 
 
 def listen_for_signals() -> int:
-    """Return a pipe from which each SIGCHLD and SIGTERM is read as one byte, its number."""
+    """Return a pipe that gets one byte, the signal's number, for each SIGCHLD and SIGTERM."""
     readable, writable = os.pipe()
     os.set_blocking(readable, False)
     os.set_blocking(writable, False)
@@ -247,7 +247,7 @@ class Guard:
             pass  # the bridge is gone
 
     def told_to_stop(self) -> bool:
-        """Take what the bridge sent; returns True for KILL, and when the bridge is gone."""
+        """Read the bridge's commands; returns True for KILL, and when the bridge is gone."""
         while True:
             try:
                 data, passed, _, _ = self.control.recvmsg(64, 256)

@@ -1,4 +1,4 @@
-"""What a guard reports to whom started it: one line of words at a time, over its control socket."""
+"""Reads the reports of a guard: one line of words at a time, over its control socket."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class GuardReports:
     async def first(self, send_signal: Callable[[int], object]) -> list[str] | None:
         """Wait for the report of the start, as `next` does; the caller bounds this.
 
-        What the guard has started may stop it at once, before it tells of the start, so it is
-        continued with `send_signal` as long as it is silent.
+        The agent may stop its guard at once, before the guard has reported the start. So the guard
+        is continued with `send_signal` as long as it is silent.
         """
         while True:
             with anyio.move_on_after(_CONTINUE):

@@ -1,4 +1,4 @@
-"""Tells whose sessions are whose: by the agent's name, or by what the agent says of itself."""
+"""Tells which sessions are an agent's, by its name or by the name that it gives itself."""
 
 import re
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ def without_version(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AgentIdentity:
-    """The agent of this bridge, as its sessions are known by it."""
+    """The names by which the sessions of this bridge's agent are known."""
 
     name: str
     #: names under which earlier versions of the bridge kept this agent's sessions.

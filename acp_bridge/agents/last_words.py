@@ -1,4 +1,4 @@
-"""The end of what a process has written to its stderr, for people who ask why it does not start."""
+"""The last lines of a process's stderr, for people who ask why the process does not start."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def is_held(path: Path) -> bool:
 
 
 def is_locked(fd: int) -> bool:
-    """Return True while somebody has locked an open file, which is not left locked."""
+    """Return True while another has locked an open file; it is not left locked by the look."""
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # a bridge that wants it now tries again
     except BlockingIOError:

@@ -44,22 +44,22 @@ _tell: Final = partial(errors.contained, what="the owner of an agent failed")
 
 
 class Owner(Protocol):
-    """Is told what a process says and how it ends."""
+    """Gets the messages of a process, and the news of its end."""
 
     def on_update(self, link: Link, params: dict[str, Any]) -> None:
-        """Take the parameters of a `session/update`."""
+        """Handle a `session/update` with these parameters."""
 
     def on_agent_request(self, link: Link, call: Call) -> None:
-        """Take a request; it is answered now or later through `link.peer`."""
+        """Handle a request, which is answered now or later through `link.peer`."""
 
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
-        """Take a notification that is no `session/update`."""
+        """Handle a notification that is no `session/update`."""
 
     def on_batch_end(self, link: Link) -> None:
         """Note that everything of one read has been handed over."""
 
     async def room(self, link: Link) -> None:
-        """Return when more of the agent's output may be read."""
+        """Wait until more of the agent's output may be read."""
 
     def on_gone(self, link: Link, exit_: Exit | None) -> None:
         """Note that the process has ended and was read to its end; its tree may be alive."""
@@ -82,7 +82,7 @@ class Link:
         self.requests = Requests(self.peer)
         #: the origins of the requests that are not answered yet, by the id that the agent knows.
         self.on_behalf: Mapping[RequestId, object] = self.requests.on_behalf
-        #: the result of `initialize`; empty until the process was sent what stands for all.
+        #: the result of `initialize`; empty until the process was sent the `StandingRequests`.
         self.initialized: dict[str, Any] = {}
         #: the id of the main process, once it is started.
         self.pid = 0
@@ -93,11 +93,11 @@ class Link:
         self.at_clients = AtClients()
         #: the session's id at the agent, once it has one.
         self.agent_session_id: str | None = None
-        #: the process has ended: an answer that its requests get from now on is not the agent's.
+        #: the process has ended: answers to its requests are the bridge's own from now on.
         self.gone = False
         #: set when no process of the tree is left, just before the owner is told.
         self.dead = anyio.Event()
-        #: forks of the session that were made to be asked.
+        #: forks of the session that were made for questions beside it.
         self.forks = Forks()
         self._exit: Exit | None = None
         self._process: AgentProcess | None = None
@@ -113,9 +113,9 @@ class Link:
 
     @property
     def started(self) -> bool:
-        """A process was spawned, so `on_dead` is called once, when its tree is dead.
+        """True once a process was spawned: `on_dead` is then called once, when its tree is dead.
 
-        It comes up to `waits.LAST_WORDS` after `kill`, whoever called that. For a tree that
+        That comes up to `waits.LAST_WORDS` after `kill`, whoever called `kill`. For a tree that
         outlives the kill it comes late, and not after `close`.
         """
         return self._process is not None
@@ -238,7 +238,7 @@ class Link:
     # --- requests ------------------------------------------------------------------------------
 
     def can(self, *path: str) -> bool:
-        """Return whether `agentCapabilities` has this as a true flag or an object."""
+        """Return True if `agentCapabilities` has this path as a true flag or an object."""
         return has(self.initialized.get("agentCapabilities"), *path)
 
     async def ask(self, method: str, params: dict[str, Any]) -> Any:
@@ -258,12 +258,12 @@ class Link:
     # --- parking -------------------------------------------------------------------------------
 
     def park(self) -> None:
-        """Keep what the agent says of sessions until `adopt`: it is about to name its session."""
+        """Keep the agent's messages about sessions until `adopt`; it is about to name its own."""
         self._parked, self.agent_session_id = True, None
         self._kept, self._parked_bytes = [], 0
 
     def adopt(self, owner: Owner) -> None:
-        """Tell `owner` everything from now on, and first what was kept of its session."""
+        """Tell `owner` everything from now on, first the kept messages about its session."""
         changed = owner is not self.owner
         self.owner, self._parked = owner, False
         self._hurry.cancel()  # the owner before waits for a client no more

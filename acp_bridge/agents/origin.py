@@ -20,20 +20,20 @@ from typing import Final
 
 from acp_bridge.agents.guard import COMMAND_LINE, LINUX, MARKED_LIMIT
 
-#: what stands in the command line of a guard, or of the parent that has forked it, behind the
-#: interpreter: the program that Python is given, and no argument which a path or a title could be.
+#: how the command line of a guard, or of the parent that has forked it, goes on after the
+#: interpreter: with the program that Python is given, which no path or title of a user's can be.
 _GUARDS: Final = (
     os.fsencode(" " + " ".join(COMMAND_LINE[1:-1]) + " "),
     b" -I -m agent.fork_parent ",
 )
-#: ancestors that end while they are looked at, one after the other.
+#: tries to read the line of ancestors, since one of them may end meanwhile.
 _TRIES: Final = 5
 #: seconds that `ps` may take.
 _PS: Final = 1.0
 
 
 class Unseen(Exception):
-    """The process can't be looked at, or its ancestors end faster than they can be."""
+    """The process can't be looked at, or its ancestors end faster than they can be read."""
 
 
 def runs_in_agent() -> bool:
@@ -47,7 +47,7 @@ def runs_in_agent() -> bool:
 def is_from_agent(pid: int) -> bool:
     """Return True if a process is an agent or was started by one; raises Unseen.
 
-    The caller has to see to it that `pid` is of the same process before and after.
+    The caller makes sure that `pid` is that of the same process before and after.
     """
     return _is_marked(pid) or _is_below_guard(pid)
 

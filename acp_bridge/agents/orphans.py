@@ -1,4 +1,4 @@
-"""What a guard leaves behind when somebody kills it: the bridge adopts it, and kills it (Linux).
+"""Adopts and kills the processes that a killed guard leaves behind (Linux).
 
 A guard is the subreaper of its agent's tree. When it is killed, the kernel gives what it had to the
 next subreaper above it, which is the bridge. So a child of the bridge that is no guard of its own,
@@ -27,7 +27,7 @@ class Started(Protocol):
 
     @property
     def pid(self) -> int:
-        """Its pid."""
+        """Its process id."""
 
 
 _Started = TypeVar("_Started", bound=Started)
@@ -37,14 +37,14 @@ class Orphans:
     """The children of this process that are no guards."""
 
     def __init__(self) -> None:
-        """Nothing is adopted."""
+        """Begin without adopting."""
         self._adopts = False
         self._guards: set[int] = set()
         #: held while a guard is started, which is unknown before that is over.
         self._births = threading.Lock()
 
     def adopt(self) -> None:
-        """Have this process adopt what loses its guard, from now on."""
+        """Make this process adopt the descendants that lose their guard, from now on."""
         guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 1)
         self._adopts = guard.LINUX
 
@@ -90,5 +90,5 @@ class Orphans:
         return bool(adopted)
 
 
-#: those of this process.
+#: the orphans of this process.
 ORPHANS = Orphans()

@@ -40,7 +40,7 @@ class Exit:
 
     @property
     def by_others(self) -> bool:
-        """Somebody has ended it: no fault of its own has these signals."""
+        """True if another process has ended it: by a signal that no fault of its own causes."""
         return self.signal in (signal.SIGKILL, signal.SIGTERM)
 
     def describe(self) -> str:

@@ -1,10 +1,10 @@
 """The parent of the built-in agent's processes: started by the bridge, and asked to fork.
 
 agent/fork_parent.py is what runs there. A start that it can't serve, because it still loads, has
-died or hangs, goes by the command line; so it costs no session (hazard F2).
+died or hangs, goes by the command line; so it costs no session (invariant F2).
 
 The first start waits for the parent and is forked from it before it loads the model library: that
-agent is *light*. Then the parent loads the library, and what it forks from then on is ready for a
+agent is *light*. Then the parent loads the library, and an agent that it forks later is ready for a
 prompt. The session of a light agent is given to such a one before its first prompt, so that there
 is one process with the library and not two.
 
@@ -13,8 +13,8 @@ Invariants
 - A parent that does not answer in time is killed, so that no request is served late.
 - Nobody waits for a parent but the first start, and restarts while the first parent loads; both
   are bounded.
-- A parent that has loaded what no longer counts, because the keys have changed since, is replaced
-  at the next start, which is a first start then. What it has forked lives on.
+- A parent whose keys have changed since it loaded them is replaced at the next start, which is a
+  first start then. The agents that it has forked live on.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _TRIES: Final = 3
 
 
 def can_fork() -> bool:
-    """Tell if this system has what it takes: Linux with pidfds."""
+    """Return True on a system that can fork agents: Linux with pidfds."""
     if sys.platform != "linux":
         return False
     try:
@@ -55,9 +55,9 @@ def can_fork() -> bool:
 
 
 class Phase(Enum):
-    """What a parent can do now."""
+    """How far a parent has loaded, and so what it can do."""
 
-    #: there is none, or none that is waited for.
+    #: there is no parent, or none that a start waits for.
     ABSENT = auto()
     #: the first one loads the agent; the first start waits for that.
     COMING = auto()
@@ -84,10 +84,10 @@ class AgentParent:
         #: replaced when the phase has changed.
         self._changed = anyio.Event()
         self._wanted, self._served = anyio.Event(), anyio.Event()
-        #: what the keys were when the parent was started, and that they are others now.
+        #: the state of the keys' file at the parent's start, and whether it has changed since.
         self._loaded_for: object = None
         self._old = anyio.Event()
-        #: the one that lives, and the same one while it can fork.
+        #: the parent that lives, and the same one while it can fork.
         self._process: ParentProcess | None = None
         self._forks: ParentProcess | None = None
         #: held while a request is answered, and while a parent begins or stops to fork.
@@ -105,7 +105,7 @@ class AgentParent:
 
     @asynccontextmanager
     async def start_of_agent(self, *, patient: bool) -> AsyncIterator[bool]:
-        """Surround the start of an agent; gives True if it may ask for a fork.
+        """Give True if the agent that is started inside may be forked, False if not.
 
         The first start waits until a parent can fork, a `patient` one until the first parent has
         loaded all or has come to nothing.
@@ -242,7 +242,7 @@ class AgentParent:
     def fork(
         self, control: int, streams: Sequence[int], open_files: int | None
     ) -> tuple[StartedGuard, bool]:
-        """Have a guard forked, within `waits.FORK`; returns it, and if its agent is light.
+        """Ask for the fork of a guard, within `waits.FORK`; returns it, and if its agent is light.
 
         Raises NoParent.
         """
@@ -270,13 +270,13 @@ async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
 
 
 class ByParent:
-    """Has a guard forked by the parent."""
+    """Starts a guard by a fork of the parent."""
 
     def __init__(self, parent: AgentParent, open_files: int | None) -> None:
         """`open_files` is the agent's soft limit; None: that of this process."""
         self._parent = parent
         self._open_files = open_files
-        #: what is forked has no model library.
+        #: True if the forked agent has no model library.
         self.light = False
 
     def start(self, control: int, streams: Sequence[int]) -> StartedGuard:

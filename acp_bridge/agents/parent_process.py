@@ -1,7 +1,7 @@
 """One process that agents are forked from: started, asked over its socket, killed.
 
-agent/fork_parent.py is what runs there, and says what goes over the socket. What is said here of a
-parent's words is not read while a request is with it; `parent.py` sees to that.
+agent/fork_parent.py runs there, and describes the messages on the socket. Reports of the parent are
+not read while a request is open, since both use one socket; `parent.py` sees to that.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ParentProcess:
 
     @property
     def pid(self) -> int | None:
-        """The pid from the start to the end."""
+        """The pid, valid from `start` to `end`."""
         return self._process.pid if self._process else None
 
     def start(self) -> None:
@@ -92,7 +92,7 @@ class ParentProcess:
     # --- loading -------------------------------------------------------------------------------
 
     async def said(self, seconds: float) -> bytes:
-        """Return its next word; empty when it has ended, hangs, or is silent for so long."""
+        """Return its next report; empty when it has ended, hangs, or is silent for so long."""
         used = -1
         with anyio.move_on_after(seconds):
             while used != (used := self._processor_time()):
@@ -108,7 +108,7 @@ class ParentProcess:
         self._socket.send(LOAD)
 
     def _processor_time(self) -> int:
-        """Return how long it has run, in ticks; on a busy machine that alone tells."""
+        """Return its processor time in ticks, which alone tells on a busy machine if it hangs."""
         with open(f"/proc/{self.pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
         return int(fields[11]) + int(fields[12])
@@ -116,7 +116,7 @@ class ParentProcess:
     # --- forks ---------------------------------------------------------------------------------
 
     def fork(self, control: int, streams: Sequence[int], open_files: int | None) -> ForkedGuard:
-        """Have a guard forked, within `waits.FORK`; runs in a thread, one at a time.
+        """Ask for the fork of a guard, within `waits.FORK`; runs in a thread, one at a time.
 
         Raises NoParent; a parent that does not answer as it should is killed then.
         """

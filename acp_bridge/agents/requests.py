@@ -20,7 +20,7 @@ from acp_bridge.protocol import (
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RequestId
 from acp_bridge.wire.peer import Handler, Peer
 
-#: what an agent answers with a result only when it needs no login.
+#: methods that an agent answers with a result only when it needs no login.
 _LOGGED_IN: Final = (AUTHENTICATE, SESSION_NEW, SESSION_LOAD, SESSION_RESUME, SESSION_PROMPT)
 
 
@@ -45,11 +45,11 @@ class Requests:
     def __init__(self, peer: Peer) -> None:
         #: the origins of the requests that are open, by the id under which the agent knows them.
         self.on_behalf: dict[RequestId, object] = {}
-        #: when the agent said last that it wants a login; None when it has been content since.
+        #: when the agent last said that it wants a login; None if it has been content since.
         self.login_wanted: float | None = None
-        #: when a request that had an origin was answered last.
+        #: when a request with an origin was last answered.
         self.touched = 0.0
-        #: asks the process something when it has closed its session and is about to end.
+        #: called when the process has closed its session and is about to end, for a last request.
         self.last: Callable[[], Awaitable[None]] | None = None
         self._peer = peer
 

@@ -1,4 +1,4 @@
-"""What a client has set for the agent as a whole; every process of the agent is told of it (R14).
+"""Keeps what clients have set for the agent as a whole, and tells every process of it (R14).
 
 That is a login that carries more than a method's id, and requests without a session that set
 something, such as `providers/set`. They are kept in memory only, in the order in which they were
@@ -20,7 +20,7 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 #: the first words of an unknown method's last part, by which it is taken to set something.
 _SETTING: Final = frozenset({"set", "unset", "enable", "disable", "configure"})
-#: parameters that say which one of several things is set.
+#: the parameters that name the thing that is set, where there are several.
 _SUBJECTS: Final = ("providerId", "id")
 
 
@@ -48,7 +48,7 @@ def sets_something(method: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A request that was granted, with the place that it had among all."""
+    """A request that was granted, with its number in the order of all."""
 
     number: int
     method: str
@@ -69,15 +69,15 @@ class StandingRequests:
         self._count = 0
 
     def number(self) -> int:
-        """Return the place of a request that is sent to an agent now."""
+        """Return the number of a request that is sent now, in the order of all."""
         self._count += 1
         return self._count
 
     def note(self, method: str, params: Json, number: int = 0) -> bool:
-        """Take a request that an agent has granted; a later one of the same subject replaces it.
+        """Keep a request that an agent has granted; a later one of the same subject replaces it.
 
-        `number`: its place, if others may have been sent since then. Returns False if one of the
-        same subject was and is granted already: this one counts no more.
+        `number`: its number, if others may have been sent since then. Returns False if a later one
+        of the same subject was granted already, so that this one counts no more.
         """
         subject, number = _subject(method, params), number or self.number()
         if self._latest.get(subject, 0) > number:
@@ -96,9 +96,9 @@ class StandingRequests:
         return number in self._latest.values()
 
     async def repeat(self, link: Asked) -> None:
-        """Send a process all of them, also those that are noted meanwhile, one after the other.
+        """Send a process all kept requests, one after the other, also those noted meanwhile.
 
-        What it refuses or does not answer in time is logged, and comes out when it is given a
+        A refusal, or no answer in time, is logged, and comes out when the process is given a
         session. Ends without a step after the last look at what is kept.
         """
         told: list[_Kept] = []
@@ -107,14 +107,14 @@ class StandingRequests:
             await self.tell(link, missing.method, missing.params)
 
     def _missing(self, told: list[_Kept]) -> _Kept | None:
-        """Return what a process lacks that was told this: also a logout, if it was logged in."""
+        """Return a request that a process still lacks; first a logout, if it was logged in."""
         logged_in = any(each.method == AUTHENTICATE for each in told)
         if self._logout and logged_in and self._logout not in told:
             return self._logout
         return next((kept for kept in self._kept.values() if kept not in told), None)
 
     async def tell(self, link: Asked, method: str, params: Json) -> None:
-        """Send a process one request; that it fails is logged, without the agent's words."""
+        """Send a process one request; a failure is logged, without the agent's words."""
         interactive = method == AUTHENTICATE and not carries_credentials(params)
         try:
             with anyio.fail_after(None if interactive else self._patience):

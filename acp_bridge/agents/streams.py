@@ -1,6 +1,6 @@
-"""The standard streams of what is started behind a guard.
+"""The standard streams of a process behind a guard.
 
-Each pipe can be opened in /proc by whatever the same user runs: a tool would answer what its agent
+Each pipe can be opened in /proc by any process of the same user: a tool would answer what its agent
 has asked, an agent would read what another one is told, or say in a hook's place that it may
 (invariant P17). A socket can't be opened there. The stderr decides nothing, and stays a pipe, which
 scripts may open as /dev/stderr.

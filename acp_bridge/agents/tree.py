@@ -54,7 +54,7 @@ class Tree:
         self._guard: StartedGuard | None = None
         self._reports = GuardReports(self._control)
         self._reported_dead = False
-        #: the guard has not said in time that the agent runs.
+        #: True if the guard has not reported in time that the agent runs.
         self._hangs = False
 
     # --- birth ---------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class Tree:
             socket.send_fds(self._control, [command], fds)
 
     async def follow(self) -> None:
-        """Take the guard's reports until it has ended, then make sure that the tree is dead."""
+        """Read the guard's reports until it has ended, then make sure that the tree is dead."""
         while report := await self._reports.next():
             match report:
                 case ["exited", code, "-"]:
@@ -118,7 +118,7 @@ class Tree:
     # --- death ---------------------------------------------------------------------------------
 
     def terminate(self) -> None:
-        """Have the main process sent SIGTERM, if it lives, so that it may tidy up and end."""
+        """Let the guard send the main process SIGTERM, if it lives, so that it may tidy up."""
         self.send(guard.TERM)
         self._continue_guard()
 
@@ -151,11 +151,11 @@ class Tree:
             self.ended.set()
 
     def give_up_start(self) -> None:
-        """Have `finish` itself kill what the guard, which hangs, may have started."""
+        """Note that the guard hangs, so that `finish` itself kills what the guard has started."""
         self._hangs = True
 
     async def _press(self) -> None:
-        """Return when the tree is dead; help a guard that was told to kill it and does not."""
+        """Wait until the tree is dead, and help a guard that was told to kill it and does not."""
         groups = {self.pid} if self.pid else set()
         patience = anyio.current_time() + (0 if self._hangs else waits.GUARD)
         pause = _FIRST_LOOK

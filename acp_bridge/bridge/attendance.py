@@ -1,4 +1,4 @@
-"""Until when a bridge goes on without a client: decided here, without a clock or a task.
+"""Decides until when a bridge goes on without a client; it has neither a clock nor a task.
 
 - Without `--keep` it ends with the client that has started it.
 - With it, work goes on for so long from the end of the last client; that bounds what nobody looks
@@ -14,7 +14,7 @@ LINGER: Final = 10.0
 
 
 class Attendance:
-    """Knows since when nobody is there, and since when nothing is done; all times in seconds."""
+    """Knows since when no client is there, and since when no work is done; times in seconds."""
 
     def __init__(self, keep: float) -> None:
         """`keep`: how long work goes on; 0: not at all. There is a client, and no work."""
@@ -23,14 +23,14 @@ class Attendance:
         self._idle_since: float | None = 0.0
 
     def note_clients(self, there: bool, now: float) -> None:
-        """Take it that a client is there, or none."""
+        """Note whether a client is there."""
         if there:
             self._alone_since = None
         elif self._alone_since is None:
             self._alone_since = now
 
     def note_work(self, busy: bool, now: float) -> None:
-        """Take it that a turn runs or a prompt waits for one, or that none does."""
+        """Note whether a turn runs or a prompt waits."""
         if busy:
             self._idle_since = None
         elif self._idle_since is None:

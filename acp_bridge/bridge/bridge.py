@@ -108,7 +108,7 @@ class Bridge:
         }
 
     def _keep_warm(self) -> None:
-        """Let a process be ready for the next session."""
+        """Keep a process ready for the next session, as `--spare` says."""
         chosen = self._settings
         times = WarmTimes(chosen.spare, chosen.spare_pause, chosen.close_grace)
         self._pool.keep_warm(times, partial(self._sessions.room, 1))
@@ -132,7 +132,7 @@ class Bridge:
                 await self._end()
 
     async def _serve_client(self, client: Client) -> None:
-        """Serve the client that started the bridge; what follows its end is `Unattended`'s."""
+        """Serve the client that started the bridge; `Unattended` decides what follows its end."""
         async with anyio.create_task_group() as tasks:
             if self._waiter:
                 tasks.start_soon(self._watch_waiter, self._waiter, client)
@@ -147,7 +147,7 @@ class Bridge:
         self._ended.set()
 
     async def _watch_waiter(self, waiter: Waiter, client: Client) -> None:
-        """Take the end of the process that the client knows for the client's own."""
+        """Treat the end of the waiter, the process that the client knows, as the client's end."""
         await anyio.wait_readable(waiter)
         client.cut()
 
@@ -180,7 +180,7 @@ class Bridge:
                 await self._part_from(client)
 
     async def _part_from(self, client: Client) -> None:
-        """Let a client that is gone have nothing any more; what it prompted goes on."""
+        """Take a client that is gone out of every session; its prompts go on."""
         errors.contained(client.leave, GIVEN_UP, what="a client's requests could not be ended")
         self._sessions.attaching.forget(client)
         self._sessions.passages.forget(client)
@@ -222,7 +222,7 @@ class Bridge:
     # --- what the clients send -----------------------------------------------------------------
 
     def on_client_request(self, request: ClientRequest) -> None:
-        """Put a request where it belongs; raises RpcError for what can be refused at once."""
+        """Hand a request to its handler; raises RpcError for one that can be refused at once."""
         params, method, client = request.params or {}, request.method, request.client
         if not isinstance(params, dict):
             raise errors.invalid("must be an object", "params")
@@ -258,7 +258,7 @@ class Bridge:
             client.run(self._tasks, request, self._sessionless.pass_on, params)
 
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:
-        """Put a notification where it belongs; what is for nobody is dropped."""
+        """Hand a notification to its handler; one without a handler is dropped."""
         named = as_object(params)
         if method in CANCELS and self._waiter and not client.on_socket and self._waiter.ended:
             return  # nobody's Stop: some clients cancel when their agent, the waiter, has ended

@@ -31,7 +31,7 @@ class Unattended:
             self._changed.set()
 
     async def run(self) -> None:
-        """Return when the bridge is to end."""
+        """Wait until the bridge is to end."""
         event("bridge.kept", seconds=self._keep)
         self._runs = True
         while not self._is_over():

@@ -23,7 +23,7 @@ async def connect(path: str) -> tuple[Reader, Writer]:
 
 @asynccontextmanager
 async def over_socket(path: str, listener: Listener) -> AsyncGenerator[Connection, None]:
-    """Be a client of a bridge that lives, by its socket, for the block.
+    """Give a connection to a bridge that lives, by its socket, for the block.
 
     Raises:
         OSError: nobody listens there; NoBridge if an agent's process does.

@@ -73,7 +73,7 @@ class Connection:
         self._open: dict[RequestId, BridgeRequest] = {}
         #: bytes that were read.
         self.received = 0
-        #: why the other end refuses the connection, if it does: an error that answers no request.
+        #: the error with which the other end refused the connection: it answers no request.
         self.refusal: str | None = None
         #: the error that open requests got when the connection ended.
         self.lost: RpcError | None = None
@@ -98,7 +98,7 @@ class Connection:
         return as_object(await self.request(INITIALIZE, params, within=within))
 
     def send(self, method: str, params: Any) -> Sent:
-        """Send a request, whose result may be awaited later."""
+        """Send a request; its result can be awaited later."""
         sent = Sent(self, method)
         sent.id = self._peer.request(method, params, sent.take)
         return sent
@@ -241,7 +241,7 @@ def hello(name: str, own: Json | None = None, capabilities: Json | None = None) 
 async def connected(
     streams: Streams, listener: Listener, *, tap: Tap | None = None
 ) -> AsyncGenerator[Connection, None]:
-    """Be a client over these streams for the block; an exception of the block comes out as it is.
+    """Give a connection over these streams for the block, whose exceptions come out unchanged.
 
     At its end the streams are closed; what was not sent by then has a second for that.
     """

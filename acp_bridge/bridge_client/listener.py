@@ -1,4 +1,4 @@
-"""What a bridge asks and says to its client."""
+"""The requests and notifications of a bridge to its client."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ class BridgeRequest:
 
 
 class Listener(Protocol):
-    """Is told what the other end sends. It is called synchronously and must not take long."""
+    """Gets the messages of the other end. It is called synchronously and must not take long."""
 
     def on_notification(self, method: str, params: Any) -> None:
-        """Take a notification, such as `session/update`; `params` is any JSON value, or UNSET."""
+        """Handle a notification, such as `session/update`; `params`: any JSON value, or UNSET."""
 
     def on_request(self, request: BridgeRequest) -> None:
         """Answer it now or later; raising RpcError is an answer."""
@@ -75,11 +75,11 @@ class Listener(Protocol):
         """Note that nobody waits for the answer to an open request; it must still be answered."""
 
     async def room(self) -> None:
-        """Return when more may be read."""
+        """Wait until more may be read."""
 
 
 class NullListener:
-    """Drops what the other end says by itself, and refuses what it asks for."""
+    """Drops the other end's notifications, and refuses its requests."""
 
     def on_notification(self, method: str, params: Any) -> None:
         """Drop it."""

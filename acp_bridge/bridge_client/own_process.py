@@ -38,7 +38,7 @@ class BridgeProcess:
     def __init__(self, process: Process, standard: socket.socket) -> None:
         """`standard` is the other end of its stdin and stdout."""
         self._process, self._standard = process, standard
-        #: its stdout and its stdin, to be closed by whoever uses them.
+        #: its stdout and its stdin; the user of the streams closes them.
         self.streams: Streams = (
             Reader(os.dup(standard.fileno())),
             Writer(os.dup(standard.fileno())),
@@ -114,7 +114,7 @@ async def over_process(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> AsyncGenerator[Connection, None]:
-    """Start a bridge and be its client for the block; it has ended when this returns.
+    """Start a bridge and give a connection to it for the block, at whose end it has ended.
 
     `tell` is given each line of its stderr. An exception of the block comes out as it is.
 

@@ -1,4 +1,4 @@
-"""A request that was sent: somebody waits for its answer, or is called when it comes."""
+"""A request that was sent: its answer can be awaited, or given to a function."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NoAnswer(Exception):
 
 
 class Sender(Protocol):
-    """The connection over which it was sent."""
+    """The connection over which a request was sent."""
 
     #: the error that open requests got when the connection ended.
     lost: RpcError | None
@@ -35,7 +35,7 @@ class Sender(Protocol):
 
 
 class Sent:
-    """A request that was sent, and its answer when that has come."""
+    """A request that was sent, with its answer once that has come."""
 
     def __init__(self, sender: Sender, method: str) -> None:
         self.id = 0

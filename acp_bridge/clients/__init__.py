@@ -1,1 +1,1 @@
-"""The clients of the bridge: each one's end of the wire, what it can do, what it is told."""
+"""The clients of the bridge: each one's end of the wire, its abilities and its rights."""

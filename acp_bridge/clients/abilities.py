@@ -1,4 +1,4 @@
-"""What a client said in `initialize` that it can do, and what it is spared because of that."""
+"""The abilities that a client declared in `initialize`; updates are made fit for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from acp_bridge.protocol import (
     without_terminals,
 )
 
-#: kinds of updates of which not every client can take all.
+#: kinds of updates that some clients can't take, or not in every form.
 _CONVERTED: Final = frozenset({OPTIONS_UPDATE, *ASKED_FOR_KINDS})
 
 

@@ -1,4 +1,4 @@
-"""One client's end of the wire: its peer, what it can do, and its requests in flight.
+"""One client's end of the wire: its peer, its abilities, and its requests in flight.
 
 - A request is known by the client and its id there, never by the id alone.
 - Nothing here waits where messages are read: what takes time runs in a task of its own, which the
@@ -66,7 +66,7 @@ class ClientRequest:
         return self.client is client and self.call.id == request_id
 
     def hand_over(self) -> None:
-        """Give it to the client's handler, which may have let it wait; raises what that raises."""
+        """Give a request that has waited to the client's handler; raises the handler's errors."""
         self.client.handler.on_client_request(self)
 
     def answer(self, result: Any) -> None:
@@ -96,7 +96,7 @@ class ClientHandler(Protocol):
         """Answer now or later; raising RpcError is an answer."""
 
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:
-        """Take a notification; nothing comes back."""
+        """Handle a notification, which has no answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,10 +124,10 @@ class Client:
         """
         self._share = share
         self.on_socket = share is not None
-        #: it was let go: it took too little of what was sent.
+        #: the client was disconnected, since it read too little.
         self.let_go_of = self.gone = False
         self.stage = Stage.NEW
-        #: what was sent behind an `initialize` that is not answered yet.
+        #: requests that came after an `initialize` which is not answered yet.
         self.early = WaitingRequests()
         self.abilities = ClientAbilities()
         self.outgoing = outgoing
@@ -146,7 +146,7 @@ class Client:
 
     @property
     def hears_state(self) -> bool:
-        """True when the client asked to be told where its sessions stand."""
+        """True when the client asked to be told the states of its sessions."""
         return self.abilities.has_own(protocol.HEARS_STATE)
 
     @property
@@ -160,7 +160,7 @@ class Client:
         return self.abilities.has_own(protocol.OWN_TURNS_ONLY)
 
     async def serve(self, greeting: float | None = None) -> None:
-        """Return when the client is gone: it sends or takes nothing more, or was let go.
+        """Serve the client until it is gone: it sends or takes nothing more, or was let go.
 
         `greeting`: seconds within which it has to send `initialize`, or it is let go.
         """
@@ -174,7 +174,7 @@ class Client:
         event("client.gone")
 
     def let_go(self, reason: str) -> None:
-        """End the connection; the reason is the last that the client is sent."""
+        """End the connection; the reason is the last message to the client."""
         if not self.let_go_of:
             self.let_go_of = True
             event("client.let_go", what=reason)
@@ -215,13 +215,13 @@ class Client:
             self.peer.eof()
 
     async def end(self, seconds: float) -> None:
-        """Let what was answered reach the client within `seconds`, then close both streams."""
+        """Write the answers that wait, for at most `seconds`, then close both streams."""
         await self.outgoing.flush(seconds)
         self._incoming.close()
         self.outgoing.close()
 
     def leave(self, methods: frozenset[str]) -> None:
-        """Note that nobody reads the client's answers, or answers what it was asked.
+        """Note that the client neither reads answers nor gives any.
 
         Its requests of these methods come to nothing; others go on.
         """
@@ -258,9 +258,9 @@ class Client:
         return running is not None or self.early.cancel_request(self, request_id)
 
     async def give_up(self, methods: frozenset[str]) -> None:
-        """Cancel the requests of these methods that run; return when they have ended.
+        """Cancel the running requests of these methods, and wait until they have ended.
 
-        What has only been read comes to nothing, too.
+        Requests that were read and not begun come to nothing, too.
         """
         self.early.go_on(errors.cancelled())
         for running in self._running.values():
@@ -269,7 +269,7 @@ class Client:
         await self.finish(methods)
 
     async def finish(self, methods: frozenset[str]) -> None:
-        """Return when the requests of these methods that run now have ended."""
+        """Wait until the requests of these methods that run now have ended."""
         for running in [each for each in self._running.values() if each.method in methods]:
             await running.ended.wait()
 

@@ -1,10 +1,10 @@
-"""`initialize`: what the client is told of the agent behind the bridge.
+"""`initialize`: makes the answer for the client from that of the agent behind the bridge.
 
-The agent's own answer, with what the bridge itself adds: sessions are listed, loaded, resumed,
-closed and deleted by the bridge, whatever the agent can do. What the bridge can't carry is taken
-out of what either side is told: updates of a subagent's session of its own.
+The bridge adds its own abilities: it lists, loads, resumes, closes and deletes sessions, whatever
+the agent can do. It takes out, for both sides, the one ability that it can't carry: updates of a
+subagent's session of its own.
 
-How to log in is the agent's to say: it knows what the client can, and is offered as it stands.
+The agent's ways to log in are offered as they stand: the agent knows the client's abilities.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ BUILTIN: Json = {
         }
     ],
 }
-#: what the client is told of an agent that says nothing of itself.
+#: the `agentInfo` for the client of an agent that gives none.
 _OWN_INFO: Json = {"name": "acp-bridge", "title": "acp-bridge", "version": __version__}
 #: the capability of subagents that have sessions of their own: the protocol's, as a member or in
 #: `_meta`, and the one of the list in `_meta.jetbrains.air.capabilities`.
@@ -106,7 +106,7 @@ def for_client(agent: Json, settings: Json) -> Json:
 
 
 def _without_subagents(can: Json) -> Json:
-    """Return a copy of what one side can do that names no subagents, in none of the forms in use.
+    """Return a copy of one side's capabilities without subagents, in every form in use.
 
     An agent begins their sessions only for a client that declares it, and the bridge would have
     to drop what they say.

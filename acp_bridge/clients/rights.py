@@ -1,4 +1,4 @@
-"""What a client may ask for: one on a socket less than the one that started the bridge."""
+"""The requests that a client may make: on a socket fewer than at the bridge's own start."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
 )
 
-#: what makes a session, or changes the agent as a whole.
+#: methods that make a session, or change the agent as a whole: for the first client only.
 _OF_THE_FIRST: Final = (SESSION_NEW, SESSION_FORK, AUTHENTICATE, LOGOUT)
-#: what neither prompts nor sets anything, and what commands do that only look otherwise. A method
+#: methods that neither prompt nor set anything, and those of commands that otherwise only look. One
 #: that isn't known may do either at the agent.
 _OF_OBSERVERS: Final = (
     *_OF_THE_FIRST,

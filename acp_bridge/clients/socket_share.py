@@ -1,4 +1,4 @@
-"""What clients on sockets may take of the bridge together: half of its time, some of its memory.
+"""Bounds what all clients on sockets take of the bridge: half of its time, some of its memory.
 
 A client that sends without end would otherwise hold up the answers to all others, and many that
 end no line would fill the memory of the machine.
@@ -17,14 +17,14 @@ from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT
 
 #: lines that are taken at once: a few milliseconds at the most, unless one is very long.
 _LINES: Final = 32
-#: seconds that are taken before as many are left to the others; a message or two take less.
+#: seconds of work before a pause as long for others; one or two messages take less.
 _FREE: Final = 0.001
 #: bytes of unfinished lines: two of the longest that there may be.
 MOST_UNFINISHED: Final = 2 * DEFAULT_LIMIT
 
 
 class Lines(Protocol):
-    """What a client sends (`wire.peer.Peer`)."""
+    """The decoder of one client's bytes (`wire.peer.Peer`)."""
 
     @property
     def unfinished(self) -> int: ...
@@ -32,7 +32,7 @@ class Lines(Protocol):
 
 
 class SocketShare:
-    """Lets the clients on sockets have their messages taken one client after the other."""
+    """Hands over the messages of clients on sockets, one client after the other."""
 
     def __init__(self) -> None:
         """Nothing was taken yet."""
@@ -42,7 +42,7 @@ class SocketShare:
 
     @contextmanager
     def counted(self, lines: Lines, let_go: Callable[[str], None]) -> Iterator[None]:
-        """Count what a client leaves unfinished while this lasts; then that is dropped."""
+        """Count a client's unfinished bytes during the block; at its end they are dropped."""
         self._let_go[lines] = let_go
         try:
             yield
@@ -51,7 +51,7 @@ class SocketShare:
             lines.drop_unfinished()
 
     def bound(self) -> None:
-        """Let the client with the longest unfinished line go, if all of them are too much."""
+        """Disconnect the client with the longest unfinished line, if all together are too long."""
         if sum(lines.unfinished for lines in self._let_go) > MOST_UNFINISHED:
             longest = max(self._let_go, key=lambda lines: lines.unfinished)
             self._let_go[longest](
@@ -60,7 +60,7 @@ class SocketShare:
             )
 
     async def feed(self, take: Callable[[bytes], None], data: bytes) -> None:
-        """Have `take` take what a client has sent, some lines at a time."""
+        """Give `take` the bytes that a client has sent, some lines at a time."""
         for piece in _pieces(data):
             async with self._turn:
                 began = perf_counter()

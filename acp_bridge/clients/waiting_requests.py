@@ -1,4 +1,4 @@
-"""Requests that can't be taken where they are read: they wait, in order, for what comes first."""
+"""Requests that can't be handled when they are read, and wait in order for a condition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from acp_bridge import errors
 from acp_bridge.protocol import SESSION_PROMPT
 from acp_bridge.wire.jsonrpc import RpcError
 
-#: far more than a client sends without having heard anything.
+#: the most requests that wait; far more than a client sends before it has an answer.
 MOST: Final = 256
 
 
@@ -54,7 +54,7 @@ class WaitingRequests:
                 request.fail(errors.internal(exc))
 
     def cancel_request(self, client: object, request_id: object) -> bool:
-        """Answer a request that its client gives up; False if it is not here."""
+        """Answer a waiting request that its client gives up; False if it is not among them."""
         for request in self._waiting:
             if request.is_of(client, request_id):
                 self._waiting.remove(request)

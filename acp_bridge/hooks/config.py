@@ -14,7 +14,7 @@ _LINE: Final = re.compile(r"\bline (\d+)")
 
 
 class BadHooks(Exception):
-    """The file can't be used; the text says the line, where it is known, and why."""
+    """The file can't be used; the text says why, and on which line if that is known."""
 
 
 def parse(text: str, *, project: bool) -> tuple[Hook, ...]:

@@ -1,4 +1,4 @@
-"""One hook: the moment at which it runs, its command, and what it is limited to."""
+"""One hook: the moment at which it runs, its command, and its limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HookEvent(StrEnum):
     DEATH = "AgentDied"
 
 
-#: the events that have something for a matcher to match.
+#: the events whose hooks may have a matcher.
 MATCHED: Final = frozenset(
     {HookEvent.SESSION_START, HookEvent.SESSION_END, HookEvent.PERMISSION, HookEvent.WAITING}
 )
@@ -59,7 +59,7 @@ class Hook:
     def matches(self, names: tuple[str, ...]) -> bool:
         """Return True if the hook is for one of these names.
 
-        Nobody knows what a call without a name is: it is for every hook.
+        A call without a name may be anything, so every hook is for it.
         """
         if self.matcher in ("", "*") or not any(names):
             return True

@@ -1,4 +1,4 @@
-"""The environment of a hook: the bridge's own, without what looks like a secret."""
+"""The environment of a hook: the bridge's own, without variables that look like secrets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from acp_bridge.agents.guard import KEY_WORDS
 from acp_bridge.runtime.log import masked
 
-#: names that say where a secret is, or who asks for it, and not what it is.
+#: names of variables that hold the place of a secret, or who asks for it, and not the secret.
 _PLACE: Final = re.compile(
     r"_(FILE|PATH|DIR|SOCK|HOME|HOST|URL|NAME|USER|TYPE)$|ASKPASS$|^GIT_AUTHOR_"
 )
@@ -17,7 +17,7 @@ _PLACES: Final = frozenset({"XAUTHORITY"})
 
 
 def environment(env: Mapping[str, str], cwd: str) -> dict[str, str]:
-    """Return what a hook gets (invariant K7).
+    """Return the environment of a hook (invariant K7).
 
     CLAUDE_PROJECT_DIR is the session's folder, since hooks that are written for Claude Code name
     their scripts with it.

@@ -30,13 +30,13 @@ class Project:
     trusted: dict[str, str]
 
     async def look_again(self) -> list[str]:
-        """Return what `changes` does; a folder that doesn't answer has changed."""
+        """Return the result of `changes`, in bounded time; a silent folder has changed."""
         with anyio.move_on_after(waits.HOOKS_READ), suppress(NoThread):
             return await in_thread(self.changes, abandon_on_cancel=True)
         return [PROJECT_FILE]
 
     def changes(self) -> list[str]:
-        """Return what has changed since, by name; a file that can't be read has."""
+        """Return the names of the files that have changed since; one that can't be read has."""
         from acp_bridge.hooks import config, trust
 
         try:
@@ -54,7 +54,7 @@ class FoundHooks:
 
     hooks: tuple[Hook, ...] = ()
     project: Project | None = None
-    #: what the session has to say of them, once.
+    #: the notices about them, which the session shows once.
     notices: tuple[str, ...] = ()
-    #: a hook that is not here might refuse a permission: the person is asked.
+    #: a hook that is missing here might refuse a permission, so the person is asked.
     person_asked: bool = False

@@ -17,7 +17,7 @@ _LARGEST = 1024 * 1024
 
 
 def read(home: Path, folder: Path) -> FoundHooks | None:
-    """Return the hooks of the data folder and of a project; None if there is no word of any."""
+    """Return the hooks of the data folder and of a project; None if there is nothing to say."""
     own, project = home / OWN_FILE, folder / PROJECT_FILE
     found = [_of_home(own)]
     if not _same(own, project):

@@ -26,7 +26,7 @@ from acp_bridge.wire.stdio import Reader, Writer
 
 #: bytes of each stream that are kept.
 OUTPUT: Final = 64 * 1024
-#: seconds for what is still in the pipes when the hook has ended.
+#: seconds to read the rest of the output when the hook has ended.
 _LAST_WORDS: Final = 0.2
 
 

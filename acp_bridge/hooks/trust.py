@@ -1,4 +1,4 @@
-"""Which projects' hooks the user trusts: as they are, and no longer than they stay so.
+"""Keeps which projects' hooks the user trusts, for as long as their files stay the same.
 
 - What is trusted is a hash over `hooks.toml` and every file of the project that its commands name.
   A file that is changed, added, removed or made a link elsewhere is another hash.
@@ -28,7 +28,7 @@ from acp_bridge.hooks.places import PROJECT_FILE, RECORDS
 LARGEST: Final = 16 * 1024 * 1024
 MOST: Final = 500
 
-#: what may stand between the names of files in a command.
+#: the characters that may divide the names of files in a command.
 _BETWEEN: Final = re.compile(r"""[\s"'`;&|<>(){}=,:]+""")
 _VARIABLE: Final = re.compile(r"\$\{?\w+\}?/?")
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -40,7 +40,7 @@ class NotTrustable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What was trusted of a folder: a hash for each file, by its path below the folder."""
+    """The trusted files of a folder: a hash for each, by its path below the folder."""
 
     folder: str
     files: dict[str, str]
@@ -93,7 +93,7 @@ def hashes(folder: Path, config: bytes, hooks: Iterable[Hook]) -> dict[str, str]
 
 
 def changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Return the files that are not as they were, sorted."""
+    """Return the names of files whose hash differs, or which came or went, sorted."""
     return sorted(name for name in before | now if before.get(name) != now.get(name))
 
 
@@ -101,7 +101,7 @@ def changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
 
 
 def record_path(home: Path, folder: str) -> Path:
-    """Return where the record of a folder stands; `folder` is its real path."""
+    """Return the path of a folder's record; `folder` is its real path."""
     name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
     return home / RECORDS / f"{name}.json"
 

@@ -1,4 +1,4 @@
-"""What the end of a hook means. SANS-IO.
+"""Reads a hook's answer from its exit code and its output. SANS-IO.
 
 - Exit code 0: what it printed counts: a JSON object or, where the agent can be told, plain text.
 - Exit code 2: no; the text on stderr says why.
@@ -19,13 +19,13 @@ from acp_bridge.hooks.definitions import HookEvent
 #: characters of a text of a hook's that are used.
 TEXT: Final = 10_000
 NO_REASON: Final = "it gave no reason"
-#: plain text that these print goes to the agent.
+#: the events whose hooks may print plain text for the agent.
 _TELL: Final = frozenset({HookEvent.PROMPT, HookEvent.SESSION_START})
 _BLOCKS: Final = frozenset({HookEvent.PROMPT, HookEvent.TURN_END})
 
 
 class Permission(Enum):
-    """What hooks say of a permission that the agent asks for."""
+    """The answer of hooks to a permission that the agent asks for."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -47,15 +47,15 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a hook says; all of it is empty if it says nothing."""
+    """The answer of one hook; every field is empty if the hook says nothing."""
 
-    #: why the prompt is refused, or what the agent is sent back to work with.
+    #: the reason why the prompt is refused, or the feedback that sends the agent back to work.
     block: str | None = None
-    #: what the agent is told with the prompt.
+    #: the text that the agent gets with the prompt.
     context: str = ""
     permission: Permission | None = None
     reason: str = ""
-    #: it failed; this is why.
+    #: the reason why the hook has failed.
     problem: str | None = None
 
 
@@ -64,7 +64,7 @@ class _Odd(Exception):
 
 
 def interpret(event: HookEvent, ran: Ran) -> Verdict:
-    """Return what the end of a hook means."""
+    """Return the answer of a hook that has ended so."""
     if ran.problem is not None:
         return Verdict(problem=ran.problem)
     if ran.exit_code == 2:
@@ -88,9 +88,9 @@ def interpret(event: HookEvent, ran: Ran) -> Verdict:
 
 
 def decide(verdicts: Iterable[Verdict]) -> tuple[Permission, str]:
-    """Return what several hooks say together of a permission, and why if it is refused.
+    """Return the decision of several hooks about a permission, and the reason of a refusal.
 
-    One that refuses wins; one that has failed, or wants the person asked, outweighs those that
+    A refusal wins; a hook that has failed, or wants the person asked, outweighs those that
     allow (invariant C18).
     """
     said = list(verdicts)

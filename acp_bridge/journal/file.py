@@ -84,7 +84,7 @@ class Write:
     #: the updates among them: their turn, and lines of one read each.
     turn: int = 0
     lines: tuple[bytes, ...] = ()
-    #: what it says of the prompt with the number `turn`.
+    #: what became of the prompt with the number `turn` by this write.
     went: Went = Went.NOTHING
 
     @property
@@ -197,7 +197,7 @@ class SessionFile:
 
     @property
     def gone(self) -> bool:
-        """Another file, or none, has the name of the file or of its WAL."""
+        """True if another file, or none, has the name of the file or of its WAL."""
         try:
             self._look()
         except OSError:
@@ -206,7 +206,7 @@ class SessionFile:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit all of the block or nothing of it, after what was kept. Raises JournalError."""
+        """Commit all of the block or nothing, after the kept writes. Raises JournalError."""
         self.catch_up()
         self.look()
         with transaction(self.db):
@@ -214,9 +214,9 @@ class SessionFile:
         self._commits += 1
 
     def write(self, sql: str, values: tuple[object, ...] = ()) -> None:
-        """Execute one statement in a transaction of its own, after what was kept.
+        """Execute one statement in a transaction of its own, after the writes that were kept.
 
-        Raises JournalError: it is not kept.
+        Raises JournalError; the statement is not kept then.
         """
         self.catch_up()
         self._execute(Write(((sql, values),)))
@@ -253,7 +253,7 @@ class SessionFile:
                     raise failure(error) from error
 
     def catch_up(self) -> None:
-        """Write what was kept. Raises JournalError: some of it still can't be written."""
+        """Write what was kept. Raises JournalError if some of it still can't be written."""
         if self.closed:
             raise JournalError("the journal is closed")
         if self.unwritten:
@@ -293,7 +293,7 @@ class SessionFile:
         return None if row is None else row[0]
 
     async def sync(self) -> None:
-        """Return when everything that was committed before this call is on the disk.
+        """Wait until everything that was committed before this call is on the disk.
 
         Calls that wait at the same time share one fsync. Raises JournalError, and after a first
         failure until `checkpoint` has mended that: a second fsync would not find what the first
@@ -322,7 +322,7 @@ class SessionFile:
 
     @property
     def broken(self) -> bool:
-        """An fsync has failed, so none is believed until `checkpoint` has worked."""
+        """True if an fsync has failed: none is believed until `checkpoint` has worked."""
         return self._broken is not None
 
     async def checkpoint(self) -> None:
@@ -379,7 +379,7 @@ class SessionFile:
 
 
 def identity(file: os.stat_result) -> tuple[int, int]:
-    """Return what no other file has while this one is open."""
+    """Return device and inode, which no other file has while this one is open."""
     return file.st_dev, file.st_ino
 
 
@@ -390,7 +390,7 @@ def _closed_connection() -> sqlite3.Connection:
 
 
 def _checkpoint(path: Path) -> bool:
-    """Return True if all of the WAL is in the file, which is synced."""
+    """Copy the WAL into the file and sync it; True if all of the WAL is there then."""
     with journal_errors(), closing(connect(path, wait=1)) as connection:
         _, there, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         begin_wal(connection)

@@ -23,13 +23,13 @@ from acp_bridge.journal.schema import (
     wal_of,
 )
 
-#: what stands for a column that files of earlier versions lack.
+#: the SQL in the place of a column that files of earlier versions lack.
 _EARLIER: Final = {"agent_info": "NULL", "prompted": "EXISTS (SELECT 1 FROM prompts)"}
 _INFO: Final = tuple(field.name for field in fields(SessionInfo))
 
 
 def stamp_of(path: Path) -> object:
-    """Return what changes when anybody opens a session's file for writing."""
+    """Return a stamp that changes whenever anybody opens a session's file for writing."""
     with journal_errors():
         at = [each.stat() if each.exists() else None for each in (path, wal_of(path))]
         return [each and (each.st_mtime_ns, each.st_size, each.st_ino) for each in at]
@@ -135,7 +135,7 @@ def was_prompted(path: Path) -> bool:
 
 
 def read_info(path: Path, *, read_only: bool = False) -> SessionInfo | None:
-    """Return what a session's file says of it, also one of an earlier version.
+    """Return the session's row from its own file, also one of an earlier version.
 
     None if there is no file, or no session in it yet. `read_only`: as `connect` has it.
 

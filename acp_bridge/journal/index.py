@@ -110,7 +110,7 @@ class IndexFile:
 
     @property
     def replaced(self) -> bool:
-        """Another file has taken its name, or none has it any more."""
+        """True if another file has taken the index's name, or none has it any more."""
         try:
             return not os.path.samestat(self._path.stat(), self._file)
         except FileNotFoundError:
@@ -156,7 +156,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def wipe(connection: sqlite3.Connection) -> None:
-    """Empty the WAL, which has every row as it was before; what can't be done now waits.
+    """Empty the WAL, which has every row as it was before, as far as that can be done now.
 
     While another bridge reads, or the disk is full, the end of the last bridge does it.
     """
@@ -249,7 +249,7 @@ class Run(Protocol):
     """Uses the index in a worker thread."""
 
     def __call__(self, use: Callable[[sqlite3.Connection], Any], /) -> Awaitable[Any]:
-        """Return what `use` returns; raises IndexUnusable."""
+        """Call `use` with the open index and return its result; raises IndexUnusable."""
 
 
 class Reloads:
@@ -350,7 +350,7 @@ class Index:
         )
 
     async def set_aside_session(self, session_id: str) -> SessionInfo | None:
-        """Return what is known of a session that was set aside. Raises IndexUnusable."""
+        """Return the row of a session that was set aside, if there is one. Raises IndexUnusable."""
         return await self._one("deleted AND NOT prompted AND session_id = ?", session_id)
 
     async def unprompted(self, before: str) -> list[str]:
@@ -496,7 +496,7 @@ class Index:
 
 
 def _set_owner(db: sqlite3.Connection, agent: Owns | None) -> None:
-    """Let `owns(agent, agent_info)` in a statement say whose a session is."""
+    """Define the SQL function `owns(agent, agent_info)`: True for a session of this agent."""
     db.create_function("owns", 2, agent.owns if agent else lambda name, info: True)
 
 
@@ -510,7 +510,7 @@ def _hide(db: sqlite3.Connection, agent: str, agent_session_id: str) -> None:
 
 
 def _told(name: str, error: Exception) -> str:
-    """Return what the user is told; it holds no path."""
+    """Return the error for the user, which holds no path."""
     if isinstance(error, NewerVersion):
         return (
             f"the list of sessions ({name} in the data folder) was {error}: use that one, or move"

@@ -69,7 +69,7 @@ def index_state(home: Path) -> IndexState:
 
 
 def look_at_sessions(home: Path, seconds: float) -> Sessions:
-    """Return what there is of sessions; files are opened for so long at most. Raises OSError."""
+    """Count the session files and find unreadable ones, in `seconds` at most. Raises OSError."""
     paths = _session_files(home.absolute() / "sessions")
     until = time.monotonic() + seconds
     unreadable, size, looked_at = [], 0, 0

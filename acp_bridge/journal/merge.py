@@ -96,7 +96,7 @@ class Merger:
         return done
 
     def _continues(self, raw: bytes) -> bool:
-        """Take a line that differs from the open message's first one in its text alone.
+        """Join a line that differs from the open message's first one in its text alone.
 
         Nearly all of a long answer is such lines, and this costs a quarter of reading them whole.
         """

@@ -135,9 +135,9 @@ def end(seq: int, outcome: Mapping[str, Any], agent_outcome: Mapping[str, Any] |
 
 
 def settle(db: sqlite3.Connection, named: Mapping[int, Went]) -> None:
-    """Note what prompts did that their file does not know; raises sqlite3.Error.
+    """Note in the file what `named` says became of its prompts; raises sqlite3.Error.
 
-    Those that the agent got are `SENT`; if they had ended, with the outcome `UNRECORDED`.
+    Prompts that the agent got are `SENT`; those that had ended have the outcome `UNRECORDED`.
     """
     for row in read(db, (PromptState.WAITING, PromptState.HELD, PromptState.SENT)):
         went = named.get(row.seq, Went.NOTHING)
@@ -152,7 +152,10 @@ def settle(db: sqlite3.Connection, named: Mapping[int, Went]) -> None:
 
 
 def recover(db: sqlite3.Connection, said: Mapping[int, bytes]) -> None:
-    """End the turns that ran, with these updates, and hold what waits; raises sqlite3.Error."""
+    """End the turns that ran, with these updates, and leave the waiting prompts over.
+
+    Raises sqlite3.Error.
+    """
     for seq, lines in said.items():
         db.execute(INSERT_ROW, (seq, lines))
     db.execute(

@@ -24,7 +24,7 @@ from acp_bridge.journal.records import PromptRow, PromptState, SessionInfo
 from acp_bridge.journal.schema import INDEX_SCHEMA, connect, is_damage, journal_errors
 from acp_bridge.journal.store import Journal
 
-#: what stands for a column that an index of an earlier version lacks.
+#: the SQL in the place of a column that an index of an earlier version lacks.
 _EARLIER: Final = {"agent_info": "NULL", "prompted": "1"}
 
 
@@ -72,7 +72,7 @@ def _entries(rows: list[Row]) -> Iterator[Entry]:
 
 
 def waiting_prompts(home: Path, session_id: str) -> list[PromptRow]:
-    """Return the prompts that wait or are held, in order; raises as `transcript` does."""
+    """Return the prompts that wait or are left over, in order; raises as `transcript` does."""
     path = _path(home, session_id)
     with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
         try:
@@ -115,7 +115,7 @@ def _of_files(home: Path) -> list[SessionInfo]:
 
 
 def _up_to_date(home: Path, info: SessionInfo) -> SessionInfo:
-    """Return what a session's file says, if its row may be behind (`store.IndexRows`)."""
+    """Return the session's row from its own file if that of the index may be older."""
     if not info.prompted:
         with suppress(JournalError):
             return read_info(Journal(home).path(info.session_id), read_only=True) or info

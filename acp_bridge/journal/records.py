@@ -51,20 +51,20 @@ class SessionInfo:
     updated_at: str
     #: the name that the agent gives itself in `agentInfo`, if it is to be known by it.
     agent_info: str | None = None
-    #: it was given a prompt, or was the agent's before it was ours: only then it is listed.
+    #: the session has had a prompt, or was the agent's before it was ours: only then it is listed.
     prompted: bool = True
 
 
 class Owns(Protocol):
-    """Says whose a session is (`agents.identity.AgentIdentity`)."""
+    """Tells which sessions belong to an agent (`agents.identity.AgentIdentity`)."""
 
     @property
     def name(self) -> str:
-        """The name under which its sessions are kept."""
+        """The name under which the agent's sessions are kept."""
 
     @property
     def info(self) -> str | None:
-        """The name that the agent gives itself, if that counts."""
+        """The name that the agent gives itself; None if its sessions are not known by that."""
 
     def owns(self, name: str, info: str | None) -> bool:
         """Return True for a session that was kept under this name and this `agentInfo`."""

@@ -103,7 +103,7 @@ SESSION_SCHEMA: Final = Schema(
         DROP TABLE prompts_1;
         """,
         # Adds who the agent says it is, and whether there ever was a prompt. Since then a line of
-        # `updates` may stand for a prompt's words (`words.words_line`).
+        # `updates` may stand for a prompt's words (`prompt_rows.words_line`).
         """
         ALTER TABLE session RENAME TO session_2;
         CREATE TABLE session(

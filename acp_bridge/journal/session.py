@@ -84,7 +84,7 @@ class SessionJournal:
     def end_prompt(
         self, seq: int, outcome: Mapping[str, Any], agent_outcome: Mapping[str, Any] | None
     ) -> None:
-        """Keep what the client was told and what the agent said; of each the first one stays.
+        """Record the client's answer and the agent's own outcome; of each the first one stays.
 
         Raises JournalError when the journal is closed.
         """
@@ -94,10 +94,10 @@ class SessionJournal:
         self._file.write_or_keep(Write((end,), seq, went=went))
 
     def release(self, seq: int) -> None:
-        """Let a held prompt wait again, on the user's word.
+        """Let a left-over prompt wait again, on the user's word.
 
         Raises:
-            RuntimeError: the prompt is not held.
+            RuntimeError: the prompt is not left over.
             JournalError: nothing is changed, now or later.
         """
         with self._file.transaction():
@@ -105,7 +105,7 @@ class SessionJournal:
             self._file.db.execute(*prompt_rows.move(seq, PromptState.HELD, PromptState.WAITING))
 
     def hold(self, seq: int) -> None:
-        """Hold a waiting prompt. Raises as `start_turn` does."""
+        """Leave a waiting prompt over. Raises as `start_turn` does."""
         self._take(seq, Write((prompt_rows.move(seq, PromptState.WAITING, PromptState.HELD),)))
 
     def drop(self, seq: int) -> None:
@@ -113,7 +113,7 @@ class SessionJournal:
         self._file.write(*prompt_rows.end(seq, {"dropped": True}, None))
 
     def recover(self, said: Mapping[int, bytes] | None = None) -> list[PromptRow]:
-        """Take over from another bridge; returns the prompts that are held, in order (Q6).
+        """Take over from another bridge; returns the prompts that are left over, in order (Q6).
 
         Prompts that it had sent are done, `INTERRUPTED` if they have no outcome. `said`: by prompt,
         lines for `record` that end its transcript. Raises JournalError: nothing is changed.
@@ -123,7 +123,7 @@ class SessionJournal:
             return self.prompts(PromptState.HELD)
 
     def settle_left(self) -> None:
-        """Note what prompts did that a killed bridge could not write (Q5). Raises JournalError."""
+        """Note what a killed bridge could not write of its prompts (Q5). Raises JournalError."""
         if named := left_queue.read(self._file.path):
             with self._file.transaction():
                 prompt_rows.settle(self._file.db, named)
@@ -146,17 +146,17 @@ class SessionJournal:
 
     @property
     def behind(self) -> bool:
-        """Something could not be written yet: it is kept, and lost if the bridge is killed now."""
+        """True while something unwritten is kept in memory, where a kill would lose it."""
         return bool(self._file.unwritten)
 
     @property
     def gone(self) -> bool:
-        """Another file, or none, has the name of the session's file or of its WAL."""
+        """True if another file, or none, has the name of the session's file or of its WAL."""
         return self._file.gone
 
     @property
     def broken(self) -> bool:
-        """An fsync has failed, so no prompt is taken until `checkpoint` has worked."""
+        """True if an fsync has failed: no prompt is taken until `checkpoint` has worked."""
         return self._file.broken
 
     def catch_up(self) -> None:
@@ -260,13 +260,13 @@ class SessionJournal:
 
     @property
     def closed(self) -> bool:
-        """`close` was called."""
+        """True once `close` was called."""
         return self._file.closed
 
     # -- the file --------------------------------------------------------------------------
 
     async def sync(self) -> None:
-        """Return when everything that was written before this call is on the disk (invariant K1).
+        """Wait until everything that was written before this call is on the disk (invariant K1).
 
         Calls that wait at the same time share one fsync. Raises JournalError.
         """

@@ -78,7 +78,7 @@ class IndexRows:
         self._unwritten.pop(session_id, None)
 
     async def catch_up(self) -> None:
-        """Write what the index could not take before, as far as it can now."""
+        """Write the rows that the index could not take before, as far as it can now."""
         with suppress(IndexUnusable):
             while self._unwritten:
                 session_id, info = next(iter(self._unwritten.items()))
@@ -87,7 +87,10 @@ class IndexRows:
                     del self._unwritten[session_id]
 
     async def look(self) -> None:
-        """Do what has to be done before a listing. Raises IndexUnusable."""
+        """Write the missing rows, and look for first prompts, before a listing.
+
+        Raises IndexUnusable.
+        """
         await self.catch_up()
         if not self._looked:
             for session_id in (await self._index.without_prompt())[:_LOOKED_AT]:
@@ -200,7 +203,7 @@ class Journal:
             return session
 
     async def known(self, session_id: str) -> tuple[SessionInfo | None, bool]:
-        """Return what is known of a session, and True if it was deleted for good.
+        """Return a session's row, and True if the session was deleted for good.
 
         The index says it where the file is gone or can't be read. Raises IndexUnusable.
         """
@@ -241,7 +244,7 @@ class Journal:
         agent_session_id: str | Unset | None = UNSET,
         agent_info: str | Unset | None = UNSET,
     ) -> None:
-        """Change what is known of an open session, in its file at once, then in the listing.
+        """Change the row of an open session, in its file at once, then in the listing.
 
         It becomes the newest of the listing. Raises JournalError as `SessionJournal.record` does;
         UnknownSession if the session is not open here.

@@ -1,4 +1,4 @@
-"""Changes `keys.env` in the data folder; all that is not changed stays as it is.
+"""Changes one variable in `keys.env` in the data folder; the rest of the file stays as it is.
 
 Invariants
 - The file is replaced as a whole, so whoever reads it sees the old one or the new one, and a full
@@ -79,7 +79,7 @@ def _errors(home: Path) -> Iterator[None]:
 
 
 def _change(file: Path, change: Callable[[str], str]) -> bool:
-    """Replace the file by what `change` makes of its text; returns False if that is the same.
+    """Replace the file's text by the result of `change`; returns False if that is the same.
 
     Raises OSError, Unusable.
     """

@@ -54,7 +54,7 @@ _WITHOUT: Final = {
     "hosted_vllm": "vLLM",
     "llamafile": "llamafile",
 }
-#: beginnings that only keys of one provider have.
+#: the beginnings that only one provider's keys have.
 _OWN: Final = {
     begin: known
     for known in KNOWN
@@ -63,14 +63,14 @@ _OWN: Final = {
 }
 #: The name of a variable: several words in capitals, as no provider writes a key.
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
-#: what the names of variables have that hold a secret, and no address, region or profile.
+#: a part of the name of each variable that holds a secret, and no address, region or profile.
 _SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASS")
 #: characters; keys are longer.
 _SHORT: Final = 16
 
 
 class NotAKey(Exception):
-    """What was given can be no key; the text says why, without any part of it."""
+    """The given text can be no key; the message says why, without any part of the text."""
 
 
 def variable_of(word: str) -> str | None:
@@ -99,7 +99,7 @@ def same_provider(variable: str) -> tuple[str, ...]:
 
 
 def cleaned(text: str) -> str:
-    """Return the key in what was typed or pasted. Raises NotAKey."""
+    """Return the key in a text that was typed or pasted. Raises NotAKey."""
     key = text.strip()
     if not key:
         raise NotAKey("no key was given")
@@ -109,7 +109,7 @@ def cleaned(text: str) -> str:
 
 
 def oddities(variable: str, key: str) -> list[str]:
-    """Return what a key of this variable should not look like, in sentences without any of it."""
+    """Return the ways in which a key looks wrong for this variable, in sentences without it."""
     found = []
     if any(char.isspace() for char in key):
         found.append("it has white space inside")

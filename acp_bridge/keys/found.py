@@ -44,7 +44,7 @@ class FoundKey:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the agent finds; docs/commands.md says more."""
+    """The agent's report on its keys and its model; docs/commands.md says more."""
 
     file: str
     #: `missing`, `used`, `exposed` (others may read it), `refused` or `unreadable`.
@@ -66,7 +66,7 @@ class Report:
 
 
 async def report(home: Path, model: str | None, *, online: bool = False) -> Report:
-    """Return what the agent finds in a data folder, and in this environment. Raises NoReport.
+    """Return the agent's report on a data folder and this environment. Raises NoReport.
 
     With `online`, the model that follows is sent one short request.
     """
@@ -121,7 +121,7 @@ def _read(output: bytes) -> Report:
 
 
 def troubles(report: Report) -> list[str]:
-    """Return what is wrong with the file of keys, in sentences that say what to do."""
+    """Return the faults of the file of keys, in sentences that say what to do."""
     found = []
     match report.file_use:
         case "exposed":

@@ -1,1 +1,1 @@
-"""The socket of a bridge: who lives, where, who may connect, and the way to another bridge."""
+"""The socket of a bridge: run files of living bridges, the right to connect, the connection."""

@@ -1,4 +1,4 @@
-"""The word of a bridge in the lock file of each session that it holds: where it can be reached.
+"""Tells, in the lock file of a session, where the bridge that holds the session can be reached.
 
 It is written after the file was locked, and counts while it is. What stands there a moment longer
 is of a bridge that had the session before; so who connects asks if the session is live there.
@@ -31,7 +31,7 @@ class Holder:
 
 
 def write_holder(lock: int, holder: Holder | None) -> None:
-    """Write into a locked file who holds it; None: it can't be reached. Never raises."""
+    """Write the holder into a locked file; None: it can't be reached. Never raises."""
     with suppress(OSError):  # a full disk, say: then others wait until the lock is free
         os.ftruncate(lock, 0)
         if holder:
@@ -39,7 +39,7 @@ def write_holder(lock: int, holder: Holder | None) -> None:
 
 
 def read_holder(lock_file: Path) -> Holder | None:
-    """Return who holds a file that somebody has locked; None if it is not said there."""
+    """Return the holder from a file that somebody has locked; None if the file names none."""
     try:
         with lock_file.open("rb") as file:
             found = json.loads(file.read(_MOST))

@@ -38,7 +38,7 @@ MOST_CLIENTS: Final = 64
 _PAUSE: Final = 0.01
 #: seconds after which accepting is tried again when the system has no descriptor left.
 _NO_ROOM: Final = 0.5
-#: threads that look at who has connected.
+#: threads that check the processes that have connected.
 _LOOKING: Final = 4
 _FULL: Final = f"this acp-bridge has {MOST_CLIENTS} clients already"
 
@@ -89,10 +89,10 @@ class BoundSocket:
 
 
 class Listener:
-    """Listens while `run` runs, and has nothing left behind it when that has ended."""
+    """Listens while `run` runs; socket and run file are removed at its end."""
 
     def __init__(self, tasks: TaskGroup, home: Path, path: Path, agent: str, join: Join) -> None:
-        """`tasks` serves those who connect, also behind `run`; `path` is the socket's.
+        """`tasks` serves the clients that connect, also behind `run`; `path` is the socket's.
 
         `agent`: the name of this bridge's.
         """
@@ -108,15 +108,15 @@ class Listener:
         self._hindrance: str | None = None
         #: what others read of this bridge, while it listens.
         self.bound: BoundSocket | None = None
-        #: it listens, or it can't.
+        #: set once it listens, or can't.
         self.settled = anyio.Event()
 
     def look_again(self) -> None:
-        """Look now if the socket and its run file are still there, and make them again if not."""
+        """Check that the socket and its run file are still there, and make them again if not."""
         self._looks.set()
 
     async def run(self) -> None:
-        """Listen until cancelled; what keeps it from that is logged."""
+        """Listen until cancelled; an error that prevents it is logged."""
         try:
             while True:
                 try:
@@ -196,7 +196,7 @@ class Listener:
                 await self._take(connection)
 
     async def _take(self, connection: socket.socket) -> None:
-        """Serve a connection in a task of its own, or refuse it."""
+        """Check a new connection, then serve it in a task of its own, or refuse it."""
         connection.setblocking(False)
         refusal = await self._refusal(connection)
         if refusal is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Listening:
-    """The time in which others can connect to this bridge."""
+    """Lets other clients connect from the first answer to `initialize` on, until `stop`."""
 
     def __init__(self, settings: Settings, tasks: TaskGroup) -> None:
         """`tasks` serves those who connect. Nothing is made on disk before `run`."""
@@ -35,7 +35,7 @@ class Listening:
         self.path = _path(settings) if settings.listen else None
 
     def stop(self) -> None:
-        """Let nobody connect any more; who is served stays."""
+        """Accept no more connections; clients that are connected stay."""
         self._scope.cancel()
 
     async def run(
@@ -55,7 +55,7 @@ class Listening:
             await self._listener.run()
 
     def look_again(self) -> None:
-        """Look now if others find the socket, and make it again if they don't."""
+        """Check that others find the socket, and make it again if they don't."""
         if self._listener:
             self._listener.look_again()
 

@@ -33,7 +33,7 @@ _NO_BRIDGE: Final = "the process that listens there is no acp-bridge of yours"
 
 
 class Refused(Exception):
-    """The process at the other end may not be there; the message says why."""
+    """The process at the other end may not connect, or listen; the message says why."""
 
 
 class NoBridge(OSError):
@@ -65,7 +65,7 @@ async def connect(path: str) -> socket.socket:
 
 
 def check(connection: socket.socket) -> None:
-    """Raise Refused unless the process at the other end of a connection may be there."""
+    """Raise Refused if the process at the other end is another user's, or an agent's."""
     try:
         pid, uid = _credentials(connection)
         if uid != os.getuid():

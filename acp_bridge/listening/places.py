@@ -22,12 +22,12 @@ class NoPlace(OSError):
 
 
 def run_folder(home: Path) -> Path:
-    """Return where the run files and sockets of the bridges of this home are."""
+    """Return the folder of the run files and sockets of this home's bridges."""
     return home.absolute() / "run"
 
 
 def new_socket_path(home: Path, env: Mapping[str, str]) -> Path:
-    """Return where a socket may be bound, once `private_folder` has made its folder.
+    """Return a path for a new socket, whose folder `private_folder` is to make first.
 
     A path that is too long for a socket leads to a runtime folder instead. Raises NoPlace.
     """

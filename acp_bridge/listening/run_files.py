@@ -21,12 +21,12 @@ from typing import Final
 
 from acp_bridge.listening.places import private_folder, run_folder
 
-#: of a file that is not ready yet; its bridge may have died before it was.
+#: the suffix of a file that is not ready yet; its bridge may have died before it was.
 _DRAFT: Final = ".draft"
 _READY: Final = ".json"
 #: bytes of a run file that are read.
 _MOST: Final = 64 * 1024
-#: a reader may look at a new file before it is locked, and remove it.
+#: tries to make a draft: a reader may remove a new file before it is locked.
 _TRIES: Final = 10
 
 
@@ -43,7 +43,7 @@ class LiveBridge:
     protocol: int
     #: the name under which its agent's sessions are kept.
     agent: str
-    #: its acp-bridge.
+    #: the version of its acp-bridge.
     version: str
 
 
@@ -61,7 +61,7 @@ class RunFile:
         os.pwrite(self._fd, json.dumps(asdict(bridge)).encode(), 0)
 
     def publish(self) -> None:
-        """Have the bridge listed from now on; raises OSError."""
+        """Give the draft its name, so that the bridge is listed from now on; raises OSError."""
         ready = self._path.with_suffix(_READY)
         self._path.rename(ready)
         self._path = ready
@@ -84,7 +84,7 @@ class RunFile:
 
 
 def live_bridges(home: Path) -> list[LiveBridge]:
-    """Return the bridges of this home that live, in no order; removes what dead ones have left.
+    """Return the bridges of this home that live, in no order; removes files of dead bridges.
 
     It reads some small files, so it belongs in a thread where nothing may wait. Never raises.
     """
@@ -98,17 +98,17 @@ def live_bridges(home: Path) -> list[LiveBridge]:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What stands in the folder of run files."""
+    """The contents of the folder of run files."""
 
     live: list[LiveBridge]
-    #: those that were killed; a file that says nothing is None.
+    #: the bridges that were killed; None for a file that says nothing.
     dead: list[LiveBridge | None]
     #: the paths of all sockets in the folder.
     sockets: list[str]
 
 
 def listed(home: Path) -> Listed:
-    """Return what stands in the folder of run files, of which nothing is removed. Raises OSError.
+    """Read the folder of run files, and remove nothing. Raises OSError.
 
     Drafts are left alone: a bridge that makes one would take a reader for another bridge.
     """
@@ -201,5 +201,5 @@ def _remove_socket(path: str) -> None:
 
 
 def this_bridge(path: Path, *, protocol: int, agent: str, version: str) -> LiveBridge:
-    """Return what is told of this bridge, whose socket has this path."""
+    """Return the description of this bridge for its run file; `path` is that of its socket."""
     return LiveBridge(os.getpid(), socket.gethostname(), str(path), protocol, agent, version)

@@ -1,4 +1,4 @@
-"""What the turn machine asks the shell to do, and the outcomes that a prompt can have."""
+"""The effects that the turn machine asks the shell for, and the outcomes of a prompt."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class SendPrompt:
 
 @dataclass(frozen=True, slots=True)
 class SendCancel:
-    """Send `session/cancel` to the agent; answer `cancelled` to what it asks of the user."""
+    """Send `session/cancel` to the agent; answer its questions to the user with `cancelled`."""
 
     epoch: int
     key: int

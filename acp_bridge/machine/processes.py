@@ -76,7 +76,7 @@ class Epochs:
         return [Start(self.spare)]
 
     def on_spare(self, event: AgentEvent) -> list[Effect]:
-        """Take an event of the spare."""
+        """Handle an event of the spare."""
         match event:
             case Started():
                 self.spare_ready = True

@@ -363,7 +363,7 @@ class Gate:
         return self.turn_waits or self.asked is not None
 
     def standstill(self, state: State) -> Standstill:
-        """Return what pause and hold have come to in this state."""
+        """Return how far a pause or a hold has come in this state."""
         if not self.closed:
             return Standstill.OPEN
         if self.asked is not None:

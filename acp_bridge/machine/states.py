@@ -181,7 +181,7 @@ class Timers:
 
 
 class Passing(Enum):
-    """What becomes of a client's request that is for the agent."""
+    """The ways of a client's request that is for the agent."""
 
     #: it goes out at once.
     NOW = auto()
@@ -198,7 +198,7 @@ class Passing(Enum):
 
 
 class Phase(Enum):
-    """What the updates of the agent count for."""
+    """The ways in which the agent's updates are treated."""
 
     #: for nothing: the agent does not have the session.
     NOTHING = auto()
@@ -212,7 +212,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Permits:
-    """What a state permits the client, and the process that has the session or gets it."""
+    """The rights that a state gives the client, and the process that has the session or gets it."""
 
     #: what becomes of a client's request for the agent.
     requests: Passing
@@ -254,7 +254,7 @@ _IDLE: Final = {
 
 
 class Standstill(Enum):
-    """What the user's pause or hold has come to."""
+    """How far the user's pause or hold has come."""
 
     #: nothing is paused or held.
     OPEN = "open"
@@ -318,7 +318,7 @@ class Snapshot:
         return self.state in (State.BLOCKED, State.UNAUTHENTICATED)
 
     def phase(self, epoch: int) -> Phase:
-        """Return what the updates of the process of this epoch count for."""
+        """Return how the updates of the process of this epoch are treated."""
         return self.permits.updates if epoch == self.epoch else Phase.NOTHING
 
 
@@ -344,7 +344,7 @@ class States:
         return self._timers.enter(self.current)
 
     def permits(self, *, provisional: bool) -> Permits:
-        """Return what the state permits; `provisional`: the process is to get no prompt."""
+        """Return the rights of this state; `provisional`: the process is to get no prompt."""
         if self.current is State.IDLE:
             updates = Phase.LIVE if self.work_asked else self.between_turns
             return _IDLE[updates, provisional]

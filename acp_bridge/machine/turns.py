@@ -124,7 +124,7 @@ class TurnEnd:
         return out
 
     def stop_work(self) -> list[Effect]:
-        """Take a Stop while no prompt is there: it ends what the client had asked for otherwise."""
+        """End the work that the client asked for beside prompts, for a Stop without a prompt."""
         self._states.work_asked, self._states.between_turns = False, Phase.LEAK
         return [StopWork(self._epochs.current), *self._open_hooks.stop()]
 
@@ -177,7 +177,7 @@ class TurnEnd:
         return self._epochs.drop_spare() + self.finish_badly() + processes.rest()
 
     def note(self, event: AgentAnswered) -> list[Effect]:
-        """Keep what the agent says of its cancelled prompt, for the journal. (invariant C13)"""
+        """Keep the agent's own answer to a cancelled prompt, for the journal. (invariant C13)"""
         prompt = self._queue.running
         if prompt and not prompt.noted and isinstance(self._outcome, Cancelled):
             prompt.noted = True
@@ -204,7 +204,7 @@ class TurnEnd:
         return [CloseCards(), *self._finish(self._outcome)] if self._queue.running else []
 
     def abandon(self) -> list[Effect]:
-        """Leave over what waits; interrupt the turn unless it was cancelled. (invariant Q6)"""
+        """Leave waiting prompts over; interrupt the turn unless it was cancelled. (invariant Q6)"""
         out = self._queue.leave_over()
         if self._states.current is State.RUNNING:
             return [*out, CloseCards(), *self._queue.interrupt()]
@@ -215,7 +215,7 @@ class TurnEnd:
         return self._queue.finish(outcome)
 
     def mark_over(self, *, cancelled: bool) -> None:
-        """Note what the agent's updates count for after this turn, and the hooks at its end.
+        """Set how the agent's updates are treated from the end of this turn on.
 
         A process that was given the session meanwhile may replay it, and knows of no such turn.
         """
@@ -224,7 +224,7 @@ class TurnEnd:
 
 
 class TurnMachine:
-    """One session's machine: `step` takes an event, `snapshot` is where the session stands."""
+    """One session's machine: `step` handles an event, `snapshot` is the session's state."""
 
     def __init__(
         self,
@@ -290,7 +290,7 @@ class TurnMachine:
         return self._states.current is State.IDLE and not busy
 
     def step(self, event: Event) -> list[Effect]:
-        """Take one event and return what is to be done, in order.
+        """Handle one event and return its effects, in order.
 
         An event that nothing takes gives `Dropped` and nothing else. Raises ValueError, and
         nothing has happened, if a prompt is received twice.

@@ -25,7 +25,7 @@ _PIECE: Final = select.PIPE_BUF
 
 
 class Waiter:
-    """The process that waits for the bridge, as the bridge has it."""
+    """The bridge's end of the process that waits for it."""
 
     def __init__(self, alive: int, code: int) -> None:
         """`alive`: its end can be read once the waiter has ended; `code`: takes its exit code."""
@@ -43,7 +43,7 @@ class Waiter:
         return bool(poll.poll(0))
 
     def let_go(self, code: int) -> None:
-        """Have the waiter end with this exit code; does nothing the second time."""
+        """Make the waiter end with this exit code; does nothing the second time."""
         if self._code >= 0:
             with suppress(OSError):  # it has ended
                 os.write(self._code, bytes([code]))
@@ -112,7 +112,7 @@ def _close(fd: int) -> None:
 
 
 def _wait(child: int, code: int, errors: int) -> NoReturn:
-    """Pass on what the bridge writes to stderr until it ends or lets go; ends the process."""
+    """Pass the bridge's stderr on until the bridge ends or lets go, then end the process."""
     os.waitpid(child, 0)
     either, more = select.poll(), select.poll()
     either.register(code, select.POLLIN)

@@ -1,4 +1,4 @@
-"""Locks by key, of which only those that are in use are kept."""
+"""Locks by key, each kept only while it is in use."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,19 +7,19 @@ import anyio
 
 
 class KeyedLocks:
-    """Lets one task at a time have a key, in the order of asking."""
+    """Lets one task at a time hold the lock of a key, in the order of asking."""
 
     def __init__(self) -> None:
         """Nobody has a key."""
         self._locks: dict[str, anyio.Lock] = {}
 
     def __len__(self) -> int:
-        """Return how many keys somebody has or waits for."""
+        """Return how many keys a task holds or waits for."""
         return len(self._locks)
 
     @asynccontextmanager
     async def hold(self, key: str) -> AsyncIterator[None]:
-        """Have the key inside the block."""
+        """Hold the lock of this key during the block."""
         lock = self._locks.setdefault(key, anyio.Lock())
         try:
             async with lock:

@@ -65,7 +65,7 @@ class _Formatter(logging.Formatter):
 
 
 class StderrHandler(logging.Handler):
-    """Writes to stderr what it has room for, and drops the rest."""
+    """Writes to stderr without waiting; lines for which it has no room are dropped."""
 
     def __init__(self, fd: int) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class StderrHandler(logging.Handler):
 
 
 class _FileHandler(logging.FileHandler):
-    """Writes to a file; what the file does not take is lost, and nobody is told on stderr."""
+    """Writes to a file; lines that can't be written are lost, without a word on stderr."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Do nothing: a traceback for each line would fill stderr, which nobody may read."""

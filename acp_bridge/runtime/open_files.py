@@ -20,12 +20,12 @@ from acp_bridge.runtime.log import event
 
 #: a soft limit above this is of no use: there are not so many sessions.
 _MOST: Final = 1 << 16
-#: what the bridge takes without a session, and what each session takes in the end.
+#: descriptors of the bridge without a session, and of each session in the end.
 _OWN: Final = 20
 _SESSION: Final = 12
-#: what a session takes for a moment while it is opened, or its agent starts.
+#: descriptors that a session needs for a moment while it is opened, or its agent starts.
 _OPENING: Final = 16
-#: what an agent takes that waits for a session.
+#: descriptors of an agent that waits for a session.
 _AGENT: Final = 4
 #: kept for the sessions that exist: agents that restart, replays, merging. Of a low limit it is
 #: this part at most.
@@ -63,7 +63,7 @@ def count() -> int:
 
 
 class OpenFiles:
-    """Counts what sessions take that are being opened."""
+    """Keeps descriptors for sessions that are being opened."""
 
     def __init__(self, limit: Callable[[], int] = limit, count: Callable[[], int] = count) -> None:
         """`limit` and `count` are those of the process."""
@@ -76,8 +76,8 @@ class OpenFiles:
         """Keep room for a session that is opened meanwhile; raises RpcError.
 
         `live`: how many sessions there are; `asleep`: how many of them have no agent, which may
-        start at any time. `waits`: an agent waits that the session takes, so that what that one has
-        open is counted already.
+        start at any time. `waits`: the session takes an agent that waits, whose descriptors are
+        counted already.
         """
         most = self._limit()
         kept = min(_KEPT, most // _KEPT_PART)

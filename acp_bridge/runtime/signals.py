@@ -23,10 +23,10 @@ def leave_at_once(code: int = 0) -> None:
 
 
 def ignore() -> None:
-    """Have the signals ignored from now on: the process is ending.
+    """Ignore the signals from now on, since the process is ending.
 
-    They are blocked meanwhile: of one that came just before, Python would say on stderr that its
-    handler was gone.
+    They are blocked meanwhile: for a signal that came just before, Python would write to stderr
+    that its handler was gone.
     """
     _signal.pthread_sigmask(_signal.SIG_BLOCK, ENDING)
     for number in ENDING:
@@ -40,9 +40,9 @@ def interrupt() -> None:
 
 
 class Received:
-    """`with Received() as fd`: each such signal can be read there as one byte, its number.
+    """`with Received() as fd`: each of the signals can be read from `fd` as one byte, its number.
 
-    What was in force before comes back at the end.
+    The handlers that were in force before come back at the end.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Received:
         self._handler = self._note  # one object, to be known again
 
     def _note(self, number: int, frame: object) -> None:
-        """Wake whoever waits for the pipe; runs between any two steps of the main thread."""
+        """Write the signal's number into the pipe, between any two steps of the main thread."""
         if self._writable >= 0:
             try:  # noqa: SIM105 - contextlib is not loaded
                 os.write(self._writable, bytes([number]))

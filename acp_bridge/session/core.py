@@ -90,7 +90,7 @@ class Core:
     def __init__(
         self, session_id: str, workspace: Workspace, machine: TurnMachine, tasks: TaskGroup
     ) -> None:
-        """Nothing happens before `begin`; `tasks` runs what is spawned."""
+        """Nothing happens before `begin`; spawned work runs in `tasks`."""
         self.id = session_id
         #: where the session works now.
         self.workspace = workspace
@@ -144,7 +144,7 @@ class Core:
 
     @property
     def state(self) -> SessionState:
-        """The session's state at this moment, what is around its machine included."""
+        """The session's state at this moment, that around its machine included."""
         return self._look()
 
     def feed(self, event: ev.Event) -> None:

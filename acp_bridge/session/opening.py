@@ -35,7 +35,7 @@ class NotLoaded(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Where a session works: what the client gave with `session/new`, `load` or `resume`.
+    """A session's folders and MCP servers, as `session/new`, `load` or `resume` gave them.
 
     MCP servers are never kept on disk.
     """
@@ -62,7 +62,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the bridge knows of the agent's own session when it is to be opened again."""
+    """The agent's own session to be opened again, as far as the bridge knows it."""
 
     #: None when the agent never named one.
     agent_session_id: str | None

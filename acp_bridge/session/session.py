@@ -298,7 +298,7 @@ class Session:
     # --- the journal ---------------------------------------------------------------------------
 
     async def _rename_at_agent(self, link: Link) -> None:
-        """Note the agent's id of the session, and take over what the process said of it so far."""
+        """Note the agent's id of the session, and begin to receive the process's messages."""
         ours = self._context.identity
         await self._context.journal.note_agent(self.id, link.agent_session_id, ours)
         link.adopt(self.from_agent)

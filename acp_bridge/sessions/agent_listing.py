@@ -32,7 +32,7 @@ _FOR_ALL: Final = (ErrorCode.METHOD_NOT_FOUND, ErrorCode.AUTH_REQUIRED)
 
 @dataclass(frozen=True, slots=True)
 class AgentPage:
-    """What an agent lists, and where it goes on."""
+    """One page of an agent's listing, and the cursor of the next one."""
 
     rows: Rows = field(default_factory=list)
     cursor: str | None = None
@@ -40,12 +40,12 @@ class AgentPage:
     missing: str | None = None
     #: the agent gave no list.
     failed: bool = False
-    #: it may give one for a folder.
+    #: it may give a list when it is asked for one folder's sessions.
     by_folder: bool = False
 
 
 async def page(link: Link, cwd: str | None = None, cursor: str | None = None) -> AgentPage:
-    """Return a page of what the agent lists."""
+    """Return one page of the agent's listing."""
     asked = {k: v for k, v in (("cwd", cwd), ("cursor", cursor)) if v is not None}
     try:
         with anyio.fail_after(waits.AGENT_PATIENCE):
@@ -96,7 +96,7 @@ def _failed(why: str, *, by_folder: bool = False) -> AgentPage:
 
 
 def _said(missing: list[str]) -> str | None:
-    """Return the sentences as one; the log has it, too."""
+    """Log the sentences, and return them as one."""
     if not missing:
         return None
     what = "; ".join(missing)
@@ -105,9 +105,9 @@ def _said(missing: list[str]) -> str | None:
 
 
 async def of_folders(link: Link, folders: Iterable[str], without: AgentPage) -> AgentPage:
-    """Return the first pages of these folders, from an agent that lists one at a time.
+    """Return the first page for each of these folders, from an agent that lists one at a time.
 
-    `without`: what it answered when it was asked without one. The time is bounded for all.
+    `without`: its answer when it was asked without a folder. All together have one bound of time.
     """
     rows, missing, answered = dict[str, Json](), list[str](), False
     with anyio.move_on_after(waits.AGENT_PATIENCE) as patience:

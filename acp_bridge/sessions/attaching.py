@@ -21,7 +21,7 @@ from acp_bridge.sessions import params
 
 
 class Attaching:
-    """Lets clients come to the sessions that are live, and go."""
+    """Lets clients attach to live sessions, and leave them."""
 
     def __init__(self, live: Mapping[str, Session], busy: KeyedLocks, *, kept: bool) -> None:
         """`busy`: one load, fork, close or delete of a session runs at a time.
@@ -32,15 +32,15 @@ class Attaching:
         self._kept = kept
         self._busy = busy
         self._loads = KeyedLocks()
-        #: by the loads that were read, of clients that have the session already.
+        #: for loads by clients that have the session already: what waits behind the replay.
         self._holds: dict[ClientRequest, Hold] = {}
 
     def held_back(self, request: ClientRequest, given: Json, work: Work) -> Work:
-        """Return the work that answers a request which was just read.
+        """Return a function that answers the request, which was just read, in place of `work`.
 
-        Where that is to replay a session which its client has already, what happens there waits
-        for the replay from now on, or the client would be shown it live and once more. If it
-        fails before, nothing of that is lost.
+        For a replay of a session that the client has already, updates wait from now on until the
+        replay has ended, or the client would be shown them twice. If the work fails before that,
+        none of them is lost.
         """
         session_id = given.get("sessionId")
         session = self._live.get(session_id) if isinstance(session_id, str) else None
@@ -78,7 +78,7 @@ class Attaching:
             yield
 
     async def attach(self, request: ClientRequest, given: Json) -> object:
-        """Answer `_acp_bridge/attach` as a load, or without `replay` as a resume, of what is live.
+        """Answer `_acp_bridge/attach`: a load of a live session, or without `replay` a resume.
 
         Raises RpcError, also for a session that is not live here.
         """
@@ -119,12 +119,12 @@ class Attaching:
 
     @property
     def attended(self) -> bool:
-        """A client has one of the sessions."""
+        """True if a client has one of the sessions."""
         return any(session.transcript.views for session in self._live.values())
 
     @property
     def works(self) -> bool:
-        """A turn runs in one of the sessions, or a prompt waits for one."""
+        """True if a turn runs in one of the sessions, or a prompt waits."""
         return any(session.now.unanswered for session in self._live.values())
 
     def listed(self) -> Json:

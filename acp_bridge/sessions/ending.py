@@ -36,9 +36,9 @@ class Deletion:
         self._done = False
 
     def prepare(self, link: Link | None) -> None:
-        """Let the session's own process delete it when that has closed it, before it ends.
+        """Have the session's own process delete the session between its close and its end.
 
-        That takes no start of another process. What fails there is tried in one that has none.
+        So no other process need be started. If it fails there, `by_any` tries again.
         """
         if link:
             link.requests.last = partial(self._by_its_own, link)
@@ -55,7 +55,7 @@ class Deletion:
             event("agent.not_deleted", session=self._session_id, what=exc.message)
 
     async def by_any(self, agent_id: str) -> str | None:
-        """Delete the session in a process that has none; returns why it may be there.
+        """Delete the session in a process without a session; returns why the agent may keep it.
 
         An agent may number its sessions from 0 in each process: if another session of ours has the
         same number, nobody can say which one the agent would delete. Raises RpcError.
@@ -82,7 +82,7 @@ class Deletion:
 
 
 class Ending:
-    """Answers what ends sessions."""
+    """Answers the requests that end sessions."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Ending:
     async def delete(self, request: ClientRequest, given: Json) -> object:
         """Answer `session/delete`: also at the agent, if it can; an unknown session is no error.
 
-        What the agent may keep is not listed any more, and the answer says so.
+        A session that the agent may keep is not listed any more, and the answer says so.
         """
         return await self._passages.or_elsewhere(request, self._delete(request, given))
 

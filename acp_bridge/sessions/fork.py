@@ -1,4 +1,4 @@
-"""`session/fork`: a second session that begins with what the first one has.
+"""`session/fork`: a second session that begins with the first one's transcript and settings.
 
 The agent that has the session forks it, and lets go of the fork; what was shown is copied from one
 journal into the other; the fork gets a process of its own, as any session does that is loaded.
@@ -26,7 +26,7 @@ from acp_bridge.updates.open_cards import OpenCards
 from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError, encode
 
-#: what the journal keeps of a session beside its transcript; a fork has a title of its own.
+#: the journal's keys that a fork gets beside the transcript; its title is its own.
 _KEPT: Final = ("shown", "chosen", *(f"state:{kind}" for kind in STATE if kind != INFO_UPDATE))
 
 
@@ -41,7 +41,7 @@ class Forks:
     async def make(
         self, source: Session, workspace: Workspace, request: ClientRequest
     ) -> tuple[Session, Json]:
-        """Return a fork, which has no process yet, and what the agent says of it.
+        """Return a fork, which has no process yet, and the agent's answer about it.
 
         Raises RpcError: the agent's own, or when the fork can't be kept, or when the session is
         closed meanwhile.
@@ -89,7 +89,7 @@ async def _let_go(link: Link, agent_session_id: str) -> None:
 
 
 async def copy(source: SessionJournal, target: SessionJournal) -> None:
-    """Copy what a session has shown until now, its ids and settings. Raises JournalError.
+    """Copy a session's transcript until now, its ids and settings. Raises JournalError.
 
     Tool cards that are open end in the copy: nobody goes on with them there.
     """

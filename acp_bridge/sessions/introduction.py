@@ -1,7 +1,7 @@
 """`initialize`: the agent is told of the client that started the bridge, and of no other.
 
 Clients that join later get the agent's answer to that one, whose abilities the agent counts on.
-What a client asks before it has its answer waits for that, since some send all at once.
+A client's requests before its answer wait for that, since some clients send all at once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class Introduction:
         self.made = anyio.Event()
 
     def take(self, request: ClientRequest, params: Json) -> bool:
-        """Take what a client asks up to its answer; False behind that. Raises RpcError."""
+        """Answer `initialize`, and keep other requests until then; False for a later request.
+
+        Raises RpcError for a request before `initialize`, and for a second `initialize`.
+        """
         client = request.client
         if request.method == INITIALIZE:
             if client.stage is not Stage.NEW:
@@ -48,7 +51,7 @@ class Introduction:
         return client.stage is Stage.INITIALIZING
 
     async def _greet(self, request: ClientRequest, params: Json) -> object:
-        """Answer, and let go on what has waited for that; without an answer it is refused."""
+        """Answer `initialize`, then run the requests that waited; refuse them if there is none."""
         client = request.client
         try:
             request.answer(await self.answer(request, params))
@@ -85,7 +88,7 @@ class Introduction:
         return agent
 
     async def _meet(self) -> Json:
-        """Return what the agent has said to the client on stdin, waited for."""
+        """Wait for the agent's answer to the client on stdin, and return it."""
         with anyio.move_on_after(self._context.settings.start_timeout):
             await self.made.wait()
         if self._agent is None:

@@ -1,4 +1,4 @@
-"""`session/list`: what the journal has, merged with what only the agent knows.
+"""`session/list`: the journal's sessions, then those that only the agent knows.
 
 The journal's pages come first, newest first, then the agent's own. A listing never starts an
 agent, nor waits for one for long (invariant Q10).
@@ -25,12 +25,12 @@ from acp_bridge.sessions import agent_listing, params
 from acp_bridge.sessions.agent_listing import AgentPage, Rows
 from acp_bridge.updates import notices
 
-#: folders in which an agent is asked that lists one at a time.
+#: the most folders for which an agent is asked that lists one folder at a time.
 _FOLDERS = 10
 
 
 class ListingPort(Protocol):
-    """What a listing needs of the registry."""
+    """The registry, as a listing needs it."""
 
     def asleep(self) -> frozenset[str]:
         """Return the sessions whose process was ended because they were at rest."""
@@ -111,7 +111,7 @@ class Listing:
         return replace(found, rows=[row for row in kept if row["sessionId"] not in known])
 
     async def _folders(self) -> list[str]:
-        """Return where the agent may have sessions: here, and where the newest of ours work."""
+        """Return folders in which the agent may have sessions: this one, and our newest ones."""
         ours = await self._journal.index.folders(self._agent(), _FOLDERS)
         with suppress(OSError):  # the folder may be gone
             ours.insert(0, self._folder or os.getcwd())
@@ -125,7 +125,7 @@ class Listing:
         return next((link for link in self._port.links() if link.can(*capability)), None)
 
     async def agent_lists(self, session_id: str) -> bool:
-        """Return False when the agent has no such session, as far as it lists any."""
+        """Return False if the agent can't list sessions, or lists them without this one."""
         link = self._listing_link() or await self._port.ready()
         if not link.can("sessionCapabilities", "list"):
             return False
@@ -138,7 +138,7 @@ class Listing:
         return any(found) or all(each is None for each in found)
 
     async def agent_may_have(self, session_id: str, cwd: str) -> bool:
-        """Return False when the agent has no such session, or could not give it to anybody.
+        """Return False when the agent surely has no such session, or could not load it.
 
         Some agents list the sessions of one folder only, others can load and not list: those are
         asked for the session itself.
@@ -156,7 +156,7 @@ class Listing:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Tell the client what is wrong with the list, and what to do."""
+    """Turn IndexUnusable into an RpcError that says what is wrong, and what to do."""
     try:
         yield
     except IndexUnusable as exc:

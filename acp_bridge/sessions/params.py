@@ -1,4 +1,4 @@
-"""Checks the parameters of a client before anything is done with them; raises -32602."""
+"""Checks the parameters of clients' requests; raises RpcError -32602 for bad ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def session_id(params: Json) -> str:
 
 
 def workspace(params: Json) -> Workspace:
-    """Return where the session is to work: `cwd`, additional roots, MCP servers."""
+    """Return the folders and MCP servers of a request: `cwd`, additional roots, servers."""
     cwd, roots = params.get("cwd"), params.get("additionalDirectories")
     servers = params.get("mcpServers")
     if not isinstance(cwd, str) or not os.path.isabs(cwd):
@@ -50,7 +50,7 @@ def prompt(params: Json) -> list[Json]:
 
 
 def listing(params: Json) -> tuple[str | None, str | None]:
-    """Return `cwd` and `cursor` of `session/list`; None for one that was not given."""
+    """Return `cwd` and `cursor` of `session/list`, each None if it was not given."""
     cwd, cursor = params.get("cwd"), params.get("cursor")
     if cwd is not None and not (isinstance(cwd, str) and os.path.isabs(cwd)):
         raise errors.invalid("must be an absolute path", "cwd")

@@ -55,7 +55,7 @@ class Reason(StrEnum):
 
 
 class LinkSource(Protocol):
-    """Where processes come from (`session_context.SessionContext`)."""
+    """Makes links to processes (`session_context.SessionContext`)."""
 
     tasks: TaskGroup
 
@@ -77,7 +77,7 @@ class WarmTimes:
 
 @dataclass(frozen=True, slots=True)
 class _Warmth:
-    """How a process is kept warm."""
+    """The rules by which a process is kept warm."""
 
     times: WarmTimes
     #: keeps room for a session beside the process while that is started; RpcError without room.
@@ -123,7 +123,7 @@ class Pool:
         self._tries = 0
         #: the process that was last started to be kept warm.
         self._spare: Link | None = None
-        #: how often something was set that a process reads when it starts.
+        #: counts the logins, logouts and settings, which a process reads when it starts.
         self._changes = 0
 
     @property
@@ -133,7 +133,7 @@ class Pool:
 
     @property
     def _empty(self) -> bool:
-        """No process waits or is being started, and the bridge has not begun to end."""
+        """True if no process waits or is being started, and the bridge has not begun to end."""
         return self._link is None and self._coming is None and not self._closed
 
     # --- take ----------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class Pool:
         return self.take_ready() or await self._take_fresh()
 
     async def take_for(self, work: Callable[[Link], Awaitable[_Result]]) -> _Result:
-        """Return what `work` does with a process for a session, which it owns then.
+        """Call `work` with a process for a session, which it owns then, and return its result.
 
         If one that waited was killed, then or meanwhile, the work is done once more, with another
         one (invariant Q12). Raises RpcError, also when the process dies of the work.
@@ -214,7 +214,7 @@ class Pool:
         return self._taken(coming.link)
 
     def _taken(self, link: _Given) -> _Given:
-        """Note that a session has got the process, and have another one kept warm."""
+        """Note that a session has got the process, and start the next one to keep warm."""
         if link is not None:
             self._tries = 0
             if self._warmth and not self._keeps_warm:
@@ -256,7 +256,7 @@ class Pool:
             self._source.tasks.start_soon(link.close, warmth.times.grace)
 
     def _withdraw(self, link: Link, reason: Reason) -> bool:
-        """Give a waiting process to no session any more; the caller ends it.
+        """Take a waiting process out of the pool, for the caller to end.
 
         False if the process doesn't wait.
         """
@@ -273,7 +273,7 @@ class Pool:
     # --- warm ----------------------------------------------------------------------------------
 
     async def warm(self) -> None:
-        """Start a process if none waits or comes. No error is raised: who needs one is told."""
+        """Start a process if none waits or comes; an error is raised later, by `take`."""
         try:
             if self._empty:
                 await self._start_next()
@@ -290,7 +290,7 @@ class Pool:
         self._warmth = _Warmth(times, room)
 
     async def _keep_warm(self, warmth: _Warmth) -> None:
-        """Start processes, one after the other, until one has come to a session or none helps."""
+        """Start processes, one after the other, until one is taken or `_TRIES` have failed."""
         try:
             while self._tries < _TRIES and await self._warm_one(warmth):
                 pass
@@ -322,7 +322,7 @@ class Pool:
         return not await self._unused(link, times)
 
     async def _unused(self, link: Link, times: WarmTimes) -> bool:
-        """Watch a process until it waits no more; True if that is because no session took it."""
+        """Watch a process until it waits no more; True if it was retired as unused."""
         while self._link is link:
             with anyio.move_on_after(times.unused) as waited:
                 await self._emptied.wait()
@@ -332,7 +332,7 @@ class Pool:
         return False
 
     async def _start_next(self) -> Link | None:
-        """Start the process that is to wait next; returns None if a session has claimed it."""
+        """Start the next process that waits; returns None if a session has claimed it meanwhile."""
         coming = self._coming = _Start()
         try:
             link = await self._start()
@@ -371,7 +371,7 @@ class Pool:
     # --- Owner ---------------------------------------------------------------------------------
 
     def on_update(self, link: Link, params: Json) -> None:
-        """Drop an update: no client has a session that it could belong to."""
+        """Drop an update, since no session exists that it could belong to."""
 
     def on_agent_request(self, link: Link, call: Call) -> None:
         # Nothing is known of a session before it is there: ids of tool calls pass as they are.
@@ -388,7 +388,7 @@ class Pool:
         """Do nothing: nothing is collected here."""
 
     async def room(self, link: Link) -> None:
-        """Wait while the client doesn't read: what the process asks and tells waits for it."""
+        """Wait while the client doesn't read what the process asks and tells."""
         if client := self._client():
             await client.outgoing.drain_below(self._limit)
 

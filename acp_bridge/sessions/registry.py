@@ -93,7 +93,7 @@ class Sessions:
     async def new(self, request: ClientRequest, given: Json) -> object:
         """Answer `session/new` with the agent's answer, under an id of ours.
 
-        That work is kept in its folder is said behind the answer, which doesn't wait for it.
+        A notice of unattended work in the folder follows the answer, which doesn't wait for it.
         """
         workspace = params.workspace(given)
         with self.room():
@@ -132,7 +132,7 @@ class Sessions:
         return await self._pool.take_for(create)
 
     async def _in_time(self, link: Link, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
-        """Return what an agent answers; raises RpcError, also when it takes too long."""
+        """Return the agent's answer; raises RpcError, also when it takes too long."""
         seconds = self._context.settings.request_timeout
         try:
             with link.at_clients.limit(seconds):
@@ -227,7 +227,7 @@ class Sessions:
 
     @asynccontextmanager
     async def _at_hand(self, session_id: str) -> AsyncIterator[Session]:
-        """Give a session that is live, or that is opened for as long as it is needed."""
+        """Give the live session, or one that is opened for as long as it is needed."""
         session = self.live.get(session_id)
         if session is not None and not session.closing:
             yield session
@@ -298,7 +298,7 @@ class Sessions:
     # --- the end -------------------------------------------------------------------------------
 
     async def end(self, grace: float) -> None:
-        """Interrupt running turns, hold waiting prompts, end every process."""
+        """Interrupt running turns, leave waiting prompts over, end every process."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._pool.close, grace)
             for session in list(self.live.values()):
@@ -307,7 +307,7 @@ class Sessions:
 
 
 def _move(session: Session, workspace: Workspace) -> None:
-    """Apply other roots or MCP servers to a live session, at idle; raises RpcError."""
+    """Apply other roots or MCP servers to a live session when it is idle; raises RpcError."""
     if PurePath(workspace.cwd) != PurePath(session.workspace.cwd):
         raise errors.invalid("the session is open with another one", "cwd")
     before = session.workspace

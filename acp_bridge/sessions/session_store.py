@@ -1,4 +1,4 @@
-"""Makes sessions of what the journal has, and erases them, always under the session's lock.
+"""Makes, opens and erases sessions in the journal, always under the session's lock.
 
 A session is open in one bridge at a time: the lock is taken before the journal is read
 (invariants K3, P12).
@@ -38,7 +38,7 @@ from acp_bridge.sessions.elsewhere import passage_words
 from acp_bridge.sessions.pool import Pool
 from acp_bridge.wire.jsonrpc import RpcError
 
-#: the name of a session's value, which is true until its agent has given all of it.
+#: the journal's key of a flag that is set until the agent has replayed all of the session.
 IMPORTING: Final = "importing"
 _ADVICE: Final = (
     "; `acp-bridge doctor` says what to do, and ACP_BRIDGE_HOME sets another folder for sessions"
@@ -46,12 +46,12 @@ _ADVICE: Final = (
 
 
 class ReachPort(Protocol):
-    """A way to have a request answered by the bridge that holds its session (`passages.Reach`)."""
+    """Passes a request on to the bridge that holds its session (`passages.Reach`)."""
 
     why: str | None
 
     async def try_holder(self, lock_file: Path) -> None:
-        """Raise if the request was answered there, or never will be."""
+        """Raise if that bridge has taken the request, or never will."""
 
 
 class SessionStore:
@@ -84,9 +84,9 @@ class SessionStore:
         *,
         known: bool = False,
     ) -> Session:
-        """Make a session of a process that has one open, or is about to; raises RpcError.
+        """Make a session with a process that has it open, or is about to; raises RpcError.
 
-        `reach` is tried as long as another bridge holds it; raises what that raises. `known`: its
+        `reach` is tried as long as another bridge holds the lock; its errors pass. `known`: the
         client has had the id before, and may try again when this fails.
         """
         prompted = session_id == link.agent_session_id  # then it was the agent's before
@@ -112,7 +112,7 @@ class SessionStore:
         *,
         prompted: bool,
     ) -> Session:
-        """Make a session that has no process yet; `fill` writes what it begins with.
+        """Make a session that has no process yet; `fill` writes its first content.
 
         If it is not `prompted` yet, it is listed from its first prompt on. Raises RpcError.
         """
@@ -174,7 +174,7 @@ class SessionStore:
     ) -> Session | None:
         """Open a session of the journal; None if the journal has none of this id.
 
-        `workspace`: where it is to work; None: in its folder, without MCP servers. Raises
+        `workspace`: its folders and MCP servers; None: its own folder, and no servers. Raises
         RpcError, also when the session belongs to another agent (invariant R8). `reach` as in
         `create`.
         """
@@ -228,7 +228,7 @@ class SessionStore:
             )
 
     async def set_aside(self, session_id: str) -> SessionInfo | None:
-        """Return what is known of a session that was removed because it never had a prompt.
+        """Return the row of a session that was removed because it never had a prompt.
 
         Raises RpcError, also when it is another agent's.
         """
@@ -325,7 +325,7 @@ class SessionStore:
     async def _lock(
         self, session_id: str, reach: ReachPort | None = None, advice: str = _ADVICE
     ) -> int:
-        """Return the lock of a session; raises RpcError. `advice` says what else can be done."""
+        """Lock a session; returns the descriptor. RpcError if another has it, with `advice`."""
         path, settings = self._context.journal.lock_path(session_id), self._context.settings
         try:
             await self._context.journal.prepare()

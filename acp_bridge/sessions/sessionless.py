@@ -17,7 +17,7 @@ from acp_bridge.sessions.pool import Pool
 
 
 class Sessionless:
-    """Answers `authenticate`, `logout`, and whatever else is asked of no session."""
+    """Answers `authenticate`, `logout` and other requests that name no session."""
 
     def __init__(self, context: SessionContext, pool: Pool) -> None:
         """`pool` has the process that is asked while no session has one."""
@@ -25,7 +25,7 @@ class Sessionless:
         self._pool = pool
 
     async def authenticate(self, request: ClientRequest, params: Json) -> Any:
-        """Log in at the process that asked for it last, then wherever else it is of use.
+        """Log in at the processes that want a login, the last to ask first.
 
         That is every process that asked for a login, one after the other, and every one at all
         if the login needs no user. Raises the first one's RpcError.
@@ -46,9 +46,9 @@ class Sessionless:
         return result
 
     async def _login_place(self, params: Json) -> Link:
-        """Return the process to log in at when none asked for it: the next session's.
+        """Return the process for a login that none has asked for: that of the next session.
 
-        Credentials will be told to that one anyway.
+        For credentials any process will do, since the others are given them as well.
         """
         if carries_credentials(params):
             return await self._any()
@@ -63,7 +63,7 @@ class Sessionless:
                 await self._context.standing.tell(link, AUTHENTICATE, params)
 
     async def logout(self, request: ClientRequest, params: Json) -> Any:
-        """Log out everywhere; what was given to `authenticate` is forgotten at once."""
+        """Log out everywhere; the parameters of `authenticate` are forgotten at once."""
         self._context.standing.note(LOGOUT, params)
         first = await self._any()
         self._pool.note_change(first)
@@ -71,7 +71,7 @@ class Sessionless:
         return await self._ask(first, request)
 
     async def pass_on(self, request: ClientRequest, params: Json) -> Any:
-        """Ask a process a method that names no session; what sets something is for all of them."""
+        """Send a request to one process, or to all if it sets something."""
         first = await self._any()
         if not sets_something(request.method):
             return await first.ask_for(request, request.method, request.params)
@@ -83,7 +83,7 @@ class Sessionless:
         return result
 
     async def _ask(self, link: Link, request: ClientRequest) -> Any:
-        """Return what an agent answers in time without a user; raises RpcError."""
+        """Return the agent's answer, which must come in time; raises RpcError."""
         method, seconds = request.method, self._context.settings.request_timeout
         try:
             with link.at_clients.limit(seconds):
@@ -96,7 +96,7 @@ class Sessionless:
         return links[-1] if links else await self._pool.ready()
 
     def _tell_others(self, first: Link, method: str, params: Json) -> None:
-        """Tell every other process; none that is slow holds up the answer (invariant P6)."""
+        """Send the request to every other process, without a wait for slow ones (invariant P6)."""
         for link in self._context.ready_links:
             if link is not first:
                 self._context.tasks.start_soon(self._context.standing.tell, link, method, params)

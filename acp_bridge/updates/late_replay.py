@@ -1,4 +1,4 @@
-"""Telling a late replay from an answer. SANS-IO.
+"""Tells a replay that comes after the load's answer from new words of the agent. SANS-IO.
 
 Some agents answer `session/load` first and replay afterwards, when the next prompt is on its way
 already. Nothing in the protocol marks such updates, but the conversation is known: what an agent
@@ -18,7 +18,7 @@ _LIMIT = 4_000_000
 
 
 class LateReplay:
-    """Knows what a process may repeat of a conversation after it was given the session."""
+    """Compares what an agent says after a load with the recorded conversation."""
 
     def __init__(self) -> None:
         #: what was said, by kind: in pieces until the first update is compared with it.
@@ -27,13 +27,13 @@ class LateReplay:
         self._cards: set[str] = set()
         self._at = dict.fromkeys(MESSAGES, 0)
         self._begun = False
-        #: something of the conversation was repeated.
+        #: True once something of the conversation was repeated.
         self.repeated = False
-        #: nothing that comes now is a replay.
+        #: True once something else came: nothing counts as a replay any more.
         self.over = False
 
     def note(self, params: Json) -> None:
-        """Take the next recorded `session/update` of the conversation.
+        """Add the next recorded `session/update` to the conversation.
 
         What the bridge itself said or was told is left out: no agent knows it.
         """
@@ -49,7 +49,7 @@ class LateReplay:
             self._cards.add(card)
 
     def add_prompt(self, blocks: Iterable[Any]) -> None:
-        """Take the prompt that is sent now: the replay may end with it."""
+        """Add the prompt that is sent now, with which the replay may end."""
         self._texts[USER_MESSAGE] += [_text({"content": block}) for block in blocks]
 
     def covers(self, update: Json) -> bool:
@@ -78,7 +78,7 @@ class LateReplay:
 
 
 class Echo:
-    """Knows what an agent may repeat of the prompt that it was just given."""
+    """Compares an agent's user messages with the prompt that it was just given."""
 
     def __init__(self, prompt: Iterable[Any]) -> None:
         """`prompt`: its content blocks."""

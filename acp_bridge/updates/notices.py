@@ -81,7 +81,7 @@ FEEDBACK_UNWRITTEN: Final = (
     " feedback was not given."
 )
 
-#: by the name of a state, what is said of a pause or a hold when it begins, and to who comes later.
+#: state -> the notice when it begins, and the one for a client that comes later.
 STANDSTILL: Final = {
     "pausing": (
         "[acp-bridge] Pausing: what the agent has begun ends first, then the turn waits."
@@ -134,7 +134,7 @@ def notice(text: str) -> Json:
 
 
 def given_up(name: str, before: object, now: object) -> str:
-    """Return what is said when the agent goes on with another setting than the one before."""
+    """Return the notice that the agent goes on with another setting than the one before."""
     value = "its own setting" if now is None else repr(now)
     return (
         f"[acp-bridge] {name}: the agent goes on with {value}. {before!r} was given up for another"
@@ -143,19 +143,19 @@ def given_up(name: str, before: object, now: object) -> str:
 
 
 def not_ready(refusal: str | None) -> str:
-    """Return what is said when no process takes a session; `refusal`: why it was not loaded."""
+    """Return the notice that no process takes a session; `refusal`: why it was not loaded."""
     if refusal is None:
         return NOT_READY
     return f"[acp-bridge] This is the transcript, but {refusal}. {MEMORY_WAYS}."
 
 
 def memory_sent(characters: int) -> str:
-    """Return what is said beside the prompt that carries the transcript."""
+    """Return the notice beside the prompt that carries the transcript."""
     return f"{MEMORY_SENT} ({characters} characters)."
 
 
 def held(prompts: list[Json]) -> str:
-    """Return what a load says of prompts that wait for the user's word."""
+    """Return the notice, behind a load, of prompts that were left over."""
     count = "1 prompt was" if len(prompts) == 1 else f"{len(prompts)} prompts were"
     return (
         f"[acp-bridge] {count} waiting when the bridge ended. Held, not run:\n\n"
@@ -169,17 +169,17 @@ def titled(title: str) -> str:
 
 
 def answered_beside(answer: str) -> str:
-    """Return how the answer to `/queue ask` is shown."""
+    """Return the text that shows the answer to `/queue ask`."""
     return f"[acp-bridge] Asked beside the session, which keeps nothing of this:\n\n{answer}"
 
 
 def not_answered(why: str) -> str:
-    """Return what is said when `/queue ask` has no answer."""
+    """Return the notice that `/queue ask` has no answer."""
     return f"[acp-bridge] Not answered: {why}."
 
 
 def not_paused(why: str) -> str:
-    """Return what is said when the agent refused to pause the turn that runs."""
+    """Return the notice that the agent refused to pause the turn that runs."""
     return (
         f"[acp-bridge] The agent did not pause: {why}. The turn goes on; nothing more starts until"
         " `/queue go`."
@@ -189,7 +189,7 @@ def not_paused(why: str) -> str:
 def queue(waiting: list[Json], held_prompts: list[Json], standstill: str | None = None) -> str:
     """Return the answer to `/queue`; both lists hold parameters of `session/prompt`.
 
-    `standstill`: what is said of a pause or a hold, if there is one.
+    `standstill`: the sentence about a pause or a hold, if there is one.
     """
     lines = [standstill] if standstill else []
     lines.append(f"{len(waiting)} waiting." if waiting else "Nothing is waiting.")
@@ -202,7 +202,7 @@ def queue(waiting: list[Json], held_prompts: list[Json], standstill: str | None 
 
 
 def running(count: int) -> str:
-    """Return what is said before held prompts run, so that no client takes them for the user's."""
+    """Return the notice before left-over prompts run, lest a client take them for the user's."""
     return f"Running {count} held prompt{'' if count == 1 else 's'}."
 
 
@@ -212,12 +212,12 @@ def dropped(count: int) -> str:
 
 
 def no_such_held(words: list[str], usage: str) -> str:
-    """Return the answer to `/queue drop` with something that is no number of a held prompt."""
+    """Return the answer to `/queue drop` with words that are no left-over prompt's number."""
     return f"There is no held prompt {' '.join(words)!r}. {usage}"
 
 
 def bad_hooks(file: str, why: str) -> str:
-    """Return what is said of a file of hooks that can't be used."""
+    """Return the notice of a file of hooks that can't be used."""
     return (
         f"[acp-bridge] `{file}`: {why}. No hook of this file runs until that is mended and the"
         " session is opened again; every permission is asked of you."
@@ -225,7 +225,7 @@ def bad_hooks(file: str, why: str) -> str:
 
 
 def untrusted_hooks(folder: str) -> str:
-    """Return what is said of a project whose hooks are not trusted."""
+    """Return the notice of a project whose hooks are not trusted."""
     return (
         "[acp-bridge] This project has hooks of its own (`.acp_bridge/hooks.toml`). They are off:"
         f" `acp-bridge trust {folder}` on a terminal shows them, and turns them on for sessions"
@@ -234,7 +234,7 @@ def untrusted_hooks(folder: str) -> str:
 
 
 def changed_hooks(files: list[str], folder: str) -> str:
-    """Return what is said of trusted hooks that are not as they were."""
+    """Return the notice of trusted hooks that have changed."""
     named = ", ".join(f"`{name}`" for name in files[:5]) + (" and more" if len(files) > 5 else "")
     return (
         f"[acp-bridge] The hooks of this project are off, since {named} changed after you trusted"
@@ -244,27 +244,27 @@ def changed_hooks(files: list[str], folder: str) -> str:
 
 
 def hook_failed(event: str, command: str, why: str) -> str:
-    """Return what is said of a hook that has failed."""
+    """Return the notice of a hook that has failed."""
     return f"[acp-bridge] A hook of {event} failed (`{code(command)}`): {why}."
 
 
 def prompt_refused(why: str) -> str:
-    """Return what is said beside a prompt that a hook has refused."""
+    """Return the notice beside a prompt that a hook has refused."""
     return f"[acp-bridge] A hook refused the prompt, and the agent did not get it: {why}"
 
 
 def permission_refused(title: str, why: str) -> str:
-    """Return what is said of a tool call that a hook has refused."""
+    """Return the notice of a tool call that a hook has refused."""
     return f"[acp-bridge] A hook refused `{code(title)}`: {why}"
 
 
 def feedback(text: str) -> str:
-    """Return the prompt that sends the agent back to work: not the user's, and it says so."""
+    """Return the prompt that sends the agent back to work; it says that a hook wrote it."""
     return f"[acp-bridge] Feedback of a hook at the end of the turn, not of the user:\n\n{text}"
 
 
 def enough_feedback(text: str) -> str:
-    """Return what is said of feedback that the agent is not given any more."""
+    """Return the notice of feedback that the agent is not given, after too much of it."""
     return (
         "[acp-bridge] Hooks have sent the agent back to work often enough. This was not given to it"
         f" any more:\n\n{text}"

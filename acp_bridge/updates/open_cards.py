@@ -31,11 +31,11 @@ class OpenCards:
 
     def __init__(self) -> None:
         self._open: dict[str, bool] = {}
-        #: a card was gone on with that was not opened here: it may have ended before.
+        #: an update was about a card that was not opened here: the card may have ended before.
         self.older = False
 
     def note(self, update: object) -> None:
-        """Take the next recorded update."""
+        """Note the card that the next recorded update opens, goes on with or ends."""
         match update:
             case {"sessionUpdate": protocol.TOOL_CALL | protocol.TOOL_CALL_UPDATE as kind, **rest}:
                 if isinstance(card := rest.get("toolCallId"), str):
@@ -45,11 +45,11 @@ class OpenCards:
 
     @property
     def open(self) -> list[str]:
-        """The ids of the open ones, in the order in which they were opened."""
+        """The ids of the open cards, in the order in which they were opened."""
         return [card for card, is_open in self._open.items() if is_open]
 
     def closing(self) -> list[Json]:
-        """Return the updates that end the open ones, in the order in which they were opened."""
+        """Return the updates that end the open cards, in the order in which they were opened."""
         return [closing_update(card) for card in self.open]
 
 
@@ -63,8 +63,8 @@ class ReplayedCards:
         self._cards = OpenCards()
 
     def shows(self, params: Json) -> bool:
-        """Take the next recorded update; returns False for a card that nothing but a question told
-        of, when no work followed."""
+        """Note the next recorded update; False for a card that only a question has named, if no
+        work followed."""
         update = params.get("update")
         self._cards.note(update)
         card = update.get("toolCallId") if isinstance(update, dict) else None

@@ -1,4 +1,4 @@
-"""What a tool call is to do, as a question about it shows it: command, input, every path. SANS-IO.
+"""Makes the text of a question about a tool call: its command, input and every path. SANS-IO.
 
 - A title alone says nothing of what runs: the input that it doesn't say word for word is shown
   beside it, and where nothing else was said, that is shown (invariant V9).
@@ -43,7 +43,7 @@ _CONTENTS: Final = {
 _PLACE: Final = {"path", "line", "_meta"}
 #: how deep in an input a command is looked for; the input itself is shown in any case.
 _DEPTH: Final = 20
-#: added to the name of what the card says otherwise than the request.
+#: added to the name of a member that the card has with another value than the request.
 _ON_CARD: Final = " (on its card)"
 _NO_TITLE: Final = "a tool call without a title"
 _NOTHING_ELSE: Final = "Nothing but this title is known: the agent does not say what runs."
@@ -57,7 +57,7 @@ _SUMMARY: Final = 300
 
 
 def updated(call: Json, said: Json) -> Json:
-    """Return what is known of a call after one more update; what is empty there says nothing.
+    """Return the description of a call after one more update, whose empty members say nothing.
 
     Members of an input that an update leaves out stay: agents send it in parts.
     """
@@ -69,7 +69,7 @@ def updated(call: Json, said: Json) -> Json:
 
 
 def asked(card: Json, request: Json) -> Json:
-    """Return what is known of a call that a permission is asked for: its card, and the request.
+    """Return the description of a call from its card and a request for a permission.
 
     The request's own word counts; what the card has said otherwise stands beside it.
     """
@@ -86,7 +86,7 @@ def asked(card: Json, request: Json) -> Json:
 
 
 def _said_otherwise(card: Json, whole: Json) -> Json:
-    """Return what the card says of title and input where another value stands in `whole`."""
+    """Return the members of title and input that the card has with another value than `whole`."""
     found: Json = {}
     before, raw = card.get("rawInput"), whole.get("rawInput")
     if isinstance(before, dict) and isinstance(raw, dict):
@@ -113,7 +113,7 @@ def shows_alike(call: Json, other: Json) -> bool:
 
 
 def title(call: Json) -> str:
-    """Return the title as one line; one that is cut stands whole in what `shown` returns."""
+    """Return the title as one line; if it is cut here, `shown` puts all of it into the content."""
     line = " ".join(_full_title(call).split())
     if not line and isinstance(kind := call.get("kind"), str):
         line = kind
@@ -121,7 +121,7 @@ def title(call: Json) -> str:
 
 
 def shown(call: Json) -> Json:
-    """Return the call with a content that begins with what it is to do; its title stays."""
+    """Return the call with its commands, paths and input put at the beginning of its content."""
     lines = _lines(call)
     if not lines:
         return call
@@ -130,7 +130,7 @@ def shown(call: Json) -> Json:
 
 
 def summary(call: Json) -> str:
-    """Return title and what is to be done as one line; the lines that are left out are counted.
+    """Return title, commands and input in one line, with a count of the lines that are left out.
 
     What can't be seen in it is escaped.
     """
@@ -235,7 +235,7 @@ def _is_argv(value: object) -> bool:
 
 
 def _plain(name: str) -> str:
-    """Return the name of a member without what agents write in different ways."""
+    """Return the name of a member in lower case, without `_` and `-`."""
     return name.removesuffix(_ON_CARD).lower().replace("_", "").replace("-", "")
 
 
@@ -260,7 +260,7 @@ def _line(name: str, text: str) -> str:
 
 
 def _seen(line: str) -> str:
-    """Return a line in which what can't be seen is escaped."""
+    """Return a line with its invisible characters escaped."""
     if line.isprintable():
         return line
     shown = (each if each.isprintable() else ascii(each)[1:-1] for each in line)
@@ -277,7 +277,7 @@ def _diffs(call: Json) -> list[Json]:
 
 
 def _texts(call: Json) -> Iterator[str]:
-    """Give the lines of a content: of a diff where it is, and how long the new text is."""
+    """Give the lines of a content; for a diff its path and the length of the new text."""
     for item in objects(call.get("content")):
         content = as_object(item.get("content"))
         if item.get("type") == "diff":

@@ -1,4 +1,4 @@
-"""Makes what an agent shows in a session fit to be recorded and shown. SANS-IO.
+"""Makes an agent's updates fit to be recorded and shown. SANS-IO.
 
 - Ids of tool calls and messages are unique in a session on the client's side, whatever process
   or turn they come from (invariant P13).
@@ -28,7 +28,7 @@ from acp_bridge.updates import tool_calls
 from acp_bridge.updates.late_replay import Echo, LateReplay
 from acp_bridge.updates.open_cards import Note, assumed_end, closing_update
 
-#: calls that have ended of which is still known what they were to do.
+#: the most ended calls whose descriptions are kept.
 _MOST_ENDED = 100
 
 
@@ -119,9 +119,9 @@ class Updates:
         self.new_turn(-self._works, prompt)
 
     def expect_late_replay(self, late: LateReplay, *, doubt: bool = False) -> None:
-        """Take what the process may repeat until the end of its first turn, if it has not yet.
+        """Expect a late replay until the end of the process's first turn, if none came yet.
 
-        `doubt`: it is to be doubted that it remembers the session if it repeats nothing.
+        `doubt`: the process may have lost the session if it repeats nothing of it.
         """
         if not self._replayed:
             self.late = self._expected = late
@@ -145,7 +145,7 @@ class Updates:
     # --- from the agent to the client ----------------------------------------------------------
 
     def incoming(self, update: Json, phase: Phase, *, excused: bool = False) -> Json | None:
-        """Return the update as it is recorded and shown, or None; raises `Leak`.
+        """Return the update in the form that is recorded, None for one to drop; raises `Leak`.
 
         `excused`: the agent speaks after a cancelled turn because the client asked it something.
         """
@@ -173,9 +173,9 @@ class Updates:
         return update
 
     def _after_cancel(self, update: Json, *, excused: bool) -> Json | None:
-        """Take what comes between a cancelled turn and the next.
+        """Judge an update that comes between a cancelled turn and the next.
 
-        What is known to be of that turn, and any work that nobody asked for, is a leak. Other
+        An update of that turn, and any work that nobody asked for, is a leak. Other
         text is nobody's, and dropped.
         """
         card, message = update.get("toolCallId"), update.get("messageId")
@@ -193,7 +193,7 @@ class Updates:
         return None
 
     def card(self, call: Json, *, creates: bool = False, asks: bool = False) -> Json:
-        """Return what an update or a request says of a tool call, with its client-side id.
+        """Return an agent's description of a tool call, from an update or a request, with our id.
 
         `asks`: it is a request for a permission. What one says is none of the card's: some agents
         have one id for all their requests.
@@ -227,7 +227,7 @@ class Updates:
         return changed
 
     def _forget_one_day(self, card: _Card) -> None:
-        """Keep for a while what a call that has ended was to do, but not what came of it."""
+        """Keep the description of an ended call for a while, without its output."""
         card.told.pop("content", None)
         self._ended.append(card)
         if len(self._ended) > _MOST_ENDED:
@@ -249,9 +249,9 @@ class Updates:
             self._notes_changed |= self.notes.pop(card, None) is not None
 
     def asked_about(self, call: Json) -> tuple[Json, Json, bool]:
-        """Return what a permission request says of a tool call, with its client-side id.
+        """Return a permission request's description of a tool call, with the client-side id.
 
-        The second value is all that was said of that call until now, the request's word included;
+        The second value is all that is known of the call by now, the request's word included;
         the third is True if nothing has shown this call before. A request of a running turn about a
         call that ended with an earlier one is about a new call: some agents have one id for all
         their requests.
@@ -271,7 +271,7 @@ class Updates:
         return {**told, "toolCallId": call.get("toolCallId")}
 
     def card_told(self, call: Json) -> Json:
-        """Return what the agent has said of a call apart from this request about it."""
+        """Return the description from the call's card, without that of this request about it."""
         card = self._card_of(call)
         return card.told if card else {}
 
@@ -314,7 +314,7 @@ class Updates:
     # --- the end of a turn ---------------------------------------------------------------------
 
     def close_cards(self, *, over: bool = True) -> list[Json]:
-        """Return the updates that end the open cards of the turn; what follows of it is a leak.
+        """Return the updates that end the turn's open cards; later updates of the turn are leaks.
 
         Cards and messages of earlier turns stay as they are (invariant C22). If it is not `over`,
         since no answer has said so, the agent may still end them.
@@ -379,7 +379,7 @@ class Updates:
 
     @property
     def has_open_cards(self) -> bool:
-        """The agent may still go on with a tool call, maybe one of an earlier turn."""
+        """True if a tool call is open, maybe one of an earlier turn."""
         return any(card.open for card in self._cards.values())
 
     # --- commands ------------------------------------------------------------------------------

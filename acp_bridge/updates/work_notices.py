@@ -1,4 +1,4 @@
-"""What the bridge says of turns that run and prompts that wait, to a client that comes to them."""
+"""The notices of running turns and waiting prompts, for a client that has just come."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from acp_bridge.updates import notices
 
 #: characters of a prompt's text.
 _LENGTH: Final = 70
-#: sessions that are named.
+#: the most sessions that one notice names.
 _ROWS: Final = 5
-#: what is said of a state in which something goes on.
+#: state -> the words for a session at work.
 WORKING: Final = {
     "running": "a turn runs",
     "permission": "it waits for an answer",
@@ -26,7 +26,7 @@ NEXT: Final = (
 
 
 def at_work(running: Json | None, waiting: list[Json]) -> str:
-    """Return what a load says of work that goes on; the arguments are parameters of prompts."""
+    """Return the notice, behind a load, of work that goes on, from parameters of prompts."""
     lines = []
     if running is not None:
         lines.append(f"A turn runs in this session: {_quoted(running)}.")
@@ -46,7 +46,7 @@ def stopping(prompt: Json) -> str:
 
 
 def kept(rows: list[Json], agent: str) -> str:
-    """Return what a new session says of work in its folder that no client has open.
+    """Return the notice, in a new session, of work in its folder that no client has open.
 
     `rows` are of `_acp_bridge/live`; `agent`: the name of the agent that this client has.
     """
@@ -79,5 +79,5 @@ def _quoted(prompt: Json) -> str:
 
 
 def prompt_not_run(why: str) -> str:
-    """Return what is said beside a prompt that failed when nobody was there to be told."""
+    """Return the notice of a prompt that failed while no client was there to be told."""
     return f"[acp-bridge] This prompt was not run, and is not sent again: {why}"

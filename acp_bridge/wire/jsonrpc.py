@@ -271,7 +271,7 @@ def _too_long(head: bytes, end: bytes, limit: int) -> Malformed:
 
 
 def _checked(value: Any) -> Message | Malformed:
-    """Return the value if it is a message, or why it is none."""
+    """Return the value if it is a message, else a `Malformed` that says why it is none."""
     if type(value) is not dict:
         return _invalid(None, "not an object")
     id = value.get("id")
@@ -289,7 +289,7 @@ _ID_TYPES: Final = frozenset({int, str, float, type(None)})
 
 
 def is_id(value: object) -> TypeGuard[RequestId]:
-    """Return True for what may be the id of a request."""
+    """Return True for a value that may be the id of a request."""
     # type(), not isinstance: a bool is no number here, and True == 1 would find another's request.
     return type(value) in _ID_TYPES
 

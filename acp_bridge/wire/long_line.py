@@ -1,4 +1,4 @@
-"""Tells what a line is about that is too long to be read, from its two ends. Sans-IO."""
+"""Finds the id of a line that is too long to be read, from its two ends. Sans-IO."""
 
 from __future__ import annotations
 

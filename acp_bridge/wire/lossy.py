@@ -1,4 +1,4 @@
-"""Writing where perhaps nobody reads: what the other end has no room for is dropped.
+"""Writes where perhaps nobody reads: output for which there is no room is dropped.
 
 Many clients never read the stderr of what they start. Were its pipe waited for when it is full, the
 event loop would stop for good, and no cancel would come through (invariant C4).
@@ -28,7 +28,7 @@ class LossyWriter(io.RawIOBase):
         self._room = select.poll()
         self._room.register(fd, select.POLLOUT)
         self._turn = threading.Lock()
-        #: what was written last was not written to its end.
+        #: the last write was cut short, so the next one begins with a newline.
         self._cut = False
 
     def fileno(self) -> int:
@@ -44,7 +44,7 @@ class LossyWriter(io.RawIOBase):
         return True
 
     def write(self, data: ReadableBuffer) -> int:
-        """Write what there is room for; returns the length of all. What follows a cut is a line."""
+        """Write as much as there is room for; returns the length of all, as if it were written."""
         text = bytes(data)
         with self._turn:
             rest = whole = b"\n" + text if self._cut else text

@@ -42,16 +42,16 @@ class Call:
 
 
 class Handler(Protocol):
-    """Is told what the other side sent. It is called synchronously and must not take long."""
+    """Gets the other side's messages. It is called synchronously and must not take long."""
 
     def on_request(self, call: Call) -> None:
         """Answer now or later with `Peer.answer` or `Peer.fail`; raising RpcError is an answer."""
 
     def on_notification(self, method: str, params: Any) -> None:
-        """Take a notification; `params` is raw, UNSET if absent. An exception is logged."""
+        """Handle a notification; `params` is raw, UNSET if absent. An exception is logged."""
 
     def on_malformed(self, line: Malformed) -> None:
-        """Note that a line was no message; the peer answers it, if it is to be answered."""
+        """Note that a line was no message; the peer itself answers it where that is needed."""
 
     def on_batch_end(self) -> None:
         """Note that every message of one feed has been handed over."""
@@ -67,7 +67,7 @@ def _spoiled(line: Malformed) -> RpcError:
 
 
 class Peer:
-    """Is fed what was read, and sends through `send`, which must neither block nor raise.
+    """Is fed the bytes that were read; sends through `send`, which must neither block nor raise.
 
     `answer_malformed`: True towards a client; False towards an agent, whose malformed lines are
     noise on its stdout. `internal_error` logs an unexpected exception and returns the error that
@@ -98,13 +98,13 @@ class Peer:
 
     @property
     def busy(self) -> bool:
-        """A request of either side is not answered yet."""
+        """True while a request of either side is not answered."""
         return bool(self._calls or self._asked)
 
     # -- messages that come in
 
     def feed(self, data: bytes) -> None:
-        """Take any piece of the stream."""
+        """Decode a piece of the stream, of any length, and hand its messages over."""
         self.feed_messages(self._decoder.feed(data))
 
     @property
@@ -121,7 +121,7 @@ class Peer:
         self.feed_messages(self._decoder.eof())
 
     def feed_messages(self, messages: Iterable[Message | Malformed]) -> None:
-        """Hand over what a Decoder gave as one batch; no message at all is no batch."""
+        """Hand over the messages of a Decoder as one batch; no message at all is no batch."""
         batch = False
         for message in messages:
             batch = True

@@ -92,7 +92,7 @@ class _Descriptor:
 
 
 class Reader:
-    """Reads what is there, up to `chunk` bytes at a time."""
+    """Reads the bytes that are there, up to `chunk` at a time."""
 
     def __init__(self, fd: int, chunk: int = 1 << 18) -> None:
         self._descriptor = _Descriptor(fd, os.O_RDONLY)

@@ -1,1 +1,1 @@
-"""The clients that have one session: what they are asked and told, who of them counts for what."""
+"""The clients that have one session: their Stops, the questions to them, their replays."""

@@ -166,7 +166,10 @@ class Audience:
     # --- prompts and Stop ----------------------------------------------------------------------
 
     def check_prompt(self, client: Client) -> None:
-        """Raise RpcError unless the client has the session; one that read nothing has it again."""
+        """Raise RpcError unless the client has the session, or the session went on without it.
+
+        In that case the client, which had not read for long, is shown the session again.
+        """
         if client in self._detached:
             self._transcript.attach(client)
             self.welcome(client)
@@ -177,7 +180,7 @@ class Audience:
             )
 
     def cancel(self, client: Client) -> None:
-        """Take a client's `session/cancel`."""
+        """Carry out a client's `session/cancel`."""
         self._ask.stop(client)
         if own := self.own(client):
             self._core.feed(ev.Cancel(own))
@@ -190,7 +193,7 @@ class Audience:
         return frozenset(key for key in keys if client in clients_of(key))
 
     def _may_stop(self, client: Client) -> bool:
-        """Return True if nobody who has the session waits for the oldest prompt.
+        """Return True if no client that has the session waits for the oldest prompt.
 
         Without a prompt it is about work that was asked for otherwise.
         """

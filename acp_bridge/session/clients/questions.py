@@ -1,4 +1,4 @@
-"""What an agent asks a person in a session: every client that can answer is asked.
+"""The questions of a session's agent to people: every client that can answer is asked.
 
 - An offered option that was chosen settles a permission, a form that was accepted or declined an
   elicitation; the other clients are told that nobody waits for them any more (invariant V3).

@@ -168,7 +168,7 @@ class Replay:
         return with_own_meta(request.client.abilities.fit(self._user_settings.shown), own)
 
     def replay_state(self, view: ClientView) -> None:
-        """Show the last update of each kind of which only the last one counts."""
+        """Show the last update of each kind of state."""
         view.drop_waiting_states()
         for kind in STATE:
             if params := self._journal.get(f"state:{kind}"):
@@ -180,7 +180,7 @@ class Replay:
         return replayed
 
     async def _read(self, view: ClientView, moment: Moment | None) -> None:
-        """Show the transcript up to a moment, or to now; note what an agent may replay late."""
+        """Show the transcript up to a moment, or to now; keep it to tell an agent's late replay."""
         late = LateReplay() if self._agent_replays and not self._core.now.epoch else None
         turn_runs = bool(self._transcript.seq)
         cards = ReplayedCards(self._updates.notes, self._updates.worked_on(turn_runs=turn_runs))

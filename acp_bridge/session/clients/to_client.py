@@ -1,4 +1,4 @@
-"""What an agent asks of the client in a session: files, terminals, and what is for a person.
+"""The requests of a session's agent to clients: files, terminals, and questions to a person.
 
 Files and terminals are those of the client that the agent was told of. Permissions and other
 questions to people go to all who can answer (`questions.py`).
@@ -92,7 +92,7 @@ class ToClient:
         return False
 
     def note_card(self, update: Json) -> None:
-        """Take an update of a tool call that clients were sent: a question may be about it."""
+        """Renew a question about a tool call after an update of that call."""
         if self._questions:
             self._questions.note_card(update)
 

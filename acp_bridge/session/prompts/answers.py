@@ -1,4 +1,4 @@
-"""Turns a prompt's outcome into what the client and the journal are told of it."""
+"""Turns a prompt's outcome into the client's answer and the journal's row."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class BlockedNotice:
         self._told = False
 
     def note_answer(self, outcome: Outcome) -> None:
-        """Note what a prompt is answered with."""
+        """Note the answer to a prompt: it may have said why no process could be started."""
         self._told |= answers.says_why_not_ready(outcome)
 
     def follow(self, before: SessionState, after: SessionState) -> None:

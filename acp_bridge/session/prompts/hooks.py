@@ -352,7 +352,7 @@ class SessionHooks:
 
 
 def tool_name(call: Json) -> tuple[str, str]:
-    """Return the name of a call's tool and its ACP kind; empty for what the agent doesn't say.
+    """Return the name of a call's tool and its ACP kind, each empty if the agent gives none.
 
     ACP has no names of tools: an agent that tells one does so in `_meta`. Else the kind is the
     name.

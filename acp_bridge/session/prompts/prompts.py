@@ -102,7 +102,7 @@ class Prompts:
         self._open[key].waits.append(request)
 
     def add(self, params: Json, request: ClientRequest | None, seq: int = 0) -> int:
-        """Take a prompt; returns its key. `seq`: its number, if the journal has it already."""
+        """Add a prompt; returns its key. `seq`: its number, if the journal has it already."""
         self._last_key += 1
         view = self._transcript.view_of(request.client) if request else None
         prompt = Prompt(params, request, seq, replays=view.replays if view else 0)
@@ -120,7 +120,7 @@ class Prompts:
         return client if view and view.replays == prompt.replays else None
 
     def add_left_over(self, params: Json, seq: int) -> None:
-        """Take a prompt that waited when another bridge ended."""
+        """Add a prompt that waited when another bridge ended."""
         key = self.add(params, None, seq)
         self._open[key].is_left_over = True
         self._left_over.append(key)
@@ -186,7 +186,7 @@ class Prompts:
                 self._transcript.hush(request.client)
 
     def _end_wait(self, request: ClientRequest, answer: Answer) -> None:
-        """Answer a `/queue wait`; first name what follows, unless its client waits for that."""
+        """Answer a `/queue wait`; first name the next prompt, unless its client waits for that."""
         follows = self._core.now.unanswered[:1]
         if follows and request.client not in self.clients_of(*follows):
             self._transcript.show_to(request.client, notices.notice(work_notices.NEXT))

@@ -77,7 +77,7 @@ class Fork:
 
     @property
     def text(self) -> str:
-        """What the agent has said."""
+        """The agent's words until now."""
         return "".join(self._words).strip()
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class Fork:
         self._words = []
 
     def on_update(self, params: Json) -> None:
-        """Take an update of the fork."""
+        """Collect the agent's words from an update of the fork; end a question that does more."""
         match params.get("update"):
             case {"sessionUpdate": kind, "content": {"text": str(text)}} if kind == AGENT_MESSAGE:
                 self._words.append(text[: self._room])
@@ -102,7 +102,7 @@ class Fork:
             self.scope.cancel()
 
     def on_agent_request(self, peer: Peer, call: Call) -> None:
-        """Refuse what the agent asks for."""
+        """Refuse a request of the agent's."""
         if call.method == REQUEST_PERMISSION:
             peer.answer(call.id, _rejected(call.params))
         else:
@@ -282,7 +282,7 @@ class Ask:
     # --- the end -------------------------------------------------------------------------------
 
     def cancel(self, client: Client, request_id: object) -> bool:
-        """Take a client's `$/cancel_request`; False when it means no command of `/queue ask`."""
+        """Carry out a client's `$/cancel_request`; False when it means no `/queue ask`."""
         for asked in self._open:
             if asked.typed and asked.request.is_of(client, request_id):
                 asked.scope.cancel()

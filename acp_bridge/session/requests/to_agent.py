@@ -93,7 +93,7 @@ class ToAgent:
         return any(not asked.beside for asked in self._passed)
 
     def cancel(self, client: Client, request_id: object) -> bool:
-        """Take a client's `$/cancel_request`; False when the request is not here.
+        """Carry out a client's `$/cancel_request`; False when the request is not here.
 
         An agent that has the request may answer it itself; it is not waited for long.
         """
@@ -274,7 +274,7 @@ class ToAgent:
                 await asked.settled.wait()
 
     def _note_steering(self, request: ClientRequest, result: object) -> None:
-        """Record what the user said into the running turn, if the agent took it there."""
+        """Record a user's words that the agent has taken into the running turn."""
         match request.method, request.params, result:
             case protocol.STEERING, {"prompt": list(said)}, {"outcome": o} if o != "promptRequired":
                 for block in said:

@@ -1,4 +1,4 @@
-"""Keeps a session's mode, model and config options: what was shown of them, what is in force.
+"""Keeps a session's mode, model and config options: those shown, and those in force.
 
 - What the user chose and the agent confirmed is set again in every later process, in order,
   before the next prompt (invariant R9); it is kept in the journal for the next bridge.
@@ -37,12 +37,12 @@ class Choice:
 
     @property
     def kind(self) -> object:
-        """What is set; a later choice of the same kind replaces this one."""
+        """The setting that is chosen; a later choice of the same kind replaces this one."""
         return options.kind(self.method, self.params)
 
     @property
     def name(self) -> str:
-        """What is set, in words."""
+        """The name of the setting, in words."""
         return str(self.params.get("configId") or _NAMES[self.method])
 
     @property
@@ -244,7 +244,7 @@ class UserSettings:
     # --- what is kept --------------------------------------------------------------------------
 
     def _note_confirmed(self, method: str, params: Json, result: object) -> bool:
-        """Show what an agent has confirmed; returns True if it told all options with it."""
+        """Note a value that the agent has confirmed; returns True if it told all options too."""
         if method == SET_MODE:
             self._set_current("modes", params.get("modeId"))
         elif method == SET_MODEL:

@@ -1,4 +1,4 @@
-"""One client's view of one session: what it is shown, in order, and what waits behind a replay.
+"""One client's view of one session: updates to it in order, and those that wait for a replay.
 
 - From the moment a load is read until its replay has ended, what happens in the session waits
   behind it. Hold, backlog and the cut between replay and live belong to the one client.
@@ -59,7 +59,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is kept from a client in the quiet."""
+    """A line that is kept from a client in the quiet."""
 
     #: the kind of the state that it tells.
     state: object
@@ -71,7 +71,7 @@ class ClientView:
     """Sends updates of one session to one client."""
 
     def __init__(self, client: Client, head: bytes) -> None:
-        """`head`: what stands before the parameters of an update, on every line."""
+        """`head`: the beginning of every line, before the parameters of the update."""
         self.client = client
         #: how often the client was shown the session from its beginning.
         self.replays = 0
@@ -216,7 +216,7 @@ class ClientView:
     # --- a replay ------------------------------------------------------------------------------
 
     def begin_replay(self, *, whole: bool = True, ahead: bool = False) -> object:
-        """Let what is shown from now on wait; returns what `end_replay` takes.
+        """Let updates wait from now on; returns a token for `end_replay`.
 
         `whole`: all that is recorded by now is replayed, so it is not to be shown beside that.
         `ahead`: it begins later, with `begins`.

@@ -129,7 +129,7 @@ class TranscriptOut:
             view.then(view.wake)  # behind a quiet that waits for the end of a replay
 
     def begin_turn(self, seq: int) -> None:
-        """Let what is shown from now on belong to the turn of the prompt with this number."""
+        """Count updates from now on to the turn of the prompt with this number."""
         self.flush()
         self.seq = seq
         for view in self._views:
@@ -228,7 +228,7 @@ class TranscriptOut:
         self._rows.append(encode(params))
 
     def record_at_once(self, params: Json) -> None:
-        """Record one update that a client shows when it has read what it is asked next."""
+        """Record, at once, an update that a client makes itself of the next question to it."""
         self.record_only(params)
         self.flush()
 
@@ -239,7 +239,7 @@ class TranscriptOut:
         self.show_only(said)
 
     def end_turn(self, seq: int) -> None:
-        """Let what was shown until now belong to the turn of this prompt, what follows to none."""
+        """Record the updates until now in the turn of this prompt; later ones belong to no turn."""
         if seq == self.seq:
             self.flush()
             self.seq = 0

@@ -1,4 +1,4 @@
-"""A session whose holder has ended, until it is open again: what its client sends meanwhile."""
+"""Keeps a client's messages for a session whose holder has ended, until it is open again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Continued(ClientRequest):
 
 
 class Continuation:
-    """Holds what was sent for one session, in order."""
+    """Keeps the messages for one session, in order."""
 
     def __init__(self) -> None:
         """`scope` cancels the task that opens the session again."""

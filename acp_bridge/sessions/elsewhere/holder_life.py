@@ -37,7 +37,7 @@ class HolderLife:
 
         Call `note_sent` for everything that is sent there, and run `lost` to learn of a silence.
         """
-        #: nothing of what it says is read now, so its silence says nothing.
+        #: True while this bridge reads nothing from there, so that silence proves nothing.
         self.held_up = False
         #: the id of the newest request which the other bridge is known to have read, or 0.
         self.has_read = 0
@@ -47,11 +47,11 @@ class HolderLife:
         self._sent = anyio.Event()
 
     def note_sent(self) -> None:
-        """Note that something was sent, which the other bridge is to read."""
+        """Note that something was sent, so that the other bridge is asked whether it reads."""
         self._sent.set()
 
     async def lost(self) -> None:
-        """Return when the other bridge has said nothing for too long."""
+        """Wait until the other bridge has said nothing for too long."""
         while True:
             with anyio.move_on_after(self._seconds if self._owes() else None):
                 await self._sent.wait()
@@ -61,7 +61,7 @@ class HolderLife:
                 return
 
     async def _answers(self) -> bool:
-        """Ask the bridge something; True when it answers, False if it is silent for too long."""
+        """Send the bridge a question; True when it answers, False if it is silent for too long."""
         silent, question = 0, self._there.send(LIVE, {})
         while silent < _LOOKS:
             received = self._there.received

@@ -58,7 +58,7 @@ class _Load:
 
 
 class NotLive(Exception):
-    """The bridge at the other end does not have the session, or does not answer; says why."""
+    """The other bridge does not have the session, or does not answer; the text says why."""
 
 
 class Passage:
@@ -72,9 +72,9 @@ class Passage:
         self.given: Json = {}
         #: a load was answered well: the client has the session.
         self.was_loaded = False
-        #: the client, or the bridge, has no use for it any more.
+        #: the client, or this bridge, has no use for the passage any more.
         self.left = False
-        #: the client has asked to have the session no more, or another one has closed it.
+        #: the client has asked to leave the session, or another client has closed it.
         self.leaving = False
         #: why the other bridge has let the client go; None if it has not.
         self.let_go: str | None = None
@@ -90,7 +90,7 @@ class Passage:
         self._has_shown = False
         #: the answer to the load, or a word of the session: it is live there.
         self._sign = anyio.Event()
-        #: by their requests, until `loaded` has returned.
+        #: the loads by their requests, until `loaded` has returned.
         self._loads: dict[ClientRequest, _Load] = {}
         #: the connection ended before the load was answered.
         self._cut_off = False
@@ -137,7 +137,7 @@ class Passage:
     # --- the beginning -------------------------------------------------------------------------
 
     async def open(self, request: ClientRequest) -> None:
-        """Send the client's load or delete; return when the session is known to be live there.
+        """Send the client's load or delete, and wait until the session is known to be live there.
 
         Raises NotLive, or the RpcError with which the other bridge refuses it.
         """
@@ -202,7 +202,7 @@ class Passage:
             raise load.answer.error
 
     def _loaded(self, request: ClientRequest, load: _Load, answer: Answer) -> None:
-        """Answer the client at once, so that what the session shows next comes after that."""
+        """Answer the client at once, so that the session's next updates come after the answer."""
         load.answer = answer
         match answer:
             case Ok(result) if request.method in _LOADING:
@@ -255,7 +255,7 @@ class Passage:
         self._questions.ask(request, self._requests.with_client_id(request.call.params))
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Pass on that the client need not answer; whatever it answers is passed back."""
+        """Pass on that a question was withdrawn; an answer of the client's is still passed back."""
         self._questions.take_back(request)
 
     def on_notification(self, method: str, params: Any) -> None:
@@ -278,7 +278,7 @@ class Passage:
         self._sign.set()
 
     async def room(self) -> None:
-        """Return when the client has taken most of what was passed on."""
+        """Wait until the client has taken most of the bytes that were passed on."""
         self._life.held_up = True
         await self.client.outgoing.drain_below(self._bounds.client_limit)
         self._life.held_up = False

@@ -1,4 +1,4 @@
-"""What is said of sessions that other bridges hold."""
+"""The sentences about sessions that other bridges hold."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def held_elsewhere(why: str | None, pid: int | None) -> str:
 
 
 def holder_let_go(why: str) -> str:
-    """Return what is said when the bridge that runs a session shows it no more, or is silent."""
+    """Return the notice that the bridge that runs a session shows it no more, or is silent."""
     return f"[acp-bridge] This session is not shown here any more: {why}. Load it again to go on."
 
 
 def not_continued(why: str) -> str:
-    """Return what is said when a session can't be opened after the end of its bridge."""
+    """Return the notice that a session can't be opened after the end of its bridge."""
     return (
         "[acp-bridge] The acp-bridge that ran this session has ended, and the session could not be"
         f" opened here: {why}. Load it again to go on."

@@ -39,7 +39,7 @@ from acp_bridge.wire.peer import Call
 
 #: loads a session; its answer, or its error, is the request's.
 Load: TypeAlias = Callable[[ClientRequest, Json], Awaitable[object]]
-#: what is asked of the session as a whole goes by way of the registry.
+#: requests about the session as a whole go by way of the registry.
 _NOT_PASSED: Final = frozenset({SESSION_LOAD, SESSION_RESUME, SESSION_DELETE})
 
 
@@ -52,7 +52,7 @@ class HeldElsewhere(Exception):
 
 
 class Reach:
-    """Tries to have one request answered by the bridge that holds its session."""
+    """Tries to pass one request on to the bridge that holds its session."""
 
     def __init__(self, passages: Passages, request: ClientRequest) -> None:
         """`why`: the reason why the last try failed."""
@@ -90,7 +90,7 @@ class Passages:
     # --- to another bridge ---------------------------------------------------------------------
 
     async def open(self, request: ClientRequest, holder: Holder) -> Passage:
-        """Return a passage to a bridge that has the session, and has been sent the request.
+        """Make a passage to the bridge that has the session, and send it the request.
 
         Raises OSError, NotLive, RpcError.
         """
@@ -118,7 +118,7 @@ class Passages:
             raise errors.refused(passage_words.other_agent(holder.agent, ours.name))
 
     async def or_elsewhere(self, request: ClientRequest, work: Awaitable[object]) -> object:
-        """Return what `work` returns; if another bridge has the request, wait for its answer."""
+        """Do `work` here and return its result; or that of another bridge that took the request."""
         try:
             return await work
         except HeldElsewhere as held:
@@ -154,7 +154,7 @@ class Passages:
     # --- what the clients send -----------------------------------------------------------------
 
     def take_load(self, request: ClientRequest, params: Json) -> None:
-        """Pass a load on at the moment it is read: later, what follows it would overtake it.
+        """Pass a load on at the moment it is read, lest a later message overtake it.
 
         Does nothing if the client does not have the session from another bridge.
         """
@@ -165,7 +165,7 @@ class Passages:
                 passage.load(request)
 
     def take(self, request: ClientRequest, params: Json) -> bool:
-        """Pass a request on; False if it is about no session of another bridge. Raises RpcError."""
+        """Pass a request on; False if its session is not another bridge's. Raises RpcError."""
         session_id = params.get("sessionId")
         if request.method in _NOT_PASSED or not isinstance(session_id, str):
             return False
@@ -181,7 +181,7 @@ class Passages:
         return True
 
     async def _see_left(self, passage: Passage) -> None:
-        """Leave a bridge that has not answered a client's close in time."""
+        """Leave the other bridge if it does not answer a client's close in time."""
         with anyio.move_on_after(self._context.settings.reach_timeout):
             await passage.ended.wait()
         if not passage.left:
@@ -189,7 +189,7 @@ class Passages:
         self._drop(passage)
 
     def notify(self, client: Client, method: str, params: Json) -> bool:
-        """Pass a notification on; False if it is about no session of another bridge."""
+        """Pass a notification on; False if its session is not another bridge's."""
         session_id = params.get("sessionId")
         if not isinstance(session_id, str):
             return False
@@ -204,7 +204,7 @@ class Passages:
         return True
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
-        """Pass on that a client gives a request up; False if it is none of these."""
+        """Pass on that a client gives a request up; False if the request was not passed on."""
         for continued in self._continued.values():
             if continued.waiting.cancel_request(client, request_id):
                 return True

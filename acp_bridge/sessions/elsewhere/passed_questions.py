@@ -1,4 +1,4 @@
-"""What another bridge asks a client of this one: requests that are passed on, with ids mapped."""
+"""Passes questions of another bridge on to a client of this one, with ids mapped."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from acp_bridge.wire.jsonrpc import Answer
 class PassedQuestions:
     """Holds the requests that the client has not answered yet.
 
-    What a client that has left was asked gets no answer: the other bridge sees that the client has
-    left, and its question stays open for the next one (invariant V8).
+    A question to a client that has left gets no answer: the other bridge sees that the client has
+    left, and keeps the question open for the next client (invariant V8).
     """
 
     def __init__(self, client: Client) -> None:
@@ -35,7 +35,7 @@ class PassedQuestions:
             self._client.peer.cancel(client_id)
 
     def end(self) -> None:
-        """Take back all: the connection has ended."""
+        """Take back all questions, since the connection has ended."""
         for client_id in self._asked.values():
             self._client.peer.cancel(client_id)
         self._asked.clear()

@@ -1,4 +1,4 @@
-"""What a client of this bridge asks another one: requests that are passed on, with ids mapped."""
+"""Passes requests of a client of this bridge on to another bridge, with ids mapped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PassedRequests:
     def __init__(self, there: Connection) -> None:
         """`there`: the way to the other bridge."""
         self._there = there
-        #: by the id that each has there.
+        #: the open requests, by the id that each has there.
         self._open: dict[int, tuple[Sent, ClientRequest]] = {}
 
     def send(
@@ -48,7 +48,7 @@ class PassedRequests:
         return False
 
     def take_back_turns(self, read: int) -> None:
-        """Cancel every prompt that may not have been read; `read` is the last id that was."""
+        """Cancel every prompt that may not have been read; `read`: the last id that surely was."""
         for sent, request in self._open.values():
             if sent.id > read and _begins_a_turn(request):
                 sent.cancel()
