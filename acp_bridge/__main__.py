@@ -22,6 +22,7 @@ def main() -> int:
         from acp_bridge.agents import guard
 
         guard.keep_private()
+        guard.take_keys()
         from acp_bridge.cli import run
 
         return run(sys.argv[1:])

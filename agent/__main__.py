@@ -78,9 +78,10 @@ def main() -> int:
         return 2
     end_on_signals()
     model, home = arguments(sys.argv[1:])
-    from acp_bridge.agents.guard import keep_private
+    from acp_bridge.agents.guard import keep_private, take_keys
 
     keep_private()
+    take_keys()
     return run(model, home)
 
 

@@ -55,6 +55,7 @@ _MOST_FILES: Final = 1 << 20
 def main() -> int:
     """Serves until the bridge has ended; returns the exit code."""
     guard.keep_private()
+    guard.take_keys()
     # Continued at the bridge's death: a stopped parent would outlive it.
     guard.prctl(guard.PR_SET_PDEATHSIG, signal.SIGCONT)
     *words, number = sys.argv[1:]

@@ -53,6 +53,7 @@ Json = dict[str, Any]
 def main() -> int:
     """Prints the report; returns 0, or 2 for wrong arguments."""
     guard.keep_private()
+    guard.take_keys()
     guard.mark()  # an agent's mark: the process can't connect to a bridge
     parser = argparse.ArgumentParser(prog="python -m agent.model_report")
     parser.add_argument("--model")

@@ -10,12 +10,13 @@ import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Final, Protocol
 
 import anyio
 
 from acp_bridge.agents import guard
+from acp_bridge.agents.handed_keys import handed_keys
 from acp_bridge.runtime.threads import NoThread, in_thread
 
 #: seconds between two looks at a process.
@@ -71,28 +72,39 @@ class ByCommand:
         open_files: int | None,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
+        *,
+        takes_keys: bool = False,
     ) -> None:
-        """`open_files` is the agent's soft limit; without it, `cwd` or `env` this process's own."""
+        """`open_files` is the agent's soft limit; without it, `cwd` or `env` this process's own.
+
+        `takes_keys`: the command is one of ours, which calls `guard.take_keys`.
+        """
         self._command = command
         self._open_files = open_files
         self._cwd = cwd
         self._env = env
+        self._takes_keys = takes_keys
 
     def start(self, control: int, streams: Sequence[int]) -> StartedGuard:
         """Start it; see `Birth`."""
         env = os.environ if self._env is None else self._env
         locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
         arguments = str(control), locale, str(self._open_files or "")
-        process = subprocess.Popen(
-            [*guard.COMMAND_LINE, *arguments, *self._command],
-            stdin=streams[0],
-            stdout=streams[1],
-            stderr=streams[2],
-            pass_fds=[control],
-            cwd=self._cwd,
-            env=env,  # the C library's may hold more: readline puts COLUMNS there
-            start_new_session=True,
-        )
+        # The C library's environment may hold more: readline puts COLUMNS there.
+        with ExitStack() as stack:
+            given, kept = env, list[int]()
+            if self._takes_keys:
+                given, kept = stack.enter_context(handed_keys(env))
+            process = subprocess.Popen(
+                [*guard.COMMAND_LINE, *arguments, *self._command],
+                stdin=streams[0],
+                stdout=streams[1],
+                stderr=streams[2],
+                pass_fds=[control, *kept],  # the agent inherits what is kept from the guard
+                cwd=self._cwd,
+                env=given,
+                start_new_session=True,
+            )
         return ChildGuard(process)
 
 

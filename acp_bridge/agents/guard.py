@@ -76,6 +76,9 @@ KEY_WORDS = (
     b"_PAT",
     b"WEBHOOK",
 )
+#: the variable that names the socket from which a process of ours takes the keys that belong to
+#: its environment.
+KEYS_FROM = "KEYS_FROM_ACP_BRIDGE"
 FIRST_PAUSE_MS = 5
 MAX_PAUSE_MS = 1000
 
@@ -104,6 +107,32 @@ def keep_private() -> None:
     prctl(PR_SET_DUMPABLE, 0)
 
 
+def is_key(name: bytes) -> bool:
+    """Return True for a variable whose name looks like a key's."""
+    return any(word in name.upper() for word in KEY_WORDS)
+
+
+def take_keys() -> None:
+    """Put the keys into `os.environ` that were handed over beside it (`handed_keys`), if any were.
+
+    Called when the process is private.
+    """
+    number = os.environ.pop(KEYS_FROM, "")
+    if not number.isdecimal():
+        return
+    try:
+        handed = _socket.socket(fileno=int(number))
+    except OSError:
+        return  # the variable is an old one
+    block = b""
+    while data := handed.recv(1 << 16):
+        block += data
+    handed.close()
+    for variable in block.split(b"\0"):
+        name, _, value = variable.partition(b"=")
+        os.environb[name] = value
+
+
 def mark(pid: int = 0) -> None:
     """Mark a process, and all that it will start, as an agent's: only root can undo that.
 
@@ -128,7 +157,7 @@ def wipe_keys() -> None:
     try:
         for variable in block.split(b"\0"):
             name, equals, value = variable.partition(b"=")
-            if equals and any(word in name.upper() for word in KEY_WORDS):
+            if equals and is_key(name):
                 os.putenv(name, value)  # a copy, to which `getenv` leads from now on
                 os.pwrite(memory, b"*" * len(value), at + len(name) + 1)
             at += len(variable) + 1

@@ -18,6 +18,7 @@ from typing import Final
 import anyio
 
 from acp_bridge.agents.birth import ForkedGuard, NoParent, folder_to_start_in
+from acp_bridge.agents.handed_keys import handed_keys
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
@@ -53,16 +54,17 @@ class ParentProcess:
         number = self._other.fileno()
 
         def start() -> subprocess.Popen[bytes]:
-            return subprocess.Popen(
-                [*self._command, str(number)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=folder_to_start_in(self._folder),
-                pass_fds=[number],
-                env=os.environ,
-                start_new_session=True,
-            )
+            with handed_keys(os.environ) as (env, kept):
+                return subprocess.Popen(
+                    [*self._command, str(number)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd=folder_to_start_in(self._folder),
+                    pass_fds=[number, *kept],
+                    env=env,
+                    start_new_session=True,
+                )
 
         try:
             self._process = ORPHANS.start_guard(start)

@@ -87,7 +87,10 @@ class AgentProcess:
                         process.light = forking.light
                         return process
         process = cls(on_stderr)
-        executing = ByCommand(command, open_files, folder_to_start_in(folder))
+        # What a parent forks is the built-in agent.
+        executing = ByCommand(
+            command, open_files, folder_to_start_in(folder), takes_keys=parent is not None
+        )
         await process._begin(task_group, executing, command[0], lock_fd)
         return process
 

@@ -17,6 +17,7 @@ from typing import Final, Self
 import anyio
 from anyio.abc import Process
 
+from acp_bridge.agents.handed_keys import handed_keys
 from acp_bridge.agents.stderr import LineForwarder
 from acp_bridge.bridge_client.connection import Connection, connected
 from acp_bridge.bridge_client.listener import Listener
@@ -61,15 +62,17 @@ class BridgeProcess:
         try:
             for each in (ours, its):  # the bridge would not block on its end either
                 each.setblocking(False)
-            with its:
+            environment = os.environ if env is None else env
+            with its, handed_keys(environment) as (given, kept):
                 process = await anyio.open_process(
                     command,
                     stdin=its.fileno(),
                     stdout=its.fileno(),
                     stderr=stderr,
-                    env=env,
+                    env=given,
                     cwd=cwd,
                     start_new_session=True,
+                    pass_fds=kept,
                 )
             return cls(process, ours)
         except BaseException:

@@ -208,16 +208,16 @@ def _remove(home: Path, variable: str) -> int:
 def _list(home: Path) -> int:
     import anyio
 
-    from acp_bridge.keys import found
+    from acp_bridge.commands import key_report
 
     # Asking for the report would run it.
     if (other := foreign_agent(isolated_path(os.environ))) is not None:
         return fail("key", f"another Python package named 'agent' is installed at {other}")
     try:
-        report = anyio.run(found.report, home, None)
-    except found.NoReport as why:
+        report = anyio.run(key_report.report, home, None)
+    except key_report.NoReport as why:
         return fail("key", why, Exit.FAILED)
-    for what in found.troubles(report):
+    for what in key_report.troubles(report):
         fail("key", what)
     rows = [[key.name, key.origin, key.provider or ""] for key in report.keys if not key.is_address]
     model = f"The built-in agent begins with the model {one_line(report.model)}.\n"

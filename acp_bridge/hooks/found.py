@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ import anyio
 from acp_bridge.hooks.places import PROJECT_FILE
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.threads import NoThread, in_thread
+from acp_bridge.updates import notices
 
 if TYPE_CHECKING:
     from acp_bridge.hooks.definitions import Hook
@@ -58,3 +60,20 @@ class FoundHooks:
     notices: tuple[str, ...] = ()
     #: a hook that is missing here might refuse a permission, so the person is asked.
     person_asked: bool = False
+    #: the hash of each file whose hooks are here, by its path; None for one that can't be used, of
+    #: which `notices` tell.
+    files: Mapping[str, str | None] = field(default_factory=dict)
+
+    def news(self, named: Mapping[str, str | None]) -> list[str]:
+        """Return what a session has to say of files that are not as it has `named` them."""
+        said = []
+        for path in sorted({*named, *self.files}):
+            now = self.files.get(path)
+            of = [each for each in self.hooks if each.project == (path == PROJECT_FILE)]
+            changed = now is not None and now != named.get(path)
+            if path not in self.files or (changed and path in named and not of):
+                said.append(notices.hooks_gone(path))
+            elif changed and of:
+                shown = [(each.event.value, each.shown) for each in of]
+                said.append(notices.hooks_count(path, shown, new=path not in named))
+        return said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import stat
 from pathlib import Path
@@ -30,6 +32,7 @@ def read(home: Path, folder: Path) -> FoundHooks | None:
         next((each.project for each in there if each.project), None),
         tuple(said for each in there for said in each.notices),
         any(each.person_asked for each in there),
+        {path: at for each in there for path, at in each.files.items()},
     )
 
 
@@ -57,8 +60,9 @@ def _of_home(path: Path) -> FoundHooks | None:
         if loaded and path.stat().st_mode & stat.S_IWOTH:
             raise config.BadHooks("anybody may write this file; `chmod o-w` it")
     except config.BadHooks as bad:
-        return FoundHooks(notices=(notices.bad_hooks(str(path), str(bad)),), person_asked=True)
-    return FoundHooks(loaded[1]) if loaded else None
+        said = notices.bad_hooks(str(path), str(bad))
+        return FoundHooks(notices=(said,), person_asked=True, files={str(path): None})
+    return FoundHooks(loaded[1], files=_files(str(path), loaded[0])) if loaded else None
 
 
 def _of_project(home: Path, folder: Path) -> FoundHooks | None:
@@ -73,12 +77,13 @@ def _of_project(home: Path, folder: Path) -> FoundHooks | None:
         loaded = load(folder / PROJECT_FILE, project=True)
     except config.BadHooks as bad:
         said = notices.bad_hooks(path, str(bad))
-        return FoundHooks(notices=(said,), person_asked=known)
+        return FoundHooks(notices=(said,), person_asked=known, files={path: None})
     if not known:
-        return FoundHooks(notices=(notices.untrusted_hooks(str(folder)),)) if loaded else None
+        said = notices.untrusted_hooks(str(folder))
+        return FoundHooks(notices=(said,), files={path: None}) if loaded else None
     if loaded is None or record is None or record.folder != str(folder):
         said = notices.changed_hooks([path], str(folder))
-        return FoundHooks(notices=(said,), person_asked=True)
+        return FoundHooks(notices=(said,), person_asked=True, files={path: None})
     content, hooks = loaded
     try:
         differs = trust.changed(record.files, trust.hashes(folder, content, hooks))
@@ -86,8 +91,13 @@ def _of_project(home: Path, folder: Path) -> FoundHooks | None:
         differs = [path]
     if differs:
         said = notices.changed_hooks(differs, str(folder))
-        return FoundHooks(notices=(said,), person_asked=True)
-    return FoundHooks(hooks, Project(folder, record.files))
+        return FoundHooks(notices=(said,), person_asked=True, files={path: None})
+    known_files = json.dumps(record.files, sort_keys=True).encode()  # what the hooks run, too
+    return FoundHooks(hooks, Project(folder, record.files), files=_files(path, known_files))
+
+
+def _files(path: str, content: bytes) -> dict[str, str | None]:
+    return {path: hashlib.sha256(content).hexdigest()}
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Keys of the built-in agent's providers: their file, their forms, and which of them are found.
+"""Keys of the built-in agent's providers: their file and their forms.
 
 No value of a key is printed, logged or put into an error.
 """

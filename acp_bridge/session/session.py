@@ -88,7 +88,7 @@ class Session:
         self.memory = memory = Memory(journal)
         self._prompts = prompts = Prompts(journal, shown, core, self._touch)
         self.recovery = Recovery(journal, prompts, updates)
-        self.hooks = SessionHooks(core, prompts, shown, hooks)
+        self.hooks = SessionHooks(core, prompts, shown, hooks, journal)
         self.pauses = pauses = Pauses(core, shown, context.capabilities)
 
         # The processes, and what clients ask of them.

@@ -243,6 +243,22 @@ def changed_hooks(files: list[str], folder: str) -> str:
     )
 
 
+def hooks_count(file: str, hooks: list[tuple[str, str]], *, new: bool) -> str:
+    """Return what is said of a file of hooks that is new to a session, or has changed since.
+
+    `hooks`: their events and commands.
+    """
+    shown = [f"{event}: `{code(command)}`" for event, command in hooks]
+    more = f", and {len(shown) - 10} more" if len(shown) > 10 else ""
+    of = "Hooks" if new else "The hooks have changed"
+    return f"[acp-bridge] {of} of `{file}` that run in this session: {', '.join(shown[:10])}{more}."
+
+
+def hooks_gone(file: str) -> str:
+    """Return what is said of a file of hooks that a session has had, and that is gone."""
+    return f"[acp-bridge] The hooks of `{file}` are gone: none of them runs in this session."
+
+
 def hook_failed(event: str, command: str, why: str) -> str:
     """Return the notice of a hook that has failed."""
     return f"[acp-bridge] A hook of {event} failed (`{code(command)}`): {why}."
@@ -256,6 +272,11 @@ def prompt_refused(why: str) -> str:
 def permission_refused(title: str, why: str) -> str:
     """Return the notice of a tool call that a hook has refused."""
     return f"[acp-bridge] A hook refused `{code(title)}`: {why}"
+
+
+def permission_allowed(about: str) -> str:
+    """Return what is said of a tool call that a hook has allowed; `about`: all that it was told."""
+    return f"[acp-bridge] A hook allowed: {as_code(about)}"
 
 
 def feedback(text: str) -> str:

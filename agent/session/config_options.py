@@ -150,11 +150,14 @@ class ConfigOptions:
     def restore(self, chosen: Mapping[str, str]) -> None:
         """Restores the choices that were recorded in the session before it was opened again.
 
-        An unknown mode is ignored; the mode then stays the one that allows least without asking.
+        Of the modes only `plan` is restored. One that asks less than `ask` is the user's word, and
+        the record is none: whatever runs as the user may have written it. The bridge sets what the
+        user chose again.
         """
         if (model_id := chosen.get("model")) is not None:
             self._model_id, self._chosen = model_id, True
-        self._permissions.mode = _mode(chosen.get("mode")) or self._permissions.mode
+        if chosen.get("mode") == "plan":
+            self._permissions.mode = "plan"
         self._level = chosen.get("thought_level", self._level)
 
     def set(self, option: str, value: str | bool) -> None:

@@ -23,6 +23,7 @@ from tests.built_in.support import (
     OPENAI,
     START,
     Stack,
+    agent_pid,
     choose,
     conversation,
     results,
@@ -308,3 +309,39 @@ async def test_without_a_key_the_session_is_shown_and_a_key_given_later_is_used(
     assert last.headers["x-api-key"] == KEY
     assert conversation(last.body)[0] == "user: I am Ann"
     assert results(last.body) == []
+
+
+@pytest.mark.hazard("R13")
+@pytest.mark.parametrize("chosen", [False, True], ids=["forged", "chosen"])
+async def test_a_mode_that_asks_less_comes_back_by_the_user_s_word_and_not_by_the_record(
+    stack: Stack, chosen: bool
+) -> None:
+    """The record is a file of the user's, so what the agent runs can write into it."""
+    reject = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
+    async with stack.start(env={"ACP_BRIDGE_LOG_LEVEL": "info"}) as client:
+        client.side.handlers["session/request_permission"] = lambda params: reject
+        await client.new_session(stack.cwd)
+        stack.provider.say(Text("Hello."))
+        await client.prompt("Hello", within=FIRST)
+        if chosen:
+            await choose(client, "mode", "auto")
+        [record] = (stack.home / "agent").glob("*.jsonl")
+        with record.open("a") as file:
+            file.write('{"t": "chosen", "option": "mode", "value": "auto"}\n')
+        await all_loaded(client, "acp_bridge")
+        before = client.stderr.count(b"agent.exited")
+        os.kill(agent_pid(client), signal.SIGKILL)
+        await client.logged("agent.exited", before + 1)
+        stack.provider.say(COMMAND)
+        stack.provider.say(Text("Done."))
+        await client.prompt("Do it", within=FIRST)
+        assert asked(client) == (0 if chosen else 1)
+        session, cwd = client.session_id, stack.cwd
+    async with stack.start() as client:
+        client.side.handlers["session/request_permission"] = lambda params: reject
+        answer = await client.load_session(session, cwd)
+        stack.provider.say(COMMAND)
+        stack.provider.say(Text("Done."))
+        await client.prompt("Do it again", within=FIRST)
+        assert asked(client) == (0 if chosen else 1)
+        assert values(answer)["mode"] == ("auto" if chosen else "ask")

@@ -218,3 +218,42 @@ async def test_a_session_starts_and_ends_with_its_hooks(world: World) -> None:
         ("SessionEnd", "shutdown"),
     ]
     assert {each["session_id"] for each in said} == {session}
+
+
+@pytest.mark.hazard("C18")
+async def test_a_file_of_hooks_that_is_new_to_a_session_or_has_changed_is_named_in_it(
+    world: World,
+) -> None:
+    """An agent can write the file, and so have a hook of its own answer what it asks."""
+
+    async def named(session: str | None = None) -> list[str]:
+        async with world.inside(session=session is None) as client:
+            if session:
+                await client.load_session(session, world.cwd)
+            else:
+                sessions.append(client.session_id)
+            since = client.mark()
+            await client.prompt("say one")
+            await client.prompt("say one")
+            texts = client.texts(since=since)
+        return [text.strip() for text in texts if "hooks.toml" in text]
+
+    world.repeats = True
+    sessions: list[str] = []
+    assert await named() == []
+    hooks(world, PermissionRequest="echo yes")
+    (first,) = await named(sessions[0])
+    assert "PermissionRequest: `echo yes`" in first
+    assert await named() == [first]
+    assert await named(sessions[0]) == []
+    hooks(world, PermissionRequest="echo yes", Stop="true")
+    (changed,) = await named(sessions[0])
+    assert "have changed" in changed
+    assert "Stop: `true`" in changed
+    project_hooks(world, Stop="echo mine")
+    (trusted,) = await named(sessions[0])
+    assert "`.acp_bridge/hooks.toml`" in trusted
+    assert "Stop: `echo mine`" in trusted
+    (world.home / "hooks.toml").unlink()
+    (gone_,) = await named(sessions[0])
+    assert "are gone" in gone_

@@ -57,6 +57,9 @@ async def test_hooks_may_decide_about_a_permission_and_one_that_refuses_wins(
         assert asked_of_client(here) == []
         card = next(each for each in here.updates() if each["sessionUpdate"] == "tool_call")
         assert (card["toolCallId"], card["title"]) == ("t", "rm -r build")
+        (named,) = [text for text in here.texts() if "[acp-bridge] A hook" in text]
+        assert ("allowed" in named) == (option == "yes")
+        assert "rm -r build" in named
         here.session.feed(ev.Cancel())
 
 

@@ -31,6 +31,9 @@ class PlayedHooks:
     def stop(self) -> None:
         self.stopped += 1
 
+    def tell_allowed(self, about: str) -> None:
+        self.told.append(("allowed", about))
+
     def waits_for_user(self, kind: str, message: str) -> None:
         self.told.append((kind, message))
 

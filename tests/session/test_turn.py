@@ -63,7 +63,7 @@ class Stage:
             self.updates,
             self.prompts,
             Memory(journal),
-            SessionHooks(self.core, self.prompts, self.transcript, None),
+            SessionHooks(self.core, self.prompts, self.transcript, None, journal),
         )
         self.transcript.attach(self.client.client)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from acp_bridge.commands.doctor.findings import Finding, Subject, error, ok, warning
-from acp_bridge.keys.found import FoundKey, NoReport, Report, report, troubles
+from acp_bridge.commands.key_report import FoundKey, NoReport, Report, report, troubles
 from acp_bridge.protocol import Json
 
 AREA: Final = "keys and model"

@@ -43,6 +43,9 @@ class PermissionHooks(Protocol):
         When they have ended, `then` is told "allow", "deny" or "ask", or None if they were stopped.
         """
 
+    def tell_allowed(self, about: str) -> None:
+        """Say in the session that a call was allowed without asking the person."""
+
     def waits_for_user(self, kind: str, message: str) -> None:
         """Start the hooks that tell the user of a question, and don't wait for them."""
 
@@ -53,6 +56,8 @@ class _Deciding(OpenRequest):
 
     #: what the agent had said of the call when the hooks were asked.
     card: Json
+    #: what the hooks were told of it.
+    told: Json
     stop: Callable[[], None] = lambda: None
 
     def call_back(self) -> None:
@@ -79,10 +84,12 @@ class Permissions:
 
     def decide(self, link: Link, call: Call, ask: Callable[[Link, Call], None]) -> None:
         """Run the hooks; `ask` asks the client if they leave it to the person."""
-        asked = _Deciding(link, call, self._updates.card_told(call.params["toolCall"]))
+        request = call.params["toolCall"]
+        asked = _Deciding(
+            link, call, self._updates.card_told(request), self._updates.told_of(request)
+        )
         link.at_clients.add(asked)
-        told = self._updates.told_of(call.params["toolCall"])
-        asked.stop = self._hooks.decide(told, partial(self._decided, asked, ask))
+        asked.stop = self._hooks.decide(asked.told, partial(self._decided, asked, ask))
 
     def tell_that_it_waits(self, call: Call, about: Json | None) -> None:
         """Start the hooks about a question to the user; `about`: all that is known of the call."""
@@ -108,6 +115,8 @@ class Permissions:
                 self._updates.forget_notes([card["toolCallId"]])
             if decision == "deny":
                 self._updates.deny(call.params["toolCall"])
+            if decision == "allow":
+                self._hooks.tell_allowed(summary(asked.told))
             chosen = {"outcome": {"outcome": "selected", "optionId": option}}
             link.peer.answer(call.id, CANCELLED_PERMISSION if option is None else chosen)
         else:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.hooks.found import FoundHooks
+from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Moment
 from acp_bridge.protocol import Json, feedback_prompt, is_feedback
@@ -41,6 +42,8 @@ from acp_bridge import errors
 if TYPE_CHECKING:
     from acp_bridge.hooks.verdict import Verdict
 
+#: under which the journal keeps the files of hooks that the session has named, each with its hash.
+_NAMED: Final = "hooks"
 #: the moments of the machine at which hooks of an event have something to do. What the hooks of
 #: the session's start tell the agent goes with a prompt.
 _MOMENTS = {
@@ -181,8 +184,12 @@ class SessionHooks:
         prompts: Prompts,
         transcript: TranscriptOut,
         found: FoundHooks | None,
+        journal: SessionJournal,
     ) -> None:
-        """Nothing runs yet. `found`: None if the session has no hooks at all."""
+        """Nothing runs yet. `found`: None if there is no word of any hooks."""
+        self._journal = journal
+        #: what is not said yet of their files; None: all is.
+        self._unnamed: FoundHooks | None = found or FoundHooks()
         self._core = core
         self._prompts = prompts
         self._transcript = transcript
@@ -298,6 +305,10 @@ class SessionHooks:
 
         return self._aside(work, behind).scope.cancel
 
+    def tell_allowed(self, about: str) -> None:
+        """Say in the session that a call was allowed without asking the person."""
+        self._transcript.notice(notices.permission_allowed(about))
+
     def waits_for_user(self, kind: str, message: str) -> None:
         """Start the hooks that tell the user of a question, and don't wait for them."""
         if self._runs.has("Notification"):
@@ -339,7 +350,22 @@ class SessionHooks:
     def take_unsaid(self) -> list[str]:
         """Return the notices about hooks since the last call."""
         unsaid, self._runs.unsaid = self._runs.unsaid, []
-        return unsaid
+        return [*self._news(), *unsaid]
+
+    def _news(self) -> list[str]:
+        """Return, once, which files of hooks are not as the session has named them."""
+        found, self._unnamed = self._unnamed, None
+        if found is None:
+            return []
+        named: dict[str, str | None] = {}
+        try:
+            named = self._journal.get(_NAMED) or {}
+            now = {path: at or named.get(path) for path, at in found.files.items()}
+            if now != named:
+                self._journal.set(_NAMED, now)
+        except JournalError as exc:
+            event("journal.failed", session=self._core.id, what=exc)
+        return found.news(named)
 
     def take_context(self, key: int) -> str:
         """Return, once, the context that hooks have given for the agent with this prompt."""

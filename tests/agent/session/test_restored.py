@@ -89,9 +89,22 @@ async def test_what_nobody_chose_is_as_the_command_line_says(talk: Talk, cwd: Pa
 async def test_a_mode_that_was_set_as_a_mode_holds_too(talk: Talk, cwd: Path) -> None:
     async with talk(several("a")) as client:
         session_id = await opened(client, cwd)
-        await client.request("session/set_mode", {"sessionId": session_id, "modeId": "edit"})
+        await client.request("session/set_mode", {"sessionId": session_id, "modeId": "plan"})
     async with talk(several("a")) as client:
-        assert values(await reopened(client, session_id, cwd))["mode"] == "edit"
+        assert values(await reopened(client, session_id, cwd))["mode"] == "plan"
+
+
+@pytest.mark.hazard("R13")
+@pytest.mark.parametrize("mode", ["edit", "auto"])
+async def test_a_record_is_no_word_of_the_user_s_for_a_mode_that_asks_less(
+    talk: Talk, cwd: Path, mode: str
+) -> None:
+    """What runs as the user can write it."""
+    async with talk(several("a")) as client:
+        session_id = await opened(client, cwd)
+        await choose(client, "mode", mode)
+    async with talk(several("a")) as client:
+        assert values(await reopened(client, session_id, cwd))["mode"] == "ask"
 
 
 async def test_a_choice_that_was_refused_is_not_kept(talk: Talk, cwd: Path) -> None:
@@ -147,7 +160,7 @@ async def test_a_mode_that_could_not_be_written_is_written_as_soon_as_that_works
 
     async with talk(several("a")) as client:
         session_id = await opened(client, cwd)
-        await choose(client, "mode", "auto")
+        await choose(client, "mode", "plan")
         monkeypatch.setattr("agent.conversation.transcript.os.write", full)
         await choose(client, "mode", "ask")
         monkeypatch.setattr("agent.conversation.transcript.os.write", write)

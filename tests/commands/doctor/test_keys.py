@@ -7,7 +7,7 @@ import pytest
 
 from acp_bridge.commands.doctor import installation
 from acp_bridge.commands.doctor import keys as doctor
-from acp_bridge.keys.found import FoundKey, NoReport, Report, _read, troubles
+from acp_bridge.commands.key_report import FoundKey, NoReport, Report, _read, troubles
 from tests.commands.doctor.subjects import levels, texts
 
 KEY = FoundKey("XAI_API_KEY", "keys.env", also_in_file=False, is_address=False, provider="xAI")

@@ -17,6 +17,7 @@ from typing import Final
 
 import anyio
 
+from acp_bridge.agents.handed_keys import handed_keys
 from acp_bridge.protocol import Json
 
 #: seconds for the report; it takes half a second on an idle machine.
@@ -78,9 +79,14 @@ async def report(home: Path, model: str | None, *, online: bool = False) -> Repo
 
 async def _output(command: Sequence[str], within: float) -> bytes:
     try:
-        with anyio.fail_after(within):
+        with anyio.fail_after(within), handed_keys(os.environ) as (env, kept):
             run = await anyio.run_process(
-                command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+                command,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+                env=env,
+                pass_fds=kept,
             )
     except TimeoutError:
         raise NoReport(
