@@ -186,12 +186,16 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
             "folder (ACP_BRIDGE_LISTEN=off)",
         ),
         Option("home", "FOLDER", "where sessions are kept (ACP_BRIDGE_HOME)"),
-        Option("log-file", "FILE", "the log; without it, stderr (ACP_BRIDGE_LOG_FILE)"),
+        Option(
+            "log-file",
+            "FILE",
+            "the log, instead of bridge.log in the home folder and stderr\n(ACP_BRIDGE_LOG_FILE)",
+        ),
         Option(
             "log-level",
             "|".join(LEVELS),
             "the least that the log has (ACP_BRIDGE_LOG_LEVEL; default\n"
-            f"{STDERR_LEVEL} on stderr, {FILE_LEVEL} in a file)",
+            f"{FILE_LEVEL} in a file, {STDERR_LEVEL} on stderr)",
         ),
     ),
 }

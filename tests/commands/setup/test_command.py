@@ -64,7 +64,7 @@ def test_the_path_of_this_installation_and_of_the_settings_are_printed(
 def test_the_agent_s_command_and_the_bridge_s_options_are_the_arguments(
     program: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ("--keep", "8h", "--spare", "--no-listen", "--delivery", "interrupt")
+    options = ("--keep", "8h", "--spare", "--on-cancel", "clear", "--delivery", "interrupt")
     code, out, _ = run(capsys, "zed", *options, "--", "sh", "-c", "an agent")
     assert code == 0
     (entry,) = document(out)["agent_servers"].values()
@@ -240,7 +240,8 @@ def test_options_are_written_in_one_order_however_they_were_given(
         "FOLDER": "/h",
         "FILE": "/log",
     }
-    options = [each for each in OPTIONS.values() if each.name not in ("openhands-profile", "model")]
+    without = ("openhands-profile", "model", "keep")  # which go with some others alone
+    options = [each for each in OPTIONS.values() if each.name not in without]
     own = [
         [each.argument, *([values.get(each.value, "http://h")] if each.value else [])]
         for each in options
@@ -253,5 +254,5 @@ def test_options_are_written_in_one_order_however_they_were_given(
     assert sorted(names) == sorted(each.argument for each in options)
     assert names[4:] == [
         *("--request-timeout", "--openhands", "--agent-name", "--home", "--log-file"),
-        *("--log-level", "--sleep-after", "--spare", "--keep", "--no-listen"),
+        *("--log-level", "--sleep-after", "--spare", "--no-listen"),
     ]
