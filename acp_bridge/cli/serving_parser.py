@@ -23,7 +23,7 @@ Start this instead of an ACP agent: it never loses a prompt, stops when told to,
 the agent behind it. It speaks the Agent Client Protocol (version 1) on stdin and stdout."""
 _AFTER: Final = """\
 The built-in agent takes keys from the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY, ...) or
-from keys.env in its data folder, where 'acp-bridge key' keeps them; 'python -m agent --help' says
+from keys.env in its data folder, where 'acp-bridge key' keeps them; 'acp-bridge agent --help' says
 more.
 
 In a session, /queue shows what waits; /queue run and /queue drop decide about prompts that
@@ -244,6 +244,7 @@ def _listing() -> Iterator[Part]:
     yield Heading("Serve an editor, which starts one of these", 1)
     yield Entry("acp-bridge", "the built-in agent")
     yield Entry("acp-bridge -- codex-acp", "any other ACP agent")
+    yield from _commands("agent")
     yield Heading("Options for serving (and the environment variables that set them)", 1)
 
 

@@ -51,14 +51,23 @@ def load(path: Path, *, project: bool) -> tuple[bytes, tuple[Hook, ...]] | None:
     return content, config.parse(text, project=project)
 
 
+def hooks_in(path: Path, *, project: bool) -> tuple[Hook, ...] | None:
+    """Return the hooks of a file as a session would have them; None if it is not there.
+
+    A project's are not compared with what is trusted. Raises BadHooks.
+    """
+    loaded = load(path, project=project)
+    if loaded and not project and path.stat().st_mode & stat.S_IWOTH:
+        raise config.BadHooks("anybody may write this file; `chmod o-w` it")
+    return loaded[1] if loaded else None
+
+
 def _of_home(path: Path) -> FoundHooks | None:
     try:
-        loaded = load(path, project=False)
-        if loaded and path.stat().st_mode & stat.S_IWOTH:
-            raise config.BadHooks("anybody may write this file; `chmod o-w` it")
+        hooks = hooks_in(path, project=False)
     except config.BadHooks as bad:
         return FoundHooks(notices=(notices.bad_hooks(str(path), str(bad)),), person_asked=True)
-    return FoundHooks(loaded[1]) if loaded else None
+    return FoundHooks(hooks) if hooks is not None else None
 
 
 def _of_project(home: Path, folder: Path) -> FoundHooks | None:

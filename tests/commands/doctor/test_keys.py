@@ -27,7 +27,7 @@ FOUND = Report(
 
 
 def model(**changes: Any) -> tuple[list[str], str]:
-    found = doctor.model(replace(FOUND, **changes))
+    found = [doctor.model(replace(FOUND, **changes))]
     return levels(found), texts(found)
 
 
@@ -65,7 +65,8 @@ def test_a_demo_that_nobody_asked_for_is_a_warning_that_names_the_command() -> N
 
 def test_a_model_that_can_not_be_used_and_a_library_that_is_missing_are_errors() -> None:
     assert model(problem="No key for xAI")[0] == ["error"]
-    assert model(litellm=None)[0] == ["ok", "error"]
+    assert model(litellm=None)[0] == ["error"]
+    assert model(litellm=None, problem="LiteLLM is missing")[0] == ["error"]
     assert model(litellm=None, model="scripted:x", named=True)[0] == ["ok"]
 
 
@@ -74,13 +75,15 @@ def test_a_model_that_can_not_be_used_and_a_library_that_is_missing_are_errors()
     [
         ({"online": {"ms": 830}}, "ok", "answered a request after 830 ms"),
         ({"online": {"problem": "xAI can't be reached"}}, "error", "xAI can't be reached"),
-        ({"online": {"ms": 1}, "model": "demo"}, "warning", "nothing was sent"),
+        ({"online": {"ms": 1}, "model": "demo"}, "ok", "nothing was sent"),
     ],
 )
 def test_how_the_request_went_is_told(changes: dict[str, Any], level: str, told: str) -> None:
     (found,) = doctor.answered(replace(FOUND, **changes))
     assert (found.level.value, told in found.text) == (level, True)
     assert doctor.answered(FOUND) == []
+    unusable = replace(FOUND, problem="No key for xAI", online={"problem": "No key for xAI"})
+    assert doctor.answered(unusable) == []
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,11 @@ def test_settings_that_are_there_may_have_the_call_already(
     ("arguments", "said"),
     [
         ((), "EDITOR"),
-        (("vi",), "invalid choice: 'vi'"),
+        (("frob",), "no editor is called 'frob' here; choose from zed, jetbrains, "),
+        (("vscode",), "it needs an extension that speaks ACP, and that is given this command: /"),
+        (("Zedd",), "acp-bridge setup zed fits it"),
+        (("pycharm",), "acp-bridge setup jetbrains fits it"),
+        (("nvim",), "acp-bridge setup codecompanion or avante fits it"),
         (("zed", "--"), "no command after --"),
         (("zed", "--keep", "soon"), "--keep"),
         (("zed", "--model", "demo", "--", "sh"), "--model"),
