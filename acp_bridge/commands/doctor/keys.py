@@ -27,7 +27,9 @@ async def check(subject: Subject) -> list[Finding]:
     try:
         found = await report(subject.settings.home, subject.model, online=online)
     except NoReport as why:
-        return [error(str(why), "correct the setting, or install acp-bridge again")]
+        return [
+            error(str(why), "correct the setting, or install this acp-bridge again from its clone")
+        ]
     findings = [keys(found, built_in=subject.settings.builtin)]
     findings += map(_trouble, troubles(found) if subject.home_usable else ())
     findings += addresses(found)
