@@ -6,6 +6,7 @@ if sys.version_info < (3, 11):  # noqa: UP036 - a clone may be run by any Python
     sys.stderr.write(f"acp-bridge needs Python 3.11 to 3.14; this is {sys.version.split()[0]}.\n")
     sys.exit(2)
 
+import acp_bridge
 from acp_bridge.runtime import signals
 
 
@@ -13,6 +14,13 @@ def main() -> int:
     """Run the command; returns its exit code."""
     if sys.platform == "win32":
         sys.stderr.write("acp-bridge does not run on Windows; use it inside WSL.\n")
+        return 2
+    if not hasattr(acp_bridge, "__version__"):
+        sys.stderr.write(
+            "acp-bridge: the other package of this name on the index has overwritten files of this"
+            " one: uninstall both here, and install this one from its clone, by pipx install . or"
+            " uv tool install .\n"
+        )
         return 2
     # Before the other imports, which take most of the start. A command begins with its name.
     command = sys.argv[1:2] and not sys.argv[1].startswith("-")

@@ -48,6 +48,8 @@ class Settings:
     named: bool = False
     #: the agent is the built-in one: its answer to `initialize` is known beforehand.
     builtin: bool = False
+    #: the agent is of this project: its stderr is a log without secrets, and goes into the log.
+    ours: bool = False
     #: the command of the process that the agent's are forked from; empty if there is none.
     parent: tuple[str, ...] = ()
     delivery: Delivery = Delivery.QUEUE

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from agent.settings import Settings
 
 _HELP = """\
-usage: python -m agent [--model MODEL] [--home FOLDER]
+usage: acp-bridge agent [--model MODEL] [--home FOLDER]
+       python -m agent [--model MODEL] [--home FOLDER]
 
 The built-in coding agent of acp-bridge. It speaks ACP (Agent Client Protocol)
 on stdin and stdout: an editor starts it, or acp-bridge does, and keeps the
@@ -59,6 +60,8 @@ environment:
                              provider is given up (default 120)
   ACP_BRIDGE_HOME            the data folder, if --home is not given
                              (default: acp-bridge in the user's data folder)
+
+exit code: 0 the client has left, 2 wrong usage.
 """
 
 
@@ -152,7 +155,8 @@ def arguments(argv: list[str]) -> tuple[str | None, str | None]:
         def format_help(self) -> str:
             return _HELP
 
-    parser = Parser(prog="python -m agent", usage=_HELP.partition("\n")[0].removeprefix("usage: "))
+    usage = _HELP.partition("\n\n")[0].removeprefix("usage: ")
+    parser = Parser(prog="acp-bridge agent", usage=usage)
     parser.add_argument("--model")
     parser.add_argument("--home")
     given = parser.parse_args(argv)

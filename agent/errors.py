@@ -91,14 +91,14 @@ def auth_required(sentence: str) -> RequestError:
 
 def model_failed(sentence: str, error: Exception) -> RequestError:
     """Returns the error for a model's failure; `error` is only logged."""
-    return _error(ErrorCode.INTERNAL_ERROR, f"{sentence} (Error {_logged(error)} in the log.)")
+    return _error(ErrorCode.INTERNAL_ERROR, f"{sentence} {_logged(error)}")
 
 
 def disk_failed(number: int, error: Exception) -> RequestError:
     """Returns the error for a failed disk; `number`: its errno. `error` is only logged."""
     message = (
         f"A file can't be used: {os.strerror(number)}. `acp-bridge doctor` in a terminal looks at"
-        f" the folder where sessions are kept. (Error {_logged(error)} in the log.)"
+        f" the folder where sessions are kept. {_logged(error)}"
     )
     return _error(ErrorCode.INTERNAL_ERROR, message)
 
@@ -114,8 +114,7 @@ def no_thread(error: Exception) -> RequestError:
 
 def internal_error(error: Exception) -> RequestError:
     """Returns the error for an unexpected exception, which is only logged."""
-    message = f"Internal error: the log says more under {_logged(error)}"
-    return _error(ErrorCode.INTERNAL_ERROR, message)
+    return _error(ErrorCode.INTERNAL_ERROR, f"Internal error. {_logged(error)}")
 
 
 def request_error(error: Exception, mask: Callable[[str], str]) -> RequestError:
@@ -156,7 +155,10 @@ def _places(error: ValidationError) -> str:
 
 
 def _logged(error: Exception) -> str:
-    """Logs the error under a new id and returns the id."""
+    """Logs the error under a new id and returns the sentence that names the id.
+
+    Commands of acp-bridge know this sentence, and add where the log is.
+    """
     error_id = uuid.uuid4().hex[:12]
-    logger.error("error %s", error_id, exc_info=error)
-    return error_id
+    logger.error("error id=%s", error_id, exc_info=error)
+    return f"(The log has more under id {error_id}.)"

@@ -103,7 +103,7 @@ def test_the_settings_and_the_readme_name_the_defaults_that_count() -> None:
         "spare": "`on`" if DEFAULTS.spare else "`off`",
         "no-listen": "`on`" if DEFAULTS.listen else "`off`",
         "keep": f"{DEFAULTS.keep:g}",
-        "log-level": f"`{STDERR_LEVEL}`; `{FILE_LEVEL}` in a file",
+        "log-level": f"`{FILE_LEVEL}` in a file; `{STDERR_LEVEL}` on stderr",
     }
     rows = re.findall(r"^\| `--([a-z-]+).*?` \| [^|]*\| ([^|]*) \|", text(SETTINGS), re.M)
     assert {name: default for name, default in rows if name in named} == named

@@ -26,6 +26,8 @@ class AgentCommand:
     folder: str | None = None
     #: forks the processes when it can; None: each is started by the command line.
     parent: AgentParent | None = None
+    #: the agent is of this project: what it writes to stderr is its log.
+    ours: bool = False
 
     async def start(
         self,

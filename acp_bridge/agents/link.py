@@ -310,7 +310,7 @@ class Link:
         event("agent.noise", agent=self.name, what=line.error.message)
 
     def _on_stderr(self, line: str) -> None:
-        event("agent.stderr", agent=self.name, text=line)
+        event("agent.log" if self.command.ours else "agent.stderr", agent=self.name, text=line)
         if self._parked or not self.initialized:
             self._stderr.append(line)
 

@@ -44,7 +44,8 @@ async def serve(
                 parent = AgentParent(settings.parent, settings.folder, keys_file)
                 tasks.start_soon(parent.run)
             files = settings.agent_files
-            command = AgentCommand(settings.command, {}, standing, files, settings.folder, parent)
+            started = standing, files, settings.folder, parent
+            command = AgentCommand(settings.command, {}, *started, ours=settings.ours)
             context = SessionContext(settings, Journal(settings.home), tasks, command)
             bridge = Bridge(context, on_end, waiter)
             bridge.listen()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from acp_bridge.bridge_client.connection import Connection, connected
 from acp_bridge.bridge_client.listener import Listener
@@ -22,13 +23,16 @@ async def connect(path: str) -> tuple[Reader, Writer]:
 
 
 @asynccontextmanager
-async def over_socket(path: str, listener: Listener) -> AsyncGenerator[Connection, None]:
-    """Give a connection to a bridge that lives, by its socket, for the block.
+async def over_socket(
+    path: str, listener: Listener, log: Path | None = None
+) -> AsyncGenerator[Connection, None]:
+    """Give a connection to a bridge that lives, by its socket, for the block; `log` as in
+    `Connection`.
 
     Raises:
         OSError: nobody listens there; NoBridge if an agent's process does.
     """
-    async with connected(await connect(path), listener) as connection:
+    async with connected(await connect(path), listener, log=log) as connection:
         yield connection
 
 

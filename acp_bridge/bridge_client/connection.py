@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -20,6 +21,7 @@ from acp_bridge import __version__
 from acp_bridge.bridge_client.listener import BridgeRequest, Listener
 from acp_bridge.bridge_client.sent import Sent
 from acp_bridge.bridge_client.tasks import beside
+from acp_bridge.bridge_client.which_log import with_log
 from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, VERSION, ErrorCode, Json, with_own_meta
 from acp_bridge.runtime.log import event
 from acp_bridge.wire.json_values import as_object
@@ -57,15 +59,18 @@ class Connection:
         *,
         lost: Callable[[], RpcError] | None = None,
         tap: Tap | None = None,
+        log: Path | None = None,
     ) -> None:
         """A task must run `run`; whoever has made the connection calls `close`.
 
-        `lost` makes the error that open requests get when the connection ends.
+        `lost` makes the error that open requests get when the connection ends. `log`: the file that
+        errors name in which the log has more, for people.
         """
         self._incoming, self._outgoing = streams
         self._listener = listener
         self._make_lost = lost
         self._tap = tap
+        self._log = log
         self._peer = Peer(self, self._write, answer_malformed=False)
         self._decoder = Decoder()
         #: the line whose end has not come, for the tap.
@@ -100,7 +105,10 @@ class Connection:
     def send(self, method: str, params: Any) -> Sent:
         """Send a request; its result can be awaited later."""
         sent = Sent(self, method)
-        sent.id = self._peer.request(method, params, sent.take)
+        log = self._log
+        sent.id = self._peer.request(
+            method, params, (lambda answer: sent.take(with_log(answer, log))) if log else sent.take
+        )
         return sent
 
     async def request(self, method: str, params: Json, *, within: float | None) -> Any:
@@ -239,13 +247,13 @@ def hello(name: str, own: Json | None = None, capabilities: Json | None = None) 
 
 @asynccontextmanager
 async def connected(
-    streams: Streams, listener: Listener, *, tap: Tap | None = None
+    streams: Streams, listener: Listener, *, tap: Tap | None = None, log: Path | None = None
 ) -> AsyncGenerator[Connection, None]:
     """Give a connection over these streams for the block, whose exceptions come out unchanged.
 
     At its end the streams are closed; what was not sent by then has a second for that.
     """
-    connection = Connection(streams, listener, tap=tap)
+    connection = Connection(streams, listener, tap=tap, log=log)
     async with beside() as tasks:
         tasks.start_soon(connection.run)
         try:

@@ -116,10 +116,12 @@ async def over_process(
     *,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    log: Path | None = None,
 ) -> AsyncGenerator[Connection, None]:
     """Start a bridge and give a connection to it for the block, at whose end it has ended.
 
-    `tell` is given each line of its stderr. An exception of the block comes out as it is.
+    `tell` is given each line of its stderr; `log` as in `Connection`. An exception of the block
+    comes out as it is.
 
     Raises:
         OSError: it could not be started.
@@ -140,7 +142,7 @@ async def over_process(
         async with beside() as tasks:
             tasks.start_soon(forward)
             try:
-                async with connected(bridge.streams, listener) as connection:
+                async with connected(bridge.streams, listener, log=log) as connection:
                     yield connection
             finally:
                 await bridge.end()

@@ -72,5 +72,6 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "completion": Command(
         "complete commands and options in bash, zsh or fish", "commands.completion", "SHELL"
     ),
+    "agent": Command("the built-in agent alone, without a bridge", "commands.agent"),
     "demo": Command("show it working, offline, in under 20 seconds", "commands.demo"),
 }

@@ -48,8 +48,14 @@ class Options:
     own_agent: bool
     #: the packages that this project's agent imports and that may not be installed.
     packages: Sequence[str]
+    #: the file that the user named for the log.
     log_file: Path | None
     log_level: str | None
+
+    @property
+    def log(self) -> Path:
+        """The file of the log: the user's, or else the one in the data folder."""
+        return self.log_file or log_of(self.settings.home)
 
 
 def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
@@ -79,6 +85,11 @@ def data_folder(home: str | None) -> Path:
     from platformdirs import user_data_dir
 
     return Path(home or user_data_dir("acp-bridge", appauthor=False)).expanduser().absolute()
+
+
+def log_of(home: Path) -> Path:
+    """Return the log file of the bridges of a data folder, but for those with `--log-file`."""
+    return home / "bridge.log"
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
@@ -160,6 +171,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         named=bool(given.agent_name),
         home=data_folder(given.home),
         builtin=not other,
+        ours=not command,
         parent=() if other else tuple(_built_in(given, "agent.fork_parent")),
         delivery=_choice(Delivery, "delivery", given.delivery) or DEFAULTS.delivery,
         on_cancel=_choice(OnCancel, "on-cancel", given.on_cancel) or DEFAULTS.on_cancel,

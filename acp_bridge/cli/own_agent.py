@@ -32,7 +32,7 @@ def hindrance(env: Mapping[str, str], packages: Sequence[str], *, openhands: boo
     if found is not None:
         return (
             "the built-in agent can't be started: another Python package named 'agent' is installed"
-            f" at {found}; uninstall it, or install acp-bridge in an environment of its own"
+            f" at {found}; uninstall it, or install this acp-bridge by pipx or uv tool"
         )
     if lacking := missing(packages, path):
         who = (

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from acp_bridge.agents import guard
@@ -27,10 +26,6 @@ _SWITCH_INTERVAL: Final = 0.0005
 #: allocations before the garbage collector runs. Messages are freed by reference counts, so it
 #: finds little.
 _COLLECT_AFTER: Final = 50_000
-
-#: the log file of kept bridges, in the data folder, and its size in bytes at which it is rotated.
-_LOG: Final = "bridge.log"
-_LOG_BYTES: Final = 4_000_000
 
 _AT_A_TERMINAL: Final = (
     "acp-bridge speaks ACP on stdin and stdout: an editor starts it. Ctrl-D ends it.\n"
@@ -102,25 +97,21 @@ def _become(command: Sequence[str]) -> int:
 
 
 def _open_log(options: Options) -> bool:
-    file, stderr = options.log_file, None
-    if options.settings.keep:  # stderr may lead nowhere once the client has left
-        file, stderr = file or options.settings.home / _LOG, options.log_level or STDERR_LEVEL
-    level = options.log_level or (FILE_LEVEL if file else STDERR_LEVEL)
+    """Open the log; False, after a message on stderr, if the user's file can't be written."""
+    level, stderr = options.log_level or FILE_LEVEL, options.log_level or STDERR_LEVEL
     try:
-        if file and not options.log_file:
-            _make_room(file)
-        log.configure(level, file, stderr)
+        if options.log_file is None:
+            log.configure(level, options.log, stderr, rotated=True)
+        else:  # with --keep, stderr may lead nowhere once the client has left
+            log.configure(level, options.log_file, stderr if options.settings.keep else None)
     except OSError as exc:
+        if options.log_file is None:  # stderr will do
+            log.configure(stderr, None)
+            log.logger.warning("%s can't be written: %s", options.log, exc.strerror)
+            return True
         sys.stderr.write(f"acp-bridge: the log file can't be written: {exc.strerror}\n")
         return False
     return True
-
-
-def _make_room(file: Path) -> None:
-    """Create the folder of the kept bridges' log; rotate the log if it is over `_LOG_BYTES`."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if file.exists() and file.stat().st_size > _LOG_BYTES:
-        file.replace(file.with_suffix(".log.1"))
 
 
 def _has_its_agent(options: Options) -> bool:

@@ -23,7 +23,7 @@ Start this instead of an ACP agent: it never loses a prompt, stops when told to,
 the agent behind it. It speaks the Agent Client Protocol (version 1) on stdin and stdout."""
 _AFTER: Final = """\
 The built-in agent takes keys from the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY, ...) or
-from keys.env in its data folder, where 'acp-bridge key' keeps them; 'python -m agent --help' says
+from keys.env in its data folder, where 'acp-bridge key' keeps them; 'acp-bridge agent --help' says
 more.
 
 In a session, /queue shows what waits; /queue run and /queue drop decide about prompts that
@@ -186,12 +186,16 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
             "folder (ACP_BRIDGE_LISTEN=off)",
         ),
         Option("home", "FOLDER", "where sessions are kept (ACP_BRIDGE_HOME)"),
-        Option("log-file", "FILE", "the log; without it, stderr (ACP_BRIDGE_LOG_FILE)"),
+        Option(
+            "log-file",
+            "FILE",
+            "the log, instead of bridge.log in the home folder and stderr\n(ACP_BRIDGE_LOG_FILE)",
+        ),
         Option(
             "log-level",
             "|".join(LEVELS),
             "the least that the log has (ACP_BRIDGE_LOG_LEVEL; default\n"
-            f"{STDERR_LEVEL} on stderr, {FILE_LEVEL} in a file)",
+            f"{FILE_LEVEL} in a file, {STDERR_LEVEL} on stderr)",
         ),
     ),
 }
@@ -240,6 +244,7 @@ def _listing() -> Iterator[Part]:
     yield Heading("Serve an editor, which starts one of these", 1)
     yield Entry("acp-bridge", "the built-in agent")
     yield Entry("acp-bridge -- codex-acp", "any other ACP agent")
+    yield from _commands("agent")
     yield Heading("Options for serving (and the environment variables that set them)", 1)
 
 

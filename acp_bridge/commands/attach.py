@@ -13,7 +13,7 @@ import anyio
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import Listener
 from acp_bridge.cli.exits import Exit
-from acp_bridge.cli.options import data_folder
+from acp_bridge.cli.options import data_folder, log_of
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail
 from acp_bridge.commands.chat import HISTORY
@@ -83,7 +83,7 @@ async def _attach(home: Path, given: str | None, read_only: bool) -> int:
     def connect(
         listener: Listener, *, tell: Callable[[str], None]
     ) -> AbstractAsyncContextManager[Connection]:
-        return live.by_socket(session.bridge, listener)
+        return live.by_socket(session.bridge, listener, log_of(home))
 
     cwd = session.about.get("cwd")
     plan = Plan(

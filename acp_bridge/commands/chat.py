@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     home = bridge.settings.home
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     plan = Plan(
-        partial(over_process, bridge.command, env=environment()),
+        partial(over_process, bridge.command, env=environment(), log=bridge.log),
         opening.resume(session) if session else opening.new(folder),
         folder,
         home / HISTORY,

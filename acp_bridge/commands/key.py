@@ -22,6 +22,7 @@ from acp_bridge.keys.forms import (
     KNOWN,
     NotAKey,
     cleaned,
+    nearest,
     oddities,
     same_provider,
     variable_of,
@@ -116,6 +117,9 @@ def _variable(parser: CommandParser, word: str | None) -> str:
     found = variable_of(word)
     if found is None:  # the word may be a key: don't print it
         what = "that is neither a variable, such as ANTHROPIC_API_KEY, nor a provider that is known"
+        if (meant := nearest(word)) is not None:
+            what = f"{what}; did you mean {meant}?"
+            raise _NoAnswer(what) if asked else SystemExit(fail("key", what, Exit.USAGE))
         if asked:
             raise _NoAnswer(f"{what}; the key is asked for afterwards, and is not shown then")
         parser.error(

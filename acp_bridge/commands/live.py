@@ -17,7 +17,7 @@ from acp_bridge.bridge_client.own_process import over_process
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.harmless import one_line
-from acp_bridge.cli.options import data_folder, split
+from acp_bridge.cli.options import data_folder, log_of, split
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, fail, print_json, print_text
 from acp_bridge.commands import own_bridge
@@ -82,7 +82,7 @@ async def at_session(
     """
     try:
         session = await live.find(home, given, await live.bridges_of(home), live.by_socket)
-        async with live.by_socket(session.bridge, listener(session)) as connection:
+        async with live.by_socket(session.bridge, listener(session), log_of(home)) as connection:
             return await act(connection, session)
     except RpcError as error:
         return fail(command, said(error))
@@ -236,7 +236,11 @@ async def _delete_asleep(
         return _not_deleted()
     try:
         async with over_process(
-            bridge.command, NullListener(), _ignore, env=own_bridge.environment()
+            bridge.command,
+            NullListener(),
+            _ignore,
+            env=own_bridge.environment(),
+            log=bridge.log,
         ) as connection:
             await connection.initialize("acp-bridge delete", within=PATIENCE)
             params = {"sessionId": session_id}

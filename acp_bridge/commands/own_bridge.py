@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from acp_bridge.agents.identity import AgentIdentity
@@ -41,6 +42,8 @@ class OwnBridge:
     agent_given: bool
     #: the packages that this project's agent imports and that may not be installed.
     packages: Sequence[str]
+    #: the file of its log.
+    log: Path
 
 
 def add_options(parser: Parser, but: Collection[str] = ()) -> None:
@@ -71,7 +74,7 @@ def own_bridge(
         words += ["--", *agent]
     parsed = options.parse(words, environment(env))
     named = agent is not None or not parsed.settings.builtin
-    return OwnBridge((*BRIDGE, *words), parsed.settings, named, parsed.packages)
+    return OwnBridge((*BRIDGE, *words), parsed.settings, named, parsed.packages, parsed.log)
 
 
 def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -69,7 +69,9 @@ async def _run(order: headless.Order, bridge: OwnBridge) -> int:
         def told(line: str) -> None:
             screen.tell(one_line(line))
 
-        connect = partial(over_process, bridge.command, tell=told, env=environment())
+        connect = partial(
+            over_process, bridge.command, tell=told, env=environment(), log=bridge.log
+        )
         code = await headless.run(order, screen, connect, stop)
     return stop.reason or code
 

@@ -54,11 +54,26 @@ def load(path: Path, *, project: bool) -> tuple[bytes, tuple[Hook, ...]] | None:
     return content, config.parse(text, project=project)
 
 
+def hooks_in(path: Path, *, project: bool) -> tuple[Hook, ...] | None:
+    """Return the hooks of a file as a session would have them; None if it is not there.
+
+    A project's are not compared with what is trusted. Raises BadHooks.
+    """
+    loaded = load(path, project=True) if project else _load_own(path)
+    return loaded[1] if loaded else None
+
+
+def _load_own(path: Path) -> tuple[bytes, tuple[Hook, ...]] | None:
+    """Do as `load` does for the user's own file, which nobody else may write."""
+    loaded = load(path, project=False)
+    if loaded and path.stat().st_mode & stat.S_IWOTH:
+        raise config.BadHooks("anybody may write this file; `chmod o-w` it")
+    return loaded
+
+
 def _of_home(path: Path) -> FoundHooks | None:
     try:
-        loaded = load(path, project=False)
-        if loaded and path.stat().st_mode & stat.S_IWOTH:
-            raise config.BadHooks("anybody may write this file; `chmod o-w` it")
+        loaded = _load_own(path)
     except config.BadHooks as bad:
         said = notices.bad_hooks(str(path), str(bad))
         return FoundHooks(notices=(said,), person_asked=True, files={str(path): None})

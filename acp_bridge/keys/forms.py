@@ -84,6 +84,19 @@ def variable_of(word: str) -> str | None:
     return None
 
 
+def nearest(word: str) -> str | None:
+    """Return the provider or variable that a word nearly is, None if it is near none.
+
+    What is returned is a name that is known, and never a part of the word, which may be a key.
+    """
+    from difflib import get_close_matches
+
+    names = {each.casefold(): known.id for known in KNOWN for each in (known.id, known.name)}
+    names |= {each.casefold(): each for known in KNOWN for each in known.variables}
+    found = get_close_matches(word.casefold(), names, 1, 0.75)
+    return names[found[0]] if found else None
+
+
 def without_key(word: str) -> str | None:
     """Return the name of the provider that a word means, if it is one that needs no key."""
     wanted = word.casefold()

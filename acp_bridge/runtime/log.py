@@ -1,15 +1,20 @@
 """The log has one line for each event, with session and turn, and nothing secret in it.
 
-The protocol has stdout, so the log goes to stderr or to `--log-file`. What users and models
-write, and what an agent prints, is never logged below the level `debug`, but for the last lines of
-an agent that has not started: it knows nothing of users and models.
+The protocol has stdout, so the log goes to a file, and what somebody should see to stderr, too.
+What users and models write, and what an agent prints, is never logged below the level `debug`, but
+for the last lines of an agent that has not started: it knows nothing of users and models.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
+import os
 import re
+import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +35,11 @@ _SECRETS: Final = tuple(
         r"|[\w.-]+\.webhook\.office\.com|hooks\.zapier\.com)/)[^\s\"'<>\\]+",
         r"()\b(?:sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AKIA|AIza)[A-Za-z0-9_\-]{8,}",
     )
+)
+#: bytes of a log file above which the next one begins.
+_MOST: Final = 4_000_000
+_APPENDING: Final = (
+    os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 )
 #: Events with text that an agent wrote: they are logged at the level `debug` only.
 _QUIET = frozenset({"agent.stderr", "agent.noise"})
@@ -82,13 +92,78 @@ class _FileHandler(logging.FileHandler):
         """Do nothing: a traceback for each line would fill stderr, which nobody may read."""
 
 
-def configure(level: str, file: Path | None, stderr: str | None = None) -> None:
+class RotatedFile(logging.Handler):
+    """Writes to a file of 4 MB at most, mode 0600; a full one becomes `FILE.1`.
+
+    All bridges of a data folder write to the same file. What the file does not take is lost.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, in a folder that is made if it is missing; raises OSError."""
+        super().__init__()
+        self._path = path
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._fd = self._opened()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._follow()
+            os.write(self._fd, f"{self.format(record)}\n".encode(errors="backslashreplace"))
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        super().close()
+
+    def _follow(self) -> None:
+        """Set a full file aside, and go on in the file that has the name now; raises OSError."""
+        if os.fstat(self._fd).st_size > _MOST:
+            with suppress(BlockingIOError):  # another bridge does it just now
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self._has_the_name():
+                    self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+        if not self._has_the_name():
+            before, self._fd = self._fd, self._opened()
+            os.close(before)
+
+    def _has_the_name(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._fd), os.lstat(self._path))
+        except FileNotFoundError:
+            return False
+
+    def _opened(self) -> int:
+        """Return a descriptor of the file, made if it is missing; raises OSError.
+
+        An agent has the rights to put something else there: neither a link is followed, nor is
+        anybody waited for who reads a pipe.
+        """
+        fd = os.open(self._path, _APPENDING, 0o600)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(errno.EINVAL, "it is no file")
+            os.fchmod(fd, 0o600)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+
+def configure(
+    level: str, file: Path | None, stderr: str | None = None, *, rotated: bool = False
+) -> None:
     """Send the log to stderr or to a file (mode 0600); raises OSError.
 
-    `stderr` is the level from which on what goes to the file is written to stderr, too.
+    `stderr` is the level from which on what goes to the file is written to stderr, too; `rotated`
+    makes the file a `RotatedFile`.
     """
     handlers: list[logging.Handler] = []
-    if file is not None:
+    if file is not None and rotated:
+        handlers.append(RotatedFile(file))
+    elif file is not None:
         file.touch(mode=0o600)
         handlers.append(_FileHandler(file, encoding="utf-8"))
     if file is None or stderr is not None:

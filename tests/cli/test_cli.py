@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge import cli
+from acp_bridge import __main__, cli
 from acp_bridge.agents import guard
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.cli import options, own_agent, serving_parser
@@ -496,3 +496,11 @@ def test_a_foreign_agent_is_served_whatever_ours_lack(
     monkeypatch.setattr(stdio, "claim_stdio", lambda: (-1, -1))
     assert cli.run(["--", "agent"]) == 0
     assert served
+
+
+def test_files_that_another_package_of_the_name_has_overwritten_are_said_to_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr("acp_bridge.__version__")
+    assert __main__.main() == 2
+    assert "has overwritten files of this one: uninstall both here" in capsys.readouterr().err

@@ -97,6 +97,18 @@ def test_another_variable_of_the_provider_in_the_environment_is_said_to_win(
     assert "GOOGLE_API_KEY is in this environment: where it is, that one counts" in err
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("ANTRHOPIC", "anthropic"), ("opnai", "openai"), ("Open-Router", "openrouter")],
+)
+def test_a_provider_that_is_nearly_known_is_named_without_the_word_itself(
+    said: Said, home: Path, word: str, meant: str
+) -> None:
+    code, _, err = said(word, stdin=KEY.encode())
+    assert (code, f"did you mean {meant}?" in err, home.exists()) == (2, True, False)
+    assert word not in err
+
+
 def test_a_provider_that_needs_no_key_is_told_so(said: Said, home: Path) -> None:
     code, _, err = said("ollama", stdin=KEY.encode())
     assert (code, "Ollama needs no key" in err, home.exists()) == (1, True, False)

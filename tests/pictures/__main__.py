@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -18,11 +19,10 @@ from tests.pictures.cast import Cast
 from tests.pictures.svg import draw
 
 PICTURES = record.ROOT / "docs" / "pictures"
-_DIALOGUE = Path(__file__).with_name("chat.txt")
-_PARSER = """\
-def entries(lines):
-    return [line for line in lines if line[0] != "#"]
-"""
+#: the project of the picture, which the README lets people try themselves.
+EXAMPLE = record.ROOT / "fixtures" / "example"
+CHAT = ("chat", "--model", "scripted:answers")
+PROMPT = "parser.py fails on empty lines, fix it"
 
 
 async def demo(folder: Path) -> Cast:
@@ -36,13 +36,10 @@ async def demo(folder: Path) -> Cast:
 async def chat(folder: Path) -> Cast:
     """Record a conversation: an edit is asked for and allowed, and the next prompt waits."""
     project = folder / "project"
-    project.mkdir()
-    (project / "parser.py").write_text(_PARSER)
-    (project / "answers").write_bytes(_DIALOGUE.read_bytes())
-    command = ["chat", "--model", "scripted:answers"]
-    async with record.recording(command, project, folder, (80, 30)) as there:
+    shutil.copytree(EXAMPLE, project)
+    async with record.recording(CHAT, project, folder, (80, 30)) as there:
         await there.sees("»")
-        await there.types("parser.py fails on empty lines, fix it")
+        await there.types(PROMPT)
         await there.sees("1 or y")
         await there.presses("y")
         await there.sees("left")

@@ -1,12 +1,16 @@
 """The pictures in docs/pictures: how a recording becomes one, and that they are up to date."""
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.pictures import cast, svg
-from tests.pictures.__main__ import PICTURES, RECORDINGS
+from tests.pictures import cast, record, svg
+from tests.pictures.__main__ import CHAT, EXAMPLE, PICTURES, PROMPT, RECORDINGS
 from tests.pictures.cast import END, LONGEST, Cast
 from tests.pictures.screen import PLAIN, ColourTerminal, Run, Style, styled
 
@@ -116,3 +120,27 @@ def test_a_picture_is_what_its_recording_gives_and_small(name: str) -> None:
 def test_a_recording_names_no_place_of_the_machine_that_it_was_made_on(name: str) -> None:
     text = (PICTURES / f"{name}.cast").read_text("utf-8")
     assert not any(place in text for place in ("/tmp", "/home", "/root", "/usr"))
+
+
+@pytest.mark.process
+def test_what_the_picture_of_chat_shows_can_be_repeated_in_a_clone(tmp_path: Path) -> None:
+    readme = (record.ROOT / "README.md").read_text("utf-8")
+    for said in (f"acp-bridge {' '.join(CHAT)}", PROMPT, str(EXAMPLE.relative_to(record.ROOT))):
+        assert said in readme
+    project = tmp_path / "example"
+    shutil.copytree(EXAMPLE, project)
+    words = ["run", *CHAT[1:], "--permissions", "allow", PROMPT]
+    done = subprocess.run(
+        [sys.executable, "-m", "acp_bridge", *words],
+        cwd=project,
+        env={
+            **os.environ,
+            "ACP_BRIDGE_HOME": str(tmp_path / "home"),
+            "PYTHONPATH": str(record.ROOT),
+        },
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "if line and line[0]" in (project / "parser.py").read_text()

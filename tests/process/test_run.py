@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -153,6 +154,24 @@ async def test_without_a_key_the_demo_answers_only_if_it_was_named(terminal: Ter
         command += ["--model", "demo"]
         done = await anyio.run_process(command, cwd=terminal.folder, env=env, check=False)
         assert (done.returncode, bool(done.stdout)) == (0, True)
+
+
+async def test_an_error_that_the_log_has_more_of_says_which_log(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    dialogue, home = tmp_path / "dialogue.txt", tmp_path / "home"
+    dialogue.write_text("turn\nerror: other Wait a minute.\n")
+    command = [sys.executable, "-m", "acp_bridge", "run", "--model", f"scripted:{dialogue}", "hi"]
+    with anyio.fail_after(_SECONDS):
+        env = {**os.environ, **terminal.env}
+        done = await anyio.run_process(command, cwd=terminal.folder, env=env, check=False)
+    told = re.search(r"The log has more under id (\w+): (\S+)\.\)", done.stderr.decode())
+    assert told
+    assert told[2] == str(home / "bridge.log")
+    text = (home / "bridge.log").read_text()
+    assert f"error id={told[1]}" in text
+    assert "ModelError: Wait a minute." in text
+    assert (home / "bridge.log").stat().st_mode & 0o777 == 0o600
 
 
 async def test_closed_standard_descriptors_get_nothing_of_others(terminal: Terminal) -> None:

@@ -132,3 +132,65 @@ def test_a_full_disk_under_the_log_file_is_not_told_on_stderr(
     handler.setStream(Full(io.BytesIO()))
     log.event("agent.exited", agent="x", how="exit code 0")
     assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(log, "_MOST", 1000)
+    return tmp_path / "home" / "bridge.log"
+
+
+def logger_to(file: Path) -> logging.Logger:
+    logger = logging.Logger("rotated")
+    logger.addHandler(log.RotatedFile(file))
+    logger.handlers[0].setFormatter(log._Formatter("%(message)s"))
+    return logger
+
+
+@pytest.mark.hazard("K5")
+def test_a_full_log_is_set_aside_once_whoever_of_several_bridges_sees_it(rotated: Path) -> None:
+    bridges = [logger_to(rotated) for _ in range(3)]
+    for number in range(30):
+        bridges[number % 3].warning("%d token=verysecretvalue %s", number, "x" * 50)
+    before, now = rotated.with_name("bridge.log.1"), rotated
+    lines = (before.read_text() + now.read_text()).splitlines()
+    assert [line.partition(" ")[0] for line in lines] == [str(each) for each in range(30)]
+    assert all("token=*** " in line for line in lines)
+    assert before.stat().st_size > 1000 > now.stat().st_size
+    assert {path.name for path in rotated.parent.iterdir()} == {"bridge.log", "bridge.log.1"}
+    for path in (before, now):
+        assert path.stat().st_mode & 0o777 == 0o600
+    for bridge in bridges:
+        bridge.handlers[0].close()
+
+
+def test_a_log_that_was_removed_is_begun_anew_and_one_that_can_not_be_costs_its_lines(
+    rotated: Path,
+) -> None:
+    logger = logger_to(rotated)
+    rotated.unlink()
+    logger.warning("one")
+    assert rotated.read_text() == "one\n"
+    rotated.unlink()
+    rotated.parent.rmdir()
+    logger.warning("two")
+    rotated.parent.mkdir()
+    logger.warning("three")
+    assert rotated.read_text() == "three\n"
+    logger.handlers[0].close()
+
+
+@pytest.mark.parametrize("what", ["link", "pipe", "folder"])
+def test_what_an_agent_put_in_the_place_of_the_log_is_not_written_to(
+    rotated: Path, what: str, tmp_path: Path
+) -> None:
+    rotated.parent.mkdir()
+    if what == "link":
+        rotated.symlink_to(tmp_path / "bashrc")
+    elif what == "pipe":
+        os.mkfifo(rotated)
+    else:
+        rotated.mkdir()
+    with pytest.raises(OSError):  # noqa: PT011 - each has another number
+        log.RotatedFile(rotated)
+    assert not (tmp_path / "bashrc").exists()

@@ -12,6 +12,7 @@ from acp_bridge import __version__
 from acp_bridge.agents import origin
 from acp_bridge.agents.lease import is_alive
 from acp_bridge.commands.doctor.findings import (
+    NO_HOME,
     Finding,
     Silent,
     Subject,
@@ -38,6 +39,8 @@ _NAMED: Final = 10
 async def check(subject: Subject) -> list[Finding]:
     """Check the bridges that run, or have run, with this data folder; return the findings."""
     home = subject.settings.home
+    if not subject.home_usable:
+        return [NO_HOME]
     try:
         found = await in_thread(lambda: listed(home), _PATIENCE)
         held = await in_thread(lambda: held_sessions(home), _PATIENCE)

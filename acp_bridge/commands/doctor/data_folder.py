@@ -53,6 +53,14 @@ async def check(subject: Subject) -> list[Finding]:
         return [error(f"{home}: {silent}", "choose a folder on another disk with --home")]
 
 
+def is_usable(found: list[Finding]) -> bool:
+    """Return True unless a finding of `check` says that the folder can't be looked into.
+
+    A disk without room can.
+    """
+    return all(each.level is not Level.ERROR or "freeBytes" in each.data for each in found)
+
+
 def _look(home: Path) -> list[Finding]:
     if not os.path.lexists(home):
         return _missing(home)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from acp_bridge import errors
@@ -11,6 +12,7 @@ from acp_bridge.commands.doctor import (
     bridges,
     data_folder,
     editors,
+    hooks,
     installation,
     keys,
     sessions,
@@ -30,6 +32,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     (data_folder.AREA, data_folder.check),
     (sessions.AREA, sessions.check),
     (bridges.AREA, bridges.check),
+    (hooks.AREA, hooks.check),
     (keys.AREA, keys.check),
     (agent.AREA, agent.check),
     (editors.AREA, editors.check),
@@ -43,6 +46,8 @@ async def examine(
     for area, check in CHECKS if checks is None else checks:
         try:
             found = await check(subject)
+            if area == data_folder.AREA and not data_folder.is_usable(found):
+                subject = replace(subject, home_usable=False)
         except Exception as failed:
             errors.internal(failed, f"the check of {area} failed")
             found = [error(f"this could not be looked at ({type(failed).__name__})", "report it")]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from threading import Thread
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import anyio
 from anyio import from_thread
@@ -55,6 +55,8 @@ class Subject:
     mask: Mask
     #: the model may be sent a request.
     online: bool = False
+    #: the data folder can be looked into; if not, its own check has said why.
+    home_usable: bool = True
 
 
 def ok(text: str, next: str = "", **data: object) -> Finding:
@@ -70,6 +72,10 @@ def warning(text: str, next: str = "", **data: object) -> Finding:
 def error(text: str, next: str = "", **data: object) -> Finding:
     """Return a finding about something that keeps acp-bridge from working."""
     return Finding(Level.ERROR, text, next, data)
+
+
+#: the finding of a check whose only trouble is the data folder's: one cause has one finding.
+NO_HOME: Final = ok("not looked at: the data folder can't be used")
 
 
 class Silent(Exception):

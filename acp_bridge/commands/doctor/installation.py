@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,9 @@ from acp_bridge.commands.setup.installation import COMMANDS, NotInstalled, is_pa
 
 AREA: Final = "installation"
 _OLDEST, _NEWEST = (3, 11), (3, 14)
+#: a package of the index that isn't ours. It has a module and a command of the names of ours.
+_OTHER: Final = "acp-bridge"
+_INSTALL: Final = "install this one from its clone, by pipx install . or uv tool install ."
 
 
 def check(subject: Subject) -> list[Finding]:
@@ -23,6 +27,7 @@ def check(subject: Subject) -> list[Finding]:
     return [
         python(sys.version_info[:2], platform.python_version()),
         system(sys.platform, f"{platform.system()} {platform.release()} {platform.machine()}"),
+        *other_package(),
         command(own_command(), found),
     ]
 
@@ -64,7 +69,7 @@ def command(own: str | None, found: str | None) -> Finding:
     if is_passing(own):
         return warning(
             f"{own} lies in a cache, which may be emptied",
-            "install acp-bridge (pipx install, uv tool install) before an editor is set up",
+            f"{_INSTALL}, before an editor is set up",
             command=own,
         )
     if found is None:
@@ -73,9 +78,34 @@ def command(own: str | None, found: str | None) -> Finding:
         )
     if Path(found).resolve() == Path(own).resolve():
         return ok(f"the command is {own}", command=own)
+    version = _of_other_package(Path(found))
+    whose = f", of the other package {_OTHER}, {version}" if version else ""
     return warning(
-        f"the PATH leads to another command of that name: {found}; this one is {own}",
+        f"the PATH leads to another command of that name: {found}{whose}; this one is {own}",
         f"give editors the whole path: {own}",
         command=own,
         other=found,
     )
+
+
+def other_package() -> list[Finding]:
+    """Return an error if the other package is in this environment: one overwrites the other."""
+    try:
+        version = metadata.version(_OTHER)
+    except metadata.PackageNotFoundError:
+        return []
+    return [
+        error(
+            f"the package {_OTHER} {version} is installed beside this one, and is another program:"
+            " both have a module acp_bridge and a command acp-bridge, and overwrite each other",
+            f"uninstall both here; {_INSTALL}",
+        )
+    ]
+
+
+def _of_other_package(command: Path) -> str | None:
+    """Return the version of the other package, if the environment of a command has it."""
+    folder = command.resolve().parent.parent
+    found = folder.glob("lib/python3*/site-packages/acp_bridge-*.dist-info")
+    names = (each.name.removesuffix(".dist-info") for each in found)
+    return next((name.partition("-")[2] for name in names), None)

@@ -22,16 +22,19 @@ async def check(subject: Subject) -> list[Finding]:
     if not subject.own_agent:
         return [ok("the agent has keys of its own; acp-bridge needs none for it")]
     if subject.hindrance is not None:
-        return [warning("not looked at, since the agent can't be started")]
+        return [ok("not looked at, since the agent can't be started")]
     online = subject.online and subject.settings.builtin
     try:
         found = await report(subject.settings.home, subject.model, online=online)
     except NoReport as why:
-        return [error(str(why), "correct the setting, or install acp-bridge again")]
-    findings = [keys(found, built_in=subject.settings.builtin), *map(_trouble, troubles(found))]
+        return [
+            error(str(why), "correct the setting, or install this acp-bridge again from its clone")
+        ]
+    findings = [keys(found, built_in=subject.settings.builtin)]
+    findings += map(_trouble, troubles(found) if subject.home_usable else ())
     findings += addresses(found)
     if subject.settings.builtin:
-        findings += [*model(found), *answered(found)]
+        findings += [model(found), *answered(found)]
     return findings
 
 
@@ -70,31 +73,32 @@ def addresses(found: Report) -> list[Finding]:
     ]
 
 
-def model(found: Report) -> list[Finding]:
-    """Return findings on whether the model of new sessions can be used."""
+def model(found: Report) -> Finding:
+    """Return the finding on whether the model of new sessions can be used."""
     data: Json = {"model": found.model, "models": found.models, "litellm": found.litellm}
     why = "as you named it" if found.named else "the first whose key is there"
+    if found.litellm is None and not found.model.startswith((_DEMO, "scripted:")):
+        return error("LiteLLM is not installed, which models need", **data)
     if found.problem is not None:
-        first = error(f"the model {found.model} can't be used: {found.problem}", **data)
-    elif found.model == _DEMO and not found.named:
-        first = warning(
+        return error(f"the model {found.model} can't be used: {found.problem}", **data)
+    if found.model == _DEMO and not found.named:
+        return warning(
             "no key of a provider is there: sessions are a demo, with prepared answers",
             "acp-bridge key asks for one; a model on a server of yours needs --model alone",
             **data,
         )
-    else:
-        first = ok(f"{found.model} ({why}), one of {found.models} to choose from", **data)
-    if found.litellm is not None or found.model.startswith((_DEMO, "scripted:")):
-        return [first]
-    return [first, error("LiteLLM is not installed, which models need")]
+    return ok(f"{found.model} ({why}), one of {found.models} to choose from", **data)
 
 
 def answered(found: Report) -> list[Finding]:
-    """Return the finding about the request of `--online`; none if it was not sent."""
-    if found.online is None:
+    """Return the finding about the request of `--online`; none if it was not sent.
+
+    None either if the model can't be used, which its own finding says.
+    """
+    if found.online is None or found.problem is not None:
         return []
     if found.model.startswith((_DEMO, "scripted:")):
-        return [warning("there is no model to ask: nothing was sent")]
+        return [ok("there is no model to ask: nothing was sent")]
     if (problem := found.online.get("problem")) is not None:
         return [error(f"the model did not answer: {problem}", online=False)]
     ms = found.online.get("ms")

@@ -7,6 +7,7 @@ from typing import Final
 
 from acp_bridge.commands.doctor.data_folder import size
 from acp_bridge.commands.doctor.findings import (
+    NO_HOME,
     Finding,
     Silent,
     Subject,
@@ -27,6 +28,8 @@ _NAMED: Final = 5
 async def check(subject: Subject) -> list[Finding]:
     """Check the recorded sessions; return the findings."""
     home = subject.settings.home
+    if not subject.home_usable:
+        return [NO_HOME]
     if not home.is_dir():
         return [ok("none are kept yet", sessions=0)]
 

@@ -18,7 +18,7 @@ from acp_bridge.cli.printing import fail, print_text
 from acp_bridge.cli.serving_parser import OPTIONS, words_of
 from acp_bridge.commands.setup import installation
 from acp_bridge.commands.setup.editor import Editor, Launch
-from acp_bridge.commands.setup.editors import EDITORS
+from acp_bridge.commands.setup.editors import EDITORS, fitting
 from acp_bridge.commands.setup.settings_file import NotWritten, Written, write
 
 _ABOUT: Final = f"""\
@@ -76,7 +76,7 @@ def parser() -> CommandParser:
         ["acp-bridge setup zed", "acp-bridge setup zed --write -- codex-acp"],
         _AFTER,
     )
-    parser.add_argument("editor", metavar="EDITOR", choices=tuple(EDITORS))
+    parser.add_argument("editor", metavar="EDITOR", choices=tuple(EDITORS), type=_known)
     parser.add_argument(
         "--write",
         action="store_true",
@@ -88,6 +88,18 @@ def parser() -> CommandParser:
     for option in OPTIONS.values():
         option.add_to(unlisted, {})
     return parser
+
+
+def _known(word: str) -> str:
+    """Return the name of an editor in the table; raises ArgumentTypeError, which says what fits."""
+    if word not in EDITORS:
+        try:
+            program = installation.program()
+        except installation.NotInstalled:
+            program = "acp-bridge"
+        told = f"no editor is called {word!r} here; {fitting(word, program)}"
+        raise argparse.ArgumentTypeError(told)
+    return word
 
 
 def _launch(given: argparse.Namespace, agent: list[str] | None) -> Launch:

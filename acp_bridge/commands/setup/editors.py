@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Final
 
 from acp_bridge.commands.setup import acpx, agent_shell, avante, codecompanion, jetbrains, toad, zed
@@ -17,3 +18,31 @@ EDITORS: Final[Mapping[str, Editor]] = {
     "toad": toad.EDITOR,
     "acpx": acpx.EDITOR,
 }
+#: what people may call an editor, by the names above that fit it.
+_CALLED: Final[Mapping[str, Sequence[str]]] = {
+    **dict.fromkeys(("neovim", "nvim", "vim", "vi"), ("codecompanion", "avante")),
+    **dict.fromkeys(("emacs", "spacemacs", "doom"), ("agent-shell",)),
+    **dict.fromkeys(
+        (
+            *("intellij", "idea", "pycharm", "webstorm", "goland", "phpstorm", "rider", "clion"),
+            *("rubymine", "rustrover", "datagrip", "android-studio"),
+        ),
+        ("jetbrains",),
+    ),
+}
+#: editors that speak ACP by an extension of somebody else's.
+_EXTENDED: Final = ("vscode", "vs-code", "code", "vscodium", "codium", "cursor", "windsurf")
+
+
+def fitting(word: str, program: str) -> str:
+    """Return what fits a name of an editor that is not in the table, as the end of a sentence.
+
+    `program`: the command that any client may start.
+    """
+    wanted = word.casefold()
+    names = _CALLED.get(wanted) or get_close_matches(wanted, EDITORS, 1)
+    if names:
+        return f"acp-bridge setup {' or '.join(names)} fits it"
+    if wanted in _EXTENDED:
+        return f"it needs an extension that speaks ACP, and that is given this command: {program}"
+    return f"choose from {', '.join(EDITORS)}, or give your client this command: {program}"

@@ -36,9 +36,14 @@ SEARCH: Final = 3.0
 Connect = Callable[[LiveBridge, Listener], AbstractAsyncContextManager[Connection]]
 
 
-def by_socket(bridge: LiveBridge, listener: Listener) -> AbstractAsyncContextManager[Connection]:
-    """Connect to a bridge by its socket; entering the context manager raises OSError."""
-    return over_socket(bridge.socket, listener)
+def by_socket(
+    bridge: LiveBridge, listener: Listener, log: Path | None = None
+) -> AbstractAsyncContextManager[Connection]:
+    """Connect to a bridge by its socket; entering the context manager raises OSError.
+
+    `log`: the log of the bridges of this data folder.
+    """
+    return over_socket(bridge.socket, listener, log)
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,7 +297,7 @@ def test_help_is_shown_without_waiting_for_the_sdk() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert "usage: python -m agent" in done.stdout
+    assert "usage: acp-bridge agent" in done.stdout
     assert done.stderr == "set()"
 
 

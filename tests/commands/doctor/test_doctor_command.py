@@ -99,6 +99,34 @@ def test_an_agent_that_is_not_there_is_an_error_and_the_exit_code_says_so(
     assert out.splitlines()[-1].startswith("1 error")
 
 
+@pytest.mark.parametrize("what", ["a file", "closed", "below a file"])
+def test_a_data_folder_that_can_not_be_used_is_one_finding(
+    said: Said, tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    if what == "closed":
+        home.mkdir()
+        monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != home)
+    else:
+        home.touch()
+    named = home / "more" if what == "below a file" else home
+    code, out, _ = said("--json", "--home", str(named), "--", "cat")
+    troubled = {area for area, all_ in areas(out).items() for each in all_ if each["level"] != "ok"}
+    assert code == 2
+    assert troubled - {"installation", "agent"} == {"data folder"}
+    assert [each["level"] for each in areas(out)["data folder"]].count("error") == 1
+
+
+def test_what_keeps_the_agent_from_starting_is_one_finding(
+    said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_agent, "isolated_path", lambda env: [])
+    monkeypatch.setattr(own_agent, "missing", lambda packages, path: ["litellm"])
+    _, out, _ = said("--json", "--home", str(tmp_path / "none"))
+    assert areas(out)["keys and model"][0]["level"] == "ok"
+    assert areas(out)["agent"][0]["level"] == "error"
+
+
 def test_warnings_count_when_that_is_asked_for(
     said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

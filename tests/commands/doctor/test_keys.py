@@ -1,6 +1,7 @@
 """Keys and the model that follows, as the agent tells them."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ FOUND = Report(
 
 
 def model(**changes: Any) -> tuple[list[str], str]:
-    found = doctor.model(replace(FOUND, **changes))
+    found = [doctor.model(replace(FOUND, **changes))]
     return levels(found), texts(found)
 
 
@@ -65,7 +66,8 @@ def test_a_demo_that_nobody_asked_for_is_a_warning_that_names_the_command() -> N
 
 def test_a_model_that_can_not_be_used_and_a_library_that_is_missing_are_errors() -> None:
     assert model(problem="No key for xAI")[0] == ["error"]
-    assert model(litellm=None)[0] == ["ok", "error"]
+    assert model(litellm=None)[0] == ["error"]
+    assert model(litellm=None, problem="LiteLLM is missing")[0] == ["error"]
     assert model(litellm=None, model="scripted:x", named=True)[0] == ["ok"]
 
 
@@ -74,13 +76,15 @@ def test_a_model_that_can_not_be_used_and_a_library_that_is_missing_are_errors()
     [
         ({"online": {"ms": 830}}, "ok", "answered a request after 830 ms"),
         ({"online": {"problem": "xAI can't be reached"}}, "error", "xAI can't be reached"),
-        ({"online": {"ms": 1}, "model": "demo"}, "warning", "nothing was sent"),
+        ({"online": {"ms": 1}, "model": "demo"}, "ok", "nothing was sent"),
     ],
 )
 def test_how_the_request_went_is_told(changes: dict[str, Any], level: str, told: str) -> None:
     (found,) = doctor.answered(replace(FOUND, **changes))
     assert (found.level.value, told in found.text) == (level, True)
     assert doctor.answered(FOUND) == []
+    unusable = replace(FOUND, problem="No key for xAI", online={"problem": "No key for xAI"})
+    assert doctor.answered(unusable) == []
 
 
 @pytest.mark.parametrize(
@@ -124,3 +128,29 @@ def test_another_command_of_that_name_in_the_path_is_a_warning() -> None:
     assert installation.command("/a/acp-bridge", "/a/acp-bridge").level.value == "ok"
     assert "not in the PATH" in installation.command("/a/acp-bridge", None).text
     assert "another command" in installation.command("/a/acp-bridge", "/b/acp-bridge").text
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment in which the other package of our name is installed."""
+    site = tmp_path / "env" / "lib" / "python3.11" / "site-packages"
+    info = site / "acp_bridge-1.4.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acp-bridge\nVersion: 1.4.0\n")
+    (tmp_path / "env" / "bin").mkdir()
+    (tmp_path / "env" / "bin" / "acp-bridge").touch(0o755)
+    return site
+
+
+def test_the_other_package_of_the_name_is_noticed_beside_this_one_and_in_the_path(
+    packages: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert installation.other_package() == []
+    found = packages.parents[2] / "bin" / "acp-bridge"
+    told = installation.command("/a/acp-bridge", str(found))
+    assert "of the other package acp-bridge, 1.4.0" in told.text
+    monkeypatch.syspath_prepend(str(packages))
+    (beside,) = installation.other_package()
+    assert beside.level.value == "error"
+    assert "the package acp-bridge 1.4.0 is installed beside this one" in beside.text
+    assert "pipx install" in beside.next

@@ -64,7 +64,7 @@ def test_the_path_of_this_installation_and_of_the_settings_are_printed(
 def test_the_agent_s_command_and_the_bridge_s_options_are_the_arguments(
     program: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ("--keep", "8h", "--spare", "--no-listen", "--delivery", "interrupt")
+    options = ("--keep", "8h", "--spare", "--on-cancel", "clear", "--delivery", "interrupt")
     code, out, _ = run(capsys, "zed", *options, "--", "sh", "-c", "an agent")
     assert code == 0
     (entry,) = document(out)["agent_servers"].values()
@@ -155,7 +155,11 @@ def test_settings_that_are_there_may_have_the_call_already(
     ("arguments", "said"),
     [
         ((), "EDITOR"),
-        (("vi",), "invalid choice: 'vi'"),
+        (("frob",), "no editor is called 'frob' here; choose from zed, jetbrains, "),
+        (("vscode",), "it needs an extension that speaks ACP, and that is given this command: /"),
+        (("Zedd",), "acp-bridge setup zed fits it"),
+        (("pycharm",), "acp-bridge setup jetbrains fits it"),
+        (("nvim",), "acp-bridge setup codecompanion or avante fits it"),
         (("zed", "--"), "no command after --"),
         (("zed", "--keep", "soon"), "--keep"),
         (("zed", "--model", "demo", "--", "sh"), "--model"),
@@ -240,7 +244,8 @@ def test_options_are_written_in_one_order_however_they_were_given(
         "FOLDER": "/h",
         "FILE": "/log",
     }
-    options = [each for each in OPTIONS.values() if each.name not in ("openhands-profile", "model")]
+    without = ("openhands-profile", "model", "keep")  # which go with some others alone
+    options = [each for each in OPTIONS.values() if each.name not in without]
     own = [
         [each.argument, *([values.get(each.value, "http://h")] if each.value else [])]
         for each in options
@@ -253,5 +258,5 @@ def test_options_are_written_in_one_order_however_they_were_given(
     assert sorted(names) == sorted(each.argument for each in options)
     assert names[4:] == [
         *("--request-timeout", "--openhands", "--agent-name", "--home", "--log-file"),
-        *("--log-level", "--sleep-after", "--spare", "--keep", "--no-listen"),
+        *("--log-level", "--sleep-after", "--spare", "--no-listen"),
     ]

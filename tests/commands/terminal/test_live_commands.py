@@ -45,7 +45,9 @@ class Bridge:
         return [c.params for one in self.connections for c in one.calls if c.method == method]
 
     @asynccontextmanager
-    async def connect(self, bridge: LiveBridge, listener: Listener) -> AsyncIterator[Connection]:
+    async def connect(
+        self, bridge: LiveBridge, listener: Listener, log: Path | None = None
+    ) -> AsyncIterator[Connection]:
         if not self.reachable:
             raise ConnectionRefusedError(111, "Connection refused")
         listed = {"_acp_bridge/live": {"sessions": [self.about]}}

@@ -1,0 +1,51 @@
+"""`acp-bridge agent`: becomes the built-in agent, which needs no bridge.
+
+A command of its own, since `python -m agent` is out of reach where a tool such as pipx has
+installed this.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from acp_bridge.cli.exits import Exit
+from acp_bridge.cli.own_agent import built_in, hindrance
+from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.printing import fail, print_text
+
+_ABOUT: Final = """\
+Run the built-in agent alone, without a bridge: an ACP agent on stdin and stdout, as 'python -m
+agent' does. --help shows its own help, with the environment variables that it reads."""
+
+
+def parser() -> CommandParser:
+    """Return the parser of the arguments of `acp-bridge agent`; the agent itself reads them."""
+    parser = CommandParser(
+        "agent",
+        "acp-bridge agent [--model MODEL] [--home FOLDER]",
+        _ABOUT,
+        ["acp-bridge agent --help"],
+        "exit code: 0 the client has left, 2 wrong usage, or the agent can't be started.",
+    )
+    parser.add_argument("--model", metavar="MODEL", help="the model (ACP_BRIDGE_MODEL)")
+    parser.add_home("the data folder: conversations and keys.env (ACP_BRIDGE_HOME)")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Replace this process by the agent; returns the exit code of its help, or if that can't be."""
+    why = hindrance(os.environ, built_in("demo"), openhands=False)
+    if why is not None:
+        return fail("agent", why, Exit.USAGE)
+    command = [sys.executable, "-I", "-m", "agent", *arguments]
+    try:
+        if {"-h", "--help"} & set(arguments):
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+            return print_text(done.stdout) or done.returncode
+        os.execv(sys.executable, command)
+    except OSError as exc:
+        return fail("agent", f"{sys.executable}: {exc.strerror}", Exit.USAGE)

@@ -1,0 +1,75 @@
+"""Checks the files of hooks: the user's own, and that of the project in the working folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from acp_bridge.commands.doctor.findings import (
+    NO_HOME,
+    Finding,
+    Silent,
+    Subject,
+    error,
+    in_thread,
+    ok,
+    warning,
+)
+from acp_bridge.hooks import config, read
+from acp_bridge.hooks.definitions import Hook
+from acp_bridge.hooks.places import OWN_FILE, PROJECT_FILE
+
+AREA: Final = "hooks"
+_PATIENCE: Final = 10.0
+_WHILE: Final = "correct it: until then none of its hooks runs, and none may allow anything"
+
+
+async def check(subject: Subject) -> list[Finding]:
+    """Check the hooks that a session in the working folder would have; return the findings."""
+    if not subject.home_usable:
+        return [NO_HOME]
+    try:
+        return await in_thread(lambda: look(subject.settings.home, subject.env), _PATIENCE)
+    except Silent as silent:
+        return [warning(f"the hooks can't be looked at: {silent}")]
+
+
+def look(home: Path, env: Mapping[str, str]) -> list[Finding]:
+    """Read the files of hooks that are there; return the findings."""
+    own, project = home / OWN_FILE, Path(os.path.abspath(PROJECT_FILE))
+    found = [*_file(own, env, project=False)]
+    if not (own.exists() and project.exists() and own.samefile(project)):
+        found += _file(project, env, project=True)
+    return found or [ok(f"none: there is no {own}", hooks=0)]
+
+
+def _file(path: Path, env: Mapping[str, str], *, project: bool) -> Iterator[Finding]:
+    try:
+        hooks = read.hooks_in(path, project=project)
+    except config.BadHooks as bad:
+        yield error(f"{path} can't be used: {bad}", _WHILE)
+        return
+    if hooks is None:
+        return
+    many = f"{len(hooks)} hook{'' if len(hooks) == 1 else 's'}"
+    run = " (acp-bridge trust --list says if they run)" if project else ""
+    yield ok(f"{path} has {many}{run}", hooks=len(hooks))
+    for hook in hooks:
+        if (program := _missing(hook, path.parent.parent if project else None, env)) is not None:
+            yield warning(f"{path}: the program {program} of a {hook.event} hook is not there")
+
+
+def _missing(hook: Hook, folder: Path | None, env: Mapping[str, str]) -> str | None:
+    """Return the program of a hook that can't be found; None if it is there, or a shell's word.
+
+    `folder`: that of the project, in which its hooks run; None: any folder.
+    """
+    program = hook.words[0]
+    if "/" in program and not os.path.isabs(program):
+        if folder is None:
+            return None  # each session has its own folder
+        program = str(folder / program)
+    return None if shutil.which(program, path=env.get("PATH", "")) else hook.words[0]
