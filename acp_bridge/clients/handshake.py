@@ -61,9 +61,11 @@ BUILTIN: Json = {
 }
 #: the `agentInfo` for the client of an agent that gives none.
 _OWN_INFO: Json = {"name": "acp-bridge", "title": "acp-bridge", "version": __version__}
-#: the capability of subagents that have sessions of their own: the protocol's, as a member or in
-#: `_meta`, and the one of the list in `_meta.jetbrains.air.capabilities`.
-_SUBAGENTS, _AIR_SUBAGENTS = "subagents", "nativeSubagentSessions"
+#: capabilities that the bridge keeps back, as a member or in `_meta`, and in the list in
+#: `_meta.jetbrains.air.capabilities`: subagents that have sessions of their own, of which it would
+#: have to drop all, and an index of sessions, whose methods and rows have the agent's ids.
+_KEPT_BACK = ("subagents", "sessionIndex")
+_AIR_KEPT_BACK = ("nativeSubagentSessions", "sessionIndex")
 #: abilities that are of no use to an agent once the client is gone.
 _OF_THE_CLIENT = ("fs", "terminal")
 _OWN_SESSION_CAPABILITIES = ("list", "resume", "close", "delete")
@@ -76,7 +78,7 @@ def for_agent(params: Json, *, kept: bool = False) -> Json:
     """
     told = {**params, "protocolVersion": VERSION}
     if isinstance(can := params.get("clientCapabilities"), dict):
-        can = _without_subagents(can)
+        can = _without_kept_back(can)
         if kept:
             can = {name: able for name, able in can.items() if name not in _OF_THE_CLIENT}
         told["clientCapabilities"] = can
@@ -85,9 +87,9 @@ def for_agent(params: Json, *, kept: bool = False) -> Json:
 
 def for_client(agent: Json, settings: Json) -> Json:
     """Return the answer for the client, made from the agent's; `settings` is shown in `_meta`."""
-    agent = _without_subagents(agent)
-    capabilities = _without_subagents(_dict(agent.get("agentCapabilities")))
-    session = _without_subagents(_dict(capabilities.get("sessionCapabilities")))
+    agent = _without_kept_back(agent)
+    capabilities = _without_kept_back(_dict(agent.get("agentCapabilities")))
+    session = _without_kept_back(_dict(capabilities.get("sessionCapabilities")))
     if not can_fork(capabilities):
         session.pop("fork", None)
     for name in _OWN_SESSION_CAPABILITIES:
@@ -105,19 +107,18 @@ def for_client(agent: Json, settings: Json) -> Json:
     }
 
 
-def _without_subagents(can: Json) -> Json:
-    """Return a copy of one side's capabilities without subagents, in every form in use.
+def _without_kept_back(can: Json) -> Json:
+    """Return a copy of one side's capabilities without those that are kept back, in any form.
 
-    An agent begins their sessions only for a client that declares it, and the bridge would have
-    to drop what they say.
+    What a client does not declare an agent does not begin, and the other way round.
     """
-    told = {name: value for name, value in can.items() if name != _SUBAGENTS}
+    told = {name: value for name, value in can.items() if name not in _KEPT_BACK}
     if not isinstance(meta := told.get("_meta"), dict):
         return told
-    told["_meta"] = meta = {name: value for name, value in meta.items() if name != _SUBAGENTS}
+    told["_meta"] = meta = {name: value for name, value in meta.items() if name not in _KEPT_BACK}
     match meta:
         case {"jetbrains": {"air": {"capabilities": list(named)} as air} as jetbrains}:
-            left = [name for name in named if name != _AIR_SUBAGENTS]
+            left = [name for name in named if name not in _AIR_KEPT_BACK]
             meta["jetbrains"] = {**jetbrains, "air": {**air, "capabilities": left}}
     return told
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.settings import OnCancel
-from tests.sessions.agent import Gate, until
+from tests.sessions.agent import Agent, Gate, until
 from tests.sessions.bench import Bench, Served, bench
 
 
@@ -209,3 +209,15 @@ async def test_a_stop_ends_questions_beside_the_session_of_its_client_alone(
         assert await here.first.stop_reason(question) == "end_turn"
         assert any("beside" in text for text in here.first.texts(here.id))
         assert not any("beside" in text for text in here.other.texts(here.id))
+
+
+@pytest.mark.hazard("C13")
+async def test_a_cancelled_answer_has_what_else_the_agent_said_in_its_own(tmp_path: Path) -> None:
+    agent, more = Agent(), {"usage": {"totalTokens": 7}, "_meta": {"x": 1}}
+    agent.script["session/prompt"] = {"stopReason": "end_turn", **more}
+    async with busy(tmp_path, agent=agent) as here:
+        await here.stops(here.first)
+        await until(lambda: here.cancelled)
+        here.gate.open()
+        answer = await here.first.result(here.running)
+        assert answer == {"stopReason": "cancelled", **more}

@@ -89,9 +89,12 @@ def test_the_sessions_of_subagents_are_kept_from_both_sides() -> None:
 
 
 @pytest.mark.parametrize("side", ["client", "agent", "agent's capabilities"])
-def test_subagents_are_kept_from_both_sides_in_every_form_in_use(side: str) -> None:
-    air: Json = {"version": 1, "capabilities": ["asyncTasks", "nativeSubagentSessions"]}
-    can: Json = {"_meta": {"subagents": {}, "jetbrains": {"air": air, "a": 1}, "b": 2}}
+def test_subagents_and_an_index_are_kept_from_both_sides_in_every_form_in_use(side: str) -> None:
+    kept_back = ["nativeSubagentSessions", "sessionIndex"]
+    air: Json = {"version": 1, "capabilities": ["asyncTasks", *kept_back]}
+    can: Json = {
+        "_meta": {"subagents": {}, "sessionIndex": {}, "jetbrains": {"air": air, "a": 1}, "b": 2}
+    }
     match side:
         case "client":
             told = handshake.for_agent({"clientCapabilities": can})["clientCapabilities"]
@@ -103,7 +106,7 @@ def test_subagents_are_kept_from_both_sides_in_every_form_in_use(side: str) -> N
         {"air": {"version": 1, "capabilities": ["asyncTasks"]}, "a": 1},
         2,
     )
-    assert "subagents" not in told["_meta"]
+    assert not told["_meta"].keys() & {"subagents", "sessionIndex"}
     assert "nativeSubagentSessions" in air["capabilities"]
 
 

@@ -12,8 +12,11 @@ from acp_bridge.protocol import Json
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 
 
-def of_outcome(outcome: Outcome) -> Answer:
-    """Return the answer to `session/prompt`."""
+def of_outcome(outcome: Outcome, agents: object = None) -> Answer:
+    """Return the answer to `session/prompt`; `agents`: the agent's own to one that was cancelled.
+
+    Of that all counts but the stop reason: the tokens that it has used, for example.
+    """
     match outcome:
         case Replied(Ok() | Err() as answer):
             return answer
@@ -22,7 +25,8 @@ def of_outcome(outcome: Outcome) -> Answer:
                 errors.internal(TypeError(type(odd)), "the agent's answer was not understood")
             )
         case Cancelled():
-            return Ok({"stopReason": "cancelled"})
+            more = agents.result if isinstance(agents, Ok) else None
+            return Ok({**(more if isinstance(more, dict) else {}), "stopReason": "cancelled"})
         case Done():
             return Ok({"stopReason": "end_turn"})
         case Refused():

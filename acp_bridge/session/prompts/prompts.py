@@ -41,6 +41,8 @@ class Prompt:
     is_left_over: bool = False
     #: how the agent ended its turn, while hooks may still send the agent back to work.
     answer: object = None
+    #: what the agent answered when the prompt had been cancelled.
+    cancelled_with: object = None
     #: how many replays its client had been shown when the client sent the prompt.
     replays: int = 0
     prompt_id: str = field(default_factory=lambda: uuid4().hex)
@@ -166,7 +168,7 @@ class Prompts:
     def answer(self, key: int, outcome: Outcome) -> None:
         """Write the outcome into the journal, then tell it to the client that asked."""
         prompt = self._open.pop(key)
-        answer = answers.of_outcome(outcome)
+        answer = answers.of_outcome(outcome, prompt.cancelled_with)
         own = outcome.answer if isinstance(outcome, Replied) else None
         try:
             if outcome == Failed(Failure.KEPT):
@@ -205,7 +207,9 @@ class Prompts:
 
     def note(self, key: int, answer: object) -> None:
         """Keep the agent's own outcome of a prompt that is to be answered `cancelled` (C13)."""
-        self._end(self._open[key].seq, {"stopReason": "cancelled"}, answer)
+        prompt = self._open[key]
+        prompt.cancelled_with = answer
+        self._end(prompt.seq, {"stopReason": "cancelled"}, answer)
 
     def interrupt(self, key: int) -> None:
         """Note that the bridge ends while the prompt runs: it is not sent again (invariant Q6)."""
