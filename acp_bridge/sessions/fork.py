@@ -21,13 +21,19 @@ from acp_bridge.runtime.log import event
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.session import Session
+from acp_bridge.session.transcript.transcript_out import CARDS
 from acp_bridge.sessions.session_store import SessionStore
 from acp_bridge.updates.open_cards import OpenCards
 from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError, encode
 
 #: the journal's keys that a fork gets beside the transcript; its title is its own.
-_KEPT: Final = ("shown", "chosen", *(f"state:{kind}" for kind in STATE if kind != INFO_UPDATE))
+_KEPT: Final = (
+    "shown",
+    "chosen",
+    CARDS,
+    *(f"state:{kind}" for kind in STATE if kind != INFO_UPDATE),
+)
 
 
 class Forks:

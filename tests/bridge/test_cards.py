@@ -9,6 +9,7 @@ from acp_bridge.protocol import ASSUMED, own_meta
 from tests.bridge.test_questions import CANCELLED, OPTIONS, PERMISSION, TOOL, Turn, chosen, turn
 from tests.sessions.agent import Json, until
 from tests.sessions.bench import Served, bench
+from tests.sessions.test_deleted_meanwhile import forking
 from tests.sessions.world import SETUP
 
 
@@ -128,3 +129,17 @@ async def test_a_card_that_its_agent_ends_during_a_load_has_one_end(tmp_path: Pa
         slow.way.take_all()
         await slow.result(load)
         assert assumed(here.it.editor) == assumed(slow) == []
+
+
+@pytest.mark.hazard("C16")
+async def test_a_call_that_only_a_question_told_of_is_in_no_fork_either(tmp_path: Path) -> None:
+    async with turn(tmp_path, agent=forking()) as here:
+        here.asks(toolCall={**TOOL, "toolCallId": "request"}, options=OPTIONS)
+        (asked,) = await here.it.editor.got(PERMISSION)
+        here.it.editor.answers_with(asked, chosen("yes"))
+        await here.answered()
+        await ends(here)
+        forked = await here.it.editor.ask("session/fork", {**SETUP, "sessionId": here.id})
+        client = await here.it.joined()
+        await client.ask("session/load", {**SETUP, "sessionId": forked["sessionId"]})
+        assert cards(client) == {}
