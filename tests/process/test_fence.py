@@ -20,14 +20,17 @@ import pytest
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from tests.process.tiny_agent import tiny_agent
 from tests.support.client import RecordingClient
+from tests.support.client_side import NoAnswer
 from tests.support.person import person
 from tests.support.processes import children, gone
+from tests.support.recording import Message
 from tests.support.rights import for_commoner, without_rights
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
+REJECTED = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
 #: for what starts several interpreters
 _SECONDS = 30.0
 
@@ -37,11 +40,12 @@ import fcntl, glob, resource, signal, socket, threading
 
 def session_prompt(id, params):
     words = params["prompt"][0]["text"].split()
-    if words[0] not in ("thief", "orphan", "pose", "hang", "meddle", "permit"):
+    if words[0] not in ("thief", "orphan", "pose", "hang", "meddle", "permit",
+                        "wants", "heir"):
         words = ["note", json.dumps(words)]
     said = globals()[words[0]](*words[1:])
     update("s", **text(said))
-    if words[0] in ("hang", "permit"):
+    if words[0] in ("hang", "permit", "wants"):
         asked.append(id)
         return None
     return {"stopReason": "end_turn"}
@@ -118,6 +122,13 @@ def opened(words, fds):
 def meddle():
     return json.dumps(list(opened("tiny_agent", [0, 1])))
 
+def wants():
+    options = [{"optionId": kind, "name": kind, "kind": kind}
+               for kind in ("allow_once", "reject_once")]
+    send(id=7, method="session/request_permission", params={
+        "sessionId": "s", "toolCall": {"toolCallId": "t", "title": "rm"}, "options": options})
+    return "wants"
+
 def permit(done):
     options = [{"optionId": kind, "name": kind, "kind": kind}
                for kind in ("allow_once", "reject_once")]
@@ -165,6 +176,81 @@ def orphan(path, result):
     said = talk.recv(65536)
     with open(result + ".part", "wb") as file:
         file.write(said)
+    os.rename(result + ".part", result)
+    os._exit(0)
+
+def say_yes(path, session):
+    talk = socket.socket(socket.AF_UNIX)
+    talk.connect(path)
+
+    def tell(**message):
+        talk.sendall(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    load = {"id": 2, "method": "session/load",
+            "params": {"sessionId": session, "cwd": os.getcwd(), "mcpServers": []}}
+    try:
+        tell(id=1, method="initialize",
+             params={"protocolVersion": 1, "clientCapabilities": {}})
+        tell(**load)
+    except BrokenPipeError:
+        pass  # the refusal came first
+    for line in talk.makefile():
+        message = json.loads(line)
+        if "open in another" in line:  # it is being made
+            tell(**load)
+        elif "error" in message:
+            return line
+        if message.get("method") == "session/request_permission":
+            chosen = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
+            tell(id=message["id"], result=chosen)
+            return "said yes"
+
+# one that has outlived its guard and its bridge, and joins the bridge that is started next
+
+def heir(result, way):
+    import ctypes, subprocess
+    guard = os.getppid()
+    bridge = int(open(f"/proc/{guard}/stat").read().rpartition(")")[2].split()[1])
+    if os.fork():
+        time.sleep(1000)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    signal.alarm(60)
+    sessions = os.environ["ACP_BRIDGE_HOME"] + "/sessions/*.db"
+    old = set(glob.glob(sessions))
+    os.kill(bridge, signal.SIGSTOP)  # it would kill what the guard leaves behind
+    os.kill(guard, signal.SIGKILL)
+    os.kill(bridge, signal.SIGKILL)
+    while os.getppid() in (guard, bridge):
+        time.sleep(0.01)
+    said = {"parent": os.getppid(), "dead": [guard, bridge]}
+    if way == "namespace":
+        said["unshared"] = ctypes.CDLL(None).unshare(0x10000000)
+    try:
+        resource.setrlimit(10, (-1, -1))
+        said["raised"] = True
+    except (ValueError, OSError):
+        said["raised"] = False
+    found = []
+    while not found:
+        for name in glob.glob(os.environ["ACP_BRIDGE_HOME"] + "/run/*.json"):
+            try:
+                found += [run["socket"] for run in [json.load(open(name))] if run["pid"] != bridge]
+            except (OSError, ValueError):
+                pass
+    while not (new := set(glob.glob(sessions)) - old):
+        time.sleep(0.01)
+    newest = os.path.basename(new.pop())[:-3]
+    if way == "command":
+        command = [sys.executable, "-m", "acp_bridge", "approve", newest,
+                   "--option", "allow_once"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        said["answer"] = done.stdout + done.stderr
+    else:
+        said["answer"] = say_yes(found[0], newest)
+    with open(result + ".part", "w") as file:
+        json.dump(said, file)
     os.rename(result + ".part", result)
     os._exit(0)
 
@@ -266,6 +352,11 @@ def field(monkeypatch: pytest.MonkeyPatch) -> Iterator[Field]:
         yield Field(folder, own, tiny_agent(folder, ATTACKER))
 
 
+def unanswered(params: Message) -> Message:
+    """Leaves a permission open, for the test to answer."""
+    raise NoAnswer
+
+
 def stolen(said: str) -> list[object]:
     """What the thief got, of how many processes at least two: a client's and a bridge's."""
     told = json.loads(said)
@@ -342,6 +433,35 @@ async def test_an_orphan_of_a_stopped_bridge_without_a_run_file_can_not_join_ano
             finally:
                 client.terminate(signal.SIGCONT)
             assert "agents and what they start" in result.read_text()
+
+
+@pytest.mark.hazard("V6", "C18")
+@pytest.mark.parametrize("way", ["socket", "namespace", "command"])
+async def test_what_outlives_its_guard_and_bridge_can_not_answer_in_the_bridge_that_is_next(
+    field: Field, way: str
+) -> None:
+    """It has a session of its own, kills both at once, and has no ancestor that is marked."""
+    result = field.folder / "said"
+    async with field.bridge() as client:
+        await field.listening(client)
+        client.send_prompt(f"heir {result} {way}")
+        assert await client.wait(within=_SECONDS) == -signal.SIGKILL
+    async with field.bridge() as second:
+        await field.listening(second)
+        second.side.handlers["session/request_permission"] = unanswered
+        running = second.send_prompt("wants")
+        request = await second.until_request("session/request_permission", within=_SECONDS)
+        with anyio.fail_after(_SECONDS):
+            await until(result.exists, within=_SECONDS)
+        said = json.loads(result.read_text())
+        assert said["parent"] not in said["dead"]
+        assert not said["raised"]
+        refusal = "agents and what they start" if way != "command" else "an agent"
+        assert refusal in said["answer"]
+        assert second.recording.answers(running) == []
+        second.answer(request["id"], REJECTED)
+        assert (await second.answer_to(running, _SECONDS))["result"]["stopReason"] == "end_turn"
+        assert "reject_once" in second.text()
 
 
 @pytest.mark.hazard("V6")
