@@ -152,6 +152,11 @@ def runs_or_changes(call: Json) -> bool:
     return bool(_all_commands(call) or _diffs(call))
 
 
+def names_a_command(call: Json) -> bool:
+    """Return True for a call whose input names a command."""
+    return bool(_all_commands(call))
+
+
 def _lines(call: Json) -> list[str]:
     """Return the lines about title, commands, paths, and the rest of the input."""
     line, full = title(call), _full_title(call)

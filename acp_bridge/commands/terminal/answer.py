@@ -11,7 +11,7 @@ from typing import Protocol
 
 from acp_bridge.cli.harmless import harmless, json_line, one_line
 from acp_bridge.commands.terminal.view.blocks import Call, Content, Said, Voice
-from acp_bridge.commands.terminal.view.from_updates import Updates
+from acp_bridge.commands.terminal.view.from_updates import Updates, card
 from acp_bridge.protocol import ENDED, Json
 
 
@@ -70,9 +70,10 @@ class TextAnswer:
         if isinstance(title, str) and call.call_id not in self._titles:
             self._titles[call.call_id] = one_line(title)
             self._screen.tell(f"- {one_line(title)}")
-        if status in ENDED and status != "completed":
+        if status in ENDED and (shown := card(call.now)).status == "failed":
             name = self._titles.get(call.call_id) or one_line(call.call_id)
-            self._screen.tell(f"- {name}: {status}")
+            end = f", {one_line(shown.end)}" if shown.end else ""
+            self._screen.tell(f"- {name}: failed{end}")
         self._message = object()  # the next message begins a new paragraph
 
 

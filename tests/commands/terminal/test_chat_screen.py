@@ -123,6 +123,30 @@ async def test_what_is_asked_stands_beside_its_answers_however_long_it_is(tmp_pa
         await running.terminal.shows("1 or y: Allow")
 
 
+async def test_ctrl_o_opens_the_whole_of_the_last_output_and_then_of_the_one_before(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path, rows=20) as running:
+        call = await running.prompt("go")
+        running.type("\x0f")
+        await running.terminal.shows("no tool call with output is left to open")
+        for name, count in (("first", 30), ("second", 700)):
+            lines = "\n".join(f"{name} {number} of it" for number in range(count))
+            running.bridge.update(
+                SESSION, "tool_call", toolCallId=name, title=name, kind="execute",
+                status="completed",
+                content=[{"type": "content", "content": {"type": "text", "text": lines}}],
+            )  # fmt: skip
+        await running.terminal.shows("692 earlier lines (Ctrl-O shows all)")
+        assert "second 5 of it" not in running.terminal.everything
+        running.type("\x0f")
+        await running.terminal.until(lambda: "second 5 of it" in running.terminal.everything)
+        assert "first 5 of it" not in running.terminal.everything
+        running.type("\x0f")
+        await running.terminal.until(lambda: "first 5 of it" in running.terminal.everything)
+        running.end_turn(call)
+
+
 async def test_what_was_typed_for_something_else_answers_no_permission(tmp_path: Path) -> None:
     async with chat(tmp_path) as running:
         await running.prompt("do")

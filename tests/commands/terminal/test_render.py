@@ -10,6 +10,7 @@ from acp_bridge.commands.terminal.view.blocks import (
     Card,
     Content,
     Diff,
+    Extent,
     Line,
     Paragraph,
     Plan,
@@ -121,15 +122,17 @@ def test_a_new_file_is_all_added_and_a_huge_change_is_not_compared() -> None:
 
 def test_output_is_cut_unless_it_is_what_a_permission_is_asked_for() -> None:
     output = (Content("text", "\n".join(f"line {number}" for number in range(30))),)
-    short = plain([Card("run", "execute", "completed", (), output)])
-    assert "line 7\n  … 22 more lines" in short
-    assert "line 29" in plain([Card("run", "execute", "pending", (), output, whole=True)])
+    short = plain([Card("read", "read", "completed", (), output)])
+    assert "line 7\n  … 22 more lines (Ctrl-O shows all)" in short
+    assert "line 29" in plain([Card("run", "execute", "pending", (), output, extent=Extent.ASKED)])
 
 
 @pytest.mark.hazard("V9")
 def test_of_what_is_asked_the_characters_that_are_left_out_are_counted() -> None:
     long = "x" * 100_100
-    asked = Card("List files", content=(Content("text", long), Diff("a", None, long)), whole=True)
+    asked = Card(
+        "List files", content=(Content("text", long), Diff("a", None, long)), extent=Extent.ASKED
+    )
     text = plain([asked], 200_000)
     assert text.count("x\n  … 100 more characters") == 1
     assert text.count("x\n  +… 100 more characters") == 1
@@ -159,8 +162,10 @@ def test_escape_sequences_in_a_card_or_a_plan_are_shown() -> None:
 @pytest.mark.hazard("V9")
 def test_the_path_of_a_change_that_is_asked_for_is_shown_unless_it_is_a_word_of_the_title() -> None:
     diff = (Diff("a", "x", "y"),)
-    assert "\n  a\n" in plain([Card("List all", "edit", "pending", (), diff, whole=True)])
-    assert "\n  a\n" not in plain([Card("Edit a", "edit", "pending", (), diff, whole=True)])
+    assert "\n  a\n" in plain([Card("List all", "edit", "pending", (), diff, extent=Extent.ASKED)])
+    assert "\n  a\n" not in plain(
+        [Card("Edit a", "edit", "pending", (), diff, extent=Extent.ASKED)]
+    )
 
 
 def test_the_environment_says_what_the_terminal_can_show() -> None:

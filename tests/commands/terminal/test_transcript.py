@@ -7,6 +7,7 @@ from acp_bridge.commands.terminal.view.blocks import (
     Card,
     Content,
     Diff,
+    Extent,
     Line,
     Paragraph,
     Plan,
@@ -151,7 +152,10 @@ def test_what_is_asked_is_shown_whole_at_once_and_its_content_not_again() -> Non
     told.tool("2", title="other", status="in_progress")
     assert told.ask({"toolCallId": "1", "content": [diff], "rawInput": {"why": "it"}}) == "write a"
     finished = [block for block in told.take_finished() if isinstance(block, Card)]
-    assert [(card.title, card.whole) for card in finished] == [("other", False), ("write a", True)]
+    assert [(card.title, card.extent) for card in finished] == [
+        ("other", Extent.SHORT),
+        ("write a", Extent.ASKED),
+    ]
     assert finished[1].content == (Content("text", "why: it"), Diff("a", None, "x"))
     told.tool_update("1", status="completed", content=[diff])
     (after,) = told.take_finished()

@@ -205,6 +205,13 @@ class Conversation:
         sent = self._connection.send(method, {"sessionId": self.session_id, **params})
         sent.when_answered(lambda: self._was_set(kind, value, sent))
 
+    def open_call(self) -> None:
+        """Print the whole of the last tool call, and of the one before it if called again."""
+        if not self.transcript.open_call():
+            self.transcript.say(Line("no tool call with output is left to open"))
+        self.unprinted.collect()
+        self._changed()
+
     def cycle_mode(self) -> None:
         """Set the next mode after the current one."""
         choices = self.shown.choices("mode")

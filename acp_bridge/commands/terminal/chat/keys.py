@@ -38,6 +38,10 @@ def bindings(
     def _leave(_: KeyPressEvent) -> None:
         leave()
 
+    @keys.add("c-o")
+    def _open(_: KeyPressEvent) -> None:
+        conversation.open_call()
+
     @keys.add("s-tab", filter=Condition(lambda: not line.complete_state))
     def _cycle(_: KeyPressEvent) -> None:
         conversation.cycle_mode()

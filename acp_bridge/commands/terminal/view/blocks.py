@@ -75,12 +75,24 @@ class Diff:
     new: str
 
 
+class Extent(Enum):
+    """How much of a tool call's output and diffs is shown."""
+
+    #: a few lines.
+    SHORT = "short"
+    #: enough for a person to decide on a permission.
+    ASKED = "asked"
+    #: all of it.
+    WHOLE = "whole"
+
+
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The current state of a tool call; `whole`: show all of it, for a person to decide."""
+    """The current state of a tool call."""
 
     title: str
     kind: str = ""
+    #: ACP's status; `completed` only for a success, else `ended` (`command_ends.status`).
     status: str = ""
     #: paths, with a line number if there is one: `src/a.py:12`.
     locations: tuple[str, ...] = ()
@@ -88,7 +100,11 @@ class Card:
     content: tuple[Diff | Content, ...] = ()
     #: its raw output, for calls that have no content.
     output: str = ""
-    whole: bool = False
+    #: how its command ended, such as "exit code 1"; "" for a success and where it is not known.
+    end: str = ""
+    #: it runs a command, whose output matters most at its end.
+    command: bool = False
+    extent: Extent = Extent.SHORT
 
 
 class Step(Enum):

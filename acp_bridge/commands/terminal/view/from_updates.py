@@ -19,6 +19,12 @@ from acp_bridge.commands.terminal.view.blocks import (
     Step,
     Voice,
 )
+from acp_bridge.commands.terminal.view.command_ends import (
+    command_end,
+    raw_text,
+    runs_a_command,
+    status,
+)
 from acp_bridge.protocol import Json
 from acp_bridge.updates import tool_calls
 from acp_bridge.wire.json_values import objects
@@ -56,6 +62,10 @@ class Updates:
             case acp.PLAN:
                 return _plan(update)
         return None
+
+    def newest_calls(self) -> list[tuple[str, Json]]:
+        """Return id and what is known of each remembered tool call, the newest first."""
+        return list(reversed(self._calls.items()))
 
     def on_call(self, update: Json) -> Call:
         """Merge an update of a tool call, or a permission request for it, into what is known."""
@@ -95,17 +105,20 @@ def content(block: object) -> Content | None:
 
 def card(call: Json) -> Card:
     """Return the card for all that is known of a tool call."""
+    end = command_end(call)
     return Card(
         _text(call.get("title")),
         _text(call.get("kind")),
-        _text(call.get("status")),
+        status(call),
         tuple(
             f"{path}:{at}" if isinstance(at := place.get("line"), int) else path
             for place in objects(call.get("locations"))
             if (path := _text(place.get("path")))
         ),
         tuple(each for item in objects(call.get("content")) if (each := _item(item))),
-        _text(call.get("rawOutput")),
+        raw_text(call),
+        str(end or ""),
+        end is not None or runs_a_command(call),
     )
 
 

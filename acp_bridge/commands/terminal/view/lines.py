@@ -7,6 +7,7 @@ the given width.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import Final
@@ -25,6 +26,7 @@ from acp_bridge.commands.terminal.view.blocks import (
     Card,
     Content,
     Diff,
+    Extent,
     Line,
     Paragraph,
     Plan,
@@ -37,10 +39,10 @@ from acp_bridge.commands.terminal.view.look import Look
 
 #: how many lines are shown of a user's message, of a tool call's output and of a diff.
 _MOST_USER: Final = 40
-_MOST_OUTPUT: Final = 8
-_MOST_DIFF: Final = 60
-#: how many lines are shown of the call that a permission is asked for.
-_MOST_ASKED: Final = 400
+_OUTPUT_LINES: Final = {Extent.SHORT: 8, Extent.ASKED: 400, Extent.WHOLE: sys.maxsize}
+_DIFF_LINES: Final = {Extent.SHORT: 60, Extent.ASKED: 400, Extent.WHOLE: sys.maxsize}
+#: added where lines of a card are left out.
+_OPENS: Final = " (Ctrl-O shows all)"
 _MOST_LOCATIONS: Final = 4
 _MOST_STEPS: Final = 50
 #: characters that are drawn of a title or a path, and of a text in a card, whose rest is counted.
@@ -115,39 +117,52 @@ class Renderer:
         head = Words(self._look.plain(title), style="bold")
         if apart := [each for each in places if each not in title]:
             head.append(f"  {self._look.plain(', '.join(apart))}", style="dim")
+        if card.end:
+            head.append(f"  {self._look.plain(card.end)}", style="red")
         mark = self._marks.status.get(card.status, self._marks.status["pending"])
         body = [_Marked(f"{mark} ", head, _STATUS.get(card.status, ""))]
         # A path counts as named only if it is a word of the title.
-        named = title.split() if card.whole else [title, *places]
-        content = [*self._content(card, named)] or [*self._output(card, _bounded(card.output))]
+        asked = card.extent is Extent.ASKED
+        named = title.split() if asked else [title, *places]
+        content = [*self._content(card, named)] or [*self._output(card, card.output)]
         return Group(*body, *(Padding(each, (0, 0, 0, 2)) for each in content))
 
     def _content(self, card: Card, named: Sequence[str]) -> Iterable[RenderableType]:
         for item in card.content:
             if isinstance(item, Content):
-                yield from self._output(card, _bounded(_unfenced(words(item).strip("\n"))))
+                yield from self._output(card, _unfenced(words(item).strip("\n")))
                 continue
             path = one_line(item.path, _LONG_TITLE)
-            is_named = path in named if card.whole else any(path in each for each in named)
-            yield self._diff(item, "" if is_named else path, card.whole)
+            asked = card.extent is Extent.ASKED
+            is_named = path in named if asked else any(path in each for each in named)
+            yield self._diff(item, "" if is_named else path, card.extent)
 
     def _output(self, card: Card, text: str) -> Iterable[RenderableType]:
-        if text.strip():
-            lines = self._look.plain(text).strip("\n").split("\n")
-            shown = self._cut(lines, _MOST_ASKED if card.whole else _MOST_OUTPUT)
-            yield Words("\n".join(shown), style="" if card.whole else "dim")
+        """Give a few lines of an output: of a command the last ones, else the first ones."""
+        if not text.strip():
+            return
+        last = card.command and card.extent is Extent.SHORT
+        lines = self._look.plain(_bounded(text, last=last)).strip("\n").split("\n")
+        most = _OUTPUT_LINES[card.extent]
+        if last and len(lines) > most:
+            left = max(len(lines), text.strip("\n").count("\n") + 1) - most
+            shown = [self._left(left, "earlier", _OPENS), *lines[-most:]]
+        else:
+            shown = self._cut(lines, most, _OPENS if card.extent is Extent.SHORT else "")
+        yield Words("\n".join(shown), style="dim" if card.extent is Extent.SHORT else "")
 
-    def _diff(self, diff: Diff, path: str, whole: bool) -> RenderableType:
+    def _diff(self, diff: Diff, path: str, extent: Extent) -> RenderableType:
         old = None if diff.old is None else _bounded(diff.old)
         bounded = Diff(diff.path, old, _bounded(diff.new))
-        lines, left = unified(bounded, _MOST_ASKED if whole else _MOST_DIFF)
+        lines, left = unified(bounded, _DIFF_LINES[extent])
         drawn = Words()
         if path:
             drawn.append(f"{self._look.plain(path)}\n", style="dim")
         for line in lines:
             drawn.append(f"{self._look.plain(line)}\n", style=_SIGNS.get(line[:1], "dim"))
         if left:
-            drawn.append(self._left(left), style="dim")
+            how = _OPENS if extent is Extent.SHORT else ""
+            drawn.append(self._left(left, how=how), style="dim")
         drawn.rstrip()
         return drawn
 
@@ -157,12 +172,13 @@ class Renderer:
 
     # -- lines
 
-    def _cut(self, lines: list[str], most: int) -> list[str]:
+    def _cut(self, lines: list[str], most: int, how: str = "") -> list[str]:
         left = len(lines) - most
-        return [*lines[:most], self._left(left)] if left > 0 else lines
+        return [*lines[:most], self._left(left, how=how)] if left > 0 else lines
 
-    def _left(self, count: int) -> str:
-        return f"{self._marks.more} {count} more line{'' if count == 1 else 's'}"
+    def _left(self, count: int, which: str = "more", how: str = "") -> str:
+        """Return the line that counts lines left out; `how`: what the user does to see them."""
+        return f"{self._marks.more} {count} {which} line{'' if count == 1 else 's'}{how}"
 
     def _lines(self, drawn: RenderableType, width: int) -> list[str]:
         options = self._console.options.update(width=width)
@@ -224,8 +240,11 @@ def _unfenced(text: str) -> str:
     return text if len(text) > _LONGEST else _FENCE.sub(r"\2", text)
 
 
-def _bounded(text: str) -> str:
+def _bounded(text: str, *, last: bool = False) -> str:
+    """Return the first characters of a text, or the last; the others are counted."""
     left = len(text) - _LONGEST
+    if last and left > 0:
+        return f"… {left} earlier characters\n" + harmless(text[left:])
     return harmless(text[:_LONGEST]) + (f"\n… {left} more characters" if left > 0 else "")
 
 

@@ -28,7 +28,7 @@ UNICODE: Final = Marks(
     bridge="▪",
     more="…",
     dot="·",
-    status={"completed": "✓", "failed": "✗", "in_progress": "▸", "pending": "○"},
+    status={"completed": "✓", "failed": "✗", "in_progress": "▸", "pending": "○", "ended": "■"},
 )
 ASCII: Final = Marks(
     user=">",
@@ -36,7 +36,13 @@ ASCII: Final = Marks(
     bridge="*",
     more="...",
     dot="-",
-    status={"completed": "[ok]", "failed": "[failed]", "in_progress": "[..]", "pending": "[ ]"},
+    status={
+        "completed": "[ok]",
+        "failed": "[failed]",
+        "in_progress": "[..]",
+        "pending": "[ ]",
+        "ended": "[ended]",
+    },
 )
 
 

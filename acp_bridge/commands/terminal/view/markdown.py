@@ -95,7 +95,7 @@ class _Page:
 
 
 def _shown_card(card: Card) -> str:
-    about = ", ".join(one_line(each) for each in (card.kind, card.status) if each)
+    about = ", ".join(one_line(each) for each in (card.kind, card.status, card.end) if each)
     title = _code(one_line(card.title or "tool call"))
     head = f"**Tool** {title}" + (f" ({about})" if about else "")
     return "\n\n".join([head, *filter(None, (_part(each) for each in card.content))])

@@ -18,6 +18,7 @@ from acp_bridge.commands.terminal.view.blocks import (
     Block,
     Call,
     Card,
+    Extent,
     Line,
     Paragraph,
     Plan,
@@ -65,6 +66,8 @@ class Transcript:
         self._updates = Updates(_MOST_CALLS)
         #: the content of the last finished card of each call, by its id.
         self._seen: dict[str, object] = {}
+        #: the ids of the ended calls that were opened since the last turn began or ended.
+        self._opened: set[str] = set()
 
     # -- input
 
@@ -101,6 +104,7 @@ class Transcript:
 
     def end_turn(self) -> None:
         """Finish all blocks at the end of a turn."""
+        self._opened.clear()
         while self._open:
             self._finish_first()
         if self.plan is not None:
@@ -122,9 +126,23 @@ class Transcript:
             self._finish_first()
         title = tool_calls.title(asked.now)
         whole = card(tool_calls.shown(asked.now))
-        self._finished.append(replace(whole, title=title, locations=(), whole=True))
+        self._finished.append(replace(whole, title=title, locations=(), extent=Extent.ASKED))
         self._note_seen(asked.call_id, asked.now.get("content"))
         return title
+
+    def open_call(self) -> bool:
+        """Add the whole of the last tool call with output, or the one before it if called again.
+
+        Returns False if there is none. A call that runs is opened again at each call.
+        """
+        for call_id, call in self._updates.newest_calls():
+            whole = card(call)
+            if call_id not in self._opened and (whole.content or whole.output):
+                if call.get("status") in acp.ENDED:
+                    self._opened.add(call_id)
+                self._finished.append(replace(whole, extent=Extent.WHOLE))
+                return True
+        return False
 
     # -- output
 
