@@ -77,6 +77,7 @@ SANS_IO = (
     "commands.terminal.chat.questions",
     "commands.terminal.chat.settings_shown",
     "commands.terminal.view.blocks",
+    "commands.terminal.view.command_ends",
     "commands.terminal.view.diff",
     "commands.terminal.view.block_text",
     "commands.terminal.view.from_updates",
@@ -85,6 +86,7 @@ SANS_IO = (
     "commands.terminal.view.paragraphs",
     "commands.terminal.view.transcript",
     "updates.tool_calls",
+    "updates.turn_ends",
     "wire.json_values",
     "wire.jsonrpc",
 )

@@ -122,7 +122,10 @@ async def test_close_answers_the_prompts_cancelled_first_and_leaves_nothing_of_t
         assert await client.prompt("say other", other) == {"stopReason": "end_turn"}
         # It can be loaded again.
         await client.load_session(session, world.cwd)
-        assert client.texts(session)[-1] == "one"
+        assert [text.strip() for text in client.texts(session)[-2:]] == [
+            "one",
+            "[acp-bridge] Stopped.",
+        ]
         assert await client.prompt("history") == {"stopReason": "end_turn"}
     assert world.log.received("session/close")
     await all_gone(world.mark)

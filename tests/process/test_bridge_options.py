@@ -144,4 +144,5 @@ async def test_the_model_that_the_user_chose_is_the_model_after_a_death_and_show
         assert result["models"]["currentModelId"] == "small"
         assert result["_meta"]["their"] == {"plan": "free"}
         await client.prompt("and again")
-        assert "".join(client.texts()).replace("small", "") == ""
+        texts = [text for text in client.texts() if "the agent ended during the turn" not in text]
+        assert "".join(texts).replace("small", "") == ""

@@ -1,5 +1,6 @@
 """`acp-bridge chat` as a person uses it: a real terminal, a real bridge, a real agent."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -95,6 +96,46 @@ async def test_the_last_words_of_an_agent_that_does_not_start_stand_above_the_er
         await there.sees("  no config")
         await there.sees("the agent's process has ended (exit code 3)")
         assert await there.process.wait() == 6
+
+
+async def test_that_a_turn_was_stopped_stands_above_the_next_prompt_and_is_there_on_return(
+    tmp_path: Path, env: dict[str, str], gates: Gates
+) -> None:
+    async def ours(*words: str) -> None:
+        command = [sys.executable, "-m", "acp_bridge", *words]
+        await anyio.run_process(command, cwd=tmp_path, env={**os.environ, **env})
+
+    async with person(CHAT, tmp_path, env) as owner:
+        await owner.sees("»")
+        owner.type("say before\r")
+        await owner.sees("\nbefore")
+        with anyio.fail_after(_SECONDS):
+            shown = await anyio.run_process(
+                [sys.executable, "-m", "acp_bridge", "sessions", "--json"],
+                cwd=tmp_path, env={**os.environ, **env},
+            )  # fmt: skip
+        session = json.loads(shown.stdout.splitlines()[0])["sessionId"]
+        async with person(["attach"], tmp_path, env) as guest:
+            await guest.sees("before")
+            with anyio.fail_after(_SECONDS):
+                await ours("send", session, "say half; gate never")
+                await gates.reached("never")
+                await ours("send", session, "say following")
+                await ours("cancel", session)
+            for there in (owner, guest):
+                await there.sees("\nfollowing")
+                places = [
+                    there.seen.index(each) for each in ("\nhalf", "Stopped.", "» say following")
+                ]
+                assert places == sorted(places)
+            guest.type("\x04")
+            assert await guest.process.wait() == 0
+        owner.type("\x04")
+        assert await owner.process.wait() == 0
+    async with person(["chat", "--resume", *AGENT], tmp_path, env) as there:
+        await there.sees("Stopped.")
+        there.type("\x04")
+        assert await there.process.wait() == 0
 
 
 async def test_what_is_no_terminal_is_told_what_to_use(tmp_path: Path, env: dict[str, str]) -> None:

@@ -106,7 +106,7 @@ async def test_the_sdks_client_prompts_cancels_lists_and_loads(tmp_path: Path) -
         async with _bridge(editor, tmp_path) as (connection, _):
             await _initialize(connection)
             await connection.load_session(session_id=sid, cwd=str(tmp_path), mcp_servers=[])
-            assert editor.text == shown
+            assert editor.text == f"{shown}\n\n[acp-bridge] Stopped.\n\n"  # the answer said it
 
 
 async def test_the_sdks_client_allows_an_edit_whose_diff_it_was_shown(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from acp_bridge.hooks.definitions import HookEvent
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT
+from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, own_meta
 from acp_bridge.session.process.memory import transcript
 from tests.session.hooked import LEAVES, alive, asked_of_client, asks, given, hooked, waits_at
 from tests.session.journals import failing, recorded, recorded_texts
@@ -159,7 +159,7 @@ async def test_feedback_runs_inside_the_users_prompt_and_is_marked_wherever_it_s
         agent.answer(await agent.asked(SESSION_PROMPT), DONE)
         assert await here.answered(behind) == DONE
         kept = await recorded(here.journal)
-        marked = [params for params in kept if params.get("_meta")]
+        marked = [params for params in kept if "feedback" in own_meta(params)]
         assert marked == [{key: shown[key] for key in ("update", "_meta")}]
         assert [row.params.get("_meta") for row in here.journal.prompts()] == [
             None,

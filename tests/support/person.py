@@ -30,6 +30,11 @@ class Person:
     async def sees(self, text: str) -> None:
         await self._terminal.shows(text, _SECONDS)
 
+    @property
+    def seen(self) -> str:
+        """All that was written to the terminal, what has scrolled off included."""
+        return self._terminal.everything
+
     async def look_on(self) -> None:
         """Read what is written to the terminal, until cancelled."""
         while True:

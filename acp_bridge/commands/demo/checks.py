@@ -153,7 +153,8 @@ def replayed(before: Recording, after: Recording, load: int) -> Finding:
     if error := after[answer].message.get("error"):
         raise Unexpected("the session loaded", str(error))
     shown = _as_text(_shown(before))
-    replay = _as_text((chunk.speaker, chunk.text) for chunk in after.chunks(sent, answer))
+    spoken = (each for each in after.chunks(sent, answer) if not each.is_notice)
+    replay = _as_text((chunk.speaker, chunk.text) for chunk in spoken)
     if not replay.startswith(shown):
         pairs = zip(shown, replay, strict=False)
         end = min(len(shown), len(replay))
@@ -233,7 +234,8 @@ def _shown(recording: Recording) -> Iterable[tuple[str, str]]:
         ends = recording.answers(prompt)
         yield "user", recording.text_of(prompt)
         for chunk in recording.chunks(max(begin, at), ends[0] if ends else None):
-            yield chunk.speaker, chunk.text
+            if not chunk.is_notice:
+                yield chunk.speaker, chunk.text
         if not ends:
             return
         begin = ends[0]

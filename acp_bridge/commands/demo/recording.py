@@ -69,6 +69,11 @@ class Chunk:
         return (self.said.content and self.said.content.text) or ""
 
     @property
+    def is_notice(self) -> bool:
+        """True for a text of the bridge's own."""
+        return self.said.voice is Voice.BRIDGE
+
+    @property
     def speaker(self) -> str:
         """Who said the text: `user`, `agent`, `thought` or `hook`.
 

@@ -24,7 +24,7 @@ from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import notices, work_notices
+from acp_bridge.updates import notices, turn_ends, work_notices
 from acp_bridge.wire.jsonrpc import Answer
 
 
@@ -174,7 +174,7 @@ class Prompts:
             if outcome == Failed(Failure.KEPT):
                 self._keep(prompt)
             else:
-                self._end(prompt.seq, answers.for_journal(answer) or {}, own)
+                self._end(prompt, answers.for_journal(answer) or {}, own)
             how = answers.in_short(answer)
             event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
         finally:  # whatever breaks, the prompt is answered (invariant Q9)
@@ -199,7 +199,7 @@ class Prompts:
         prompt = self._open[key]
         prompt.answer = answer
         told = answers.for_journal(answers.of_outcome(Replied(answer)))
-        self._end(prompt.seq, told or {}, answer)
+        self._end(prompt, told or {}, answer)
 
     def forget(self, key: int) -> Json:
         """Forget a prompt that was never written down; returns its parameters."""
@@ -209,12 +209,12 @@ class Prompts:
         """Keep the agent's own outcome of a prompt that is to be answered `cancelled` (C13)."""
         prompt = self._open[key]
         prompt.cancelled_with = answer
-        self._end(prompt.seq, {"stopReason": "cancelled"}, answer)
+        self._end(prompt, {"stopReason": "cancelled"}, answer)
 
     def interrupt(self, key: int) -> None:
         """Note that the bridge ends while the prompt runs: it is not sent again (invariant Q6)."""
         self._transcript.record_only(notices.notice(notices.INTERRUPTED))
-        self._end(self._open.pop(key).seq, INTERRUPTED, None)
+        self._end(self._open.pop(key), INTERRUPTED, None)
 
     def leave_over(self, keys: tuple[int, ...]) -> None:
         """Note that these prompts wait for the user's `/queue run` from now on."""
@@ -242,12 +242,21 @@ class Prompts:
         self._left_over.remove(key)
         del self._open[key]
 
-    def _end(self, seq: int, told: Json, own: object) -> None:
+    def _end(self, prompt: Prompt, told: Json, own: object) -> None:
         """Write an outcome without a wait for the disk, since it survives the process."""
+        seq = prompt.seq
+        if seq and seq == self._transcript.seq and (text := turn_ends.notice_text(told)):
+            self._say_end(prompt, text)
         self._transcript.end_turn(seq)
         if seq:
             self._try(self._journal.end_prompt, seq, told, answers.for_journal(own))
             self._core.spawn(self._tidy, seq)
+
+    def _say_end(self, prompt: Prompt, text: str) -> None:
+        """Say how a turn ended where its updates end; the client that asked has its answer."""
+        said = notices.notice(text)
+        self._transcript.record_only(said)
+        self._transcript.show_to_others(prompt.request.client if prompt.request else None, said)
 
     def _try(self, write: Callable[..., None], *args: object) -> bool:
         try:

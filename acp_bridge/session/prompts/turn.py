@@ -111,6 +111,7 @@ class Turn:
             event("journal.failed", session=self._journal.info.session_id, what=exc)
         self._show_words(prompt)
         self._transcript.notice(text)
+        self._transcript.end_turn(prompt.seq)  # the notice is all that is said of its end
 
     def _show_words(self, prompt: Prompt) -> None:
         """Show a prompt's words to clients that don't show them already, then hooks' notices."""

@@ -266,6 +266,28 @@ async def test_shift_tab_sets_the_next_mode_and_mode_lists_them(tmp_path: Path) 
         await running.terminal.shows("mode: Ask")
 
 
+async def test_a_command_that_nobody_has_is_refused_with_the_nearest_names_and_a_path_is_sent(
+    tmp_path: Path,
+) -> None:
+    commands = [{"name": "compact", "description": "shorten"}, {"name": "queue"}]
+    async with chat(tmp_path) as running:
+        first = await running.prompt("/early")  # nobody has said yet which commands there are
+        running.end_turn(first)
+        running.bridge.update(SESSION, "available_commands_update", availableCommands=commands)
+        running.type("/comp")
+        await running.terminal.shows("compact  shorten")
+        running.type("cat\r")
+        await running.terminal.shows("there is no command /compcat; did you mean /compact?")
+        running.type("/mod\r")
+        await running.terminal.shows("did you mean /mode, /model?")
+        running.type("/zzz\r")
+        await running.terminal.shows("no command /zzz")
+        for text in ("/etc/hosts is wrong", "/etc/hosts", "/compact", " /odd", "/odd but more"):
+            running.end_turn(await running.prompt(text))
+        sent = [call for call in running.bridge.calls if call.method == "session/prompt"]
+        assert len(sent) == 6
+
+
 async def test_slash_commands_and_files_are_completed(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main file.py").touch()

@@ -20,7 +20,7 @@ from acp_bridge.bridge_client.sent import ConnectionLost, Sent
 from acp_bridge.commands.terminal.agent_words import last_words_shown
 from acp_bridge.commands.terminal.chat.mentions import blocks_of
 from acp_bridge.commands.terminal.chat.own_prompts import OwnPrompts
-from acp_bridge.commands.terminal.chat.prompts import STOPPED, Prompt, how_it_ended, refused
+from acp_bridge.commands.terminal.chat.prompts import Prompt, how_it_ended, refused
 from acp_bridge.commands.terminal.chat.questions import Option, Question, Questions, question
 from acp_bridge.commands.terminal.chat.settings_shown import SettingsShown
 from acp_bridge.commands.terminal.chat.standing import Standing, standing
@@ -252,10 +252,8 @@ class Conversation:
         was, self.standing = self.standing, now
         if now.begins(was):
             self.prompts.note_turn(now.seconds)
-        if (stopped := now.stopped(was)) or (not now.busy and self.prompts.begun is None):
+        if not now.busy and self.prompts.begun is None:
             self.transcript.end_turn()
-        if stopped:  # a turn of our own is reported by its answer
-            self.transcript.say(STOPPED)
         self._begin_next()
         if now.closed:
             self.transcript.say(Line("the session was closed"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Final
 
 from acp_bridge.commands.terminal.chat.conversation import Conversation
@@ -15,6 +17,10 @@ LOCAL: Final = (
     Command("model", "show the models, or set one"),
     Command("exit", "leave"),
 )
+#: a line that would be a command and nothing else; a path such as `/etc/hosts` is none.
+_WORD: Final = re.compile(r"/([\w.:-]+)")
+_NEAREST: Final = 3
+_AS_IT_IS: Final = "Nothing was sent. With a space before it, it goes to the agent as it is."
 HELP: Final = """\
 Enter sends; Alt-Enter or Ctrl-J begins a new line; Up and Down bring back what was entered.
 While a turn runs, what you enter waits for its end. @ names a file, / a command; Tab completes.
@@ -32,7 +38,7 @@ def commands(conversation: Conversation) -> list[Command]:
 
 def run(conversation: Conversation, text: str, leave: Callable[[], None]) -> bool:
     """Run a line if it is a command of the chat; returns False if it is none."""
-    word, _, rest = text.strip().partition(" ")
+    word, _, rest = text.rstrip().partition(" ")
     name = word.removeprefix("/")
     ours = {command.name for command in LOCAL} - {c.name for c in conversation.shown.commands}
     if not word.startswith("/") or name not in ours:
@@ -44,6 +50,22 @@ def run(conversation: Conversation, text: str, leave: Callable[[], None]) -> boo
             conversation.say(HELP)
         case _:
             _choose(conversation, name, rest)
+    return True
+
+
+def refuse_unknown(conversation: Conversation, text: str) -> bool:
+    """Refuse a line that is `/word` alone where nobody has this command; returns False if not so.
+
+    Nothing is refused before the agent has said which commands it has.
+    """
+    found = _WORD.fullmatch(text.rstrip())
+    names = [command.name for command in commands(conversation)]
+    if found is None or found[1] in names or not conversation.shown.commands:
+        return False
+    near = [name for name in names if name.startswith(found[1])]
+    near += [name for name in get_close_matches(found[1], names) if name not in near]
+    say = f"; did you mean {', '.join(f'/{name}' for name in near[:_NEAREST])}?" if near else ""
+    conversation.say(f"there is no command /{found[1]}{say}\n{_AS_IT_IS}", Tone.ERROR)
     return True
 
 

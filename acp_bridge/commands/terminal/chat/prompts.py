@@ -9,18 +9,11 @@ from acp_bridge.bridge_client.sent import ConnectionLost, Sent
 from acp_bridge.commands.terminal.view.block_text import harmless, one_line
 from acp_bridge.commands.terminal.view.blocks import Line, Tone
 from acp_bridge.protocol import ErrorCode, Json
+from acp_bridge.updates import turn_ends
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: the slash command that the bridge itself answers.
 _BRIDGE_COMMAND: Final = "/queue"
-#: the line shown for a cancelled turn.
-STOPPED: Final = Line("stopped")
-_STOPS: Final = {
-    "cancelled": STOPPED.text,
-    "max_tokens": "ended: the model's limit of tokens",
-    "max_turn_requests": "ended: the limit of requests of one turn",
-    "refusal": "the agent refused",
-}
 
 
 @dataclass(slots=True, eq=False)
@@ -52,17 +45,11 @@ def how_it_ended(sent: Sent) -> Line | None:
         return refused(error)
     except ConnectionLost:
         return None  # shown once for all prompts
-    reason = result.get("stopReason") if isinstance(result, dict) else None
-    if reason == "end_turn":
-        return None
-    return Line(_STOPS.get(str(reason), f"ended: {one_line(str(reason))}"))
+    words = turn_ends.reason(result.get("stopReason") if isinstance(result, dict) else None)
+    return None if words is None else Line(one_line(words))
 
 
 def refused(error: RpcError) -> Line:
     """Return the line about an error of the bridge or the agent."""
-    if error.code == ErrorCode.REQUEST_CANCELLED:
-        return Line("taken back")
-    details = error.data.get("details") if isinstance(error.data, dict) else None
-    says_more = isinstance(details, str) and details not in ("", error.message)
-    more = f": {one_line(details)}" if says_more else ""
-    return Line(f"error: {harmless(error.message)}{more}", Tone.ERROR)
+    tone = Tone.NEWS if error.code == ErrorCode.REQUEST_CANCELLED else Tone.ERROR
+    return Line(harmless(turn_ends.error(error.code, error.message, error.data)), tone)

@@ -22,6 +22,7 @@ from acp_bridge.commands.terminal.chat.conversation import Conversation
 from acp_bridge.commands.terminal.chat.files import Files
 from acp_bridge.commands.terminal.chat.keys import bindings
 from acp_bridge.commands.terminal.chat.layout import STYLE, layout
+from acp_bridge.commands.terminal.chat.local_commands import refuse_unknown
 from acp_bridge.commands.terminal.chat.local_commands import run as run_local
 from acp_bridge.commands.terminal.chat.output import (
     BufferedOutput,
@@ -176,5 +177,6 @@ class Screen:
     # -- input
 
     def _enter(self, text: str) -> None:
-        if not run_local(self._conversation, text, self.leave):
-            self._conversation.enter(text)
+        talk = self._conversation
+        if not run_local(talk, text, self.leave) and not refuse_unknown(talk, text):
+            talk.enter(text)

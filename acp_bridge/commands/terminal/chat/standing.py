@@ -33,20 +33,12 @@ class Standing:
     clients: int = 1
     #: the id of the prompt whose turn runs; None if none runs.
     prompt_id: object = None
-    #: this client sent that prompt.
-    mine: bool = False
 
     def begins(self, before: Standing | None) -> bool:
         """Return True if another turn runs than in the state `before`, or is about to begin."""
         if before is None or not before.busy:
             return self.busy
         return self.prompt_id is not None and self.prompt_id != before.prompt_id
-
-    def stopped(self, before: Standing | None) -> bool:
-        """Return True if another client's turn was being cancelled in `before` and has ended."""
-        if before is None or before.mine or before.prompt_id is None:
-            return False
-        return before.state == "cancelling" and before.prompt_id != self.prompt_id
 
     @property
     def busy(self) -> bool:
@@ -78,7 +70,6 @@ def standing(params: Json) -> Standing:
         _count(params.get("waiting"), 0),
         _count(params.get("clients"), 1),
         turn.get("promptId") if isinstance(turn, dict) else None,
-        isinstance(turn, dict) and turn.get("mine") is True,
     )
 
 
