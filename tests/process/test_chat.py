@@ -36,6 +36,8 @@ async def test_a_person_talks_answers_stops_leaves_and_comes_back(
     async with person(CHAT, tmp_path, env) as there:
         before = there.modes()
         await there.sees("»")
+        await there.sees(f"{tmp_path.name} · fixture-agent")
+        await there.sees("/help lists keys")
         there.type("say hello there @notes.txt\r")
         await there.sees("hello there @notes.txt")
         there.type("permission; say after\r")
