@@ -311,6 +311,28 @@ async def test_slash_commands_and_files_are_completed(tmp_path: Path) -> None:
         ]
 
 
+async def test_the_words_that_a_command_lists_are_completed(tmp_path: Path) -> None:
+    hint = "pause | drop [number] | memory restore | title WORDS | NUMBER"
+    async with chat(tmp_path) as running:
+        commands = [
+            {"name": "queue", "input": {"hint": hint}},
+            {"name": "review", "input": {"hint": "what to look at"}},
+        ]
+        running.bridge.update(SESSION, "available_commands_update", availableCommands=commands)
+        await running.terminal.shows("»")
+        running.type("/queue ")
+        for word in ("pause", "drop", "memory restore", "title"):
+            await running.terminal.shows(f"  {word}\n")
+        assert "NUMBER" not in running.terminal.screen
+        running.type("mem")
+        await running.terminal.hides("pause")
+        running.type("\t")
+        await running.terminal.shows("» /queue memory restore")
+        running.type("\x15/review w")
+        await running.terminal.shows("» /review w")
+        assert "what" not in running.terminal.screen
+
+
 async def test_nothing_of_an_agent_reaches_the_terminal_as_a_sequence(tmp_path: Path) -> None:
     bad = "\x1b]0;owned\x07\x1b[2J\x1b[31m\x9b2J\u202e\r"
     async with chat(tmp_path, columns=100) as running:

@@ -71,6 +71,9 @@ def refuse_unknown(conversation: Conversation, text: str) -> bool:
 
 def values(conversation: Conversation, name: str) -> list[Command]:
     """Return the arguments that a command can have, for completion."""
+    theirs = next((each for each in conversation.shown.commands if each.name == name), None)
+    if theirs is not None and theirs.words:
+        return [Command(words, "") for words in theirs.words]
     choices = conversation.shown.choices(name) if name in KINDS else None
     return [Command(value.id, value.name) for value in choices.values] if choices else []
 
