@@ -202,6 +202,41 @@ async def test_ctrl_c_stops_the_turn_and_takes_its_question_back(tmp_path: Path)
         assert not running.left.is_set()
 
 
+async def test_escape_alone_stops_the_turn_and_as_the_begin_of_a_key_does_not(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        call = await running.prompt("do")
+        await running.terminal.shows("Esc stops")
+        running.type("one\x1b\rtwo\x1b[D")
+        await running.terminal.shows("two")
+        running.ask()
+        await running.terminal.shows("Alt-1 or Alt-y: Allow")
+        assert not running.bridge.notified
+        running.type("\x1b")
+        with anyio.fail_after(5):
+            assert await running.bridge.told("session/cancel") == {"sessionId": SESSION}
+            await running.bridge.until(lambda: running.bridge.answered)
+        assert running.bridge.answered == [Ok({"outcome": {"outcome": "cancelled"}})]
+        running.end_turn(call, "cancelled")
+        await running.terminal.hides("Esc stops")
+        running.type("\x1b\x1b")
+        running.type("\x15again")
+        await running.terminal.shows("again")
+        assert len(running.bridge.notified) == 1
+        assert not running.left.is_set()
+
+
+async def test_escape_closes_the_list_of_completions_first(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        running.type("/mod")
+        await running.terminal.shows("model  show the models")
+        running.type("\x1b")
+        await running.terminal.hides("model  show the models")
+        assert not running.bridge.notified
+
+
 async def test_ctrl_c_twice_leaves_and_ctrl_c_long_after_does_not(tmp_path: Path) -> None:
     async with chat(tmp_path) as running:
         running.type("\x03")

@@ -174,6 +174,13 @@ class Conversation:
         self._interrupted = now
         if twice or self._connection is None:
             return True
+        self.stop()
+        return False
+
+    def stop(self) -> None:
+        """Cancel the running turn and what it asks."""
+        if self._connection is None:
+            return
         for asked in self.questions.remove_all():
             if isinstance(asked.request, BridgeRequest):
                 asked.request.answer(CANCELLED_PERMISSION)
@@ -182,7 +189,6 @@ class Conversation:
         elif self.running and not self.read_only:
             self._connection.send(acp.CANCEL_TURN, {"sessionId": self.session_id})
         self._changed()
-        return False
 
     @property
     def leaves_next(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -27,12 +27,17 @@ def bindings(
     _editing(keys, line, enter)
     _questions(keys, conversation, line)
 
-    @keys.add("c-c")
+    @keys.add("c-c", filter=~is_searching)
     def _interrupt(_: KeyPressEvent) -> None:
         if line.text and not conversation.running:
             line.reset()
         elif conversation.interrupt():
             leave()
+
+    @keys.add("escape", filter=Condition(lambda: not line.complete_state) & ~is_searching)
+    def _stop(_: KeyPressEvent) -> None:
+        if conversation.running:
+            conversation.stop()
 
     @keys.add("c-d", filter=Condition(lambda: not line.text))
     def _leave(_: KeyPressEvent) -> None:
@@ -52,7 +57,7 @@ def bindings(
 def _editing(keys: KeyBindings, line: Buffer, enter: Callable[[str], None]) -> None:
     chosen = Condition(lambda: bool(line.complete_state and line.complete_state.current_completion))
 
-    @keys.add("enter")
+    @keys.add("enter", filter=~is_searching)
     def _enter(_: KeyPressEvent) -> None:
         text = line.text
         if not text.strip():
@@ -63,6 +68,10 @@ def _editing(keys: KeyBindings, line: Buffer, enter: Callable[[str], None]) -> N
     @keys.add("enter", filter=chosen)
     def _take_completion(_: KeyPressEvent) -> None:
         line.complete_state = None
+
+    @keys.add("escape", filter=Condition(lambda: line.complete_state is not None))
+    def _no_completion(_: KeyPressEvent) -> None:
+        line.cancel_completion()
 
     @keys.add("escape", "enter")
     @keys.add("c-j")
