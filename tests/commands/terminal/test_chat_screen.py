@@ -8,7 +8,7 @@ import pytest
 from prompt_toolkit.input import create_pipe_input
 
 from acp_bridge.commands.terminal.view.look import Look
-from acp_bridge.wire.jsonrpc import Ok
+from acp_bridge.wire.jsonrpc import Ok, RpcError
 from tests.bridge_client.fake_bridge import FakeBridge
 from tests.commands.terminal.chat_bench import SESSION, Chat, chat, parts
 from tests.commands.terminal.terminal_model import TerminalModel
@@ -59,6 +59,29 @@ async def test_typing_goes_on_during_a_turn_and_what_is_entered_waits_visibly(
         running.end_turn(second)
         await running.terminal.hides("working")
         await running.terminal.shows("» half a")
+
+
+async def test_up_takes_the_last_waiting_prompt_back_into_the_line(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        first = await running.prompt("one")
+        await running.prompt("two")
+        third = await running.prompt("three")
+        await running.terminal.shows("waits: three")
+        running.type("\x1b[A")
+        await running.terminal.shows("» three")
+        await running.terminal.hides("waits: three")
+        with anyio.fail_after(5):
+            told = await running.bridge.told("$/cancel_request")
+        assert told == {"requestId": third.id}
+        running.bridge.peer.fail(third.id, RpcError(-32800, "request cancelled"))
+        running.type(" more")
+        await running.terminal.shows("» three more")
+        running.type("\x1b[A")  # with something in the line it is the history
+        await running.terminal.shows("waits: two")
+        running.end_turn(first)
+        await running.terminal.hides("waits: two")
+        await running.terminal.shows("» two")
+        assert running.terminal.everything.count("three") == 1  # only in the line
 
 
 async def test_words_of_the_next_turn_stand_below_its_prompt(tmp_path: Path) -> None:

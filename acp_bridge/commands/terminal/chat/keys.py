@@ -24,7 +24,7 @@ def bindings(
 ) -> KeyBindings:
     """Return the key bindings; `enter` gets the text that was typed, `leave` ends the program."""
     keys = KeyBindings()
-    _editing(keys, line, enter)
+    _editing(keys, conversation, line, enter)
     _questions(keys, conversation, line)
 
     @keys.add("c-c", filter=~is_searching)
@@ -54,7 +54,9 @@ def bindings(
     return keys
 
 
-def _editing(keys: KeyBindings, line: Buffer, enter: Callable[[str], None]) -> None:
+def _editing(
+    keys: KeyBindings, conversation: Conversation, line: Buffer, enter: Callable[[str], None]
+) -> None:
     chosen = Condition(lambda: bool(line.complete_state and line.complete_state.current_completion))
 
     @keys.add("enter", filter=~is_searching)
@@ -64,6 +66,13 @@ def _editing(keys: KeyBindings, line: Buffer, enter: Callable[[str], None]) -> N
             return
         line.reset(append_to_history=True)
         enter(text)
+
+    waits = Condition(lambda: not line.text and bool(conversation.prompts.waiting))
+
+    @keys.add("up", filter=waits & ~is_searching)
+    def _take_back(_: KeyPressEvent) -> None:
+        if (text := conversation.take_back()) is not None:
+            line.insert_text(text)
 
     @keys.add("enter", filter=chosen)
     def _take_completion(_: KeyPressEvent) -> None:
