@@ -61,6 +61,45 @@ async def test_typing_goes_on_during_a_turn_and_what_is_entered_waits_visibly(
         await running.terminal.shows("» half a")
 
 
+async def test_ctrl_r_searches_what_was_entered_and_enter_takes_it_into_the_line(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        for text in ("mend the parser", "run the tests"):
+            running.end_turn(await running.prompt(text))
+        await running.terminal.hides("Esc stops")
+        running.type("\x12PARS")
+        await running.terminal.shows("search: PARS")
+        await running.terminal.shows("» mend the parser\n")
+        running.type("\r")
+        await running.terminal.hides("search:")
+        assert len([c for c in running.bridge.calls if c.method == "session/prompt"]) == 2
+        running.type(" again\r")
+        await running.prompted("mend the parser again")
+        running.type("\x12tests")
+        await running.terminal.shows("search: tests")
+        running.type("\x07")
+        await running.terminal.hides("search:")
+        assert not running.left.is_set()
+
+
+async def test_what_is_typed_to_search_answers_no_question(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        call = await running.prompt("do")
+        running.type("\x12")
+        await running.terminal.shows("search:")
+        running.ask()
+        await running.terminal.shows("1 or y: Allow")
+        running.now += 1
+        running.type("y")
+        await running.terminal.shows("search: y")
+        assert running.bridge.answered == []
+        running.type("\x07y")
+        await running.terminal.shows("» y")
+        assert running.bridge.answered == []
+        running.end_turn(call)
+
+
 async def test_up_takes_the_last_waiting_prompt_back_into_the_line(tmp_path: Path) -> None:
     async with chat(tmp_path) as running:
         first = await running.prompt("one")

@@ -9,6 +9,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.search import accept_search
 
 from acp_bridge.commands.terminal.chat.conversation import Conversation
 
@@ -47,6 +48,10 @@ def bindings(
     def _open(_: KeyPressEvent) -> None:
         conversation.open_call()
 
+    @keys.add("c-z")
+    def _suspend(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
+
     @keys.add("s-tab", filter=Condition(lambda: not line.complete_state))
     def _cycle(_: KeyPressEvent) -> None:
         conversation.cycle_mode()
@@ -66,6 +71,11 @@ def _editing(
             return
         line.reset(append_to_history=True)
         enter(text)
+
+    @keys.add("enter", filter=is_searching)
+    def _take_found(_: KeyPressEvent) -> None:
+        accept_search()
+        line.cursor_position = len(line.text)
 
     waits = Condition(lambda: not line.text and bool(conversation.prompts.waiting))
 
@@ -92,7 +102,7 @@ def _questions(keys: KeyBindings, conversation: Conversation, line: Buffer) -> N
     asked = Condition(lambda: conversation.questions.shown is not None)
     free = Condition(lambda: not line.text and conversation.questions.settled)
 
-    @keys.add(Keys.Any, filter=asked & free)
+    @keys.add(Keys.Any, filter=asked & free & ~is_searching)
     def _answer(event: KeyPressEvent) -> None:
         if not conversation.answer(event.data):
             line.insert_text(event.data)
