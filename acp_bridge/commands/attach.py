@@ -27,8 +27,8 @@ See a live session in this terminal and take part in it, beside the editor or th
 it open: its transcript, what goes on, its questions. What you enter goes onto the session's queue;
 a permission is answered by whoever is first. 'acp-bridge ps' lists what is live."""
 _AFTER: Final = """\
-Keys are those of 'acp-bridge chat'. Ctrl-C stops the turn, whoever asked for it; twice, or Ctrl-D
-on an empty line, leaves, and the session goes on.
+Keys are those of 'acp-bridge chat'. Esc or Ctrl-C stops the turn, whoever asked for it; Ctrl-C
+twice, or Ctrl-D on an empty line, leaves, and the session goes on.
 
 exit code: 0 you left, 1 there is no such live session, or its bridge has ended, 2 wrong usage, or
 no terminal."""

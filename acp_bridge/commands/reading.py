@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
@@ -94,7 +93,7 @@ def sessions(arguments: Sequence[str]) -> int:
             short[info.session_id],
             _local_time(info.updated_at),
             info.agent,
-            _home_as_tilde(info.cwd),
+            known.with_tilde(info.cwd),
             info.title or "",
         ]
         for info in found
@@ -161,8 +160,3 @@ def _local_time(updated_at: str) -> str:
         return datetime.fromisoformat(updated_at).astimezone().strftime("%Y-%m-%d %H:%M")
     except ValueError:
         return updated_at
-
-
-def _home_as_tilde(folder: str) -> str:
-    home = os.path.expanduser("~")
-    return "~" + folder[len(home) :] if f"{folder}/".startswith(f"{home}/") else folder

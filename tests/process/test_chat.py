@@ -19,6 +19,27 @@ pytestmark = pytest.mark.process
 #: for what starts several interpreters
 _SECONDS = 30.0
 
+#: a shell with job control, as far as Ctrl-Z and `fg` need one: runs its arguments as a job, and
+#: puts the job into the foreground again after a line.
+SHELL = """
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+if not (job := os.fork()):
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.argv[1], sys.argv[1:])
+while True:
+    _, how = os.waitpid(job, os.WUNTRACED)
+    if not os.WIFSTOPPED(how):
+        sys.exit(os.waitstatus_to_exitcode(how))
+    os.tcsetpgrp(0, os.getpgrp())
+    print("the shell again", flush=True)
+    sys.stdin.readline()
+    os.tcsetpgrp(0, job)
+    os.killpg(job, signal.SIGCONT)
+"""
 AGENT = ["--", *fixture_command()]
 CHAT = ["chat", *AGENT]
 
@@ -36,6 +57,8 @@ async def test_a_person_talks_answers_stops_leaves_and_comes_back(
     async with person(CHAT, tmp_path, env) as there:
         before = there.modes()
         await there.sees("»")
+        await there.sees(f"{tmp_path.name} · fixture-agent")
+        await there.sees("/help lists keys")
         there.type("say hello there @notes.txt\r")
         await there.sees("hello there @notes.txt")
         there.type("permission; say after\r")
@@ -134,6 +157,24 @@ async def test_that_a_turn_was_stopped_stands_above_the_next_prompt_and_is_there
         assert await owner.process.wait() == 0
     async with person(["chat", "--resume", *AGENT], tmp_path, env) as there:
         await there.sees("Stopped.")
+        there.type("\x04")
+        assert await there.process.wait() == 0
+
+
+async def test_ctrl_z_gives_the_terminal_back_to_the_shell_and_fg_goes_on(
+    tmp_path: Path, env: dict[str, str], gates: Gates
+) -> None:
+    async with person(CHAT, tmp_path, env, before=[sys.executable, "-c", SHELL]) as there:
+        await there.sees("/help lists keys")
+        there.type("say before; gate open; say meanwhile\r")
+        await there.sees("\nbefore")
+        there.type("\x1a")
+        await there.sees("the shell again")
+        gates.open("open")
+        there.type("fg\r")
+        await there.sees("\nmeanwhile")
+        there.type("say after\r")
+        await there.sees("\nafter")
         there.type("\x04")
         assert await there.process.wait() == 0
 

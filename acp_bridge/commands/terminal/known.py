@@ -58,6 +58,12 @@ def real_path(given: str) -> str:
     return os.path.realpath(os.path.expanduser(given))
 
 
+def with_tilde(folder: str) -> str:
+    """Return a folder with `~` for the user's home."""
+    home = os.path.expanduser("~")
+    return "~" + folder[len(home) :] if f"{folder}/".startswith(f"{home}/") else folder
+
+
 def listing(home: Path) -> list[SessionInfo]:
     """Return all recorded sessions, newest first. Raises NotFound if they can't be read."""
     from acp_bridge.journal import JournalError  # imported here, since `ps` needs no journal

@@ -8,7 +8,7 @@ import pytest
 from prompt_toolkit.input import create_pipe_input
 
 from acp_bridge.commands.terminal.view.look import Look
-from acp_bridge.wire.jsonrpc import Ok
+from acp_bridge.wire.jsonrpc import Ok, RpcError
 from tests.bridge_client.fake_bridge import FakeBridge
 from tests.commands.terminal.chat_bench import SESSION, Chat, chat, parts
 from tests.commands.terminal.terminal_model import TerminalModel
@@ -59,6 +59,68 @@ async def test_typing_goes_on_during_a_turn_and_what_is_entered_waits_visibly(
         running.end_turn(second)
         await running.terminal.hides("working")
         await running.terminal.shows("» half a")
+
+
+async def test_ctrl_r_searches_what_was_entered_and_enter_takes_it_into_the_line(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        for text in ("mend the parser", "run the tests"):
+            running.end_turn(await running.prompt(text))
+        await running.terminal.hides("Esc stops")
+        running.type("\x12PARS")
+        await running.terminal.shows("search: PARS")
+        await running.terminal.shows("» mend the parser\n")
+        running.type("\r")
+        await running.terminal.hides("search:")
+        assert len([c for c in running.bridge.calls if c.method == "session/prompt"]) == 2
+        running.type(" again\r")
+        await running.prompted("mend the parser again")
+        running.type("\x12tests")
+        await running.terminal.shows("search: tests")
+        running.type("\x07")
+        await running.terminal.hides("search:")
+        assert not running.left.is_set()
+
+
+async def test_what_is_typed_to_search_answers_no_question(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        call = await running.prompt("do")
+        running.type("\x12")
+        await running.terminal.shows("search:")
+        running.ask()
+        await running.terminal.shows("1 or y: Allow")
+        running.now += 1
+        running.type("y")
+        await running.terminal.shows("search: y")
+        assert running.bridge.answered == []
+        running.type("\x07y")
+        await running.terminal.shows("» y")
+        assert running.bridge.answered == []
+        running.end_turn(call)
+
+
+async def test_up_takes_the_last_waiting_prompt_back_into_the_line(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        first = await running.prompt("one")
+        await running.prompt("two")
+        third = await running.prompt("three")
+        await running.terminal.shows("waits: three")
+        running.type("\x1b[A")
+        await running.terminal.shows("» three")
+        await running.terminal.hides("waits: three")
+        with anyio.fail_after(5):
+            told = await running.bridge.told("$/cancel_request")
+        assert told == {"requestId": third.id}
+        running.bridge.peer.fail(third.id, RpcError(-32800, "request cancelled"))
+        running.type(" more")
+        await running.terminal.shows("» three more")
+        running.type("\x1b[A")  # with something in the line it is the history
+        await running.terminal.shows("waits: two")
+        running.end_turn(first)
+        await running.terminal.hides("waits: two")
+        await running.terminal.shows("» two")
+        assert running.terminal.everything.count("three") == 1  # only in the line
 
 
 async def test_words_of_the_next_turn_stand_below_its_prompt(tmp_path: Path) -> None:
@@ -202,6 +264,41 @@ async def test_ctrl_c_stops_the_turn_and_takes_its_question_back(tmp_path: Path)
         assert not running.left.is_set()
 
 
+async def test_escape_alone_stops_the_turn_and_as_the_begin_of_a_key_does_not(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        call = await running.prompt("do")
+        await running.terminal.shows("Esc stops")
+        running.type("one\x1b\rtwo\x1b[D")
+        await running.terminal.shows("two")
+        running.ask()
+        await running.terminal.shows("Alt-1 or Alt-y: Allow")
+        assert not running.bridge.notified
+        running.type("\x1b")
+        with anyio.fail_after(5):
+            assert await running.bridge.told("session/cancel") == {"sessionId": SESSION}
+            await running.bridge.until(lambda: running.bridge.answered)
+        assert running.bridge.answered == [Ok({"outcome": {"outcome": "cancelled"}})]
+        running.end_turn(call, "cancelled")
+        await running.terminal.hides("Esc stops")
+        running.type("\x1b\x1b")
+        running.type("\x15again")
+        await running.terminal.shows("again")
+        assert len(running.bridge.notified) == 1
+        assert not running.left.is_set()
+
+
+async def test_escape_closes_the_list_of_completions_first(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        running.type("/mod")
+        await running.terminal.shows("model  show the models")
+        running.type("\x1b")
+        await running.terminal.hides("model  show the models")
+        assert not running.bridge.notified
+
+
 async def test_ctrl_c_twice_leaves_and_ctrl_c_long_after_does_not(tmp_path: Path) -> None:
     async with chat(tmp_path) as running:
         running.type("\x03")
@@ -309,6 +406,28 @@ async def test_slash_commands_and_files_are_completed(tmp_path: Path) -> None:
                 "name": "src/main file.py",
             },
         ]
+
+
+async def test_the_words_that_a_command_lists_are_completed(tmp_path: Path) -> None:
+    hint = "pause | drop [number] | memory restore | title WORDS | NUMBER"
+    async with chat(tmp_path) as running:
+        commands = [
+            {"name": "queue", "input": {"hint": hint}},
+            {"name": "review", "input": {"hint": "what to look at"}},
+        ]
+        running.bridge.update(SESSION, "available_commands_update", availableCommands=commands)
+        await running.terminal.shows("»")
+        running.type("/queue ")
+        for word in ("pause", "drop", "memory restore", "title"):
+            await running.terminal.shows(f"  {word}\n")
+        assert "NUMBER" not in running.terminal.screen
+        running.type("mem")
+        await running.terminal.hides("pause")
+        running.type("\t")
+        await running.terminal.shows("» /queue memory restore")
+        running.type("\x15/review w")
+        await running.terminal.shows("» /review w")
+        assert "what" not in running.terminal.screen
 
 
 async def test_nothing_of_an_agent_reaches_the_terminal_as_a_sequence(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def _doing(conversation: Conversation, look: Look) -> str:
     if conversation.standing is not None and (word := conversation.standing.word):
         return word
     if conversation.running:
-        return f"working {conversation.prompts.seconds:.0f} s, Ctrl-C stops"
+        return f"working {conversation.prompts.seconds:.0f} s, Esc stops"
     return ""
 
 

@@ -20,7 +20,12 @@ from acp_bridge.bridge_client.sent import ConnectionLost, Sent
 from acp_bridge.commands.terminal.agent_words import last_words_shown
 from acp_bridge.commands.terminal.chat.mentions import blocks_of
 from acp_bridge.commands.terminal.chat.own_prompts import OwnPrompts
-from acp_bridge.commands.terminal.chat.prompts import Prompt, how_it_ended, refused
+from acp_bridge.commands.terminal.chat.prompts import (
+    Prompt,
+    how_it_ended,
+    refused,
+    was_taken_back,
+)
 from acp_bridge.commands.terminal.chat.questions import Option, Question, Questions, question
 from acp_bridge.commands.terminal.chat.settings_shown import SettingsShown
 from acp_bridge.commands.terminal.chat.standing import Standing, standing
@@ -163,6 +168,19 @@ class Conversation:
             self._send(prompt)
         self._changed()
 
+    def take_back(self) -> str | None:
+        """Take the last waiting prompt of this terminal off the queue; return its text, or None."""
+        if not (waiting := self.prompts.waiting):
+            return None
+        last = waiting[-1]
+        last.taken_back = True
+        if last.sent is None or self._connection is None:
+            self.prompts.unanswered.remove(last)
+        else:
+            self._connection.cancel(last.sent)
+        self._changed()
+        return last.text
+
     def answer(self, key: str) -> bool:
         """Answer the shown question by a key; returns False if the key chooses no answer."""
         chosen = self.questions.choose(key)
@@ -178,6 +196,13 @@ class Conversation:
         self._interrupted = now
         if twice or self._connection is None:
             return True
+        self.stop()
+        return False
+
+    def stop(self) -> None:
+        """Cancel the running turn and what it asks."""
+        if self._connection is None:
+            return
         for asked in self.questions.remove_all():
             if isinstance(asked.request, BridgeRequest):
                 asked.request.answer(CANCELLED_PERMISSION)
@@ -186,7 +211,6 @@ class Conversation:
         elif self.running and not self.read_only:
             self._connection.send(acp.CANCEL_TURN, {"sessionId": self.session_id})
         self._changed()
-        return False
 
     @property
     def leaves_next(self) -> bool:
@@ -238,11 +262,12 @@ class Conversation:
             self.unprinted.collect()
 
     def _answered(self, prompt: Prompt, sent: Sent) -> None:
+        back = prompt.taken_back and was_taken_back(sent)  # it stands in the input line
         if self.prompts.remove(prompt):
             self.transcript.end_turn()
-        elif not prompt.has_no_turn:  # it has no turn: it was not shown as begun
+        elif not prompt.has_no_turn and not back:  # it has no turn: it was not shown as begun
             self.transcript.say_aside(prompt.blocks)
-        if (line := how_it_ended(sent)) is not None:
+        if not back and (line := how_it_ended(sent)) is not None:
             self.transcript.say(line)
         self._begin_next()
         self.unprinted.collect()

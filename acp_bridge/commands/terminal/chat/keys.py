@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.search import accept_search
 
 from acp_bridge.commands.terminal.chat.conversation import Conversation
 
@@ -24,15 +25,20 @@ def bindings(
 ) -> KeyBindings:
     """Return the key bindings; `enter` gets the text that was typed, `leave` ends the program."""
     keys = KeyBindings()
-    _editing(keys, line, enter)
+    _editing(keys, conversation, line, enter)
     _questions(keys, conversation, line)
 
-    @keys.add("c-c")
+    @keys.add("c-c", filter=~is_searching)
     def _interrupt(_: KeyPressEvent) -> None:
         if line.text and not conversation.running:
             line.reset()
         elif conversation.interrupt():
             leave()
+
+    @keys.add("escape", filter=Condition(lambda: not line.complete_state) & ~is_searching)
+    def _stop(_: KeyPressEvent) -> None:
+        if conversation.running:
+            conversation.stop()
 
     @keys.add("c-d", filter=Condition(lambda: not line.text))
     def _leave(_: KeyPressEvent) -> None:
@@ -42,6 +48,10 @@ def bindings(
     def _open(_: KeyPressEvent) -> None:
         conversation.open_call()
 
+    @keys.add("c-z")
+    def _suspend(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
+
     @keys.add("s-tab", filter=Condition(lambda: not line.complete_state))
     def _cycle(_: KeyPressEvent) -> None:
         conversation.cycle_mode()
@@ -49,10 +59,12 @@ def bindings(
     return keys
 
 
-def _editing(keys: KeyBindings, line: Buffer, enter: Callable[[str], None]) -> None:
+def _editing(
+    keys: KeyBindings, conversation: Conversation, line: Buffer, enter: Callable[[str], None]
+) -> None:
     chosen = Condition(lambda: bool(line.complete_state and line.complete_state.current_completion))
 
-    @keys.add("enter")
+    @keys.add("enter", filter=~is_searching)
     def _enter(_: KeyPressEvent) -> None:
         text = line.text
         if not text.strip():
@@ -60,9 +72,25 @@ def _editing(keys: KeyBindings, line: Buffer, enter: Callable[[str], None]) -> N
         line.reset(append_to_history=True)
         enter(text)
 
+    @keys.add("enter", filter=is_searching)
+    def _take_found(_: KeyPressEvent) -> None:
+        accept_search()
+        line.cursor_position = len(line.text)
+
+    waits = Condition(lambda: not line.text and bool(conversation.prompts.waiting))
+
+    @keys.add("up", filter=waits & ~is_searching)
+    def _take_back(_: KeyPressEvent) -> None:
+        if (text := conversation.take_back()) is not None:
+            line.insert_text(text)
+
     @keys.add("enter", filter=chosen)
     def _take_completion(_: KeyPressEvent) -> None:
         line.complete_state = None
+
+    @keys.add("escape", filter=Condition(lambda: line.complete_state is not None))
+    def _no_completion(_: KeyPressEvent) -> None:
+        line.cancel_completion()
 
     @keys.add("escape", "enter")
     @keys.add("c-j")
@@ -74,7 +102,7 @@ def _questions(keys: KeyBindings, conversation: Conversation, line: Buffer) -> N
     asked = Condition(lambda: conversation.questions.shown is not None)
     free = Condition(lambda: not line.text and conversation.questions.settled)
 
-    @keys.add(Keys.Any, filter=asked & free)
+    @keys.add(Keys.Any, filter=asked & free & ~is_searching)
     def _answer(event: KeyPressEvent) -> None:
         if not conversation.answer(event.data):
             line.insert_text(event.data)

@@ -17,6 +17,7 @@ from prompt_toolkit.layout import ConditionalContainer, Container, HSplit, Layou
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.styles import Style
+from prompt_toolkit.widgets import SearchToolbar
 
 from acp_bridge.commands.terminal.chat import bottom
 from acp_bridge.commands.terminal.chat.conversation import Conversation
@@ -33,8 +34,14 @@ def layout(
     conversation: Conversation, look: Look, line: Buffer, tail: Callable[[], list[str]]
 ) -> Layout:
     """Return the layout; `tail` returns the lines to draw above everything else."""
+    search = SearchToolbar(
+        Buffer(on_text_changed=lambda _: conversation.questions.on_key()),
+        forward_search_prompt="search forward: ",
+        backward_search_prompt="search: ",
+        ignore_case=True,
+    )
     typed = Window(
-        BufferControl(line),
+        BufferControl(line, search_buffer_control=search.control, preview_search=True),
         height=lambda: Dimension(min=1, max=_MOST_TYPED),
         wrap_lines=True,
         dont_extend_height=True,
@@ -56,6 +63,7 @@ def layout(
                 ),
                 filter=Condition(lambda: bool(line.complete_state)),
             ),
+            search,
             _lines("class:quiet", lambda: [bottom.status(conversation, look)]),
         ]
     )

@@ -22,11 +22,13 @@ _WORD: Final = re.compile(r"/([\w.:-]+)")
 _NEAREST: Final = 3
 _AS_IT_IS: Final = "Nothing was sent. With a space before it, it goes to the agent as it is."
 HELP: Final = """\
-Enter sends; Alt-Enter or Ctrl-J begins a new line; Up and Down bring back what was entered.
-While a turn runs, what you enter waits for its end. @ names a file, / a command; Tab completes.
-Ctrl-C stops the turn, twice leaves. Ctrl-D on an empty line leaves. Shift-Tab: the next mode.
-Ctrl-O shows the whole output of the last tool call, and again that of the one before it.
-A permission is answered by its key, on an empty line, or with Alt and the key at any time."""
+Enter sends; Alt-Enter or Ctrl-J begins a new line; Up and Down bring back what was entered, and
+Ctrl-R searches it. @ names a file, / a command; Tab completes.
+While a turn runs, what you enter waits for its end; Up on an empty line takes it back.
+Esc or Ctrl-C stops the turn, Ctrl-C twice leaves. Ctrl-D on an empty line leaves, Ctrl-Z suspends.
+Shift-Tab: the next mode. Ctrl-O shows the whole output of the last tool call, again: of the one
+before it. A permission is answered by its key, on an empty line, or with Alt and the key at any
+time."""
 
 
 def commands(conversation: Conversation) -> list[Command]:
@@ -71,6 +73,9 @@ def refuse_unknown(conversation: Conversation, text: str) -> bool:
 
 def values(conversation: Conversation, name: str) -> list[Command]:
     """Return the arguments that a command can have, for completion."""
+    theirs = next((each for each in conversation.shown.commands if each.name == name), None)
+    if theirs is not None and theirs.words:
+        return [Command(words, "") for words in theirs.words]
     choices = conversation.shown.choices(name) if name in KINDS else None
     return [Command(value.id, value.name) for value in choices.values] if choices else []
 

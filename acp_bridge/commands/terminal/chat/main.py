@@ -18,6 +18,7 @@ from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import Listener
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.cli.exits import Exit, of_error
+from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.chat.conversation import Conversation
 from acp_bridge.commands.terminal.chat.opening import Open
 from acp_bridge.commands.terminal.view.block_text import harmless, one_line
@@ -30,7 +31,9 @@ from acp_bridge.protocol import (
     OBSERVES,
     WHOLE_CALLS,
     ErrorCode,
+    Json,
 )
+from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds for the answer to `initialize`, for which the bridge may have to start an agent.
@@ -92,6 +95,7 @@ class _Running:
         self._leave: Callable[[], None] = lambda: None
         self._code = Exit.DONE
         self._login = ""
+        self._look = look(os.environ, sys.stdout.encoding)
         self.conversation = Conversation(
             plan.folder,
             lambda: self._changed(),
@@ -108,8 +112,7 @@ class _Running:
         from acp_bridge.commands.terminal.chat.history import FileHistory
         from acp_bridge.commands.terminal.chat.screen import Screen
 
-        how = look(os.environ, sys.stdout.encoding)
-        screen = Screen(self.conversation, how, FileHistory(self._plan.history))
+        screen = Screen(self.conversation, self._look, FileHistory(self._plan.history))
         self._changed, self._leave = screen.changed, screen.leave
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._open, connection)
@@ -140,6 +143,14 @@ class _Running:
         else:
             self.conversation.use(connection)
             self.conversation.opened(opened.session_id, opened.result, live=opened.live)
+            self._greet(as_object(about.get("agentInfo")))
+
+    def _greet(self, agent: Json) -> None:
+        """Say where this is and how to get help: the first screen would be empty without."""
+        name = one_line(agent.get("title") or agent.get("name"), 60)
+        folder = one_line(known.with_tilde(str(self._plan.folder)))
+        how = "/help lists keys and commands, @ names a file"
+        self.conversation.say(f" {self._look.marks.dot} ".join(filter(None, (folder, name, how))))
 
     def _refused(self, error: RpcError) -> None:
         if error.code == ErrorCode.AUTH_REQUIRED:

@@ -24,7 +24,7 @@ class OwnPrompts:
     @property
     def waiting(self) -> list[Prompt]:
         """The prompts whose turn has not begun."""
-        return [each for each in self.unanswered if each is not self.begun and not each.has_no_turn]
+        return [each for each in self.unanswered if each.waits and each is not self.begun]
 
     @property
     def seconds(self) -> float:

@@ -25,6 +25,8 @@ class Prompt:
     sent: Sent | None = None
     #: the bridge's id for the prompt, once it is on disk.
     prompt_id: object = None
+    #: the user took it back into the input line.
+    taken_back: bool = False
 
     @property
     def has_no_turn(self) -> bool:
@@ -32,9 +34,25 @@ class Prompt:
         return self.text.split()[:1] == [_BRIDGE_COMMAND]
 
     @property
+    def waits(self) -> bool:
+        """True for a prompt that gets a turn, unless it was taken back."""
+        return not (self.has_no_turn or self.taken_back)
+
+    @property
     def summary(self) -> str:
         """The prompt as one line of at most 200 characters."""
         return one_line(self.text, 200)
+
+
+def was_taken_back(sent: Sent) -> bool:
+    """Return True if a request was answered as one that never ran, since it was taken back."""
+    try:
+        sent.outcome()
+    except RpcError as error:
+        return error.code == ErrorCode.REQUEST_CANCELLED
+    except ConnectionLost:
+        pass
+    return False
 
 
 def how_it_ended(sent: Sent) -> Line | None:

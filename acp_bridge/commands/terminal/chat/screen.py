@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: seconds between two drawings of a message that streams.
 _FRAME: Final = 0.05
-#: seconds after which an Escape is a key of its own, and not the begin of a sequence.
+#: seconds after which an Escape is a key of its own: neither the begin of a sequence nor Alt.
 _ESCAPE: Final = 0.05
 
 
@@ -79,7 +79,7 @@ class Screen:
             erase_when_done=True,
             after_render=lambda _: self._release(),
         )
-        self._app.ttimeoutlen = _ESCAPE
+        self._app.ttimeoutlen = self._app.timeoutlen = _ESCAPE
 
     # -- running
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +15,8 @@ from acp_bridge.wire.json_values import as_object, objects
 #: the settings that a command of the chat can set, by their ACP names.
 KINDS: Final = ("mode", "model")
 _MOST_COMMANDS: Final = 500
+#: the words at the begin of a choice that are typed as they stand.
+_LITERAL: Final = re.compile(r"[a-z0-9_-]+(?: [a-z0-9_-]+)*(?![^\s])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,8 @@ class Command:
 
     name: str
     description: str
+    #: what may stand behind it, if the hint of its input lists that.
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +153,17 @@ def _commands(update: Json) -> Iterable[Command]:
     for command in objects(update.get("availableCommands"))[:_MOST_COMMANDS]:
         name = one_line(command.get("name"), 60)
         if name and " " not in name:
-            yield Command(name.removeprefix("/"), one_line(command.get("description"), 120))
+            about = one_line(command.get("description"), 120)
+            hint = one_line(as_object(command.get("input")).get("hint"))
+            yield Command(name.removeprefix("/"), about, tuple(_words(hint)))
+
+
+def _words(hint: str) -> Iterable[str]:
+    """Give the words that a hint such as `hold | drop [number] | title WORDS` offers."""
+    choices = hint.split("|")
+    for choice in choices if len(choices) > 1 else []:
+        if found := _LITERAL.match(choice.strip(" []<>()")):
+            yield found[0]
 
 
 def _choices(values: Iterable[Json], *keys: str) -> Iterable[Choice]:
