@@ -49,11 +49,10 @@ def layout(
     )
     rest = HSplit(
         [
-            _lines("class:quiet", lambda: bottom.waiting(conversation, look)),
+            _lines("class:quiet", lambda: _cut(bottom.waiting(conversation, look), look)),
             _lines(
                 "class:asked",
-                lambda: bottom.asked(conversation, look, typing=bool(line.text)),
-                whole=True,
+                lambda: bottom.asked(conversation, look, _columns(), typing=bool(line.text)),
             ),
             _lines("", lambda: [""]),
             typed,
@@ -64,7 +63,7 @@ def layout(
                 filter=Condition(lambda: bool(line.complete_state)),
             ),
             search,
-            _lines("class:quiet", lambda: [bottom.status(conversation, look)]),
+            _lines("class:quiet", lambda: _cut([bottom.status(conversation, look)], look)),
         ]
     )
     above = ConditionalContainer(
@@ -82,15 +81,21 @@ def _last(lines: list[str], rest: Container) -> ANSI:
     return ANSI("\n".join(lines[max(0, len(lines) - room) :]))
 
 
-def _lines(
-    style: str, lines: Callable[[], list[str]], *, whole: bool = False
-) -> ConditionalContainer:
+def _columns() -> int:
+    return get_app().output.get_size().columns
+
+
+def _cut(lines: list[str], look: Look) -> list[str]:
+    return [bottom.cut(line, _columns(), look) for line in lines]
+
+
+def _lines(style: str, lines: Callable[[], list[str]]) -> ConditionalContainer:
     """Return a window as high as its lines, or lower where there is no room.
 
-    Hidden if they are none. `whole`: wrap lines that are too wide instead of cutting them.
+    Hidden if they are none.
     """
     text = FormattedTextControl(lambda: [(style, "\n".join(lines()))])
-    window = Window(text, dont_extend_height=True, wrap_lines=whole)
+    window = Window(text, dont_extend_height=True, wrap_lines=True)
     return ConditionalContainer(window, filter=Condition(lambda: bool(lines())))
 
 
