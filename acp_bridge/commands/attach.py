@@ -90,7 +90,10 @@ async def _attach(home: Path, given: str | None, read_only: bool) -> int:
         opening.attach(session.session_id),
         Path(cwd) if isinstance(cwd, str) else home,
         home / HISTORY,
-        "The session goes on; acp-bridge attach {} comes back to it",
+        home,
+        "The session goes on; acp-bridge attach {} comes back to it".format,
+        "acp-bridge chat --resume {} goes on with it".format,
+        own_bridge=False,
         read_only=read_only,
     )
     return await converse(plan)

@@ -66,7 +66,10 @@ def main(arguments: Sequence[str]) -> int:
         opening.resume(session) if session else opening.new(folder),
         folder,
         home / HISTORY,
-        "acp-bridge chat --resume {} goes on with it",
+        home,
+        bridge.come_back,
+        bridge.come_back,
+        own_bridge=True,
     )
     return anyio.run(converse, plan)
 

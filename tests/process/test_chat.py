@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from subprocess import PIPE
@@ -167,6 +168,32 @@ async def test_ctrl_z_gives_the_terminal_back_to_the_shell_and_fg_goes_on(
         await there.sees("\nafter")
         there.type("\x04")
         assert await there.process.wait() == 0
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_prompts_that_did_not_run_are_named_when_the_chat_is_left_or_its_bridge_dies(
+    tmp_path: Path, env: dict[str, str], gates: Gates, *, dies: bool
+) -> None:
+    async with person(CHAT, tmp_path, env) as there:
+        await there.sees("/help lists keys")
+        there.type("gate never\r")
+        await gates.reached("never")
+        there.type("say queued\r")
+        await there.sees("waits: say queued")
+        async with person(["attach"], tmp_path, env) as guest:
+            await guest.sees("1 of others wait")
+            if dies:
+                (bridge,) = (tmp_path / "home" / "run").glob("*.json")
+                os.kill(json.loads(bridge.read_bytes())["pid"], signal.SIGKILL)
+            else:
+                there.type("/exit\r")
+            for each, again in ((there, " -- "), (guest, "")):
+                await each.sees(
+                    "One prompt has not run:\n  1. say queued\nacp-bridge chat --resume"
+                )
+                await each.sees(again)
+                await each.sees("There /queue run runs what is left over")
+                assert await each.process.wait() == (1 if dies or each is guest else 0)
 
 
 async def test_what_is_no_terminal_is_told_what_to_use(tmp_path: Path, env: dict[str, str]) -> None:
