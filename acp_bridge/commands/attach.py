@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -20,7 +21,7 @@ from acp_bridge.commands.chat import HISTORY
 from acp_bridge.commands.live import read
 from acp_bridge.commands.terminal import known, live
 from acp_bridge.commands.terminal.chat import opening
-from acp_bridge.commands.terminal.chat.main import Plan, converse, unfit
+from acp_bridge.commands.terminal.chat.main import Plan, add_bell, converse, unfit
 
 _ABOUT: Final = """\
 See a live session in this terminal and take part in it, beside the editor or the terminal that has
@@ -38,7 +39,7 @@ def parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge attach`."""
     parser = CommandParser(
         "attach",
-        "acp-bridge attach [ID] [--read-only]",
+        "acp-bridge attach [ID] [--read-only] [--bell]",
         _ABOUT,
         ["acp-bridge attach", "acp-bridge attach 3f2a --read-only"],
         _AFTER,
@@ -56,6 +57,7 @@ def parser() -> CommandParser:
         action="store_true",
         help="look on: nothing is sent, asked of you, or stopped",
     )
+    add_bell(parser)
     parser.add_home()
     return parser
 
@@ -65,12 +67,12 @@ def main(arguments: Sequence[str]) -> int:
     given = read(parser(), arguments)
     if (why := unfit(os.environ)) is not None:
         return fail("attach", why, Exit.USAGE)
-    return anyio.run(_attach, data_folder(given.home), given.id, given.read_only)
+    return anyio.run(_attach, data_folder(given.home), given)
 
 
-async def _attach(home: Path, given: str | None, read_only: bool) -> int:
+async def _attach(home: Path, given: argparse.Namespace) -> int:
     try:
-        named = given or known.last_used(home, known.here()).session_id
+        named = given.id or known.last_used(home, known.here()).session_id
         session = await live.find(home, named, await live.bridges_of(home), live.by_socket)
     except live.Asleep as asleep:
         return fail(
@@ -94,6 +96,7 @@ async def _attach(home: Path, given: str | None, read_only: bool) -> int:
         "The session goes on; acp-bridge attach {} comes back to it".format,
         "acp-bridge chat --resume {} goes on with it".format,
         own_bridge=False,
-        read_only=read_only,
+        read_only=given.read_only,
+        bell=given.bell,
     )
     return await converse(plan)

@@ -55,15 +55,17 @@ async def test_a_person_talks_answers_stops_leaves_and_comes_back(
     tmp_path: Path, env: dict[str, str], gates: Gates, agent_log: FixtureLog, mark: str
 ) -> None:
     (tmp_path / "notes.txt").touch()
-    async with person(CHAT, tmp_path, env) as there:
+    async with person(["chat", "--bell", *AGENT], tmp_path, env) as there:
         before = there.modes()
         await there.sees("»")
         await there.sees(f"{tmp_path.name} · fixture-agent")
         await there.sees("/help lists keys")
         there.type("say hello there @notes.txt\r")
         await there.sees("hello there @notes.txt")
+        await there.hears(1)
         there.type("permission; say after\r")
         await there.sees("1 or y: Allow")
+        await there.hears(2)
         there.type("\x1by")
         await there.sees("[permission allow]")
         there.type("gate never; say unseen\r")

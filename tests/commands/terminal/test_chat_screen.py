@@ -469,6 +469,7 @@ async def test_nothing_of_an_agent_reaches_the_terminal_as_a_sequence(tmp_path: 
         await running.terminal.shows(r"x\x1b[2J")
         running.end_turn(call)
         assert "\x1b]" not in "".join(running.terminal.written)  # the model refuses others
+        assert running.terminal.bells == 0
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(20, 6), (20, 3), (8, 4), (200, 50)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
@@ -68,6 +69,18 @@ class Plan:
     come_back: Callable[[str], str]
     own_bridge: bool
     read_only: bool = False
+    #: ring the terminal's bell when the user is waited for.
+    bell: bool = False
+
+
+def add_bell(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--bell` to a command's parser."""
+    parser.add_argument(
+        "--bell",
+        action="store_true",
+        help="ring the terminal's bell when you are waited for: a permission is asked, or\n"
+        "nothing runs any more",
+    )
 
 
 def unfit(env: Mapping[str, str]) -> str | None:
@@ -101,6 +114,7 @@ class _Running:
         self._plan = plan
         self._changed: Callable[[], None] = lambda: None
         self._leave: Callable[[], None] = lambda: None
+        self._ring: Callable[[], None] = lambda: None
         self._code = Exit.DONE
         self._login = ""
         self._bridge_ended = False
@@ -110,6 +124,7 @@ class _Running:
             lambda: self._changed(),
             time.monotonic,
             read_only=plan.read_only,
+            ring=lambda: self._ring(),
         )
 
     def log(self, line: str) -> None:
@@ -123,6 +138,8 @@ class _Running:
 
         screen = Screen(self.conversation, self._look, FileHistory(self._plan.history))
         self._changed, self._leave = screen.changed, screen.leave
+        if self._plan.bell:
+            self._ring = screen.ring
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._open, connection)
             tasks.start_soon(self._watch, connection)
