@@ -167,10 +167,10 @@ async def test_a_line_that_is_cut_on_a_narrow_terminal_says_so(tmp_path: Path) -
     async with chat(tmp_path, columns=40, opened=MODES) as running:
         await running.prompt("do")
         await running.prompt("and then all that is left to be done in the parser")
-        await running.terminal.shows("waits: and then all that is left to b…\n")
+        await running.terminal.shows("waits: and then all that is left to...\n")
         info = {"title": "a title that is as long as a line and more"}
         running.bridge.update(SESSION, "session_info_update", **info)
-        await running.terminal.shows("Ask · a title …")
+        await running.terminal.shows("Ask · a titl...")
 
 
 @pytest.mark.hazard("V9")

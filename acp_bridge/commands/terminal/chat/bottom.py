@@ -5,8 +5,6 @@ from __future__ import annotations
 import textwrap
 from typing import Final
 
-from prompt_toolkit.utils import get_cwidth
-
 from acp_bridge.commands.terminal.chat.conversation import Conversation
 from acp_bridge.commands.terminal.view.look import Look
 
@@ -36,16 +34,6 @@ def asked(conversation: Conversation, look: Look, columns: int, *, typing: bool)
     for option in question.options:
         lines.append(f"{' or '.join(alt + key for key in option.keys)}: {option.name}")
     return ["", *(row for line in lines for row in _wrapped(look.plain(line), columns))]
-
-
-def cut(line: str, columns: int, look: Look) -> str:
-    """Return a line that is no wider than `columns`; one that is cut ends in a mark for that."""
-    if get_cwidth(line) <= columns:
-        return line
-    mark = look.marks.more
-    while line and get_cwidth(line) > columns - len(mark):
-        line = line[:-1]
-    return line + mark
 
 
 def status(conversation: Conversation, look: Look) -> str:

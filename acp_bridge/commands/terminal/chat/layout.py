@@ -21,6 +21,7 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from acp_bridge.commands.terminal.chat import bottom
 from acp_bridge.commands.terminal.chat.conversation import Conversation
+from acp_bridge.commands.terminal.table import cut
 from acp_bridge.commands.terminal.view.look import Look
 
 STYLE: Final = Style.from_dict(
@@ -49,7 +50,7 @@ def layout(
     )
     rest = HSplit(
         [
-            _lines("class:quiet", lambda: _cut(bottom.waiting(conversation, look), look)),
+            _lines("class:quiet", lambda: _cut(bottom.waiting(conversation, look))),
             _lines(
                 "class:asked",
                 lambda: bottom.asked(conversation, look, _columns(), typing=bool(line.text)),
@@ -63,7 +64,7 @@ def layout(
                 filter=Condition(lambda: bool(line.complete_state)),
             ),
             search,
-            _lines("class:quiet", lambda: _cut([bottom.status(conversation, look)], look)),
+            _lines("class:quiet", lambda: _cut([bottom.status(conversation, look)])),
         ]
     )
     above = ConditionalContainer(
@@ -85,8 +86,8 @@ def _columns() -> int:
     return get_app().output.get_size().columns
 
 
-def _cut(lines: list[str], look: Look) -> list[str]:
-    return [bottom.cut(line, _columns(), look) for line in lines]
+def _cut(lines: list[str]) -> list[str]:
+    return [cut(line, _columns()) for line in lines]
 
 
 def _lines(style: str, lines: Callable[[], list[str]]) -> ConditionalContainer:
