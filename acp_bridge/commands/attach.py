@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -20,7 +21,7 @@ from acp_bridge.commands.chat import HISTORY
 from acp_bridge.commands.live import read
 from acp_bridge.commands.terminal import known, live
 from acp_bridge.commands.terminal.chat import opening
-from acp_bridge.commands.terminal.chat.main import Plan, converse, unfit
+from acp_bridge.commands.terminal.chat.main import Plan, add_bell, converse, unfit
 
 _ABOUT: Final = """\
 See a live session in this terminal and take part in it, beside the editor or the terminal that has
@@ -38,7 +39,7 @@ def parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge attach`."""
     parser = CommandParser(
         "attach",
-        "acp-bridge attach [ID] [--read-only]",
+        "acp-bridge attach [ID] [--read-only] [--bell]",
         _ABOUT,
         ["acp-bridge attach", "acp-bridge attach 3f2a --read-only"],
         _AFTER,
@@ -56,6 +57,7 @@ def parser() -> CommandParser:
         action="store_true",
         help="look on: nothing is sent, asked of you, or stopped",
     )
+    add_bell(parser)
     parser.add_home()
     return parser
 
@@ -65,13 +67,13 @@ def main(arguments: Sequence[str]) -> int:
     given = read(parser(), arguments)
     if (why := unfit(os.environ)) is not None:
         return fail("attach", why, Exit.USAGE)
-    return anyio.run(_attach, data_folder(given.home), given.id, given.read_only)
+    return anyio.run(_attach, data_folder(given.home), given)
 
 
-async def _attach(home: Path, given: str | None, read_only: bool) -> int:
+async def _attach(home: Path, given: argparse.Namespace) -> int:
     try:
         bridges = await live.bridges_of(home)
-        named = given or await live.in_folder(home, known.here(), bridges, live.by_socket)
+        named = given.id or await live.in_folder(home, known.here(), bridges, live.by_socket)
         session = await live.find(home, named, bridges, live.by_socket)
     except live.Asleep as asleep:
         return fail(
@@ -91,7 +93,11 @@ async def _attach(home: Path, given: str | None, read_only: bool) -> int:
         opening.attach(session.session_id),
         Path(cwd) if isinstance(cwd, str) else home,
         home / HISTORY,
-        "The session goes on; acp-bridge attach {} comes back to it",
-        read_only=read_only,
+        home,
+        "The session goes on; acp-bridge attach {} comes back to it".format,
+        "acp-bridge chat --resume {} goes on with it".format,
+        own_bridge=False,
+        read_only=given.read_only,
+        bell=given.bell,
     )
     return await converse(plan)

@@ -25,7 +25,7 @@ from acp_bridge.commands.own_bridge import (
 )
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.chat import opening
-from acp_bridge.commands.terminal.chat.main import Plan, converse, unfit
+from acp_bridge.commands.terminal.chat.main import Plan, add_bell, converse, unfit
 from acp_bridge.runtime import log
 
 _ABOUT: Final = """\
@@ -66,7 +66,11 @@ def main(arguments: Sequence[str]) -> int:
         opening.resume(session) if session else opening.new(folder),
         folder,
         home / HISTORY,
-        "acp-bridge chat --resume {} goes on with it",
+        home,
+        bridge.come_back,
+        bridge.come_back,
+        own_bridge=True,
+        bell=given.bell,
     )
     return anyio.run(converse, plan)
 
@@ -75,7 +79,7 @@ def parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge chat`."""
     parser = CommandParser(
         "chat",
-        "acp-bridge chat [--resume [ID]] [OPTIONS] [-- COMMAND ARGS...]",
+        "acp-bridge chat [--resume [ID]] [--bell] [OPTIONS] [-- COMMAND ARGS...]",
         _ABOUT,
         ["acp-bridge chat", "acp-bridge chat --resume", "acp-bridge chat -- codex-acp"],
         _AFTER,
@@ -89,6 +93,7 @@ def parser() -> CommandParser:
         help="go on with the session that was used last in this folder, or with this one;\n"
         "its first characters are enough",
     )
+    add_bell(parser)
     add_options(parser)
     return parser
 

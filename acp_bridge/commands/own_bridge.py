@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,11 @@ class OwnBridge:
     packages: Sequence[str]
     #: the file of its log.
     log: Path
+
+    def come_back(self, session: str) -> str:
+        """Return the line that says which command goes on with a session."""
+        words = ["acp-bridge", "chat", "--resume", session, *self.command[len(BRIDGE) :]]
+        return f"{shlex.join(words)} goes on with it"
 
 
 def add_options(parser: Parser, but: Collection[str] = ()) -> None:

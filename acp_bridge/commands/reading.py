@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Final
 
-from acp_bridge.cli.harmless import harmless, one_line
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, fail, print_json, print_text
 from acp_bridge.commands.terminal import known
-from acp_bridge.commands.terminal.table import table
-from acp_bridge.commands.terminal.view.markdown import markdown
-from acp_bridge.journal import JournalError, PromptRow, SessionInfo
-from acp_bridge.journal.reading import transcript, waiting_prompts
+from acp_bridge.commands.terminal.kept import page, sessions_table, transcript_of
+from acp_bridge.journal import JournalError, SessionInfo
 from acp_bridge.protocol import CONTEXT, Json, own_meta
 from acp_bridge.runtime import log
-from acp_bridge.updates.notices import summary
-from acp_bridge.updates.updates import for_replay
 
 _SESSIONS_ABOUT: Final = """\
 List the sessions that are kept, the one that was used last first. Nothing is started, and nothing
@@ -85,20 +79,7 @@ def sessions(arguments: Sequence[str]) -> int:
         found = [info for info in found if _has(info, given.search.casefold())]
     if given.json:
         return print_json(map(_as_json, found))
-    if not found:
-        return print_text("No sessions.\n")
-    short = known.short_ids(info.session_id for info in found)
-    rows = [
-        [
-            short[info.session_id],
-            _local_time(info.updated_at),
-            info.agent,
-            known.with_tilde(info.cwd),
-            info.title or "",
-        ]
-        for info in found
-    ]
-    return print_text(table(["ID", "USED", "AGENT", "FOLDER", "TITLE"], rows, columns()))
+    return print_text(sessions_table(found, columns()))
 
 
 def show(arguments: Sequence[str]) -> int:
@@ -111,33 +92,16 @@ def show(arguments: Sequence[str]) -> int:
             info = known.last_used(home, known.here())
         else:
             info = known.session(home, given.session)
-        said = [for_replay(each) for each in transcript(home, info.session_id)]
-        waits = waiting_prompts(home, info.session_id)
     except known.NotFound as why:
         return fail("show", why)
+    try:
+        if not given.json:
+            return print_text(page(home, info))
+        said = transcript_of(home, info)
     except JournalError as error:
         return fail("show", f"session {info.session_id[:8]} can't be read: {error}")
-    if not given.json:
-        return print_text(_page(info, said, waits))
     shown = (each for each in said if not own_meta(each).get(CONTEXT))
     return print_json({"sessionId": info.session_id, **each} for each in shown)
-
-
-def _page(info: SessionInfo, said: Sequence[Json], waits: Sequence[PromptRow]) -> str:
-    head = [
-        f"# {one_line(info.title or 'A session without a title')}",
-        f"Session `{one_line(info.session_id)}` of {one_line(info.agent)}"
-        f" in `{one_line(info.cwd)}`, last used {_local_time(info.updated_at)}.",
-    ]
-    queue = [f"{at}. {_waiting(row)}" for at, row in enumerate(waits, 1)]
-    parts = [*head, markdown(said), *(["## Waiting", "\n".join(queue)] if queue else [])]
-    return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _waiting(row: PromptRow) -> str:
-    prompt = row.params.get("prompt")
-    text = summary(prompt if isinstance(prompt, list) else [], 500)
-    return harmless(f"{text} ({row.state})")
 
 
 def _has(info: SessionInfo, text: str) -> bool:
@@ -153,10 +117,3 @@ def _as_json(info: SessionInfo) -> Json:
         "agent": info.agent,
         "updatedAt": info.updated_at,
     }
-
-
-def _local_time(updated_at: str) -> str:
-    try:
-        return datetime.fromisoformat(updated_at).astimezone().strftime("%Y-%m-%d %H:%M")
-    except ValueError:
-        return updated_at

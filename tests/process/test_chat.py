@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from subprocess import PIPE
@@ -54,15 +55,18 @@ async def test_a_person_talks_answers_stops_leaves_and_comes_back(
     tmp_path: Path, env: dict[str, str], gates: Gates, agent_log: FixtureLog, mark: str
 ) -> None:
     (tmp_path / "notes.txt").touch()
-    async with person(CHAT, tmp_path, env) as there:
+    async with person(["chat", "--bell", *AGENT], tmp_path, env) as there:
         before = there.modes()
         await there.sees("»")
-        await there.sees(f"{tmp_path.name} · fixture-agent")
+        for words in (tmp_path.name, "fixture-agent", "/help"):  # the line may be wrapped
+            await there.sees(words)
         await there.sees("/help lists keys")
         there.type("say hello there @notes.txt\r")
         await there.sees("hello there @notes.txt")
+        await there.hears(1)
         there.type("permission; say after\r")
         await there.sees("1 or y: Allow")
+        await there.hears(2)
         there.type("\x1by")
         await there.sees("[permission allow]")
         there.type("gate never; say unseen\r")
@@ -177,6 +181,32 @@ async def test_ctrl_z_gives_the_terminal_back_to_the_shell_and_fg_goes_on(
         await there.sees("\nafter")
         there.type("\x04")
         assert await there.process.wait() == 0
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_prompts_that_did_not_run_are_named_when_the_chat_is_left_or_its_bridge_dies(
+    tmp_path: Path, env: dict[str, str], gates: Gates, *, dies: bool
+) -> None:
+    async with person(CHAT, tmp_path, env) as there:
+        await there.sees("/help lists keys")
+        there.type("gate never\r")
+        await gates.reached("never")
+        there.type("say queued\r")
+        await there.sees("waits: say queued")
+        async with person(["attach"], tmp_path, env) as guest:
+            await guest.sees("1 of others wait")
+            if dies:
+                (bridge,) = (tmp_path / "home" / "run").glob("*.json")
+                os.kill(json.loads(bridge.read_bytes())["pid"], signal.SIGKILL)
+            else:
+                there.type("/exit\r")
+            for each, again in ((there, " -- "), (guest, "")):
+                await each.sees(
+                    "One prompt has not run:\n  1. say queued\nacp-bridge chat --resume"
+                )
+                await each.sees(again)
+                await each.sees("There /queue run runs what is left over")
+                assert await each.process.wait() == (1 if dies or each is guest else 0)
 
 
 async def test_what_is_no_terminal_is_told_what_to_use(tmp_path: Path, env: dict[str, str]) -> None:

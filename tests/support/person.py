@@ -30,6 +30,10 @@ class Person:
     async def sees(self, text: str) -> None:
         await self._terminal.shows(text, _SECONDS)
 
+    async def hears(self, bells: int) -> None:
+        """Wait until the bell has rung so often."""
+        await self._terminal.until(lambda: self._terminal.bells == bells, _SECONDS)
+
     @property
     def seen(self) -> str:
         """All that was written to the terminal, what has scrolled off included."""

@@ -32,6 +32,7 @@ class Chat:
     def __init__(self, bridge: FakeBridge, keys: PipeInput, terminal: TerminalModel) -> None:
         self.bridge, self.keys, self.terminal = bridge, keys, terminal
         self.now = 1000.0
+        self.options = OPTIONS
         self.left = anyio.Event()
 
     def type(self, text: str) -> None:
@@ -58,7 +59,7 @@ class Chat:
 
     def ask(self, title: str = "rm -r /", call_id: str = "t1", **call: Any) -> int:
         call = {"toolCallId": call_id, "title": title, **call}
-        params = {"sessionId": SESSION, "toolCall": call, "options": OPTIONS}
+        params = {"sessionId": SESSION, "toolCall": call, "options": self.options}
         return self.bridge.ask("session/request_permission", params)
 
 

@@ -24,6 +24,7 @@ class TerminalModel(io.StringIO):
         self._cells: list[list[str]] = [[]]
         self._row = self._column = 0
         self._wraps = True
+        self.bells = 0
         self._news = anyio.Event()
 
     # -- what tests look at
@@ -89,6 +90,8 @@ class TerminalModel(io.StringIO):
         token = found[0]
         if token == "\r":
             self._column = 0
+        elif token == "\a":
+            self.bells += 1
         elif token == "\b":
             self._column = max(0, self._column - 1)
         elif token == "\n":

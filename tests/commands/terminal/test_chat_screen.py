@@ -152,6 +152,28 @@ async def test_a_key_answers_a_permission_that_was_there_long_enough(tmp_path: P
 
 
 @pytest.mark.hazard("V9")
+async def test_what_an_answer_holds_for_is_whole_on_a_narrow_terminal(tmp_path: Path) -> None:
+    scope = "Always allow `npm run build --watch --all` in the folder /home/me/work this session"
+    async with chat(tmp_path, columns=40) as running:
+        running.options = [{"optionId": "a", "name": scope, "kind": "allow_always"}]
+        await running.prompt("do")
+        running.ask()
+        await running.terminal.shows("1 or a: Always allow")
+        await running.terminal.shows("this session")
+        assert scope in " ".join(running.terminal.screen.split())
+
+
+async def test_a_line_that_is_cut_on_a_narrow_terminal_says_so(tmp_path: Path) -> None:
+    async with chat(tmp_path, columns=40, opened=MODES) as running:
+        await running.prompt("do")
+        await running.prompt("and then all that is left to be done in the parser")
+        await running.terminal.shows("waits: and then all that is left to...\n")
+        info = {"title": "a title that is as long as a line and more"}
+        running.bridge.update(SESSION, "session_info_update", **info)
+        await running.terminal.shows("Ask · a titl...")
+
+
+@pytest.mark.hazard("V9")
 async def test_a_question_shows_its_command_and_one_that_changes_is_asked_anew(
     tmp_path: Path,
 ) -> None:
@@ -447,6 +469,7 @@ async def test_nothing_of_an_agent_reaches_the_terminal_as_a_sequence(tmp_path: 
         await running.terminal.shows(r"x\x1b[2J")
         running.end_turn(call)
         assert "\x1b]" not in "".join(running.terminal.written)  # the model refuses others
+        assert running.terminal.bells == 0
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(20, 6), (20, 3), (8, 4), (200, 50)])

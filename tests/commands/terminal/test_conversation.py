@@ -216,6 +216,33 @@ async def test_ctrl_c_ends_the_turn_of_whoever_asked_it_but_not_of_one_who_looks
         assert (bridge.calls, bridge.notified) == ([], [])
 
 
+async def test_the_bell_rings_when_a_question_is_shown_and_when_nothing_runs_any_more(
+    tmp_path: Path,
+) -> None:
+    rung: list[None] = []
+    async with attached(tmp_path, ring=lambda: rung.append(None)) as (talk, bridge):
+        told(bridge, "idle")
+        told(bridge, "running", prompt="one")
+        told(bridge, "running", prompt="two")
+        await settled(bridge)
+        assert rung == []
+        options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
+        for call in ({"toolCallId": "t1", "title": "a"}, {"toolCallId": "t2", "title": "b"}):
+            params = {"sessionId": SESSION, "toolCall": call, "options": options}
+            bridge.ask("session/request_permission", params)
+        before = len(bridge.answered)
+        bridge.ask("fs/read_text_file", {})
+        await bridge.until(lambda: len(bridge.answered) > before)
+        assert len(rung) == 1
+        assert talk.answer("1")
+        assert len(rung) == 2
+        assert talk.answer("1")
+        told(bridge, "idle")
+        told(bridge, "asleep")
+        await settled(bridge)
+        assert len(rung) == 3
+
+
 async def test_that_an_own_turn_was_stopped_is_said_once(tmp_path: Path) -> None:
     async with attached(tmp_path) as (talk, bridge):
         talk.enter("mine")

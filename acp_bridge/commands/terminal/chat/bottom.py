@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Final
 
 from acp_bridge.commands.terminal.chat.conversation import Conversation
@@ -19,21 +20,20 @@ def waiting(conversation: Conversation, look: Look) -> list[str]:
     return ["", *map(look.plain, lines)] if lines else []
 
 
-def asked(conversation: Conversation, look: Look, *, typing: bool) -> list[str]:
+def asked(conversation: Conversation, look: Look, columns: int, *, typing: bool) -> list[str]:
     """Return the lines with the answers to the shown question and the keys that choose them.
 
-    `typing`: the input line has text, so an answer needs Alt with its key.
+    Each answer is whole, since its end may say what it holds for. `typing`: the input line has
+    text, so an answer needs Alt with its key.
     """
     question = conversation.questions.shown
     if question is None:
         return []
     alt = "Alt-" if typing else ""
-    options = [
-        look.plain(f"  {' or '.join(alt + key for key in option.keys)}: {option.name}")
-        for option in question.options
-    ]
-    about = [look.plain(f"  about {question.about}")] if question.about else []
-    return ["", *about, *options]
+    lines = [f"about {question.about}"] if question.about else []
+    for option in question.options:
+        lines.append(f"{' or '.join(alt + key for key in option.keys)}: {option.name}")
+    return ["", *(row for line in lines for row in _wrapped(look.plain(line), columns))]
 
 
 def status(conversation: Conversation, look: Look) -> str:
@@ -53,6 +53,16 @@ def status(conversation: Conversation, look: Look) -> str:
         parts.append(f"{100 * used // size} % of {_thousands(size)}")
     parts += [shown.cost, shown.title]
     return look.plain(f" {look.marks.dot} ".join(filter(None, parts)))
+
+
+def _wrapped(line: str, columns: int) -> list[str]:
+    return textwrap.wrap(
+        line,
+        max(columns - 1, 20),
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_on_hyphens=False,
+    )
 
 
 def _doing(conversation: Conversation, look: Look) -> str:

@@ -52,8 +52,12 @@ class Conversation:
         clock: Callable[[], float],
         *,
         read_only: bool = False,
+        ring: Callable[[], None] = lambda: None,
     ) -> None:
-        """`folder`: where mentioned files are looked for; `clock` returns seconds."""
+        """`folder`: where mentioned files are looked for; `clock` returns seconds.
+
+        `ring` is called when the user is waited for: a question is shown, or all turns have ended.
+        """
         self.folder, self.read_only = folder, read_only
         self.shown = SettingsShown()
         self.questions = Questions(clock)
@@ -65,7 +69,7 @@ class Conversation:
         self.closed = anyio.Event()
         #: the bridge's last word on the session's state; None if it does not tell.
         self.standing: Standing | None = None
-        self._changed, self._clock = changed, clock
+        self._changed, self._clock, self._ring = changed, clock, ring
         self._connection: Connection | None = None
         self._interrupted: float | None = None
 
@@ -279,6 +283,8 @@ class Conversation:
             self.prompts.note_turn(now.seconds)
         if not now.busy and self.prompts.begun is None:
             self.transcript.end_turn()
+            if was is not None and was.busy:
+                self._ring()
         self._begin_next()
         if now.closed:
             self.transcript.say(Line("the session was closed"))
@@ -289,6 +295,7 @@ class Conversation:
         if (asked := self.questions.shown) is not None:
             self.transcript.ask(asked.call)
             self.unprinted.collect()
+            self._ring()
 
     def _choose(self, asked: Question, option: Option) -> None:
         if isinstance(asked.request, BridgeRequest):

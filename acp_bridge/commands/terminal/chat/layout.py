@@ -21,6 +21,7 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from acp_bridge.commands.terminal.chat import bottom
 from acp_bridge.commands.terminal.chat.conversation import Conversation
+from acp_bridge.commands.terminal.table import cut
 from acp_bridge.commands.terminal.view.look import Look
 
 STYLE: Final = Style.from_dict(
@@ -34,12 +35,7 @@ def layout(
     conversation: Conversation, look: Look, line: Buffer, tail: Callable[[], list[str]]
 ) -> Layout:
     """Return the layout; `tail` returns the lines to draw above everything else."""
-    search = SearchToolbar(
-        Buffer(on_text_changed=lambda _: conversation.questions.on_key()),
-        forward_search_prompt="search forward: ",
-        backward_search_prompt="search: ",
-        ignore_case=True,
-    )
+    search = _search(conversation)
     typed = Window(
         BufferControl(line, search_buffer_control=search.control, preview_search=True),
         height=lambda: Dimension(min=1, max=_MOST_TYPED),
@@ -49,11 +45,10 @@ def layout(
     )
     rest = HSplit(
         [
-            _lines("class:quiet", lambda: bottom.waiting(conversation, look)),
+            _lines("class:quiet", lambda: _cut(bottom.waiting(conversation, look))),
             _lines(
                 "class:asked",
-                lambda: bottom.asked(conversation, look, typing=bool(line.text)),
-                whole=True,
+                lambda: bottom.asked(conversation, look, _columns(), typing=bool(line.text)),
             ),
             _lines("", lambda: [""]),
             typed,
@@ -64,7 +59,7 @@ def layout(
                 filter=Condition(lambda: bool(line.complete_state)),
             ),
             search,
-            _lines("class:quiet", lambda: [bottom.status(conversation, look)]),
+            _lines("class:quiet", lambda: _cut([bottom.status(conversation, look)])),
         ]
     )
     above = ConditionalContainer(
@@ -72,6 +67,16 @@ def layout(
         filter=Condition(lambda: bool(conversation.unprinted.tail())),
     )
     return Layout(HSplit([above, rest]), focused_element=typed)
+
+
+def _search(conversation: Conversation) -> SearchToolbar:
+    """Return the line in which one types what is searched in what was entered."""
+    return SearchToolbar(
+        Buffer(on_text_changed=lambda _: conversation.questions.on_key()),
+        forward_search_prompt="search forward: ",
+        backward_search_prompt="search: ",
+        ignore_case=True,
+    )
 
 
 def _last(lines: list[str], rest: Container) -> ANSI:
@@ -82,15 +87,21 @@ def _last(lines: list[str], rest: Container) -> ANSI:
     return ANSI("\n".join(lines[max(0, len(lines) - room) :]))
 
 
-def _lines(
-    style: str, lines: Callable[[], list[str]], *, whole: bool = False
-) -> ConditionalContainer:
+def _columns() -> int:
+    return get_app().output.get_size().columns
+
+
+def _cut(lines: list[str]) -> list[str]:
+    return [cut(line, _columns()) for line in lines]
+
+
+def _lines(style: str, lines: Callable[[], list[str]]) -> ConditionalContainer:
     """Return a window as high as its lines, or lower where there is no room.
 
-    Hidden if they are none. `whole`: wrap lines that are too wide instead of cutting them.
+    Hidden if they are none.
     """
     text = FormattedTextControl(lambda: [(style, "\n".join(lines()))])
-    window = Window(text, dont_extend_height=True, wrap_lines=whole)
+    window = Window(text, dont_extend_height=True, wrap_lines=True)
     return ConditionalContainer(window, filter=Condition(lambda: bool(lines())))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 import anyio
+from anyio import to_thread
 
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import Listener
@@ -20,6 +22,7 @@ from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.cli.exits import Exit, of_error
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.chat.conversation import Conversation
+from acp_bridge.commands.terminal.chat.farewell import farewell, left_over
 from acp_bridge.commands.terminal.chat.opening import Open
 from acp_bridge.commands.terminal.view.block_text import harmless, one_line
 from acp_bridge.commands.terminal.view.blocks import Tone
@@ -59,9 +62,26 @@ class Plan:
     folder: Path
     #: the file with the prompts entered before.
     history: Path
-    #: the line printed at the end, with `{}` for the first characters of the session's id.
-    goodbye: str
+    #: the data folder, with the session's journal.
+    home: Path
+    #: returns the line printed when the user leaves; it is given the session's short id.
+    goodbye: Callable[[str], str]
+    #: the same for a session whose bridge has ended, which leaving ends if it is the chat's own.
+    come_back: Callable[[str], str]
+    own_bridge: bool
     read_only: bool = False
+    #: ring the terminal's bell when the user is waited for.
+    bell: bool = False
+
+
+def add_bell(parser: argparse.ArgumentParser) -> None:
+    """Add the option `--bell` to a command's parser."""
+    parser.add_argument(
+        "--bell",
+        action="store_true",
+        help="ring the terminal's bell when you are waited for: a permission is asked, or\n"
+        "nothing runs any more",
+    )
 
 
 def unfit(env: Mapping[str, str]) -> str | None:
@@ -80,10 +100,12 @@ async def converse(plan: Plan) -> int:
     running = _Running(plan)
     try:
         async with plan.connect(running.conversation, tell=running.log) as connection:
-            return await running.run(connection)
+            code = await running.run(connection)
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: the bridge can't be reached: {exc.strerror}\n")
         return Exit.FAILED
+    await running.say_goodbye()
+    return code
 
 
 class _Running:
@@ -93,14 +115,17 @@ class _Running:
         self._plan = plan
         self._changed: Callable[[], None] = lambda: None
         self._leave: Callable[[], None] = lambda: None
+        self._ring: Callable[[], None] = lambda: None
         self._code = Exit.DONE
         self._login = ""
+        self._bridge_ended = False
         self._look = look(os.environ, sys.stdout.encoding)
         self.conversation = Conversation(
             plan.folder,
             lambda: self._changed(),
             time.monotonic,
             read_only=plan.read_only,
+            ring=lambda: self._ring(),
         )
 
     def log(self, line: str) -> None:
@@ -114,6 +139,8 @@ class _Running:
 
         screen = Screen(self.conversation, self._look, FileHistory(self._plan.history))
         self._changed, self._leave = screen.changed, screen.leave
+        if self._plan.bell:
+            self._ring = screen.ring
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._open, connection)
             tasks.start_soon(self._watch, connection)
@@ -121,10 +148,19 @@ class _Running:
             tasks.start_soon(self._on_signals)
             await screen.run()
             tasks.cancel_scope.cancel()
-        closed = self.conversation.closed.is_set()
-        if self.conversation.session_id and self._code is Exit.DONE and not closed:
-            print("\n" + self._plan.goodbye.format(self.conversation.session_id[:8]))
         return self._code
+
+    async def say_goodbye(self) -> None:
+        """Print how to come back to the session, and the prompts that its bridge left over."""
+        session_id, plan = self.conversation.session_id, self._plan
+        if session_id is None or self.conversation.closed.is_set():
+            return
+        if not (plan.own_bridge or self._bridge_ended):
+            lines = plan.goodbye(session_id[:8])
+        else:
+            left = await to_thread.run_sync(left_over, plan.home, session_id)
+            lines = farewell(left, plan.come_back(session_id[:8]))
+        print("\n" + self._look.plain(lines))
 
     async def _open(self, connection: Connection) -> None:
         try:
@@ -161,6 +197,7 @@ class _Running:
     async def _watch(self, connection: Connection) -> None:
         await connection.ended.wait()
         if not self.conversation.closed.is_set():
+            self._bridge_ended = True
             self._fail("the bridge has ended")
 
     async def _watch_session(self) -> None:

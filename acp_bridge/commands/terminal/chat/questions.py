@@ -26,6 +26,8 @@ _LETTERS: Final = {
     "reject_always": "d",
 }
 _DIGITS: Final = "123456789"
+#: characters of an option's name, which says what it holds for: it may name a command or a folder.
+_LONG_NAME: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def _options(offered: list[Json]) -> list[Option]:
         letter = free.pop(kind, None)
         keys = (_DIGITS[number], *([letter] if letter else []))
         option_id = str(option.get("optionId"))
-        name = one_line(option.get("name"), 60) or one_line(option_id, 60)
+        name = one_line(option.get("name"), _LONG_NAME) or one_line(option_id, _LONG_NAME)
         found.append(Option(option_id, name, kind, keys))
     return found
 

@@ -113,6 +113,11 @@ class Screen:
         """Redraw soon: something that is shown has changed."""
         self._news.set()
 
+    def ring(self) -> None:
+        """Ring the terminal's bell."""
+        self._output.write_raw("\a")
+        self._output.flush()
+
     # -- drawing
 
     async def _draw_on(self) -> None:

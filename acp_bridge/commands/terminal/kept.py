@@ -1,0 +1,70 @@
+"""Kept sessions as text: a table of them, and the transcript of one as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from acp_bridge.cli.harmless import harmless, one_line
+from acp_bridge.commands.terminal import known
+from acp_bridge.commands.terminal.table import table
+from acp_bridge.commands.terminal.view.markdown import markdown
+from acp_bridge.journal import PromptRow, SessionInfo
+from acp_bridge.journal.reading import transcript, waiting_prompts
+from acp_bridge.protocol import Json
+from acp_bridge.updates.notices import summary
+from acp_bridge.updates.updates import for_replay
+
+#: characters of a waiting prompt on a page.
+_LONG_PROMPT = 500
+
+
+def sessions_table(found: Sequence[SessionInfo], columns: int | None) -> str:
+    """Return a table of sessions, one line each; `columns`: cut lines to this width."""
+    if not found:
+        return "No sessions.\n"
+    short = known.short_ids(info.session_id for info in found)
+    rows = [
+        [
+            short[info.session_id],
+            _local_time(info.updated_at),
+            info.agent,
+            known.with_tilde(info.cwd),
+            info.title or "",
+        ]
+        for info in found
+    ]
+    return table(["ID", "USED", "AGENT", "FOLDER", "TITLE"], rows, columns)
+
+
+def transcript_of(home: Path, info: SessionInfo) -> list[Json]:
+    """Return the recorded updates of a session as a load replays them. Raises JournalError."""
+    return [for_replay(each) for each in transcript(home, info.session_id)]
+
+
+def page(home: Path, info: SessionInfo) -> str:
+    """Return what `acp-bridge show` writes of a session, as Markdown. Raises JournalError."""
+    waits = waiting_prompts(home, info.session_id)
+    head = [
+        f"# {one_line(info.title or 'A session without a title')}",
+        f"Session `{one_line(info.session_id)}` of {one_line(info.agent)}"
+        f" in `{one_line(info.cwd)}`, last used {_local_time(info.updated_at)}.",
+    ]
+    queue = [f"{at}. {_waiting(row)}" for at, row in enumerate(waits, 1)]
+    said = markdown(transcript_of(home, info))
+    parts = [*head, said, *(["## Waiting", "\n".join(queue)] if queue else [])]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _waiting(row: PromptRow) -> str:
+    prompt = row.params.get("prompt")
+    text = summary(prompt if isinstance(prompt, list) else [], _LONG_PROMPT)
+    return harmless(f"{text} ({row.state})")
+
+
+def _local_time(updated_at: str) -> str:
+    try:
+        return datetime.fromisoformat(updated_at).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return updated_at
