@@ -166,7 +166,7 @@ async function loadAgain(first) {
   await assert.rejects(answer);
   const second = await Workshop.start(ABLE);
   const loaded = await second.load(sessionId);
-  assert.equal(loaded.modes.currentModeId, "auto", "what the user chose is kept");
+  assert.equal(loaded.modes.currentModeId, given.mode, "what the user chose is kept");
   checkOptions(loaded.configOptions);
   assert.ok(second.calls().every(({ status, content }) =>
     ["completed", "failed"].includes(status) && content.every(({ type }) => type !== "terminal")));

@@ -24,11 +24,13 @@ CLIENTS_OWN = {
 
 
 @pytest.mark.parametrize(
-    ("program", "commands"), [("acp_bridge", ["compact", "queue"]), ("agent", ["compact"])]
+    ("program", "commands", "mode"),
+    [("acp_bridge", ["compact", "queue"], "auto"), ("agent", ["compact"], "ask")],
 )
 async def test_a_whole_conversation_with_every_tool(
     program: str,
     commands: list[str],
+    mode: str,
     modules: Path,
     tape: Tape,
     folder: Path,
@@ -42,6 +44,8 @@ async def test_a_whole_conversation_with_every_tool(
         "cwd": str(folder),
         "model": CODING,
         "commands": commands,
+        # The agent's own record brings back no mode that asks less; the bridge has the user's word.
+        "mode": mode,
         "forever": "BENCH n=1000000 gap=5 tag=X",
     }
     chosen = {"ACP_BRIDGE_MODEL": CODING, "ACP_BRIDGE_MODELS": "demo"}

@@ -15,6 +15,7 @@ import pytest
 
 from acp_bridge.journal import PromptState
 from acp_bridge.journal.reading import waiting_prompts
+from acp_bridge.protocol import own_meta
 from tests.clients_not_ours.conftest import Tape
 from tests.clients_not_ours.kept import LAST, RUNNING, WAITING, Kept, check_text, run
 from tests.clients_not_ours.test_acpx import Acpx
@@ -156,7 +157,8 @@ def terminated_below(pid: int) -> None:
 def transcript(kept: Kept, session: str) -> str:
     """What the agent has said in the session."""
     lines = run(["show", "--json", session], kept.env, kept.folder).splitlines()
-    updates = [json.loads(line)["update"] for line in lines]
+    told = [json.loads(line) for line in lines]
+    updates = [each["update"] for each in told if not own_meta(each).get("notice")]
     said = [each for each in updates if each["sessionUpdate"] == "agent_message_chunk"]
     return "".join(each["content"]["text"] for each in said)
 
