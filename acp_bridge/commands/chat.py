@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -20,6 +20,7 @@ from acp_bridge.commands.own_bridge import (
     OwnBridge,
     add_options,
     environment,
+    not_its_agent,
     own_bridge,
     session_to_go_on,
 )
@@ -27,6 +28,9 @@ from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.chat import opening
 from acp_bridge.commands.terminal.chat.main import Plan, add_bell, converse, unfit
 from acp_bridge.runtime import log
+
+if TYPE_CHECKING:
+    from acp_bridge.journal.records import SessionInfo
 
 _ABOUT: Final = """\
 Talk with an agent in this terminal: the built-in one, or any other ACP agent. The session is kept
@@ -59,9 +63,21 @@ def main(arguments: Sequence[str]) -> int:
     session = session_to_go_on("chat", bridge, given.resume or None) if asked else None
     folder = Path(session.cwd) if session else known.here()
     log.configure("error", None)
+    bridge.settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return anyio.run(converse, _plan(bridge, session, folder, bell=given.bell))
+
+
+def _plan(bridge: OwnBridge, session: SessionInfo | None, folder: Path, *, bell: bool) -> Plan:
+    """Return the plan for a chat in a kept session, or in a new one; it works in this folder."""
+
+    def after(other: SessionInfo | None) -> Plan | str:
+        if other is None:
+            return _plan(bridge, None, folder, bell=bell)
+        why = not_its_agent(bridge, other)
+        return why or _plan(bridge, other, Path(other.cwd), bell=bell)
+
     home = bridge.settings.home
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    plan = Plan(
+    return Plan(
         partial(over_process, bridge.command, env=environment(), log=bridge.log),
         opening.resume(session) if session else opening.new(folder),
         folder,
@@ -70,9 +86,9 @@ def main(arguments: Sequence[str]) -> int:
         bridge.come_back,
         bridge.come_back,
         own_bridge=True,
-        bell=given.bell,
+        bell=bell,
+        after=after,
     )
-    return anyio.run(converse, plan)
 
 
 def parser() -> CommandParser:

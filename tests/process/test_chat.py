@@ -10,6 +10,9 @@ from subprocess import PIPE
 import anyio
 import pytest
 
+from acp_bridge.journal.reading import all_sessions
+from tests.process.test_bridge_fork import AGENT as FORKING_AGENT
+from tests.process.tiny_agent import tiny_agent
 from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.gates import Gates
 from tests.support.person import person
@@ -179,6 +182,62 @@ async def test_ctrl_z_gives_the_terminal_back_to_the_shell_and_fg_goes_on(
         await there.sees("\nmeanwhile")
         there.type("say after\r")
         await there.sees("\nafter")
+        there.type("\x04")
+        assert await there.process.wait() == 0
+
+
+async def test_a_chat_begins_a_new_session_and_goes_on_with_another(
+    tmp_path: Path, env: dict[str, str], gates: Gates
+) -> None:
+    home = tmp_path / "home"
+    async with person(CHAT, tmp_path, env) as there:
+        await there.sees("/help lists keys")
+        there.type("say the first; gate open\r")
+        await gates.reached("open")
+        there.type("/new\r")
+        await there.sees("a turn runs or a prompt waits")
+        gates.open("open")
+        await there.until(lambda: "Esc stops" not in there.screen)
+        there.type("/clear\r")
+        await there.until(lambda: there.seen.count("/help lists keys") == 2)
+        there.type("say the second\r")
+        await there.sees("\nthe second")
+        (first,) = [each for each in all_sessions(home) if each.session_id[:8] in there.seen]
+        there.type("/sessions\r")
+        await there.sees("/sessions ID goes on with one")
+        assert all(each.session_id[:8] in there.seen for each in all_sessions(home))
+        there.type(f"/sessions {first.session_id[:8]}\r")
+        await there.until(lambda: there.seen.count("/help lists keys") == 3)
+        assert there.seen.count("\nthe first") == 2
+        there.type("/export\r")
+        await there.sees("written:")
+        assert "the first" in (tmp_path / f"session-{first.session_id[:8]}.md").read_text()
+        there.type("/export\r")
+        await there.sees("is there already")
+        there.type("/fork\r")
+        await there.sees("this agent can't fork a session")
+        async with person(["attach", first.session_id], tmp_path, env) as guest:
+            await guest.sees("the first")
+            guest.type("/new\r")
+            await guest.sees("only acp-bridge chat can do that")
+            guest.type("\x04")
+            assert await guest.process.wait() == 0
+        there.type("\x04")
+        assert await there.process.wait() == 0
+
+
+async def test_a_chat_goes_on_in_a_fork_of_its_session(tmp_path: Path, env: dict[str, str]) -> None:
+    agent = tiny_agent(tmp_path, FORKING_AGENT)
+    async with person(["chat", "--", *agent], tmp_path, env) as there:
+        await there.sees("/help lists keys")
+        there.type("one\r")
+        await there.sees("\nnothing")
+        there.type("/fork\r")
+        await there.until(lambda: there.seen.count("/help lists keys") == 2)
+        assert there.seen.count("\nnothing") == 2
+        there.type("two\r")
+        await there.sees("\none.")
+        assert len(all_sessions(tmp_path / "home")) == 2
         there.type("\x04")
         assert await there.process.wait() == 0
 

@@ -4,7 +4,7 @@ import os
 import pty
 import sys
 import termios
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -33,6 +33,15 @@ class Person:
     async def hears(self, bells: int) -> None:
         """Wait until the bell has rung so often."""
         await self._terminal.until(lambda: self._terminal.bells == bells, _SECONDS)
+
+    async def until(self, look: Callable[[], object]) -> None:
+        """Wait until what is on the terminal makes `look` true."""
+        await self._terminal.until(look, _SECONDS)
+
+    @property
+    def screen(self) -> str:
+        """What is on the terminal now."""
+        return self._terminal.screen
 
     @property
     def seen(self) -> str:

@@ -20,22 +20,27 @@ from acp_bridge.updates.updates import for_replay
 _LONG_PROMPT = 500
 
 
-def sessions_table(found: Sequence[SessionInfo], columns: int | None) -> str:
-    """Return a table of sessions, one line each; `columns`: cut lines to this width."""
+def sessions_table(
+    found: Sequence[SessionInfo], columns: int | None, *, short: bool = False
+) -> str:
+    """Return a table of sessions, one line each; `columns`: cut lines to this width.
+
+    `short`: without agent and folder.
+    """
     if not found:
         return "No sessions.\n"
-    short = known.short_ids(info.session_id for info in found)
+    ids = known.short_ids(info.session_id for info in found)
+    head = ["ID", "USED", *([] if short else ["AGENT", "FOLDER"]), "TITLE"]
     rows = [
         [
-            short[info.session_id],
+            ids[info.session_id],
             _local_time(info.updated_at),
-            info.agent,
-            known.with_tilde(info.cwd),
+            *([] if short else [info.agent, known.with_tilde(info.cwd)]),
             info.title or "",
         ]
         for info in found
     ]
-    return table(["ID", "USED", "AGENT", "FOLDER", "TITLE"], rows, columns)
+    return table(head, rows, columns)
 
 
 def transcript_of(home: Path, info: SessionInfo) -> list[Json]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 
@@ -27,7 +27,7 @@ from acp_bridge.commands.terminal.chat.prompts import (
     was_taken_back,
 )
 from acp_bridge.commands.terminal.chat.questions import Option, Question, Questions, question
-from acp_bridge.commands.terminal.chat.settings_shown import SettingsShown
+from acp_bridge.commands.terminal.chat.settings_shown import Command, SettingsShown
 from acp_bridge.commands.terminal.chat.standing import Standing, standing
 from acp_bridge.commands.terminal.chat.unprinted import Unprinted
 from acp_bridge.commands.terminal.view.block_text import one_line
@@ -40,6 +40,16 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds within which a second Ctrl-C leaves.
 _TWICE: Final = 2.0
+
+
+class OtherSessions(Protocol):
+    """The commands about sessions beside the one that is open."""
+
+    def run(self, name: str, rest: str) -> None:
+        """Run a command by its name and what stands behind it."""
+
+    def completions(self) -> list[Command]:
+        """Return the sessions that may stand behind `/sessions`; reads the disk."""
 
 
 class Conversation:
@@ -65,6 +75,8 @@ class Conversation:
         self.unprinted = Unprinted(self.transcript)
         self.prompts = OwnPrompts(clock)
         self.session_id: str | None = None
+        #: set by whoever can open other sessions.
+        self.others: OtherSessions | None = None
         #: set when any client has closed or deleted the session.
         self.closed = anyio.Event()
         #: the bridge's last word on the session's state; None if it does not tell.

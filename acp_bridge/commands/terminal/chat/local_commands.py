@@ -15,6 +15,11 @@ LOCAL: Final = (
     Command("help", "keys and commands"),
     Command("mode", "show the modes, or set one"),
     Command("model", "show the models, or set one"),
+    Command("new", "begin a new session"),
+    Command("clear", "the same"),
+    Command("sessions", "list the sessions of this folder, or go on with one"),
+    Command("fork", "go on in a copy of this session"),
+    Command("export", "write this session to a file, as Markdown"),
     Command("exit", "leave"),
 )
 #: a line that would be a command and nothing else; a path such as `/etc/hosts` is none.
@@ -28,7 +33,7 @@ While a turn runs, what you enter waits for its end; Up on an empty line takes i
 Esc or Ctrl-C stops the turn, Ctrl-C twice leaves. Ctrl-D on an empty line leaves, Ctrl-Z suspends.
 Shift-Tab: the next mode. Ctrl-O shows the whole output of the last tool call, again: of the one
 before it. A permission is answered by its key, on an empty line, or with Alt and the key at any
-time."""
+time. /new, /sessions ID and /fork leave for another session, /export writes this one to a file."""
 
 
 def commands(conversation: Conversation) -> list[Command]:
@@ -50,8 +55,12 @@ def run(conversation: Conversation, text: str, leave: Callable[[], None]) -> boo
             leave()
         case "help":
             conversation.say(HELP)
-        case _:
+        case "mode" | "model":
             _choose(conversation, name, rest)
+        case _ if conversation.others is None or conversation.session_id is None:
+            conversation.say("the session is not open yet")
+        case _:
+            conversation.others.run(name, rest)
     return True
 
 
@@ -76,6 +85,8 @@ def values(conversation: Conversation, name: str) -> list[Command]:
     theirs = next((each for each in conversation.shown.commands if each.name == name), None)
     if theirs is not None and theirs.words:
         return [Command(words, "") for words in theirs.words]
+    if name == "sessions" and conversation.others is not None:
+        return conversation.others.completions()
     choices = conversation.shown.choices(name) if name in KINDS else None
     return [Command(value.id, value.name) for value in choices.values] if choices else []
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 from anyio import to_thread
@@ -24,6 +24,7 @@ from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.chat.conversation import Conversation
 from acp_bridge.commands.terminal.chat.farewell import farewell, left_over
 from acp_bridge.commands.terminal.chat.opening import Open
+from acp_bridge.commands.terminal.chat.session_commands import SessionCommands
 from acp_bridge.commands.terminal.view.block_text import harmless, one_line
 from acp_bridge.commands.terminal.view.blocks import Tone
 from acp_bridge.commands.terminal.view.look import look
@@ -38,6 +39,9 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError
+
+if TYPE_CHECKING:
+    from acp_bridge.journal.records import SessionInfo
 
 #: seconds for the answer to `initialize`, for which the bridge may have to start an agent.
 _STARTS: Final = 60.0
@@ -72,6 +76,9 @@ class Plan:
     read_only: bool = False
     #: ring the terminal's bell when the user is waited for.
     bell: bool = False
+    #: returns the plan for another session, None for a new one, or why that can't be; None: the
+    #: chat can't leave for another.
+    after: Callable[[SessionInfo | None], Plan | str] | None = None
 
 
 def add_bell(parser: argparse.ArgumentParser) -> None:
@@ -97,15 +104,23 @@ def unfit(env: Mapping[str, str]) -> str | None:
 
 async def converse(plan: Plan) -> int:
     """Run the chat until the person leaves or the bridge ends; returns the exit code."""
+    following: Plan | None = plan
+    while following is not None:
+        code, following = await _converse(following)
+    return code
+
+
+async def _converse(plan: Plan) -> tuple[int, Plan | None]:
+    """Run the chat of one session; returns the exit code, and the plan for the one that follows."""
     running = _Running(plan)
     try:
         async with plan.connect(running.conversation, tell=running.log) as connection:
             code = await running.run(connection)
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: the bridge can't be reached: {exc.strerror}\n")
-        return Exit.FAILED
+        return Exit.FAILED, None
     await running.say_goodbye()
-    return code
+    return code, running.following
 
 
 class _Running:
@@ -119,14 +134,18 @@ class _Running:
         self._code = Exit.DONE
         self._login = ""
         self._bridge_ended = False
+        #: the plan for the session that the user has left this one for.
+        self.following: Plan | None = None
         self._look = look(os.environ, sys.stdout.encoding)
-        self.conversation = Conversation(
+        self.conversation = conversation = Conversation(
             plan.folder,
             lambda: self._changed(),
             time.monotonic,
             read_only=plan.read_only,
             ring=lambda: self._ring(),
         )
+        go_on = self._go_on if plan.after is not None else None
+        conversation.others = self._sessions = SessionCommands(conversation, plan.home, go_on)
 
     def log(self, line: str) -> None:
         """Show a line of the bridge's log."""
@@ -145,6 +164,7 @@ class _Running:
             tasks.start_soon(self._open, connection)
             tasks.start_soon(self._watch, connection)
             tasks.start_soon(self._watch_session)
+            tasks.start_soon(self._sessions.serve, connection)
             tasks.start_soon(self._on_signals)
             await screen.run()
             tasks.cancel_scope.cancel()
@@ -203,6 +223,16 @@ class _Running:
     async def _watch_session(self) -> None:
         await self.conversation.closed.wait()
         self._leave()
+
+    def _go_on(self, session: SessionInfo | None) -> str | None:
+        """Leave for another session; returns why that can't be, or None."""
+        assert self._plan.after is not None
+        following = self._plan.after(session)
+        if isinstance(following, str):
+            return following
+        self.following = following
+        self._leave()
+        return None
 
     async def _on_signals(self) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGHUP) as signals:

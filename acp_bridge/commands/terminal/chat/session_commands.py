@@ -1,0 +1,156 @@
+"""`/new`, `/sessions`, `/fork` and `/export`: what the chat does about sessions beside its own.
+
+Invariant: another session is opened only while nothing runs and nothing waits, since leaving this
+one ends its bridge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from anyio import to_thread
+
+from acp_bridge import protocol as acp
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
+from acp_bridge.commands.terminal import known
+from acp_bridge.commands.terminal.chat.conversation import Conversation
+from acp_bridge.commands.terminal.chat.settings_shown import Command
+from acp_bridge.commands.terminal.view.block_text import harmless
+from acp_bridge.commands.terminal.view.blocks import Tone
+from acp_bridge.protocol import ErrorCode, Json
+from acp_bridge.wire.json_values import as_object
+from acp_bridge.wire.jsonrpc import RpcError
+
+if TYPE_CHECKING:
+    from acp_bridge.journal.records import SessionInfo
+
+#: sessions that are listed or completed, the newest first.
+_MOST: Final = 20
+#: seconds for the answer to `session/fork`: the agent may have to start.
+_FORKS: Final = 120.0
+_BUSY: Final = "a turn runs or a prompt waits: stop it (Esc) or take it back (Up) first"
+_ELSEWHERE: Final = "only acp-bridge chat can do that: this session is open in another bridge"
+
+#: Leaves the chat for a kept session, or for a new one (None); returns why that can't be, or None.
+GoOn = Callable[["SessionInfo | None"], str | None]
+
+
+class _NotWritten(Exception):
+    """A session was not exported; the text is for the user."""
+
+
+class SessionCommands:
+    """Runs the commands of one chat, one after the other."""
+
+    def __init__(self, conversation: Conversation, home: Path, go_on: GoOn | None) -> None:
+        """`home`: the data folder; `go_on`: None if the chat can't leave for another session."""
+        self._talk, self._home, self._go_on = conversation, home, go_on
+        self._send, self._asked = anyio.create_memory_object_stream[tuple[str, str]](math.inf)
+
+    def run(self, name: str, rest: str) -> None:
+        """Run a command by its name and what stands behind it, as soon as those before have run."""
+        self._send.send_nowait((name, rest.strip()))
+
+    def completions(self) -> list[Command]:
+        """Return the sessions of this folder by their short ids; reads the disk."""
+        try:
+            found = self._here()
+        except known.NotFound:
+            return []
+        short = known.short_ids(info.session_id for info in found)
+        return [Command(short[info.session_id], info.title or "") for info in found]
+
+    async def serve(self, connection: Connection) -> None:
+        """Run commands until cancelled."""
+        async for name, rest in self._asked:
+            try:
+                await self._run(connection, name, rest)
+            except (known.NotFound, _NotWritten, NoAnswer, RpcError) as why:
+                self._talk.say(_told(name, why), Tone.ERROR)
+            except ConnectionLost:
+                pass  # the chat ends, and says so
+
+    async def _run(self, connection: Connection, name: str, rest: str) -> None:
+        match name:
+            case "sessions" if rest:
+                info = await to_thread.run_sync(known.session, self._home, rest)
+                self._leave_for(info)
+            case "sessions":
+                self._talk.say(await to_thread.run_sync(self._table))
+            case "fork":
+                await self._fork(connection)
+            case "export":
+                self._talk.say(await to_thread.run_sync(self._export, rest))
+            case _:
+                self._leave_for(None)
+
+    def _leave_for(self, info: SessionInfo | None) -> None:
+        if why := self._refusal(info):
+            self._talk.say(why, Tone.ERROR)
+
+    def _refusal(self, info: SessionInfo | None) -> str | None:
+        """Leave for a session, or return why that can't be."""
+        if self._go_on is None:
+            return _ELSEWHERE
+        if self._talk.running or self._talk.prompts.unanswered:
+            return _BUSY
+        if info is not None and info.session_id == self._talk.session_id:
+            return "this is that session"
+        return self._go_on(info)
+
+    async def _fork(self, connection: Connection) -> None:
+        if self._go_on is None or self._talk.running or self._talk.prompts.unanswered:
+            self._talk.say(_ELSEWHERE if self._go_on is None else _BUSY, Tone.ERROR)
+            return
+        params: Json = {
+            "sessionId": self._talk.session_id,
+            "cwd": str(self._talk.folder),
+            "mcpServers": [],
+        }
+        result = await connection.request(acp.SESSION_FORK, params, within=_FORKS)
+        fork = str(as_object(result).get("sessionId"))
+        self._leave_for(await to_thread.run_sync(known.session, self._home, fork))
+
+    def _here(self) -> list[SessionInfo]:
+        folder = known.real(str(self._talk.folder))
+        listed = known.listing(self._home)
+        return [info for info in listed if info.cwd and known.real(info.cwd) == folder][:_MOST]
+
+    def _table(self) -> str:
+        from acp_bridge.commands.terminal.kept import sessions_table  # slow to import
+
+        return f"{sessions_table(self._here(), None, short=True)}/sessions ID goes on with one"
+
+    def _export(self, given: str) -> str:
+        """Write the session as Markdown; returns a sentence that says where."""
+        from acp_bridge.commands.terminal.kept import page
+        from acp_bridge.journal import JournalError
+
+        session = known.session(self._home, self._talk.session_id or "")
+        name = given or f"session-{session.session_id[:8]}.md"
+        path = self._talk.folder / Path(name).expanduser()
+        try:
+            text = page(self._home, session)
+        except JournalError as error:
+            raise _NotWritten(f"the session can't be read: {error}") from error
+        try:
+            with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text)
+        except FileExistsError:
+            raise _NotWritten(f"{path} is there already: /export FILE writes another") from None
+        except OSError as error:
+            raise _NotWritten(f"{path} can't be written: {error.strerror}") from None
+        return f"written: {path}"
+
+
+def _told(name: str, why: Exception) -> str:
+    if not isinstance(why, RpcError):
+        return str(why)
+    if name == "fork" and why.code == ErrorCode.METHOD_NOT_FOUND:
+        return "this agent can't fork a session"
+    return harmless(why.message)
