@@ -55,6 +55,11 @@ class Prompt:
         return [self.request, *self.waits] if self.request else self.waits
 
     @property
+    def ran(self) -> bool:
+        """The agent has ended its turn; hooks have sent the agent back to work."""
+        return self.answer is not None
+
+    @property
     def is_left(self) -> bool:
         """True if every client that would be told its end is gone."""
         return bool(self.requests) and all(each.client.gone for each in self.requests)
