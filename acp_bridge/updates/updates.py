@@ -221,10 +221,14 @@ class Updates:
         else:
             changed.pop("status", None)
         if card.open and call.get("status") in ENDED:
-            card.open = False
-            self._ended_ids.add(card.client_id)
+            self._end(card)
             self._forget_one_day(card)
         return changed
+
+    def _end(self, card: _Card) -> None:
+        """Note that a card has got its one end."""
+        card.open = False
+        self._ended_ids.add(card.client_id)
 
     def _forget_one_day(self, card: _Card) -> None:
         """Keep the description of an ended call for a while, without its output."""
@@ -324,9 +328,9 @@ class Updates:
             if card.turn == self._turn:
                 if card.open:
                     closing.append(closing_update(card.client_id))
-                    self._ended_ids.add(card.client_id)
+                self._end(card)
                 self.forget_notes([card.client_id])
-                card.open, card.dead = False, over
+                card.dead = over
                 card.told, card.requested = {}, {}
         for message in self._messages.values():
             message.dead |= over and message.turn == self._turn
@@ -350,8 +354,8 @@ class Updates:
         """
         for card in self._cards.values():
             if card.open and not (turn_runs and card.turn == self._turn):
-                card.open, note = False, self.notes.get(card.client_id)
-                self._ended_ids.add(card.client_id)
+                self._end(card)
+                note = self.notes.get(card.client_id)
                 if kept := note != "asked":
                     self.forget_notes([card.client_id])
                 yield assumed_end(card.client_id, note), kept

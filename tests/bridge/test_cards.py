@@ -16,8 +16,7 @@ from tests.sessions.world import SETUP
 def shows(here: Turn, card: str = "t", **more: Any) -> None:
     """Let the agent show a tool call."""
     update = {"sessionUpdate": "tool_call", "toolCallId": card, "title": "Edit x", **more}
-    params = {"sessionId": here.process.agent_session_id, "update": update}
-    here.process.says({"method": "session/update", "params": params})
+    here.process.shows(here.process.agent_session_id, update)
 
 
 async def ends(here: Turn) -> None:
@@ -123,8 +122,7 @@ async def test_a_card_that_its_agent_ends_during_a_load_has_one_end(tmp_path: Pa
         load = slow.send("session/load", {**SETUP, "sessionId": here.id})
         await until(lambda: slow.asked("session/update"))
         update = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed"}
-        params = {"sessionId": here.process.agent_session_id, "update": update}
-        here.process.says({"method": "session/update", "params": params})
+        here.process.shows(here.process.agent_session_id, update)
         await until(lambda: cards(here.it.editor) == {"t": "completed"})
         slow.way.take_all()
         await slow.result(load)

@@ -38,8 +38,7 @@ class Stopped:
 
     def shows(self, card: str, status: str) -> None:
         update = {"sessionUpdate": "tool_call", "toolCallId": card, "title": card, "status": status}
-        params = {"sessionId": self.process.agent_session_id, "update": update}
-        self.process.says({"method": "session/update", "params": params})
+        self.process.shows(self.process.agent_session_id, update)
 
     def asks(self) -> None:
         call = {"toolCallId": "edit", "title": "Edit x"}

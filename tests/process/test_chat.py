@@ -131,20 +131,18 @@ async def test_the_last_words_of_an_agent_that_does_not_start_stand_above_the_er
 async def test_that_a_turn_was_stopped_stands_above_the_next_prompt_and_is_there_on_return(
     tmp_path: Path, env: dict[str, str], gates: Gates
 ) -> None:
-    async def ours(*words: str) -> None:
+    async def ours(*words: str) -> bytes:
         command = [sys.executable, "-m", "acp_bridge", *words]
-        await anyio.run_process(command, cwd=tmp_path, env={**os.environ, **env})
+        done = await anyio.run_process(command, cwd=tmp_path, env={**os.environ, **env})
+        return done.stdout
 
     async with person(CHAT, tmp_path, env) as owner:
         await owner.sees("»")
         owner.type("say before\r")
         await owner.sees("\nbefore")
         with anyio.fail_after(_SECONDS):
-            shown = await anyio.run_process(
-                [sys.executable, "-m", "acp_bridge", "sessions", "--json"],
-                cwd=tmp_path, env={**os.environ, **env},
-            )  # fmt: skip
-        session = json.loads(shown.stdout.splitlines()[0])["sessionId"]
+            shown = await ours("sessions", "--json")
+        session = json.loads(shown.splitlines()[0])["sessionId"]
         async with person(["attach"], tmp_path, env) as guest:
             await guest.sees("before")
             with anyio.fail_after(_SECONDS):

@@ -142,9 +142,9 @@ def permit(done):
     open(done, "w").close()
     return json.dumps(found)
 
-# a process that has lost all above it, and its bridge's run file with it
+# a grandchild with a session of its own, which goes on
 
-def orphan(path, result):
+def go_apart():
     guard = os.getppid()
     bridge = int(open(f"/proc/{guard}/stat").read().rpartition(")")[2].split()[1])
     if os.fork():
@@ -152,6 +152,12 @@ def orphan(path, result):
     os.setsid()
     if os.fork():
         os._exit(0)
+    return guard, bridge
+
+# a process that has lost all above it, and its bridge's run file with it
+
+def orphan(path, result):
+    guard, bridge = go_apart()
     for name in glob.glob(os.environ["ACP_BRIDGE_HOME"] + "/run/*.json"):
         if json.load(open(name))["pid"] == bridge:
             os.unlink(name)
@@ -209,13 +215,7 @@ def say_yes(path, session):
 
 def heir(result, way):
     import ctypes, subprocess
-    guard = os.getppid()
-    bridge = int(open(f"/proc/{guard}/stat").read().rpartition(")")[2].split()[1])
-    if os.fork():
-        time.sleep(1000)
-    os.setsid()
-    if os.fork():
-        os._exit(0)
+    guard, bridge = go_apart()
     signal.alarm(60)
     sessions = os.environ["ACP_BRIDGE_HOME"] + "/sessions/*.db"
     old = set(glob.glob(sessions))

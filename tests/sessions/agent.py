@@ -130,7 +130,13 @@ class Process(Link):
     def update(self, session_id: str, text: str) -> None:
         """Say a message of its own in a session."""
         content = {"type": "text", "text": text}
-        update = {"sessionUpdate": "agent_message_chunk", "content": content, "messageId": text}
+        self.shows(
+            session_id,
+            {"sessionUpdate": "agent_message_chunk", "content": content, "messageId": text},
+        )
+
+    def shows(self, session_id: str | None, update: Json) -> None:
+        """Send an update of a session."""
         params = {"sessionId": session_id, "update": update}
         self.says({"method": "session/update", "params": params})
 

@@ -18,6 +18,7 @@ from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
 from acp_bridge.session.clients.open_request import OpenRequest
 from acp_bridge.updates.tool_calls import disagrees, shows_alike, summary
 from acp_bridge.updates.updates import Updates
+from acp_bridge.wire.json_values import as_object, objects
 from acp_bridge.wire.peer import Call
 
 #: the methods with which an agent asks the user, and what hooks are told that it is.
@@ -145,25 +146,22 @@ def new_card(call: Json) -> Json:
 
 def denied(call: Call, result: object) -> Json | None:
     """Return the tool call of a permission that this result denies, else None."""
-    params = call.params if call.method == REQUEST_PERMISSION else None
-    about = params.get("toolCall") if isinstance(params, dict) else None
-    if not isinstance(params, dict) or not isinstance(about, dict):
+    params = as_object(call.params) if call.method == REQUEST_PERMISSION else {}
+    about = params.get("toolCall")
+    if not isinstance(about, dict):
         return None
     match result:
         case {"outcome": {"outcome": "selected", "optionId": chosen}}:
-            options = params.get("options")
-            for each in options if isinstance(options, list) else []:
-                if isinstance(each, dict) and each.get("optionId") == chosen:
-                    return about if str(each.get("kind")).startswith("reject") else None
-            return None
+            offered = objects(params.get("options"))
+            option = next((each for each in offered if each.get("optionId") == chosen), {})
+            return about if str(option.get("kind")).startswith("reject") else None
     return about
 
 
 def option_for(decision: str | None, options: object) -> object:
     """Return the id of the option that stands for a decision; None if there is none."""
-    offered = options if isinstance(options, list) else []
     for kind in _KINDS.get(decision or "", ()):
-        for option in offered:
-            if isinstance(option, dict) and option.get("kind") == kind and option.get("optionId"):
+        for option in objects(options):
+            if option.get("kind") == kind and option.get("optionId"):
                 return option["optionId"]
     return None

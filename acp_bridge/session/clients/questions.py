@@ -34,6 +34,7 @@ from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates.tool_calls import shows_alike, updated
+from acp_bridge.wire.json_values import as_object, objects
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
 
@@ -282,9 +283,8 @@ def _chooses_what_is_not_offered(call: Call, result: object) -> bool:
 
 def _offered(call: Call) -> list[object]:
     """Return the ids of the options of a permission."""
-    options = call.params.get("options") if isinstance(call.params, dict) else None
-    named = options if isinstance(options, list) else []
-    return [each["optionId"] for each in named if isinstance(each, dict) and "optionId" in each]
+    options = objects(as_object(call.params).get("options"))
+    return [each["optionId"] for each in options if "optionId" in each]
 
 
 def _rejection(call: Call) -> Json:

@@ -43,10 +43,15 @@ class Memory:
         self._transcript: str | None = None
 
     @property
+    def given_up(self) -> bool:
+        """The user has given up the agent's session, and no process has opened another one yet."""
+        return bool(self._kept.get("given_up"))
+
+    @property
     def known(self) -> Known:
         """Return which session of the agent a new process is to open. Raises JournalError."""
         info = self._journal.info
-        if self._kept.get("given_up"):
+        if self.given_up:
             return Known(None, False)
         # A session that has the agent's own id was the agent's before: it had turns of its own.
         imported = info.session_id == info.agent_session_id and "turns" not in self._kept
@@ -72,7 +77,7 @@ class Memory:
     async def note_open(self, *, is_new: bool) -> None:
         """Note that a process has opened the session. Raises JournalError."""
         self.refusal = None
-        if self._kept.get("given_up"):
+        if self.given_up:
             self._keep({**self._kept, "given_up": False})
         lost = is_new and self._turns() == 0  # it forgot a turn that did not end well
         if self._kept.get("restore") and (lost or not self._kept.get("sent")):

@@ -168,7 +168,8 @@ class QueueCommand:
                 self._transcript.notice(self._drop(rest))
             case ["memory", "new" | "restore" as how]:
                 self._transcript.notice(self._memory.give_up(restore=how == "restore"))
-                self._core.feed(ev.ReplaceProcess())  # one that has the old session, if there is
+                if self._memory.given_up:  # a process may have the old session
+                    self._core.feed(ev.ReplaceProcess())
             case _:
                 self._transcript.notice(self._usage)
 

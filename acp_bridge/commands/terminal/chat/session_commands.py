@@ -95,17 +95,22 @@ class SessionCommands:
 
     def _refusal(self, info: SessionInfo | None) -> str | None:
         """Leave for a session, or return why that can't be."""
-        if self._go_on is None:
-            return _ELSEWHERE
-        if self._talk.running or self._talk.prompts.unanswered:
-            return _BUSY
+        if why := self._hindrance():
+            return why
         if info is not None and info.session_id == self._talk.session_id:
             return "this is that session"
+        assert self._go_on is not None
         return self._go_on(info)
 
+    def _hindrance(self) -> str | None:
+        """Return why the chat can't be left for any other session now."""
+        if self._go_on is None:
+            return _ELSEWHERE
+        return _BUSY if self._talk.running or self._talk.prompts.unanswered else None
+
     async def _fork(self, connection: Connection) -> None:
-        if self._go_on is None or self._talk.running or self._talk.prompts.unanswered:
-            self._talk.say(_ELSEWHERE if self._go_on is None else _BUSY, Tone.ERROR)
+        if why := self._hindrance():
+            self._talk.say(why, Tone.ERROR)
             return
         params: Json = {
             "sessionId": self._talk.session_id,
