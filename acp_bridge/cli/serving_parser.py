@@ -27,7 +27,7 @@ from keys.env in its data folder, where 'acp-bridge key' keeps them; 'acp-bridge
 more.
 
 In a session, /queue shows what waits; /queue run and /queue drop decide about prompts that
-were held when a bridge was killed; /queue memory about an agent that won't load its session.
+were left over when a bridge was killed; /queue memory about an agent that won't load its session.
 
 exit code: 0 the client ended the session, 2 wrong usage."""
 

@@ -18,7 +18,7 @@ from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail
 from acp_bridge.commands.live import at_session, named, read, said
 from acp_bridge.commands.own_bridge import prompt_given
-from acp_bridge.commands.terminal.held import hold_prompt
+from acp_bridge.commands.terminal.left_over import leave_prompt
 from acp_bridge.commands.terminal.live import Asleep, LiveSession, unreachable
 from acp_bridge.commands.terminal.screen import StdScreen, std_screen
 from acp_bridge.commands.terminal.sending import NotAccepted, Sending, prompt_params
@@ -31,14 +31,14 @@ Put a prompt onto the queue of a session; it is done when the prompt is on the d
 those before it have ended, and it runs though this command has left. PROMPT may be - to be read
 from stdin. ID is the session's id; its first characters are enough.
 
-To a session that is not live, the prompt is recorded and held: nothing runs it until somebody opens
-the session and says /queue run."""
+To a session that is not live, the prompt is recorded and left over: nothing runs it until somebody
+opens the session and says /queue run."""
 _EXAMPLES: Final = (
     'acp-bridge send 3f2a "When you are done, update the changelog"',
     "acp-bridge send --wait 3f2a - < prompt.txt",
 )
 _AFTER: Final = """\
-exit code: 0 the prompt is in the queue, or held; 1 no such session, or nobody answers; 2 wrong
+exit code: 0 the prompt is in the queue, or left over; 1 no such session, or nobody answers; 2 wrong
 usage; 130 interrupted: the prompt stays in the queue. With --wait those of 'acp-bridge run'."""
 
 
@@ -121,13 +121,13 @@ async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) ->
     home = data_folder(given.home)
     params = prompt_params(asleep.session_id, given.prompt)
     try:
-        count = await hold_prompt(home, asleep.session_id, params)
+        count = await leave_prompt(home, asleep.session_id, params)
     except lease.Busy:
         lock = Journal(home).lock_path(asleep.session_id)
         return fail("send", f"session {short} {unreachable(lock)}")
     except JournalError as error:
         return fail("send", f"session {short} can't be written: {error}")
-    held = "It runs" if count == 1 else f"{count} prompts are held now. They run"
-    told = f"{held} when somebody opens the session and says /queue run."
-    screen.write(f"Session {short} is not live: recorded, and held. {told}\n".encode())
+    runs = "It runs" if count == 1 else f"{count} prompts are left over now. They run"
+    told = f"{runs} when somebody opens the session and says /queue run."
+    screen.write(f"Session {short} is not live: recorded, and left over. {told}\n".encode())
     return Exit.DONE

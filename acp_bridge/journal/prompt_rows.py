@@ -139,7 +139,7 @@ def settle(db: sqlite3.Connection, named: Mapping[int, Went]) -> None:
 
     Prompts that the agent got are `SENT`; those that had ended have the outcome `UNRECORDED`.
     """
-    for row in read(db, (PromptState.WAITING, PromptState.HELD, PromptState.SENT)):
+    for row in read(db, (PromptState.WAITING, PromptState.LEFT_OVER, PromptState.SENT)):
         went = named.get(row.seq, Went.NOTHING)
         if row.state is not PromptState.SENT and Went.SENT in went:
             db.execute(*move(row.seq, row.state, PromptState.SENT))

@@ -76,7 +76,7 @@ def waiting_prompts(home: Path, session_id: str) -> list[PromptRow]:
     path = _path(home, session_id)
     with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
         try:
-            return prompt_rows.read(db, (PromptState.WAITING, PromptState.HELD))
+            return prompt_rows.read(db, (PromptState.WAITING, PromptState.LEFT_OVER))
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise

@@ -26,7 +26,7 @@ class PromptState(StrEnum):
     #: It was accepted; its turn has not begun.
     WAITING = "waiting"
     #: It was accepted by a bridge that is gone: it runs on the user's word only.
-    HELD = "held"
+    LEFT_OVER = "held"
     #: It was sent to the agent.
     SENT = "sent"
     #: It has its outcome, for good.

@@ -101,12 +101,14 @@ class SessionJournal:
             JournalError: nothing is changed, now or later.
         """
         with self._file.transaction():
-            self._expect(seq, PromptState.HELD)
-            self._file.db.execute(*prompt_rows.move(seq, PromptState.HELD, PromptState.WAITING))
+            self._expect(seq, PromptState.LEFT_OVER)
+            self._file.db.execute(
+                *prompt_rows.move(seq, PromptState.LEFT_OVER, PromptState.WAITING)
+            )
 
-    def hold(self, seq: int) -> None:
+    def leave_over(self, seq: int) -> None:
         """Leave a waiting prompt over. Raises as `start_turn` does."""
-        self._take(seq, Write((prompt_rows.move(seq, PromptState.WAITING, PromptState.HELD),)))
+        self._take(seq, Write((prompt_rows.move(seq, PromptState.WAITING, PromptState.LEFT_OVER),)))
 
     def drop(self, seq: int) -> None:
         """End a prompt that shall never run. Raises JournalError: nothing is changed."""
@@ -120,7 +122,7 @@ class SessionJournal:
         """
         with self._file.transaction():
             prompt_rows.recover(self._file.db, said or {})
-            return self.prompts(PromptState.HELD)
+            return self.prompts(PromptState.LEFT_OVER)
 
     def settle_left(self) -> None:
         """Note what a killed bridge could not write of its prompts (Q5). Raises JournalError."""

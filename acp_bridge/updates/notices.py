@@ -100,7 +100,7 @@ GOES_ON: Final = "[acp-bridge] Going on."
 WAITS_FOR_GO: Final = "[acp-bridge] This prompt waits for `/queue go`."
 RUN_LATER: Final = "They run after `/queue go`."
 NOTHING_PAUSED: Final = (
-    "Nothing is paused or on hold. Prompts that are held since a restart run with `/queue run`."
+    "Nothing is paused or on hold. Prompts that are left over run with `/queue run`."
 )
 NOTHING_TO_PAUSE: Final = (
     "Nothing runs and nothing waits: there is nothing to pause. `/queue hold` keeps the next prompt"
@@ -115,9 +115,9 @@ CANNOT_PAUSE: Final = (
     " runs go on to its end, and starts nothing more until `/queue go`."
 )
 
-NOTHING_HELD: Final = "Nothing is held."
+NOTHING_LEFT: Final = "Nothing is left over."
 RUN_STOPPED: Final = "The journal can't be written: nothing more is run."
-DROP_STOPPED: Final = "The journal can't be written: the rest is still held."
+DROP_STOPPED: Final = "The journal can't be written: the rest is still left over."
 
 DETACHED: Final = (
     "[acp-bridge] Nothing was read here for a while, and others have this session open: it went on"
@@ -154,11 +154,11 @@ def memory_sent(characters: int) -> str:
     return f"{MEMORY_SENT} ({characters} characters)."
 
 
-def held(prompts: list[Json]) -> str:
+def left_over(prompts: list[Json]) -> str:
     """Return the notice, behind a load, of prompts that were left over."""
     count = "1 prompt was" if len(prompts) == 1 else f"{len(prompts)} prompts were"
     return (
-        f"[acp-bridge] {count} waiting when the bridge ended. Held, not run:\n\n"
+        f"[acp-bridge] {count} waiting when the bridge ended. Left over, not run:\n\n"
         f"{numbered(prompts)}\n\n`/queue run` runs, `/queue drop [number]` forgets."
     )
 
@@ -186,8 +186,8 @@ def not_paused(why: str) -> str:
     )
 
 
-def queue(waiting: list[Json], held_prompts: list[Json], standstill: str | None = None) -> str:
-    """Return the answer to `/queue`; both lists hold parameters of `session/prompt`.
+def queue(waiting: list[Json], left: list[Json], standstill: str | None = None) -> str:
+    """Return the answer to `/queue`; both lists are of parameters of `session/prompt`.
 
     `standstill`: the sentence about a pause or a hold, if there is one.
     """
@@ -195,25 +195,25 @@ def queue(waiting: list[Json], held_prompts: list[Json], standstill: str | None 
     lines.append(f"{len(waiting)} waiting." if waiting else "Nothing is waiting.")
     if waiting:
         lines.append(numbered(waiting))
-    if held_prompts:
-        lines += ["Held since a restart:", numbered(held_prompts)]
+    if left:
+        lines += ["Left over since a restart:", numbered(left)]
         lines.append("`/queue run` runs them, `/queue drop [number]` forgets.")
     return "\n\n".join(lines)
 
 
 def running(count: int) -> str:
     """Return the notice before left-over prompts run, lest a client take them for the user's."""
-    return f"Running {count} held prompt{'' if count == 1 else 's'}."
+    return f"Running {count} left-over prompt{'' if count == 1 else 's'}."
 
 
 def dropped(count: int) -> str:
     """Return the answer to `/queue drop`."""
-    return f"Dropped {count}." if count else NOTHING_HELD
+    return f"Dropped {count}." if count else NOTHING_LEFT
 
 
-def no_such_held(words: list[str], usage: str) -> str:
+def no_such_left_over(words: list[str], usage: str) -> str:
     """Return the answer to `/queue drop` with words that are no left-over prompt's number."""
-    return f"There is no held prompt {' '.join(words)!r}. {usage}"
+    return f"There is no left-over prompt {' '.join(words)!r}. {usage}"
 
 
 def bad_hooks(file: str, why: str) -> str:

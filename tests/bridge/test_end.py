@@ -19,7 +19,7 @@ from tests.sessions.world import SETUP, interrupted
 
 @pytest.mark.hazard("P2", "Q6", "R12")
 @pytest.mark.parametrize("how", ["leaves", "deaf", "signal"])
-async def test_at_the_end_turns_are_interrupted_what_waits_is_held_and_the_agent_may_close(
+async def test_at_the_end_turns_are_interrupted_what_waits_is_left_over_and_the_agent_may_close(
     tmp_path: Path, how: str
 ) -> None:
     async with bench(tmp_path, drain_timeout=60, close_grace=7) as it:

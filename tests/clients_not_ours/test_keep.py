@@ -136,7 +136,7 @@ async def test_an_agent_that_loops_and_hears_no_stop_ends_in_time_and_leaves_not
     await kept.ended(within=15)
     await all_gone(mark, within=5)
     (held,) = waiting_prompts(kept.home, session)
-    assert (held.state, held.params["prompt"][0]["text"]) == (PromptState.HELD, WAITING)
+    assert (held.state, held.params["prompt"][0]["text"]) == (PromptState.LEFT_OVER, WAITING)
 
 
 # --- acpx ----------------------------------------------------------------------------------------

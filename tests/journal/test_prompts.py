@@ -131,7 +131,7 @@ async def test_only_a_turn_that_the_agent_ended_well_counts_as_finished(
 
 
 @pytest.mark.hazard("Q6", "R12")
-async def test_after_a_death_sent_prompts_are_interrupted_and_waiting_ones_held(
+async def test_after_a_death_sent_prompts_are_interrupted_and_waiting_ones_left_over(
     journal: Journal, session: SessionJournal
 ) -> None:
     seqs = [session.accept(f"id{number}", PARAMS) for number in range(4)]
@@ -146,7 +146,7 @@ async def test_after_a_death_sent_prompts_are_interrupted_and_waiting_ones_held(
 
 
 @pytest.mark.hazard("Q6", "R12")
-async def test_recovering_again_finds_the_same_held_prompts_and_interrupts_no_more(
+async def test_recovering_again_finds_the_same_left_over_prompts_and_interrupts_no_more(
     journal: Journal, session: SessionJournal
 ) -> None:
     seqs = [session.accept(f"id{number}", PARAMS) for number in range(2)]
@@ -159,12 +159,12 @@ async def test_recovering_again_finds_the_same_held_prompts_and_interrupts_no_mo
 
 
 @pytest.mark.hazard("R12")
-async def test_a_held_prompt_waits_again_when_it_is_released_and_never_when_dropped(
+async def test_a_left_over_prompt_waits_again_when_it_is_released_and_never_when_dropped(
     session: SessionJournal,
 ) -> None:
     first, second, third = (session.accept(f"id{number}", PARAMS) for number in range(3))
     for seq in (first, second, third):
-        session.hold(seq)
+        session.leave_over(seq)
     session.release(first)
     session.drop(second)
     assert states(session) == ["waiting", "done", "held"]
@@ -231,7 +231,7 @@ async def test_words_that_are_damaged_hide_nothing_else(
     assert await transcript(session) == [chunk("a"), hello, chunk("b")]
 
 
-OPERATIONS = ("accept", "start", "end", "drop", "release", "hold", "die")
+OPERATIONS = ("accept", "start", "end", "drop", "release", "leave_over", "die")
 
 
 class Reference:
@@ -262,7 +262,7 @@ class Reference:
         moves = {
             "start": ("waiting", "sent"),
             "release": ("held", "waiting"),
-            "hold": ("waiting", "held"),
+            "leave_over": ("waiting", "held"),
         }
         before, after = moves[what]
         if prompt[0] != before:

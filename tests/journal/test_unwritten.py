@@ -60,7 +60,7 @@ async def test_a_turn_that_began_and_ended_while_nothing_could_be_written_is_ans
     again = await reopened(journal, session)
     first, second = again.prompts()
     assert (first.state, first.outcome, first.agent_outcome) == (PromptState.DONE, END, END)
-    assert second.state is PromptState.HELD
+    assert second.state is PromptState.LEFT_OVER
     assert await transcript(again) == [SAID, chunk("answer")]
 
 
@@ -73,7 +73,7 @@ NEXT: dict[str, Callable[[SessionJournal], object]] = {
     "change_info": lambda session: session.change_info(title="next"),
     "drop": lambda session: session.drop(2),
     "release": lambda session: session.release(2),
-    "hold": lambda session: session.hold(3),
+    "hold": lambda session: session.leave_over(3),
     "start_turn": lambda session: session.start_turn(3),
     "end_prompt": lambda session: session.end_prompt(3, END, None),
     "recover": lambda session: session.recover(),
@@ -90,7 +90,7 @@ async def test_whatever_is_written_next_what_was_kept_is_written_before(
 ) -> None:
     for name in ("a", "b", "c"):
         session.accept(name, HELLO)
-    session.hold(2)
+    session.leave_over(2)
     with full(session):
         session.start_turn(1)
         session.end_prompt(1, END, END)

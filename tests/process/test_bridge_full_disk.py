@@ -51,7 +51,7 @@ async def everything_is_there_and_nothing_is_held(world: World, session_id: str)
         users = [u for u in shown(client) if u["sessionUpdate"] == "user_message_chunk"]
         assert len(users) >= 2
         await client.prompt("/queue run")
-        assert client.text().count("Nothing is held") == 1
+        assert client.text().count("Nothing is left over") == 1
     assert "say never" not in world.log.prompts()
     assert world.log.prompts().count("say three") == 1
 
@@ -116,7 +116,7 @@ async def test_killed_while_nothing_can_be_written_it_has_forgotten_no_answer(wo
         lost = [text.split()[1] for text in client.texts() if "[acp-bridge]" in text]
         assert lost == ["The", "The", "Interrupted:"]  # the journal could not be written
         await client.prompt("/queue run")
-        assert client.text().count("Nothing is held") == 1
+        assert client.text().count("Nothing is left over") == 1
     assert world.log.prompts().count("say three") == 1
     assert "say four" not in world.log.prompts()
 

@@ -79,7 +79,7 @@ async def test_feedback_of_a_hook_is_answered_inside_the_prompt_and_replayed_as_
 
 @pytest.mark.hazard("P1", "Q6", "R12")
 @pytest.mark.parametrize("how", ["EOF", "SIGTERM", "SIGKILL"])
-async def test_a_bridge_that_ends_in_a_prompts_hook_leaves_no_process_and_the_prompt_is_held(
+async def test_a_bridge_that_ends_in_a_prompts_hook_leaves_no_process_and_the_prompt_is_left_over(
     world: World, how: str
 ) -> None:
     hooks(world, UserPromptSubmit=f"test -e go || {{ {STAYS}; }}", SessionEnd="sleep 60")

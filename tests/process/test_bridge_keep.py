@@ -172,7 +172,9 @@ async def test_close_lets_the_turn_go_on_and_ends_an_idle_session(world: World) 
             assert live["_meta"]["acp_bridge"]
 
 
-async def test_work_that_nobody_looks_at_ends_in_time_and_what_waits_is_held(world: World) -> None:
+async def test_work_that_nobody_looks_at_ends_in_time_and_what_waits_is_left_over(
+    world: World,
+) -> None:
     async with kept(world, keep="1s") as client:
         client.send_prompt("say one; gate never")
         waiting = client.send_prompt("say two")

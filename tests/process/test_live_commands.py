@@ -52,7 +52,7 @@ async def test_a_session_of_an_editor_is_seen_fed_answered_and_ended_from_a_term
         await editor.until_text("queued")  # it was kept, though who sent it has left
         assert (await world.command("close", session))[0] == 0
         code, out, _ = await world.command("send", session, "say held")
-        assert (code, "is not live: recorded, and held" in out) == (0, True)
+        assert (code, "is not live: recorded, and left over" in out) == (0, True)
         assert [row.params["prompt"][0]["text"] for row in await world.journal(session)][2:] == [
             "say held"
         ]

@@ -271,7 +271,7 @@ async def test_the_end_of_the_bridge_interrupts_a_paused_turn_and_says_no_more_o
         await until(lambda: len(here.states()) == 2)
         shown = told(here)
         here.session.feed(ev.Shutdown())
-        assert [state.name for state in here.states()] == ["DONE", "HELD"]
+        assert [state.name for state in here.states()] == ["DONE", "LEFT_OVER"]
         assert told(here) == shown
 
 
@@ -294,7 +294,7 @@ async def test_held_prompts_that_are_run_on_hold_wait_for_go_and_that_is_said(
     async with living(tmp_path, first=agent) as here:
         blocks = [{"type": "text", "text": "old"}]
         seq = here.journal.accept("old", {"prompt": blocks})
-        here.journal.hold(seq)
+        here.journal.leave_over(seq)
         here.session.replay._prompts.add_left_over(
             {"prompt": [{"type": "text", "text": "old"}]}, seq
         )

@@ -17,7 +17,7 @@ from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates.notices import (
     ASK_WHAT,
     DROP_STOPPED,
-    NOTHING_HELD,
+    NOTHING_LEFT,
     RUN_STOPPED,
     running,
     titled,
@@ -73,7 +73,7 @@ class Stage:
         self.prompts = Prompts(journal, self.transcript, self.core, checkpoint)
         for words in held:
             seq = journal.accept(words, prompt(words))
-            journal.hold(seq)
+            journal.leave_over(seq)
             self.prompts.add_left_over(prompt(words), seq)
         self.command = QueueCommand(
             self.core,
@@ -123,7 +123,9 @@ async def test_it_shows_what_waits_and_what_is_held_and_then_is_answered(
         stage.prompts.add(prompt("later"), None),
     )
     shown, done = stage.types("/queue")
-    assert shown.startswith("2 waiting.\n\n1. next\n2. later\n\nHeld since a restart:\n\n1. old\n")
+    assert shown.startswith(
+        "2 waiting.\n\n1. next\n2. later\n\nLeft over since a restart:\n\n1. old\n"
+    )
     assert done == DONE
     assert (stage.core.fed, stage.held) == ([], ["old"])
 
@@ -149,7 +151,7 @@ async def test_run_lets_all_held_prompts_run_in_order_and_stays_open_meanwhile(
     assert carrier.request is stage.client.requests[-1]
     assert (stage.held, states(journal)) == ([], [PromptState.WAITING] * 2)
     # Whoever says it again meanwhile finds nothing more to run.
-    assert stage.types("/queue run") == [NOTHING_HELD]
+    assert stage.types("/queue run") == [NOTHING_LEFT]
     assert isinstance(stage.core.fed[1], ev.RunLeftOver)
     assert stage.core.fed[1].keys == ()
 
@@ -166,7 +168,7 @@ async def test_a_journal_that_cannot_be_written_stops_a_run_and_what_was_not_rel
     (event,) = stage.core.take()
     assert isinstance(event, ev.RunLeftOver)
     assert len(event.keys) == 1
-    assert (stage.held, states(journal)) == (["b"], [PromptState.WAITING, PromptState.HELD])
+    assert (stage.held, states(journal)) == (["b"], [PromptState.WAITING, PromptState.LEFT_OVER])
     stage.types("/queue run")
     (event,) = stage.core.take()
     assert isinstance(event, ev.RunLeftOver)
@@ -180,7 +182,7 @@ async def test_drop_forgets_all_or_the_one_of_that_number_for_good(journal: Sess
     assert stage.held == ["a", "c"]
     assert stage.types("/queue drop") == ["Dropped 2.", DONE]
     assert stage.held == []
-    assert stage.types("/queue drop") == [NOTHING_HELD, DONE]
+    assert stage.types("/queue drop") == [NOTHING_LEFT, DONE]
     assert [row.outcome for row in journal.prompts()] == [{"dropped": True}] * 3
     assert journal.recover() == []
 
@@ -192,7 +194,7 @@ async def test_dropping_what_is_no_number_of_a_held_prompt_drops_nothing(
 ) -> None:
     stage = Stage(journal, "a", "b")
     said, done = stage.types(f"/queue drop {words}")
-    assert said.startswith("There is no held prompt ")
+    assert said.startswith("There is no left-over prompt ")
     assert (done, stage.held) == (DONE, ["a", "b"])
 
 

@@ -335,7 +335,7 @@ async def test_a_prompt_that_was_held_runs_behind_the_words_that_let_it_run(
         agent.says_text("done")
         agent.answer(turn, DONE)
         assert await here.answered(carrier) == DONE
-        said = ["Running 1 held prompt.", "held", "done"]
+        said = ["Running 1 left-over prompt.", "held", "done"]
         assert here.texts() == said
         recorded = [text.strip() for text in await recorded_texts(here.journal)]
         assert recorded == ["/queue run", *said]

@@ -193,7 +193,7 @@ async def test_when_the_bridge_ends_a_running_prompt_is_interrupted_and_those_th
         await until(lambda: here.states() == [PromptState.SENT, PromptState.WAITING])
         await quiet()
         here.session.feed(ev.Shutdown())
-        assert here.states() == [PromptState.DONE, PromptState.HELD]
+        assert here.states() == [PromptState.DONE, PromptState.LEFT_OVER]
         assert here.outcomes() == [({"interrupted": True}, None), (None, None)]
         texts = await recorded_texts(here.journal)
         assert texts[:2] == ["one", "half"]

@@ -77,7 +77,7 @@ class Stage:
     def held(self, params: Json = PARAMS) -> int:
         """Return the key of a prompt that waited since another bridge ended, and may run now."""
         seq = self.journal.accept("p", params)
-        self.journal.hold(seq)
+        self.journal.leave_over(seq)
         self.prompts.add_left_over(params, seq)
         (key,) = self.prompts.left_over
         self.prompts.release(key)

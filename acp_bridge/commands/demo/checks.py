@@ -181,9 +181,9 @@ def left_over(
     prompts = own_meta(after[answer].message.get("result") or {}).get("held", [])
     texts = [prompt[0]["text"] for prompt in prompts]
     if texts != [text]:
-        raise Unexpected(f"held: {text!r}", f"{texts}")
+        raise Unexpected(f"left over: {text!r}", f"{texts}")
     shown = _spoken(after.chunks(answer, after.sent(run)))
-    listed = f"Held since a restart:\n\n1. {text}\n\n"
+    listed = f"Left over since a restart:\n\n1. {text}\n\n"
     if listed not in shown or shown != _spoken(after.turn(listing).chunks):
         raise Unexpected(f"{listed!r} from /queue, and nothing else", repr(shown))
     return Finding(after.seconds(answer, after.sent(run)))

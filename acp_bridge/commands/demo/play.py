@@ -137,7 +137,7 @@ async def bridge_killed(track: Track) -> None:
     await other.answered(run)
     check, before, after = track.section.check, client.recording, other.recording
     check("replayed as it was shown", checks.replayed, before, after, load)
-    title = "the waiting prompt is held, not run"
+    title = "the waiting prompt is left over, not run"
     check(title, checks.left_over, before, waiting, after, load, listing, run)
     check("/queue run runs it", checks.recalls, after, run, [*TOLD, LONGER])
 

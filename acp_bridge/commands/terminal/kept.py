@@ -10,7 +10,7 @@ from acp_bridge.cli.harmless import harmless, one_line
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.table import table
 from acp_bridge.commands.terminal.view.markdown import markdown
-from acp_bridge.journal import PromptRow, SessionInfo
+from acp_bridge.journal import PromptRow, PromptState, SessionInfo
 from acp_bridge.journal.reading import transcript, waiting_prompts
 from acp_bridge.protocol import Json
 from acp_bridge.updates.notices import summary
@@ -18,6 +18,8 @@ from acp_bridge.updates.updates import for_replay
 
 #: characters of a waiting prompt on a page.
 _LONG_PROMPT = 500
+#: the state of a waiting prompt, as a person reads it.
+_STATES = {PromptState.LEFT_OVER: "left over"}
 
 
 def sessions_table(
@@ -65,7 +67,7 @@ def page(home: Path, info: SessionInfo) -> str:
 def _waiting(row: PromptRow) -> str:
     prompt = row.params.get("prompt")
     text = summary(prompt if isinstance(prompt, list) else [], _LONG_PROMPT)
-    return harmless(f"{text} ({row.state})")
+    return harmless(f"{text} ({_STATES.get(row.state, row.state.value)})")
 
 
 def _local_time(updated_at: str) -> str:

@@ -149,7 +149,7 @@ class Replay:
         if self._journal.behind:
             view.replay(notices.notice(notices.UNRECORDED))
         if left := list(self._prompts.left_over.values()):
-            view.replay(notices.notice(notices.held(left)))
+            view.replay(notices.notice(notices.left_over(left)))
         if said := self._pauses.said:
             view.replay(notices.notice(said))
         if request.method != ATTACH and (work := self._audience.at_work(request.client)):

@@ -232,7 +232,7 @@ class Prompts:
     def _keep(self, prompt: Prompt) -> None:
         """Note in the journal that a prompt is left over."""
         if prompt.seq:
-            prompt.is_left_over = self._try(self._journal.hold, prompt.seq)
+            prompt.is_left_over = self._try(self._journal.leave_over, prompt.seq)
 
     def release(self, key: int) -> None:
         """Let a prompt that was left over run. Raises JournalError."""

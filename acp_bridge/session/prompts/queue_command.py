@@ -184,7 +184,7 @@ class QueueCommand:
     def _run_left_over(self, request: ClientRequest, params: Json) -> None:
         left = list(self._prompts.left_over)
         if not left:
-            self._transcript.notice(notices.NOTHING_HELD)
+            self._transcript.notice(notices.NOTHING_LEFT)
         keys = []
         for key in left:
             try:
@@ -205,7 +205,7 @@ class QueueCommand:
         if words:
             number = int(words[0]) if words[0].isdecimal() and len(words[0]) < 9 else 0
             if len(words) > 1 or not 1 <= number <= len(keys):
-                return notices.no_such_held(words, self._usage)
+                return notices.no_such_left_over(words, self._usage)
             keys = [keys[number - 1]]
         try:
             for key in keys:

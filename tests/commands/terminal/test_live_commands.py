@@ -205,8 +205,8 @@ def test_a_prompt_is_sent_to_a_live_session(bridge: Bridge, said: Said) -> None:
 def test_a_prompt_to_a_session_that_sleeps_is_said_to_be_held(bridge: Bridge, said: Said) -> None:
     code, out, _ = said("send", "bcd", "later")
     assert code == 0
-    assert out.startswith("Session bcde2222 is not live: recorded, and held. It runs when ")
-    assert "1. later (held)" in said("show", "bcd")[1]
+    assert out.startswith("Session bcde2222 is not live: recorded, and left over. It runs when ")
+    assert "1. later (left over)" in said("show", "bcd")[1]
 
 
 @pytest.mark.parametrize("option", ["--wait", "--interrupt"])

@@ -53,7 +53,9 @@ async def test_all_that_a_killed_writer_had_committed_is_there(home: Path, count
     held = session.recover()
     last = session.prompts()[-1]
     assert last.params == {"prompt": (last.seq - 1) * 300}
-    assert all(prompt.state in (PromptState.DONE, PromptState.HELD) for prompt in session.prompts())
+    assert all(
+        prompt.state in (PromptState.DONE, PromptState.LEFT_OVER) for prompt in session.prompts()
+    )
     interrupted = [p for p in session.prompts() if p.outcome == {"interrupted": True}]
     assert len(interrupted) + len(held) <= 1
     await session.compact(last.seq)

@@ -17,7 +17,7 @@ from acp_bridge.protocol import Json
 _LOCK: Final = 5.0
 
 
-async def hold_prompt(home: Path, session_id: str, params: Json) -> int:
+async def leave_prompt(home: Path, session_id: str, params: Json) -> int:
     """Record a prompt as left over; returns how many are left over then.
 
     The prompt is on disk on return. The session's lock is taken meanwhile, so no bridge can open
@@ -37,9 +37,9 @@ async def hold_prompt(home: Path, session_id: str, params: Json) -> int:
     try:
         session = await journal.open(session_id)
         seq = session.accept(uuid4().hex, params)
-        session.hold(seq)
+        session.leave_over(seq)
         await session.sync()
-        return len(session.prompts(PromptState.HELD))
+        return len(session.prompts(PromptState.LEFT_OVER))
     finally:
         with anyio.CancelScope(shield=True):
             await journal.close()

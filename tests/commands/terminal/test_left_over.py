@@ -1,4 +1,4 @@
-"""A prompt for a session that sleeps: it is on the disk as held, and nothing else is changed."""
+"""A prompt for a session that sleeps is on the disk as left over; nothing else is changed."""
 
 import os
 from pathlib import Path
@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from acp_bridge.agents import lease
-from acp_bridge.commands.terminal import held
-from acp_bridge.commands.terminal.held import hold_prompt
+from acp_bridge.commands.terminal import left_over
+from acp_bridge.commands.terminal.left_over import leave_prompt
 from acp_bridge.commands.terminal.sending import prompt_params
 from acp_bridge.journal import Journal, JournalError, PromptState, UnknownSession
 
@@ -26,16 +26,16 @@ async def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_it_is_held_and_what_a_killed_bridge_left_is_for_the_next_one_to_settle(
+async def test_it_is_left_over_and_what_a_killed_bridge_left_is_for_the_next_one_to_settle(
     home: Path,
 ) -> None:
-    assert await hold_prompt(home, SESSION, prompt_params(SESSION, "one")) == 1
-    assert await hold_prompt(home, SESSION, prompt_params(SESSION, "two")) == 2
+    assert await leave_prompt(home, SESSION, prompt_params(SESSION, "one")) == 1
+    assert await leave_prompt(home, SESSION, prompt_params(SESSION, "two")) == 2
     journal = Journal(home)
     rows = (await journal.open(SESSION)).prompts()
     await journal.close()
     assert [row.state for row in rows] == [
-        *(PromptState.SENT, PromptState.WAITING, PromptState.HELD, PromptState.HELD)
+        *(PromptState.SENT, PromptState.WAITING, PromptState.LEFT_OVER, PromptState.LEFT_OVER)
     ]
     assert rows[-1].params == prompt_params(SESSION, "two")
 
@@ -43,17 +43,17 @@ async def test_it_is_held_and_what_a_killed_bridge_left_is_for_the_next_one_to_s
 async def test_a_session_that_a_bridge_has_is_left_to_it(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "_LOCK", 0.0)
+    monkeypatch.setattr(left_over, "_LOCK", 0.0)
     lock = await lease.acquire(Journal(home).lock_path(SESSION), 0)
     with anyio.fail_after(5), pytest.raises(lease.Busy):
-        await hold_prompt(home, SESSION, prompt_params(SESSION, "one"))
+        await leave_prompt(home, SESSION, prompt_params(SESSION, "one"))
     os.close(lock)
-    assert await hold_prompt(home, SESSION, prompt_params(SESSION, "one")) == 1
+    assert await leave_prompt(home, SESSION, prompt_params(SESSION, "one")) == 1
 
 
 async def test_a_session_that_is_gone_is_not_made_anew(home: Path) -> None:
     with pytest.raises(UnknownSession):
-        await hold_prompt(home, "b" * 32, prompt_params("b" * 32, "one"))
+        await leave_prompt(home, "b" * 32, prompt_params("b" * 32, "one"))
     assert not Journal(home).path("b" * 32).exists()
     assert not Journal(home).lock_path("b" * 32).exists()
 
@@ -64,4 +64,4 @@ async def test_a_lock_that_can_not_be_made_is_said_as_a_disk_that_can_not_be_wri
     Journal(home).lock_path(SESSION).unlink(missing_ok=True)
     Journal(home).lock_path(SESSION).mkdir()
     with pytest.raises(JournalError, match="Is a directory"):
-        await hold_prompt(home, SESSION, prompt_params(SESSION, "one"))
+        await leave_prompt(home, SESSION, prompt_params(SESSION, "one"))

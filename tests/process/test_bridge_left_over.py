@@ -1,4 +1,4 @@
-"""The bridge ends while prompts wait or run: held and interrupted, never run by themselves."""
+"""The bridge ends while prompts wait or run: left over and interrupted, never run by themselves."""
 
 import signal
 from typing import Any
@@ -47,7 +47,7 @@ def interrupted(updates: list[Message]) -> list[Message]:
 
 @pytest.mark.hazard("K1", "Q5", "Q6", "R12", "C16", "P1", "P2")
 @pytest.mark.parametrize("how", ENDS)
-async def test_after_any_end_what_was_shown_is_replayed_and_what_waited_is_held(
+async def test_after_any_end_what_was_shown_is_replayed_and_what_waited_is_left_over(
     world: World, how: str
 ) -> None:
     async with world.bridge(capabilities=TELL_ACCEPTED, exits=ENDS[how]) as client:
@@ -69,14 +69,14 @@ async def test_after_any_end_what_was_shown_is_replayed_and_what_waited_is_held(
         assert "1. say three; gate h\n2. say four; gate h" in held["content"]["text"]
         blocks = loaded["_meta"]["acp_bridge"]["held"]
         assert [prompt[0]["text"] for prompt in blocks] == ["say three; gate h", "say four; gate h"]
-        # New prompts run, what is held doesn't.
+        # New prompts run, what is left over doesn't.
         assert await client.prompt("say five") == {"stopReason": "end_turn"}
         assert world.log.prompts()[-1] == "say five"
     assert len(world.log.prompts()) == 3
 
 
-async def held_session(world: World, *words: str) -> str:
-    """A session with held prompts."""
+async def left_over_session(world: World, *words: str) -> str:
+    """A session with left-over prompts."""
     async with world.bridge(capabilities=TELL_ACCEPTED, exits=-9) as client:
         await leave_waiting(world, client, *words)
         session = client.session_id
@@ -91,15 +91,15 @@ async def queue(client: RecordingClient, words: str = "") -> str:
 
 
 @pytest.mark.hazard("R12", "Q5", "Q7")
-async def test_held_prompts_are_listed_dropped_and_run_on_the_users_word(world: World) -> None:
+async def test_left_over_prompts_are_listed_dropped_and_run_on_the_users_word(world: World) -> None:
     world.repeats = True  # the same text in two prompts
-    session = await held_session(world, "one", "two", "three", "four")
+    session = await left_over_session(world, "one", "two", "three", "four")
     async with world.inside(session=False) as client:
         await client.load_session(session, world.cwd)
         told = await queue(client)
-        assert "Nothing is waiting.\n\nHeld since a restart:\n\n1. say one; gate h" in told
+        assert "Nothing is waiting.\n\nLeft over since a restart:\n\n1. say one; gate h" in told
         assert "Dropped 1." in await queue(client, "drop 2")
-        assert "no held prompt" in await queue(client, "drop 9")
+        assert "no left-over prompt" in await queue(client, "drop 9")
         assert "Usage" in await queue(client, "nonsense")
         seen = client.mark()
         carrier = client.send_prompt("/queue run")
@@ -119,9 +119,9 @@ async def test_held_prompts_are_listed_dropped_and_run_on_the_users_word(world: 
             world.gates.open("h")
         assert await stopped(client, carrier) == "end_turn"
         assert await stopped(client, following) == "end_turn"
-        assert "Nothing is held" in await queue(client, "run")
-        assert "Nothing is held" in await queue(client, "drop")
-    # In a third bridge nothing of it is held any more.
+        assert "Nothing is left over" in await queue(client, "run")
+        assert "Nothing is left over" in await queue(client, "drop")
+    # In a third bridge nothing of it is left over any more.
     async with world.inside(session=False) as client:
         loaded = await client.load_session(session, world.cwd)
         assert "held" not in loaded["_meta"]["acp_bridge"]
@@ -134,10 +134,10 @@ async def test_held_prompts_are_listed_dropped_and_run_on_the_users_word(world: 
 
 
 @pytest.mark.hazard("R12", "C3")
-async def test_stop_reaches_the_held_prompts_that_run_and_the_rest_is_held_again(
+async def test_stop_reaches_the_left_over_prompts_that_run_and_the_rest_is_left_over_again(
     world: World,
 ) -> None:
-    session = await held_session(world, "one", "two", "three")
+    session = await left_over_session(world, "one", "two", "three")
     async with world.inside(session=False) as client:
         await client.load_session(session, world.cwd)
         carrier = client.send_prompt("/queue run")
@@ -152,10 +152,10 @@ async def test_stop_reaches_the_held_prompts_that_run_and_the_rest_is_held_again
 
 
 @pytest.mark.hazard("R12", "K1")
-async def test_held_prompts_that_ran_when_a_bridge_was_killed_are_interrupted_the_rest_held(
+async def test_of_left_over_prompts_those_that_a_kill_cut_off_are_interrupted_the_rest_stay(
     world: World,
 ) -> None:
-    session = await held_session(world, "one", "two")
+    session = await left_over_session(world, "one", "two")
     async with world.bridge(session=False, exits=-9) as client:
         await client.load_session(session, world.cwd)
         client.send_prompt("/queue run")
@@ -170,8 +170,8 @@ async def test_held_prompts_that_ran_when_a_bridge_was_killed_are_interrupted_th
     assert world.log.prompts().count("say one; gate h") == 1
 
 
-async def test_a_resume_tells_of_held_prompts_though_it_replays_nothing(world: World) -> None:
-    session = await held_session(world, "one")
+async def test_a_resume_tells_of_left_over_prompts_though_it_replays_nothing(world: World) -> None:
+    session = await left_over_session(world, "one")
     async with world.inside(session=False) as client:
         about = {"sessionId": session, "cwd": str(world.cwd)}
         resumed = await client.request("session/resume", about)
