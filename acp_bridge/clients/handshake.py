@@ -9,8 +9,6 @@ The agent's ways to log in are offered as they stand: the agent knows the client
 
 from __future__ import annotations
 
-from typing import Any
-
 from acp_bridge import __version__
 from acp_bridge.protocol import (
     ASK,
@@ -26,6 +24,7 @@ from acp_bridge.protocol import (
     has,
     with_own_meta,
 )
+from acp_bridge.wire.json_values import as_object, objects
 
 #: The built-in agent's answer, known without starting it (a test compares the two).
 BUILTIN: Json = {
@@ -88,8 +87,8 @@ def for_agent(params: Json, *, kept: bool = False) -> Json:
 def for_client(agent: Json, settings: Json) -> Json:
     """Return the answer for the client, made from the agent's; `settings` is shown in `_meta`."""
     agent = _without_kept_back(agent)
-    capabilities = _without_kept_back(_dict(agent.get("agentCapabilities")))
-    session = _without_kept_back(_dict(capabilities.get("sessionCapabilities")))
+    capabilities = _without_kept_back(as_object(agent.get("agentCapabilities")))
+    session = _without_kept_back(as_object(capabilities.get("sessionCapabilities")))
     if not can_fork(capabilities):
         session.pop("fork", None)
     for name in _OWN_SESSION_CAPABILITIES:
@@ -103,7 +102,7 @@ def for_client(agent: Json, settings: Json) -> Json:
         **agent,
         "agentCapabilities": capabilities,
         "agentInfo": info if isinstance(info, dict) else _OWN_INFO,
-        "authMethods": _list(agent.get("authMethods")),
+        "authMethods": objects(agent.get("authMethods")),
     }
 
 
@@ -139,13 +138,5 @@ def can_fork(capabilities: object) -> bool:
 
 def name_of(agent: Json) -> str | None:
     """Return the name that the agent gives itself in its answer, or None."""
-    name = _dict(agent.get("agentInfo")).get("name")
+    name = as_object(agent.get("agentInfo")).get("name")
     return name if isinstance(name, str) and name else None
-
-
-def _dict(value: object) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []

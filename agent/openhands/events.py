@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from acp_bridge.wire.json_values import as_object
+
 Json: TypeAlias = dict[str, Any]
 
 
@@ -201,7 +203,7 @@ def read(raw: object) -> Event | None:
 
 
 def _message(event_id: str, raw: Json) -> Event:
-    message = _object(raw.get("llm_message"))
+    message = as_object(raw.get("llm_message"))
     parts = _parts(message.get("content"))
     if message.get("role") == "user":
         return UserMessage(event_id, parts)
@@ -212,8 +214,8 @@ def _message(event_id: str, raw: Json) -> Event:
 
 def _action(event_id: str, raw: Json) -> Action:
     action = raw.get("action")
-    call = _object(raw.get("tool_call"))
-    values = _object(action)
+    call = as_object(raw.get("tool_call"))
+    values = as_object(action)
     return Action(
         event_id,
         call_id=_text(raw.get("tool_call_id")),
@@ -227,7 +229,7 @@ def _action(event_id: str, raw: Json) -> Action:
 
 
 def _result(event_id: str, raw: Json) -> Result:
-    values = _object(raw.get("observation"))
+    values = as_object(raw.get("observation"))
     failed = raw["kind"] != "ObservationEvent" or values.get("is_error") is True
     said = _text(raw.get("error")) or _text(raw.get("rejection_reason"))
     parts = (Part(said),) if said else _parts(values.get("content"))
@@ -251,7 +253,7 @@ def _inner_call(event_id: str, raw: Json) -> InnerCall:
 def _state(event_id: str, raw: Json) -> Event:
     key, value = _text(raw.get("key")), raw.get("value")
     if key == "full_state":
-        return Snapshot(event_id, _object(value))
+        return Snapshot(event_id, as_object(value))
     return StateField(event_id, key, value)
 
 
@@ -273,7 +275,3 @@ def _joined(parts: tuple[Part, ...]) -> str:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _object(value: object) -> Json:
-    return value if isinstance(value, dict) else {}

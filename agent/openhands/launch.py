@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from acp_bridge.wire.json_values import as_object
 from agent.errors import invalid_params, unknown_session
 from agent.openhands.confirmation import MODES
 from agent.openhands.events import Json
@@ -26,13 +27,13 @@ async def check_extras(server: Server, params: SessionParams) -> None:
         raise invalid_params("additionalDirectories: a conversation of OpenHands has one folder")
     if not params.mcp_servers:
         return
-    settings = _object((await server.settings()).get("agent_settings"))
-    known = _object(settings.get("mcp_config"))
-    known = _object(known.get("mcpServers")) or known
+    settings = as_object((await server.settings()).get("agent_settings"))
+    known = as_object(settings.get("mcp_config"))
+    known = as_object(known.get("mcpServers")) or known
     names = [
         str(each.get("name", "?"))
         for each in params.mcp_servers
-        if not _is_same(each, _object(known.get(str(each.get("name")))))
+        if not _is_same(each, as_object(known.get(str(each.get("name")))))
     ]
     if names:
         text = "mcpServers: the agent-server can't be given these for one session, and its settings"
@@ -47,10 +48,6 @@ def _is_same(wanted: Json, known: Json) -> bool:
         return bool(wanted["url"] == known.get("url"))
     arguments = list(wanted.get("args") or ())
     return wanted.get("command") == known.get("command") and arguments == (known.get("args") or [])
-
-
-def _object(value: object) -> Json:
-    return value if isinstance(value, dict) else {}
 
 
 async def begin(
@@ -132,4 +129,4 @@ def check_cwd(info: Json, params: SessionParams) -> None:
 
 
 def folder_of(info: Json) -> str:
-    return str(_object(info.get("workspace")).get("working_dir") or "")
+    return str(as_object(info.get("workspace")).get("working_dir") or "")

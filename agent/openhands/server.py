@@ -16,6 +16,7 @@ from urllib.parse import quote
 import anyio
 import httpx
 
+from acp_bridge.wire.json_values import as_object
 from agent.openhands.events import Json
 from agent.openhands.problems import Kind, ServerProblem, one_line
 from agent.openhands.settings import KEY_VARIABLE
@@ -61,13 +62,13 @@ class Server:
         await self._ask("GET", "/health")
 
     async def agent_profiles(self) -> Json:
-        return _object(await self._read("/api/agent-profiles"))
+        return as_object(await self._read("/api/agent-profiles"))
 
     async def model_profiles(self) -> Json:
-        return _object(await self._read("/api/profiles"))
+        return as_object(await self._read("/api/profiles"))
 
     async def settings(self) -> Json:
-        return _object(await self._read("/api/settings"))
+        return as_object(await self._read("/api/settings"))
 
     async def folder_exists(self, path: str) -> None:
         """Raises ServerProblem if the server has no such folder or can't read it."""
@@ -76,17 +77,17 @@ class Server:
     # conversations
 
     async def create(self, request: Json) -> Json:
-        return _object(await self._ask("POST", _CONVERSATIONS, request))
+        return as_object(await self._ask("POST", _CONVERSATIONS, request))
 
     async def info(self, conversation_id: str) -> Json:
-        return _object(await self._read(_at(conversation_id)))
+        return as_object(await self._read(_at(conversation_id)))
 
     async def status(self, conversation_id: str) -> object:
         return (await self.info(conversation_id)).get("execution_status")
 
     async def listed(self, page_id: str | None) -> Json:
         params: Json = {"limit": _PAGE, "sort_order": "UPDATED_AT_DESC"}
-        return _object(
+        return as_object(
             await self._read(
                 f"{_CONVERSATIONS}/search", params | ({"page_id": page_id} if page_id else {})
             )
@@ -103,7 +104,7 @@ class Server:
         page_id = after
         while True:
             params: Json = {"limit": _PAGE} | ({"page_id": page_id} if page_id else {})
-            page = _object(await self._read(f"{_at(conversation_id)}/events/search", params))
+            page = as_object(await self._read(f"{_at(conversation_id)}/events/search", params))
             items = page.get("items")
             yield items if isinstance(items, list) else []
             next_id = page.get("next_page_id")
@@ -128,7 +129,7 @@ class Server:
     async def leave_out(self, conversation_id: str, message_id: str) -> None:
         """Removes a message, and all after it, from the branch on which the agent continues."""
         path = f"{_at(conversation_id)}/events/{quote(message_id, safe='')}"
-        before = _object(await self._read(path)).get("parent_id")
+        before = as_object(await self._read(path)).get("parent_id")
         body = {"event_id": None if before == _ROOT else before}
         await self._ask("POST", f"{_at(conversation_id)}/navigate", body)
 
@@ -153,7 +154,7 @@ class Server:
     async def question(self, conversation_id: str, question: str) -> str:
         path = f"{_at(conversation_id)}/ask_agent"
         answer = await self._ask("POST", path, {"question": question}, limits=_MODEL_TIMEOUT)
-        return str(_object(answer).get("response") or "")
+        return str(as_object(answer).get("response") or "")
 
     # one request
 
@@ -221,7 +222,3 @@ def _json(response: httpx.Response) -> Any:
     except ValueError as error:
         text = "The agent-server's answer is no JSON; is the address that of an agent-server?"
         raise ServerProblem(Kind.REFUSED, text) from error
-
-
-def _object(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}

@@ -125,9 +125,8 @@ def test_every_way_to_log_in_is_offered_as_the_agent_offers_it() -> None:
         {"id": "a"},
         {"id": "t", "type": "terminal", "args": ["--cli"]},
         {"id": "m", "_meta": {"terminal-auth": {"command": "x", "args": ["login"]}}},
-        "odd",
     ]
-    assert for_client({"authMethods": methods})["authMethods"] == methods
+    assert for_client({"authMethods": [*methods, "odd"]})["authMethods"] == methods
     assert for_client({"authMethods": None})["authMethods"] == []
 
 

@@ -17,7 +17,7 @@ from acp_bridge.commands.doctor.findings import (
     Silent,
     Subject,
     error,
-    in_thread,
+    from_disk,
     ok,
     warning,
 )
@@ -42,8 +42,8 @@ async def check(subject: Subject) -> list[Finding]:
     if not subject.home_usable:
         return [NO_HOME]
     try:
-        found = await in_thread(lambda: listed(home), _PATIENCE)
-        held = await in_thread(lambda: held_sessions(home), _PATIENCE)
+        found = await from_disk(lambda: listed(home), _PATIENCE)
+        held = await from_disk(lambda: held_sessions(home), _PATIENCE)
     except Silent as silent:
         return [error(f"the bridges of {home} can't be looked at: {silent}")]
     except OSError as failed:

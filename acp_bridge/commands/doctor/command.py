@@ -18,7 +18,7 @@ from acp_bridge.cli.own_agent import hindrance
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, print_json, print_text
 from acp_bridge.commands.doctor.examination import examine
-from acp_bridge.commands.doctor.findings import Silent, Subject, in_thread
+from acp_bridge.commands.doctor.findings import Silent, Subject, from_disk
 from acp_bridge.commands.doctor.report import Section, as_json, as_text, exit_code, summary
 from acp_bridge.commands.own_bridge import add_options, own_bridge
 from acp_bridge.commands.terminal.masking import Mask
@@ -90,7 +90,7 @@ async def _examine(subject: Subject, given: argparse.Namespace) -> int:
     settings, sections = subject.settings, list[Section]()
     with suppress(Silent):  # a silent disk becomes a finding of the data folder's check
         of_all = partial(Mask.of, subject.env, settings.home, settings.command)
-        subject = replace(subject, mask=await in_thread(of_all, _PATIENCE))
+        subject = replace(subject, mask=await from_disk(of_all, _PATIENCE))
     async for section in examine(subject):
         sections.append(section)
         if not given.json:

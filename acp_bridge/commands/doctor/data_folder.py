@@ -17,7 +17,7 @@ from acp_bridge.commands.doctor.findings import (
     Silent,
     Subject,
     error,
-    in_thread,
+    from_disk,
     ok,
     warning,
 )
@@ -48,7 +48,7 @@ async def check(subject: Subject) -> list[Finding]:
     """Check the data folder; return the findings."""
     home = subject.settings.home
     try:
-        return await in_thread(lambda: _look(home), _PATIENCE)
+        return await from_disk(lambda: _look(home), _PATIENCE)
     except Silent as silent:
         return [error(f"{home}: {silent}", "choose a folder on another disk with --home")]
 

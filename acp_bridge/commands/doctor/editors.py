@@ -20,7 +20,7 @@ from acp_bridge.commands.doctor.findings import (
     Silent,
     Subject,
     error,
-    in_thread,
+    from_disk,
     ok,
     warning,
 )
@@ -69,7 +69,7 @@ def places(env: Mapping[str, str]) -> list[Settings]:
 async def check(subject: Subject) -> list[Finding]:
     """Check the settings of editors; return the findings."""
     try:
-        return await in_thread(lambda: look(subject.env), _PATIENCE)
+        return await from_disk(lambda: look(subject.env), _PATIENCE)
     except Silent as silent:
         return [warning(f"the settings of editors can't be looked at: {silent}")]
 

@@ -82,7 +82,7 @@ class Silent(Exception):
     """A disk did not answer in time; the text is for the user."""
 
 
-async def in_thread(look: Callable[[], _Found], within: float) -> _Found:
+async def from_disk(look: Callable[[], _Found], within: float) -> _Found:
     """Call a function that may wait for a disk in a thread.
 
     Return its result within so many seconds. Raises Silent after that time, and what the function

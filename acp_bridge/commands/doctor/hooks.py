@@ -14,7 +14,7 @@ from acp_bridge.commands.doctor.findings import (
     Silent,
     Subject,
     error,
-    in_thread,
+    from_disk,
     ok,
     warning,
 )
@@ -32,7 +32,7 @@ async def check(subject: Subject) -> list[Finding]:
     if not subject.home_usable:
         return [NO_HOME]
     try:
-        return await in_thread(lambda: look(subject.settings.home, subject.env), _PATIENCE)
+        return await from_disk(lambda: look(subject.settings.home, subject.env), _PATIENCE)
     except Silent as silent:
         return [warning(f"the hooks can't be looked at: {silent}")]
 

@@ -12,7 +12,7 @@ from acp_bridge.commands.doctor.findings import (
     Silent,
     Subject,
     error,
-    in_thread,
+    from_disk,
     ok,
     warning,
 )
@@ -37,7 +37,7 @@ async def check(subject: Subject) -> list[Finding]:
         return [index(home, index_state(home)), *files(home, look_at_sessions(home, _OPENING))]
 
     try:
-        return await in_thread(look, _PATIENCE)
+        return await from_disk(look, _PATIENCE)
     except Silent as silent:
         return [error(f"the sessions in {home} can't be looked at: {silent}")]
     except OSError as failed:

@@ -13,7 +13,7 @@ from acp_bridge.commands.doctor.findings import (
     Silent,
     Subject,
     error,
-    in_thread,
+    from_disk,
     ok,
     warning,
 )
@@ -121,7 +121,7 @@ async def test_a_disk_that_does_not_answer_is_given_up_and_its_thread_holds_up_n
         go.wait()
 
     with pytest.raises(Silent, match=r"within 0\.01 s"):
-        await in_thread(hangs, 0.01)
+        await from_disk(hangs, 0.01)
     with anyio.fail_after(5):
         await anyio.to_thread.run_sync(begun.wait)
         assert threads[0].daemon
@@ -133,9 +133,9 @@ async def test_what_a_look_at_a_disk_returns_and_raises_comes_out() -> None:
     def fails() -> None:
         raise FileNotFoundError("x")
 
-    assert await in_thread(lambda: 7, 5) == 7
+    assert await from_disk(lambda: 7, 5) == 7
     with pytest.raises(FileNotFoundError):
-        await in_thread(fails, 5)
+        await from_disk(fails, 5)
 
 
 async def test_a_check_that_fails_is_a_finding_and_hinders_no_other(tmp_path: Path) -> None:
