@@ -191,6 +191,36 @@ async def test_a_prompt_that_fails_when_its_client_is_gone_says_so_in_the_sessio
         it.bridge._ended.set()
 
 
+@pytest.mark.hazard("V7", "R12")
+async def test_left_over_prompts_that_can_not_run_stay_left_over_though_who_ran_them_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(tmp_path, drain_timeout=0) as it:
+        session_id = await it.new()
+        gate = it.agent.stops_at("session/prompt")
+        for text in ("runs", "waits"):
+            it.editor.prompt(session_id, text)
+        await until(lambda: gate.reached)
+        it.editor.leaves()
+        await it.ended.wait()
+    async with bench(tmp_path, keep=60) as it:
+        await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
+        gone = await it.attached(session_id)
+        gate = it.agent.stops_at("session/resume")
+        it.agent.living[-1].dies()
+        gone.prompt(session_id, "/queue run")
+        await until(lambda: gate.reached)
+        gone.leaves()
+        await gone.parted.wait()
+        it.agent.unstartable = StartFailed("it is not there", permanent=True)
+        it.agent.living[-1].dies()
+        await until(lambda: not it.bridge._sessions.live[session_id].now.unanswered)
+        await it.editor.stop_reason(it.editor.prompt(session_id, "/queue"))
+        assert "Left over since a restart:\n\n1. waits" in it.editor.texts(session_id)[-1]
+        it.bridge._ended.set()
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 @pytest.mark.hazard("K6")
 async def test_a_session_whose_deletion_makes_the_bridges_own_client_leave_is_deleted(
     tmp_path: Path,

@@ -55,14 +55,13 @@ class Prompt:
         return [self.request, *self.waits] if self.request else self.waits
 
     @property
-    def ran(self) -> bool:
-        """The agent has ended its turn; hooks have sent the agent back to work."""
-        return self.answer is not None
+    def unheard_of(self) -> bool:
+        """True if it was to have a turn, had none, and every client to be told so is gone.
 
-    @property
-    def is_left(self) -> bool:
-        """True if every client that would be told its end is gone."""
-        return bool(self.requests) and all(each.client.gone for each in self.requests)
+        A `/queue run`, which is not in the journal, has no turn of its own.
+        """
+        gone = bool(self.requests) and all(each.client.gone for each in self.requests)
+        return gone and bool(self.seq) and self.answer is None
 
 
 class Prompts:

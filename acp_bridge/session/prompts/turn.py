@@ -91,7 +91,7 @@ class Turn:
         match outcome:
             case Refused(reason):
                 self._tell_not_run(prompt, notices.prompt_refused(str(reason)))
-            case Failed(Failure.NO_AGENT | Failure.NEEDS_AUTH) if prompt.is_left and not prompt.ran:
+            case Failed(Failure.NO_AGENT | Failure.NEEDS_AUTH) if prompt.unheard_of:
                 answer = answers.of_outcome(outcome)
                 assert isinstance(answer, Err)
                 self._tell_not_run(prompt, work_notices.prompt_not_run(answer.error.message))
