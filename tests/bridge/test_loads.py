@@ -178,3 +178,32 @@ async def test_a_session_whose_file_is_empty_or_gone_is_never_asked_of_the_agent
         assert it.agent.params("session/load") == it.agent.params("session/resume") == []
         assert how == "gone" or os.stat(file).st_size == 0
         assert name in os.listdir(tmp_path / "sessions") or how == "gone"
+
+
+async def test_what_the_agent_tells_of_its_mode_in_meta_is_loaded_as_it_told_it_last(
+    tmp_path: Path,
+) -> None:
+    def told(**more: Any) -> dict[str, Any]:
+        return {"availableModes": [{"id": each} for each in ("plan", "edit")], **more}
+
+    async with bench(tmp_path) as it:
+        plan = told(currentModeId="plan", _meta={"planExecutionMode": "yolo"})
+        it.agent.script["session/new"] = {"sessionId": "agent-1", "modes": plan}
+        it.agent.script["session/set_mode"] = {}
+        session_id = await it.new()
+        other, load = await it.joined(), {**SETUP, "sessionId": session_id}
+        assert (await other.ask("session/load", load))["modes"] == plan
+        await it.editor.ask("session/set_mode", {"sessionId": session_id, "modeId": "edit"})
+        assert (await other.ask("session/load", load))["modes"] == told(currentModeId="edit")
+        update = {
+            "sessionUpdate": "current_mode_update",
+            "currentModeId": "plan",
+            "_meta": {"a": 1},
+        }
+        it.agent.processes[0].shows("agent-1", update)
+        again = (await other.ask("session/load", load))["modes"]
+        assert again == told(currentModeId="plan", _meta={"a": 1})
+        it.agent.script["session/set_mode"] = {"_meta": {"b": 2}}
+        await it.editor.ask("session/set_mode", {"sessionId": session_id, "modeId": "plan"})
+        again = (await other.ask("session/load", load))["modes"]
+        assert again == told(currentModeId="plan", _meta={"b": 2})

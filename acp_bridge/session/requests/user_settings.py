@@ -87,7 +87,7 @@ class UserSettings:
         match update.get("sessionUpdate"):
             case protocol.MODE_UPDATE:
                 mode = _mode(update)
-                self._set_current("modes", mode)
+                self._set_current("modes", mode, update)
                 if announced and isinstance(mode, str):
                     self._announce_mode(mode)
             case protocol.OPTIONS_UPDATE:
@@ -246,19 +246,28 @@ class UserSettings:
     def _note_confirmed(self, method: str, params: Json, result: object) -> bool:
         """Note a value that the agent has confirmed; returns True if it told all options too."""
         if method == SET_MODE:
-            self._set_current("modes", params.get("modeId"))
+            self._set_current("modes", params.get("modeId"), result)
         elif method == SET_MODEL:
-            self._set_current("models", params.get("modelId"))
+            self._set_current("models", params.get("modelId"), result)
         if isinstance(result, dict) and isinstance(result.get("configOptions"), list):
             self._show({"configOptions": result["configOptions"]})
             return True
         return False
 
-    def _set_current(self, key: str, value: object) -> None:
+    def _set_current(self, key: str, value: object, said: object) -> None:
+        """Note the mode or model that is in force now.
+
+        `said`: the agent's update or answer; its `_meta` takes the place of what the agent had told
+        of the one before.
+        """
         held = self.shown.get(key)
         if isinstance(value, str) and isinstance(held, dict):
             name = "currentModeId" if key == "modes" else "currentModelId"
-            self._show({key: {**held, name: value}})
+            meta = said.get("_meta") if isinstance(said, dict) else None
+            if meta is None and held.get(name) == value:
+                meta = held.get("_meta")
+            rest = {each: held[each] for each in held if each != "_meta"}
+            self._show({key: {**rest, name: value, **({} if meta is None else {"_meta": meta})}})
 
     def _find(self, kind: object) -> Choice | None:
         return next((choice for choice in self._choices if choice.kind == kind), None)
