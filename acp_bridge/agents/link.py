@@ -26,7 +26,7 @@ from acp_bridge.agents.beside import Forks
 from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import Requests, agent_peer
-from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, SESSION_UPDATE, VERSION, has
+from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, SESSION_UPDATE, VERSION, Json, has
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event, masked
 from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, encode
@@ -93,6 +93,8 @@ class Link:
         self.at_clients = AtClients()
         #: the session's id at the agent, once it has one.
         self.agent_session_id: str | None = None
+        #: the agent's answer to the fork that it has open, until the fork's session begins with it.
+        self.forked: Json | None = None
         #: the process has ended: answers to its requests are the bridge's own from now on.
         self.gone = False
         #: set when no process of the tree is left, just before the owner is told.

@@ -12,7 +12,14 @@ from typing import Any, Final
 
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
-from acp_bridge.protocol import SESSION_LOAD, SESSION_NEW, SESSION_RESUME, ErrorCode, Json
+from acp_bridge.protocol import (
+    SESSION_FORK,
+    SESSION_LOAD,
+    SESSION_NEW,
+    SESSION_RESUME,
+    ErrorCode,
+    Json,
+)
 from acp_bridge.updates import notices
 from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError
@@ -92,11 +99,15 @@ class Opening:
         Raises RpcError.
         """
         result = await self._ask(SESSION_NEW, self._workspace.params())
-        agent_id = result.get("sessionId")
-        if not isinstance(agent_id, str):
-            raise errors.agent_trouble("the agent gave no session id")
-        self._link.agent_session_id = agent_id
+        self._link.agent_session_id = new_id(result)
         self.is_new = True
+        return result
+
+    async def fork(self, agent_session_id: str) -> Json:
+        """Open a fork of a session that this process does not have; as `new` does otherwise."""
+        result = await self._ask(SESSION_FORK, self._workspace.params(agent_session_id))
+        self._link.agent_session_id = new_id(result, besides=agent_session_id)
+        self._link.forked = result
         return result
 
     async def load(self, agent_session_id: str) -> Json:
@@ -110,8 +121,13 @@ class Opening:
     async def reopen(self, known: Known, notice: Callable[[str], None]) -> Json:
         """Open a session again after a restart: resume, else load, else a new one with a notice.
 
+        A process that has just made it by a fork has it open.
+
         Raises Refused, or RpcError of code AUTH_REQUIRED.
         """
+        forked, self._link.forked = self._link.forked, None
+        if forked is not None:
+            return forked
         ways = self._ways()
         refusal: RpcError | None = None
         for way in ways if known.agent_session_id is not None else ():
@@ -157,6 +173,14 @@ class Opening:
 
     async def _ask(self, method: str, params: Json) -> Json:
         return as_object(await self._link.ask_for(self._origin, method, params))
+
+
+def new_id(result: Json, besides: str | None = None) -> str:
+    """Return the session's id in an agent's answer; raises RpcError if it is none, or `besides`."""
+    agent_id = result.get("sessionId")
+    if not isinstance(agent_id, str) or agent_id == besides:
+        raise errors.agent_trouble("the agent gave no session id")
+    return agent_id
 
 
 def in_words(refusal: RpcError) -> str:

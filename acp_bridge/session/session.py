@@ -92,7 +92,7 @@ class Session:
         self.pauses = pauses = Pauses(core, shown, context.capabilities)
 
         # The processes, and what clients ask of them.
-        processes = AgentProcesses(context, pool, lease, core)
+        self._processes = processes = AgentProcesses(context, pool, lease, core)
         provisional = Provisional(core)
         self.wake, patience = provisional.wake, settings.request_timeout
         self.to_agent = to_agent = ToAgent(core, shown, chosen, updates, self.wake, patience)
@@ -198,6 +198,10 @@ class Session:
             processes.add(link, 1)
             provisional.begin(link)
             sleep.begin(link)
+
+    def offer(self, link: Link) -> None:
+        """Let the first start take this process, in which the agent has the session open."""
+        self._processes.offer(link)
 
     # --- where it stands -----------------------------------------------------------------------
 

@@ -1,7 +1,9 @@
 """`session/fork`: a second session that begins with the first one's transcript and settings.
 
-The agent that has the session forks it, and lets go of the fork; what was shown is copied from one
-journal into the other; the fork gets a process of its own, as any session does that is loaded.
+A new process forks the session, and has the fork open. Where it can't, or while something runs in
+the session, the process that has the session forks it and lets go of the fork, which then gets a
+process of its own as any session does that is loaded. What was shown is copied from one journal
+into the other.
 """
 
 from __future__ import annotations
@@ -11,14 +13,14 @@ from uuid import uuid4
 
 import anyio
 
-from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import Journal, SessionJournal
+from acp_bridge.machine.states import State
 from acp_bridge.protocol import INFO_UPDATE, SESSION_CLOSE, STATE, Json
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
-from acp_bridge.session.opening import Workspace
+from acp_bridge.session.opening import Workspace, new_id
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.session import Session
 from acp_bridge.session.transcript.transcript_out import CARDS
@@ -43,31 +45,29 @@ class Forks:
         """`store` makes the forks; `journal` lists them."""
         self._store = store
         self._journal = journal
+        #: the agent forks a session only in the process that has it.
+        self.in_source = False
 
-    async def make(
+    async def ask_source(
         self, source: Session, workspace: Workspace, request: ClientRequest
     ) -> tuple[Session, Json]:
         """Return a fork, which has no process yet, and the agent's answer about it.
 
-        Raises RpcError: the agent's own, or when the fork can't be kept, or when the session is
-        closed meanwhile.
+        Raises RpcError: the agent's own, or when the fork can't be kept.
         """
-        try:
-            return await self._make(source, workspace, request)
-        except RpcError as exc:
-            if source.closing:
-                raise errors.unknown_session() from exc
-            raise
-
-    async def _make(
-        self, source: Session, workspace: Workspace, request: ClientRequest
-    ) -> tuple[Session, Json]:
         result = as_object(await source.to_agent.ask(request))
-        agent_id = result.get("sessionId")
-        if not isinstance(agent_id, str) or agent_id == source.journal.info.agent_session_id:
-            raise errors.agent_trouble("the agent gave no session id")
+        agent_id = new_id(result, besides=source.journal.info.agent_session_id)
         if source.link:
             await _let_go(source.link, agent_id)
+        return await self.keep(source, uuid4().hex, workspace, agent_id), result
+
+    async def keep(
+        self, source: Session, session_id: str, workspace: Workspace, agent_id: str
+    ) -> Session:
+        """Return the fork that the agent has made, with what the session has shown until now.
+
+        It has no process yet. Raises RpcError.
+        """
 
         async def fill(journal: SessionJournal) -> None:
             source.transcript.flush()
@@ -80,8 +80,14 @@ class Forks:
             journal.catch_up()  # a fork that can't be kept whole is none
 
         prompted = source.journal.info.prompted
-        fork = await self._store.fill(uuid4().hex, workspace, agent_id, fill, prompted=prompted)
-        return fork, result
+        return await self._store.fill(session_id, workspace, agent_id, fill, prompted=prompted)
+
+
+def may_be_forked_elsewhere(source: Session) -> bool:
+    """True if the agent has the session on its disk, and nothing runs or waits in it."""
+    now = source.now
+    at_rest = now.state in (State.COLD, State.IDLE) and not now.unanswered
+    return at_rest and not source.to_agent.busy and source.memory.known.remembered
 
 
 async def _let_go(link: Link, agent_session_id: str) -> None:

@@ -37,7 +37,7 @@ from acp_bridge.sessions import params
 from acp_bridge.sessions.attaching import Attaching
 from acp_bridge.sessions.elsewhere.passages import Passages, Reach
 from acp_bridge.sessions.ending import Ending
-from acp_bridge.sessions.fork import Forks
+from acp_bridge.sessions.fork import Forks, may_be_forked_elsewhere
 from acp_bridge.sessions.kept_work import KeptWork
 from acp_bridge.sessions.listing import Listing
 from acp_bridge.sessions.pool import Pool
@@ -113,23 +113,41 @@ class Sessions:
         `known`: as in `SessionStore.create`.
         """
 
-        async def create(link: Link) -> tuple[Session, Link, Json]:
-            link.at_clients.session_id = session_id  # what it asks before its answer names it (P8)
+        async def create(link: Link) -> tuple[Session, Json]:
+            opening = Opening(link, workspace, request)
+            result = await self._in_time(link, SESSION_NEW, opening.new)
+            session = await self._store.create(session_id, workspace, link, known=known)
+            session.user_settings.note_result(result)
+            return session, result
+
+        await self._store.check_folder()  # before an agent says the same less clearly
+        return await self._begin(session_id, request, create)
+
+    async def _begin(
+        self,
+        session_id: str,
+        request: ClientRequest,
+        work: Callable[[Link], Awaitable[tuple[Session, Json]]],
+    ) -> tuple[Session, Link, Json]:
+        """Let `work` make a session with a process of its own; returns both and the agent's answer.
+
+        `session_id`: to whose clients belongs what the process asks before its answer names the
+        session (invariant P8). A process of which no session came waits for another one.
+        """
+
+        async def begin(link: Link) -> tuple[Session, Link, Json]:
+            link.at_clients.session_id = session_id
             session: Session | None = None
             try:
-                opening = Opening(link, workspace, request)
-                result = await self._in_time(link, SESSION_NEW, opening.new)
-                session = await self._store.create(session_id, workspace, link, known=known)
+                session, result = await work(link)
             finally:
                 if session is None:
                     with anyio.CancelScope(shield=True):
                         await self._unused(link, request)
             self.live[session.id] = session
-            session.user_settings.note_result(result)
             return session, link, result
 
-        await self._store.check_folder()  # before an agent says the same less clearly
-        return await self._pool.take_for(create)
+        return await self._pool.take_for(begin)
 
     async def _in_time(self, link: Link, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
         """Return the agent's answer; raises RpcError, also when it takes too long."""
@@ -215,15 +233,55 @@ class Sessions:
                 return await self.new(request, given)  # there is nothing in it to be copied
             with self.room():
                 async with self._at_hand(session_id) as source:
-                    session, result = await self._forks.make(source, workspace, request)
-        self.live[session.id] = session
-        session.user_settings.note_result(result)
+                    try:
+                        session, result = await self._fork(source, workspace, request)
+                    except RpcError as exc:
+                        if source.closing:
+                            raise errors.unknown_session() from exc
+                        raise
         session.transcript.attach(request.client)
-        shown = request.client.abilities.fit({**result, "sessionId": session.id})
+        shown = {**result, **session.user_settings.shown, "sessionId": session.id}
         agent_id = session.journal.info.agent_session_id
-        request.answer(with_own_meta(shown, {"agentSessionId": agent_id}))
-        session.wake()
+        shown = with_own_meta(request.client.abilities.fit(shown), {"agentSessionId": agent_id})
+        request.answer(shown)
         return ANSWERED
+
+    async def _fork(
+        self, source: Session, workspace: Workspace, request: ClientRequest
+    ) -> tuple[Session, Json]:
+        """Return a fork and the agent's answer about it.
+
+        A new process is asked first, since it keeps what it has made. An agent that can fork in the
+        session's own process alone is asked there, and from then on at once. Raises RpcError.
+        """
+        made = refused = False
+
+        async def fork(link: Link) -> tuple[Session, Json]:
+            nonlocal made
+            if not may_be_forked_elsewhere(source):  # a turn has begun meanwhile
+                raise errors.refused("the session is at work")
+            agent_id = str(source.journal.info.agent_session_id)
+            ask = partial(Opening(link, workspace, request).fork, agent_id)
+            result, made = await self._in_time(link, SESSION_FORK, ask), True
+            session = await self._forks.keep(source, new, workspace, str(link.agent_session_id))
+            session.offer(link)
+            return session, result
+
+        if not self._forks.in_source and may_be_forked_elsewhere(source):
+            new = uuid4().hex
+            try:
+                session, _, result = await self._begin(new, request, fork)
+            except RpcError:
+                if made or source.closing:
+                    raise
+                refused = may_be_forked_elsewhere(source)
+        if not made:
+            session, result = await self._forks.ask_source(source, workspace, request)
+            self._forks.in_source |= refused
+            self.live[session.id] = session
+        session.user_settings.note_result(result)
+        session.wake()
+        return session, result
 
     @asynccontextmanager
     async def _at_hand(self, session_id: str) -> AsyncIterator[Session]:

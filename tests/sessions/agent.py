@@ -145,6 +145,10 @@ class Process(Link):
         sent = [message for message in self.received if message.get("method") == method]
         return [message.get("params") for message in sent]
 
+    def methods(self) -> list[str]:
+        """Return the methods of everything that it was sent, in order."""
+        return [message["method"] for message in self.received if "method" in message]
+
     def _send(self, data: bytes) -> None:
         for message in self._decoder.feed(data):
             assert not isinstance(message, Malformed)

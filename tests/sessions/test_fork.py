@@ -8,18 +8,21 @@ import pytest
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.protocol import text_chunk
 from acp_bridge.sessions.fork import copy
-from acp_bridge.wire.jsonrpc import encode
+from acp_bridge.wire.jsonrpc import RpcError, encode
 from tests.sessions.agent import ABLE, Agent, Json, Process, until
 from tests.sessions.world import SETUP, World, world
 
 FORKS: Json = {**ABLE, "fork": {}}
 
 
-def forking() -> Agent:
+def forking(*, in_source: bool = False) -> Agent:
+    """An agent that forks; `in_source`: only in the process that has the session."""
     agent = Agent(able=FORKS)
 
     async def fork(process: Process, params: Json) -> Json:
-        return {"sessionId": "forked"}
+        if in_source and params["sessionId"] != process.agent_session_id:
+            raise RpcError(-32602, "no such session here")
+        return {"sessionId": f"forked-{len(agent.params('session/fork'))}"}
 
     agent.script["session/fork"] = fork
     return agent
@@ -148,14 +151,110 @@ async def test_a_fork_is_listed_under_an_id_of_ours_and_lives_in_a_process_of_it
         source = await it.new()
         await it.says(source, "hello")
         answer = await forked(it, source)
-        assert answer["_meta"]["acp_bridge"]["agentSessionId"] == "forked"
+        assert answer["_meta"]["acp_bridge"]["agentSessionId"] == "forked-1"
         new = answer["sessionId"]
         assert sorted(await it.listed()) == sorted([source, new])
-        await until(lambda: len(it.agent.processes) == 2)
-        first, second = it.agent.processes
-        assert first.params("session/close") == [{"sessionId": "forked"}]
         await it.says(new, "and on")
-        assert second.params("session/resume")[0]["sessionId"] == "forked"
+        first, second = it.agent.processes
+        assert first.methods() == ["initialize", "session/new", "session/prompt"]
+        assert second.methods() == ["initialize", "session/fork", "session/prompt"]
+        assert second.params("session/fork")[0]["sessionId"] == first.agent_session_id
+        assert second.params("session/prompt")[0]["sessionId"] == "forked-1"
+
+
+@pytest.mark.hazard("R9")
+async def test_what_the_user_chose_is_in_force_in_a_fork_before_its_first_prompt(
+    tmp_path: Path,
+) -> None:
+    modes = {"currentModeId": "ask", "availableModes": [{"id": "ask"}, {"id": "plan"}]}
+    agent = forking()
+    agent.script["session/set_mode"] = {}
+    agent.script["session/fork"] = {"sessionId": "forked", "modes": modes}
+    agent.script["session/new"] = {"sessionId": "agent-1", "modes": modes}
+    async with world(tmp_path, agent) as it:
+        source = await it.new()
+        await it.editor.ask("session/set_mode", {"sessionId": source, "modeId": "plan"})
+        await it.says(source, "hello")
+        new = (await forked(it, source))["sessionId"]
+        await it.says(new, "and on")
+        asked = it.agent.processes[1].methods()
+        assert asked == ["initialize", "session/fork", "session/set_mode", "session/prompt"]
+        answer = await it.editor.ask("session/load", {**SETUP, "sessionId": new})
+        assert answer["modes"]["currentModeId"] == "plan"
+
+
+@pytest.mark.hazard("P12")
+async def test_an_agent_that_forks_in_the_sessions_own_process_alone_is_asked_there_from_then_on(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, forking(in_source=True)) as it:
+        source = await it.new()
+        await it.says(source, "hello")
+        new = (await forked(it, source))["sessionId"]
+        await it.says(new, "and on")
+        first, second = it.agent.processes
+        assert first.methods()[-2:] == ["session/fork", "session/close"]
+        assert first.params("session/close") == [{"sessionId": "forked-2"}]
+        asked = ["initialize", "session/fork", "session/resume", "session/prompt"]
+        assert second.methods() == asked
+        assert second.params("session/resume")[0]["sessionId"] == "forked-2"
+        again = (await forked(it, source))["sessionId"]
+        await it.says(again, "and on")
+        assert it.agent.processes[2].methods() == ["initialize", "session/resume", "session/prompt"]
+
+
+@pytest.mark.hazard("P12")
+async def test_while_a_turn_runs_the_process_that_has_the_session_forks_it(tmp_path: Path) -> None:
+    async with world(tmp_path, forking()) as it:
+        source = await it.new()
+        await it.says(source, "hello")
+        gate = it.agent.stops_at("session/prompt")
+        runs = it.editor.prompt(source, "go")
+        await until(lambda: gate.reached)
+        new = (await forked(it, source))["sessionId"]
+        assert it.agent.processes[0].methods()[-2:] == ["session/fork", "session/close"]
+        gate.open()
+        await it.editor.stop_reason(runs)
+        await it.says(new, "and on")
+        assert it.agent.processes[1].methods()[1:] == ["session/resume", "session/prompt"]
+
+
+async def test_a_turn_that_begins_while_a_process_starts_for_the_fork_is_not_forked_beside(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, forking()) as it:
+        source = await it.new()
+        await it.says(source, "hello")
+        starts, turn = it.agent.stops_at("initialize"), it.agent.stops_at("session/prompt")
+        it.context.capabilities = {"loadSession": True, "sessionCapabilities": FORKS}
+        asked = it.editor.send("session/fork", {**SETUP, "sessionId": source})
+        await until(lambda: starts.reached)
+        runs = it.editor.prompt(source, "go")
+        await until(lambda: turn.reached)
+        starts.open()
+        await it.editor.result(asked)
+        assert "session/fork" not in it.agent.processes[1].methods()
+        turn.open()
+        await it.editor.stop_reason(runs)
+
+
+async def test_a_process_that_dies_of_a_fork_costs_nothing_but_itself(tmp_path: Path) -> None:
+    agent = forking()
+    fork = agent.script["session/fork"]
+
+    async def dies(process: Process, params: Json) -> Any:
+        if params["sessionId"] != process.agent_session_id:
+            process.dies()
+        return await fork(process, params)
+
+    agent.script["session/fork"] = dies
+    async with world(tmp_path, agent) as it:
+        source = await it.new()
+        await it.says(source, "hello")
+        new = (await forked(it, source))["sessionId"]
+        await it.says(new, "and on")
+        assert agent.living[0].methods()[-2:] == ["session/fork", "session/close"]
+        await it.says(source, "and here")
 
 
 @pytest.mark.hazard("Q9")
@@ -177,6 +276,7 @@ async def test_a_fork_whose_journal_fails_leaves_nothing_of_it(
         assert await it.listed() == [source]
         assert len(list((tmp_path / "sessions").glob("*.db"))) == 1
         await it.says(source, "and on")
+        assert len(it.agent.living) == 1  # nobody has the fork
 
 
 @pytest.mark.parametrize("result", [None, {}, {"sessionId": 5}])

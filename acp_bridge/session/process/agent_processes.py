@@ -65,10 +65,16 @@ class AgentProcesses:
         self._lease = lease
         self._core = core
         self._members: dict[int, _Member] = {}
+        #: has the session open already; the next start takes it.
+        self._offered: Link | None = None
 
     def add(self, link: Link, epoch: int) -> None:
         """Add the running process in which `session/new` opened the session."""
         self._add(link, epoch).settled.set()
+
+    def offer(self, link: Link) -> None:
+        """Let the next start take this process, which has the session open, if it lives then."""
+        self._offered = link
 
     def link(self, epoch: int) -> Link:
         """Return the process of an epoch; raises KeyError."""
@@ -86,7 +92,7 @@ class AgentProcesses:
 
     async def start(self, epoch: int, name: str) -> None:
         """Take a process from the pool, or start one, up to the answer to `initialize`."""
-        if waiting := self._pool.take_ready():
+        if waiting := self._take_offered() or self._pool.take_ready():
             member = self._add(waiting, epoch)
             member.settled.set()
             self._core.feed(self._adopt(member, waiting, epoch))
@@ -101,6 +107,10 @@ class AgentProcesses:
             member.settled.set()
         if outcome:
             self._core.feed(outcome)
+
+    def _take_offered(self) -> Link | None:
+        link, self._offered = self._offered, None
+        return None if link is None or link.gone else link
 
     def _adopt(self, member: _Member, link: Link, epoch: int) -> ev.Event:
         member.link, link.epoch = link, epoch
