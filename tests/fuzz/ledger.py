@@ -190,9 +190,10 @@ class Ledger:
             prompt = self.prompts[number]
             if prompt.urgent:
                 continue
-            # Prompts that were held ran later, by the user's word, and in an order of their own.
-            held = prompt.era != life or KEPT in str(prompt.answer)
-            which = (prompt.session_id, life, held, prompt.by)
+            # Prompts that were left over ran later, by the user's word, in an order of their own: of
+            # an earlier life, or kept when the session was closed for all.
+            left = prompt.era != life, KEPT in str(prompt.answer)
+            which = (prompt.session_id, life, left, prompt.by)
             if number < last[which]:
                 raise Lost(f"prompt {number} ran after {last[which]}")
             last[which] = number
