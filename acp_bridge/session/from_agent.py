@@ -11,7 +11,14 @@ from acp_bridge.agents.outcome import Exit
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase, State
-from acp_bridge.protocol import CANCEL_REQUEST, TOOL_CALL, TOOL_CALL_UPDATE, Json, is_state
+from acp_bridge.protocol import (
+    CANCEL_REQUEST,
+    TOOL_CALL,
+    TOOL_CALL_UPDATE,
+    Json,
+    as_object,
+    is_state,
+)
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.core import Core, SessionState
@@ -21,7 +28,6 @@ from acp_bridge.session.transcript.pacing import Pacing
 from acp_bridge.session.transcript.title import Title
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates.updates import Leak, Updates
-from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import UNSET
 from acp_bridge.wire.peer import Call
 

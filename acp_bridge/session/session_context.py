@@ -17,11 +17,10 @@ from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.journal import Journal, JournalError
 from acp_bridge.journal.index import Reloads
 from acp_bridge.listening.holder import Holder
-from acp_bridge.protocol import SOCKET_PROTOCOL, has
+from acp_bridge.protocol import SOCKET_PROTOCOL, as_object, has
 from acp_bridge.runtime.log import event
 from acp_bridge.runtime.open_files import OpenFiles
 from acp_bridge.settings import Settings
-from acp_bridge.wire.json_values import as_object
 
 
 class Kept(Protocol):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from acp_bridge.protocol import ErrorCode, Json
-from acp_bridge.wire.json_values import as_object
+from acp_bridge.protocol import ErrorCode, Json, as_object
 
 _REASONS: Final = {
     "cancelled": "stopped",

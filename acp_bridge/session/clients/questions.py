@@ -25,7 +25,9 @@ from acp_bridge.protocol import (
     REQUEST_PERMISSION,
     WHOLE_CALLS,
     Json,
+    as_object,
     names_terminal,
+    objects,
     without_terminals,
 )
 from acp_bridge.session.clients.open_request import OpenRequest
@@ -34,7 +36,6 @@ from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates.tool_calls import shows_alike, updated
-from acp_bridge.wire.json_values import as_object, objects
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
 
