@@ -33,22 +33,22 @@ from typing import Any, Final, TypeAlias
 import anyio
 
 from acp_bridge.journal import left_queue
-from acp_bridge.journal.errors import JournalError
-from acp_bridge.journal.left_queue import Went
-from acp_bridge.journal.merge import dumps
-from acp_bridge.journal.schema import (
+from acp_bridge.journal.connection import (
     FAILURES,
     WAL_LIMIT_BYTES,
     connect,
     failure,
+    in_thread,
     journal_errors,
-    sync_file,
     transaction,
     wal_of,
 )
-from acp_bridge.journal.threads import in_thread
+from acp_bridge.journal.errors import JournalError
+from acp_bridge.journal.left_queue import Went
+from acp_bridge.journal.schema import sync_file
 from acp_bridge.runtime.log import event
 from acp_bridge.updates import notices
+from acp_bridge.wire.jsonrpc import dumps
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from acp_bridge.journal.connection import connect, is_damage, journal_errors
 from acp_bridge.journal.merge import Entry, Merger, merged
 from acp_bridge.journal.prompt_rows import with_short_words
-from acp_bridge.journal.schema import connect, is_damage, journal_errors
 
 PAGE_ROWS: Final = 256
 PAGE_SIZE: Final = 32 * 1024
