@@ -88,7 +88,6 @@ class Bridge:
         #: requests that are answered from a task of their own.
         self.slow = self._slow_ones()
         self._unattended = Unattended(context.settings.keep, self._is_attended, self._works)
-        context.note_work = self._unattended.look_again
 
     def _slow_ones(self) -> dict[str, Work]:
         return {
@@ -142,6 +141,7 @@ class Bridge:
             if self._waiter:
                 self._waiter.let_go(0)
             self._gone = True
+            self._context.note_work = self._unattended.look_again
             await self._unattended.run()
         self._ended.set()
 

@@ -1,5 +1,7 @@
 """Carries out what one session's machine asks for, each effect by the part that knows how.
 
+It also knows the parts that follow the session's state, and which changes concern each of them.
+
 Nothing is waited for here: work that takes time runs in a task of its own and ends in an event.
 """
 
@@ -12,26 +14,32 @@ from typing import assert_never
 
 from acp_bridge.agents.link import Link
 from acp_bridge.machine import effects as ef
-from acp_bridge.session.core import Core
+from acp_bridge.machine.states import Passing
+from acp_bridge.session.clients.audience import Audience
+from acp_bridge.session.core import Core, Follower, SessionState
 from acp_bridge.session.deadlines import Deadlines
+from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.process.agent_processes import AgentProcesses
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
 from acp_bridge.session.process.sleep import Sleep
-from acp_bridge.session.prompts.blocked_notice import BlockedNotice
+from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.turn import Turn
+from acp_bridge.session.requests.to_agent import ToAgent
+from acp_bridge.session.session_context import SessionContext
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Passes each effect to the part of the session that carries it out."""
+    """Passes each effect, and each change of the state, to the parts of the session concerned."""
 
     core: Core
+    context: SessionContext
     processes: AgentProcesses
     restart: Restart
     provisional: Provisional
@@ -41,7 +49,9 @@ class Effects:
     pauses: Pauses
     hooks: SessionHooks
     deadlines: Deadlines
-    blocked: BlockedNotice
+    from_agent: FromAgent
+    to_agent: ToAgent
+    audience: Audience
     #: lets go of the session when nothing of it is left.
     finish: Callable[[], Awaitable[None]]
     #: seconds that an agent has to end by itself.
@@ -53,7 +63,8 @@ class Effects:
         match effect:
             # --- to the agent
             case ef.SendPrompt(epoch, key):
-                self.sleep.note_turn()
+                if self.sleep.seconds:
+                    self.sleep.note_turn()
                 self.turn.begin(processes.link(epoch), key)
             case ef.SendCancel(epoch, key):
                 self.turn.cancel(processes.link(epoch), key)
@@ -65,7 +76,7 @@ class Effects:
                 self.pauses.tell_agent(processes.link(epoch))
             # --- its processes
             case ef.Start(epoch):
-                self.blocked.note_start()
+                self.restart.failure_told = False
                 spawn(processes.start, epoch, f"{self.core.id[:8]}#{epoch}")
             case ef.Open(epoch):
                 spawn(self._open, processes.link(epoch))
@@ -81,7 +92,7 @@ class Effects:
             case ef.Commit(key):
                 self.prompts.commit(key)
             case ef.AnswerPrompt(key, outcome):
-                self.blocked.note_answer(outcome)
+                self.restart.failure_told |= answers.says_why_not_ready(outcome)
                 self.turn.say_not_run(key, outcome)
                 self.turn.say_if_forgotten(outcome)
                 self.prompts.answer(key, outcome)
@@ -117,6 +128,28 @@ class Effects:
                 logger.debug("event.dropped session=%s what=%s", self.core.id, event)
             case _:
                 assert_never(effect)
+
+    def concerned(self, before: SessionState, after: SessionState) -> list[Follower]:
+        """Return the parts that a change of the state concerns, in the order of telling."""
+        now, context = after.turns, self.context
+        on_its_way = now.permits.requests in (Passing.WAITS, Passing.SETTINGS)
+        who: list[Follower] = []
+        if now.blocked and not self.restart.failure_told:
+            who.append(self.restart.say_not_ready)
+        if now.provisional and now.waiting:
+            who.append(self.provisional.follow)
+        if now.standstill is not self.pauses.told:
+            who.append(self.pauses.follow)
+        if now.permits is not before.turns.permits:
+            who.append(self.from_agent.follow)
+        if self.to_agent.deferred and not on_its_way:
+            who.append(self.to_agent.follow)
+        if self.sleep.seconds:
+            who.append(self.sleep.follow)
+        who.append(self.audience.follow)
+        if note_work := context.note_work:
+            who.append(lambda before, after: note_work())
+        return who
 
     async def _open(self, link: Link) -> None:
         """Give a process the session."""

@@ -10,7 +10,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Phase, State
+from acp_bridge.machine.states import Phase, Snapshot, State
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
     TOOL_CALL,
@@ -46,9 +46,9 @@ class FromAgent:
         user_settings: UserSettings,
         title: Title,
         to_agent: ToAgent,
-        disturb: Callable[[], None],
+        disturb: Callable[[], None] | None,
     ) -> None:
-        """`disturb` notes that the agent has said something."""
+        """`disturb` notes that the agent has said something; None: nobody waits for its rest."""
         self._core = core
         self._user_settings = user_settings
         self._title = title
@@ -60,7 +60,7 @@ class FromAgent:
         self._to_client = to_client
         self._pacing = pacing
         # The phase of a process holds until the next event; a read brings hundreds of updates.
-        self._phased: Link | None = None
+        self._phased: tuple[Link, Snapshot] | None = None
         self._phase = Phase.NOTHING
         self._draining = False
         #: the read that is being taken holds more than answers.
@@ -72,9 +72,10 @@ class FromAgent:
 
     def on_update(self, link: Link, params: Json) -> None:
         self._spoke = True
-        if link is not self._phased:
-            self._phased, self._phase = link, self._core.now.phase(link.epoch)
-            self._draining = self._core.now.permits.drains
+        now = self._core.now
+        if self._phased is None or self._phased[0] is not link or self._phased[1] is not now:
+            self._phased = link, now
+            self._phase, self._draining = now.phase(link.epoch), now.permits.drains
         update = params.get("update")
         if self._phase is Phase.NOTHING or not isinstance(update, dict):
             return
@@ -137,7 +138,8 @@ class FromAgent:
     def on_batch_end(self, link: Link) -> None:
         if self._spoke:
             self._spoke = False
-            self._disturb()
+            if self._disturb:
+                self._disturb()
         self._transcript.flush()
 
     async def room(self, link: Link) -> None:
@@ -169,8 +171,7 @@ class FromAgent:
     # --- the session's state -------------------------------------------------------------------
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Let waiting readers look again after a change of the session's state."""
-        self._phased = None
+        """Show what was kept from clients in a drain; let readers that wait look again."""
         if self._withheld and not self._core.now.permits.drains:
             withheld, self._withheld = self._withheld, {}
             for told in withheld.values():

@@ -34,7 +34,6 @@ from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
 from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.prompts import queue_command
-from acp_bridge.session.prompts.blocked_notice import BlockedNotice
 from acp_bridge.session.prompts.hooks import SessionHooks, moments_of
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
@@ -71,8 +70,8 @@ class Session:
         self.early: WaitingRequests | None = None
         self._context, self._lease = context, lease
         settings = context.settings
-        self._machine = new_machine(settings, moments_of(hooks), link)
-        self.core = core = Core(self.id, workspace, self._machine, context.tasks)
+        machine = new_machine(settings, moments_of(hooks), link)
+        self.core = core = Core(self.id, workspace, machine, context.tasks)
         self.feed, self.spawn = core.feed, core.spawn
 
         # What the clients are shown, and what is kept.
@@ -145,12 +144,11 @@ class Session:
             chosen,
             self.title,
             to_agent,
-            sleep.disturb,
+            sleep.disturb if sleep.seconds else None,
         )
         processes.owner = from_agent
 
         # What the machine asks for, and who follows where it stands.
-        blocked = BlockedNotice(memory, shown)
         restart = Restart(
             core,
             journal,
@@ -165,6 +163,7 @@ class Session:
         )
         effects = Effects(
             core=core,
+            context=context,
             processes=processes,
             restart=restart,
             provisional=provisional,
@@ -174,7 +173,9 @@ class Session:
             pauses=pauses,
             hooks=self.hooks,
             deadlines=Deadlines(core, settings),
-            blocked=blocked,
+            from_agent=from_agent,
+            to_agent=to_agent,
+            audience=self.audience,
             finish=self._finish,
             grace=settings.close_grace,
         )
@@ -183,16 +184,7 @@ class Session:
             self._look_around,
             effects.perform,
             shown.flush,
-            (
-                blocked.follow,
-                provisional.follow,
-                pauses.follow,
-                from_agent.follow,
-                to_agent.follow,
-                sleep.follow,
-                self.audience.follow,
-                lambda before, after: context.note_work(),
-            ),
+            effects.concerned,
         )
         if link:
             processes.add(link, 1)
@@ -208,7 +200,7 @@ class Session:
     @property
     def now(self) -> Snapshot:
         """Where the machine stands."""
-        return self._machine.snapshot
+        return self.core.now
 
     @property
     def link(self) -> Link | None:
@@ -231,8 +223,9 @@ class Session:
         return self.core.closed
 
     def _look_around(self) -> Around:
+        asked = self._questions
         return Around(
-            asked=tuple(question.summary for question in self._questions.open),
+            asked=tuple([each.summary for each in asked.open]) if asked.all else (),
             clients=len(self.transcript.views),
             agent_owes=self.to_agent.busy,
             journal_behind=self.journal.behind,

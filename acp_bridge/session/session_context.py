@@ -113,7 +113,7 @@ class SessionContext:
     #: whether there is room for one more session.
     open_files: OpenFiles = field(default_factory=OpenFiles)
     #: told when a session may have begun or ended its work.
-    note_work: Callable[[], None] = field(default=lambda: None)
+    note_work: Callable[[], None] | None = None
     #: whether the agent was seen to take up a session again.
     reloads: SeenReloads = field(init=False)
     #: every process that somebody has, in the order of their making; one that nobody has any more,

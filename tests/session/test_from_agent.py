@@ -248,7 +248,7 @@ async def test_what_the_client_asked_for_after_a_cancelled_turn_is_shown_but_no_
     stage.updates.close_cards()
     stage.client.sent.take()
     stage.enter(State.IDLE, Phase.LEAK)
-    stage.to_agent.excused = True
+    stage.to_agent.busy = True
     stage.says(chunk("[MODE_UPDATE] plan", "other"), card("new"))
     assert [update["sessionUpdate"] for update in stage.shown()] == [AGENT_MESSAGE, TOOL_CALL]
     stage.link.asks(REQUEST_PERMISSION, {"toolCall": {"toolCallId": "new"}})

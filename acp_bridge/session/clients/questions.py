@@ -92,13 +92,14 @@ class Questions:
         self._core = core
         self._prompts = prompts
         self._transcript = transcript
-        self._all: list[_Question] = []
+        #: what was asked; some may be settled by now: `open` has the others.
+        self.all: list[_Question] = []
 
     @property
     def open(self) -> list[_Question]:
         """The questions that are not settled, in the order of asking."""
-        self._all = [asked for asked in self._all if asked.is_open]
-        return self._all
+        self.all = [asked for asked in self.all if asked.is_open]
+        return self.all
 
     def clients(self, link: Link, call: Call) -> list[Client]:
         """Return the clients that can answer a request of an agent, also those still loading.
@@ -149,7 +150,7 @@ class Questions:
         """
         question = _Question(link, call, params, about)
         link.at_clients.add(question)
-        self._all.append(question)
+        self.all.append(question)
         try:
             question.asked = {client: _AtClient() for client in clients}
             question.count = len(clients)

@@ -1,5 +1,8 @@
 """Gives a new process what the last one had: the session, its settings, requests that waited.
 
+That no process takes the session is said once: by a prompt's answer, or by a notice, which is shown
+to the clients that have the session and not recorded (invariant R3).
+
 The process is initialized, and no other process has the session open (invariant P12). The user's
 settings are in force before the next prompt, or the prompt does not run (invariant R9).
 """
@@ -13,7 +16,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.runtime.log import event
-from acp_bridge.session.core import Core
+from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.opening import NotLoaded, Opening, Refused
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.process.sleep import Sleep
@@ -54,6 +57,13 @@ class Restart:
         self._to_agent = to_agent
         self._memory = memory
         self._sleep = sleep
+        #: a prompt's answer, or the notice, has said why no process could be started.
+        self.failure_told = False
+
+    def say_not_ready(self, before: SessionState, after: SessionState) -> None:
+        """Say that no process takes the session."""
+        self.failure_told = True
+        self._transcript.show_only(notices.notice(notices.not_ready(self._memory.refusal)))
 
     async def run(self, link: Link) -> ev.Event:
         """Give the process the session; returns the event that says how that went."""
