@@ -27,7 +27,7 @@ from acp_bridge.session.transcript.client_view import ClientView
 from acp_bridge.session.transcript.pacing import Pacing
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.settings import Settings
-from acp_bridge.updates import notices, work_notices
+from acp_bridge.updates import notices
 
 #: characters of a prompt that are told.
 _LENGTH: Final = 200
@@ -222,7 +222,7 @@ class Audience:
         if running is None and not waiting:  # hooks run at the end of its turn
             running = now.unanswered[0]
         runs = None if running is None else self._prompts.get(running).params
-        return work_notices.at_work(runs, waiting)
+        return notices.at_work(runs, waiting)
 
     # --- who comes and goes --------------------------------------------------------------------
 

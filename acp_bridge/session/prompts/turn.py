@@ -23,7 +23,7 @@ from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.prompts import Prompt, Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import notices, work_notices
+from acp_bridge.updates import notices
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err
 
@@ -94,7 +94,7 @@ class Turn:
             case Failed(Failure.NO_AGENT | Failure.NEEDS_AUTH) if prompt.unheard_of:
                 answer = answers.of_outcome(outcome)
                 assert isinstance(answer, Err)
-                self._tell_not_run(prompt, work_notices.prompt_not_run(answer.error.message))
+                self._tell_not_run(prompt, notices.prompt_not_run(answer.error.message))
             case Failed(Failure.JOURNAL | Failure.NOT_BEGUN) if is_feedback(prompt.params):
                 self._transcript.notice(notices.FEEDBACK_UNWRITTEN)
 
