@@ -13,6 +13,7 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase, Snapshot, State
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
+    INFO_UPDATE,
     TOOL_CALL,
     TOOL_CALL_UPDATE,
     Json,
@@ -148,7 +149,7 @@ class FromAgent:
         A process is always read while it is drained (C7), and while it does not have the session:
         nothing that it says then waits for a client.
         """
-        while link.epoch == self._core.now.epoch:
+        while link.epoch == self._core.now.epoch and self._transcript.full(self._pacing.limit):
             slow = self._pacing.slow()
             if slow is None or not self._core.now.permits.paced:
                 return
@@ -176,7 +177,7 @@ class FromAgent:
             withheld, self._withheld = self._withheld, {}
             for told in withheld.values():
                 self._transcript.show(told)
-        if not self._core.now.permits.paced:
+        if self._pacing.waits and not self._core.now.permits.paced:
             self._pacing.hurry()
 
     def _note_state(self, update: Json) -> Json | None:
@@ -190,8 +191,9 @@ class FromAgent:
         announced = now.state is not State.RELOADING
         chosen.note_update(update, announced=announced)
         told_later = not announced and chosen.tells_later(update)
-        shown = self._title.note_update(update)
-        return None if again or told_later else shown
+        if update["sessionUpdate"] == INFO_UPDATE:
+            update = self._title.note_update(update)
+        return None if again or told_later else update
 
     def _leaked(self, link: Link) -> None:
         event("agent.unclean", session=self._journal.info.session_id, agent=link.name)

@@ -16,7 +16,7 @@ from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Snapshot
+from acp_bridge.machine.states import Snapshot, Standstill
 from acp_bridge.protocol import Json, not_feedback, own_meta
 from acp_bridge.session.clients.audience import Audience
 from acp_bridge.session.clients.permissions import Permissions
@@ -266,8 +266,10 @@ class Session:
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
-        self.pauses.note_prompt(request.client, interrupts=asked == Delivery.INTERRUPT)
-        if not self.closing:  # then it was refused, and lists nothing
+        if self.now.standstill is not Standstill.OPEN:
+            self.pauses.note_prompt(request.client, interrupts=asked == Delivery.INTERRUPT)
+        # A prompt that was refused, since the session is closed, lists nothing.
+        if not self.title.settled and not self.closing:
             self.title.note_prompt(params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:

@@ -94,10 +94,7 @@ async def test_an_agent_takes_a_title_away_and_no_later_prompt_makes_one(
 async def test_an_update_that_gives_no_title_changes_none(
     listing: Journal, journal: SessionJournal
 ) -> None:
-    other = {"sessionUpdate": "usage_update", "title": "not a title"}
-    assert await titled(listing, journal, info(updatedAt="x"), other, prompt("mend it")) == (
-        "mend it"
-    )
+    assert await titled(listing, journal, info(updatedAt="x"), prompt("mend it")) == "mend it"
 
 
 @pytest.mark.hazard("P6")

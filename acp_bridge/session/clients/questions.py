@@ -179,7 +179,7 @@ class Questions:
             if shows_alike(before, question.about):
                 continue
             self._transcript.flush()
-            for client in [each for each in question.asked if each.abilities.has_own(WHOLE_CALLS)]:
+            for client in [each for each in question.asked if WHOLE_CALLS in each.abilities.own]:
                 client.peer.cancel(question.asked[client].request_id)
                 self._ask(question, client)
 
@@ -196,7 +196,7 @@ class Questions:
         """Return the parameters for a client, with the whole call if it can't know its card."""
         params = _with_origin(question, client)
         view = self._transcript.view_of(client)
-        whole = client.abilities.has_own(WHOLE_CALLS) or (view is not None and view.missed_some)
+        whole = WHOLE_CALLS in client.abilities.own or (view is not None and view.missed_some)
         if question.about is None or not whole:
             return params
         about = question.about

@@ -98,9 +98,8 @@ class Pauses:
             self._core.feed(ev.Go())
 
     def note_prompt(self, client: Client, *, interrupts: bool) -> None:
-        """Tell a client that its new prompt waits for go, while a pause or a hold lasts."""
-        stands = self._core.now.standstill
-        if stands is Standstill.HELD or (stands is not Standstill.OPEN and not interrupts):
+        """Tell a client that its new prompt waits for go: a pause or a hold lasts."""
+        if self._core.now.standstill is Standstill.HELD or not interrupts:
             self._transcript.show_to(client, notices.notice(notices.WAITS_FOR_GO))
 
     # --- the agent's part ----------------------------------------------------------------------

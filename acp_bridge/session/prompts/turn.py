@@ -62,8 +62,8 @@ class Turn:
             self._core.feed(ev.NotBegun(key))
             return
         blocks = prompt.params["prompt"]
-        carried = self._memory.take_transcript(blocks)
-        context = self._hooks.take_context(key)
+        carried = self._memory.take_transcript(blocks) if self._memory.transcript else None
+        context = self._hooks.take_context(key) if self._hooks.context else ""
         added = [{"type": "text", "text": context}] if context else []
         sent = [carried, *blocks, *added] if carried else [*blocks, *added]
         self._updates.new_turn(key, sent)
@@ -118,8 +118,9 @@ class Turn:
         shows_them = self._prompts.shown_by(prompt)
         for chunk in words_of(prompt.params):
             self._transcript.show_to_others(shows_them, chunk)
-        for text in self._hooks.take_unsaid():
-            self._transcript.notice(text)
+        if self._hooks.unnamed is not None or self._hooks.runs.unsaid:
+            for text in self._hooks.take_unsaid():
+                self._transcript.notice(text)
 
     def cancel(self, link: Link, key: int) -> None:
         """Send the agent `session/cancel`, and end its open questions to the user."""

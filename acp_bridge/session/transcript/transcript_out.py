@@ -105,6 +105,10 @@ class TranscriptOut:
                 return view
         return None
 
+    def full(self, limit: int) -> bool:
+        """Return True if at least `limit` bytes wait for one of the clients."""
+        return any(view.full(limit) for view in self.views)
+
     def then(self, client: Client, action: Callable[[], None], *, sets_state: bool = False) -> None:
         """Call `action` when all that was shown to the client before is on its way.
 
