@@ -20,11 +20,11 @@ from acp_bridge.journal import left_queue, prompt_rows
 from acp_bridge.journal.connection import in_thread, journal_errors
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.file import SessionFile, Unwritten, Write
-from acp_bridge.journal.history import SALVAGED_ROWS, read_entries, read_slice
+from acp_bridge.journal.history import SALVAGED_ROWS, Moment, read_entries, read_slice
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import Merger, merged
 from acp_bridge.journal.prompt_rows import pages, words_line
-from acp_bridge.journal.records import INTERRUPTED, Moment, PromptRow, PromptState, SessionInfo
+from acp_bridge.journal.records import INTERRUPTED, PromptRow, PromptState, SessionInfo
 from acp_bridge.wire.jsonrpc import dumps, loads
 
 Pages: TypeAlias = AsyncIterator[list[dict[str, Any]]]

@@ -12,12 +12,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import assert_never
 
+import anyio
+
 from acp_bridge.agents.link import Link
 from acp_bridge.machine import effects as ef
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.events import Timer
 from acp_bridge.machine.states import Passing
+from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.audience import Audience
 from acp_bridge.session.core import Core, Follower, SessionState
-from acp_bridge.session.deadlines import Deadlines
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.process.agent_processes import AgentProcesses
 from acp_bridge.session.process.provisional import Provisional
@@ -30,8 +34,43 @@ from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.turn import Turn
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.session_context import SessionContext
+from acp_bridge.settings import Settings
 
 logger = logging.getLogger(__name__)
+
+
+class Deadlines:
+    """At most one of each timer is armed; when it passes, the machine gets a `Deadline`."""
+
+    def __init__(self, core: Core, settings: Settings) -> None:
+        """Nothing is armed."""
+        self._core = core
+        self._seconds = {
+            Timer.SPARE: settings.drain_timeout / 2,
+            Timer.DRAIN: settings.drain_timeout,
+            Timer.KILL: settings.kill_timeout,
+            Timer.RESTART: settings.restart_timeout,
+            Timer.SIGN: settings.sign_interval,
+        }
+        self._armed: dict[Timer, anyio.CancelScope] = {}
+
+    def arm(self, timer: Timer, token: int) -> None:
+        """Start a timer, in place of one that was armed for the same `Timer`."""
+        self.disarm(timer)
+        scope = self._armed[timer] = anyio.CancelScope()
+        self._core.spawn(self._wait, timer, token, scope)
+
+    def disarm(self, timer: Timer) -> None:
+        """Stop a timer; nothing happens if it is not armed."""
+        if scope := self._armed.pop(timer, None):
+            scope.cancel()
+
+    async def _wait(self, timer: Timer, token: int, scope: anyio.CancelScope) -> None:
+        with scope:
+            await anyio.sleep(self._seconds[timer])
+        if not scope.cancel_called:  # it may have been disarmed just as it passed
+            event("deadline", session=self._core.id, what=timer.name.lower())
+            self._core.feed(ev.Deadline(timer, token))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +163,8 @@ class Effects:
                 self.pauses.give_sign()
             case ef.Closed():
                 spawn(self.finish)
-            case ef.Dropped(event):
-                logger.debug("event.dropped session=%s what=%s", self.core.id, event)
+            case ef.Dropped(dropped):
+                logger.debug("event.dropped session=%s what=%s", self.core.id, dropped)
             case _:
                 assert_never(effect)
 

@@ -24,8 +24,7 @@ from acp_bridge.session.clients.questions import Questions
 from acp_bridge.session.clients.replay import Replay
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.core import Around, Core, new_machine
-from acp_bridge.session.deadlines import Deadlines
-from acp_bridge.session.effects import Effects
+from acp_bridge.session.effects import Deadlines, Effects
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.process.agent_processes import AgentProcesses, ProcessPool
@@ -93,7 +92,7 @@ class Session:
         # The processes, and what clients ask of them.
         self._processes = processes = AgentProcesses(context, pool, lease, core)
         provisional = Provisional(core)
-        self.wake, patience = provisional.wake, settings.request_timeout
+        self._provisional, patience = provisional, settings.request_timeout
         self.to_agent = to_agent = ToAgent(core, shown, chosen, updates, self.wake, patience)
         self.ask = ask = Ask(core, context, to_agent, shown)
         self._queue = QueueCommand(
@@ -132,7 +131,7 @@ class Session:
             updates,
             memory,
             lambda: pacing.waits,
-            lambda: ask.open,
+            lambda: bool(ask.open),
         )
         self.from_agent = from_agent = FromAgent(
             core,
@@ -159,7 +158,7 @@ class Session:
             memory,
             sleep,
             self._rename_at_agent,
-            self.replay.take_replayed,
+            context.reloads,
         )
         effects = Effects(
             core=core,
@@ -249,6 +248,12 @@ class Session:
         finally:  # else it could not be opened again, and who closes it would wait for ever
             os.close(self._lease)
             self.closed.set()
+
+    def wake(self) -> None:
+        """Start a process for the session if none runs, and swap a provisional one at once."""
+        if self.now.provisional:
+            self._provisional.hasten()
+        self.feed(ev.Warm())
 
     # --- what clients ask ----------------------------------------------------------------------
 

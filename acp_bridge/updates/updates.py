@@ -94,6 +94,8 @@ class Updates:
         self._replayed = False
         #: what the agent may repeat of the prompt that runs.
         self._echo = Echo(())
+        #: the conversation as a load has just read it, for the first process's replay.
+        self.replayed: LateReplay | None = None
         #: the agent has a command `queue` of its own: ours stands back.
         self.own_queue = False
 

@@ -190,7 +190,7 @@ async def test_without_a_process_requests_wait_and_one_is_started_for_them(
     stage.asks(2)
     assert stage.woken > 0
     assert (stage.asked(), stage.got()) == ([], [])
-    assert [method for method, _ in stage.to_agent.deferred_settings()] == [SET_MODE, "_x/y"]
+    assert [asked.method for asked in stage.to_agent.deferred] == [SET_MODE, "_x/y"]
     woken = stage.woken
     stage.enter(State.IDLE)
     assert stage.woken == woken

@@ -181,7 +181,8 @@ class Audience:
 
     def cancel(self, client: Client) -> None:
         """Carry out a client's `session/cancel`."""
-        self._ask.stop(client)
+        if self._ask.open:
+            self._ask.stop(client)
         if own := self.own(client):
             self._core.feed(ev.Cancel(own))
         elif self._may_stop(client):
@@ -230,13 +231,15 @@ class Audience:
         """Send the open questions, and the state, to a client that was just shown the session."""
         self._detached.discard(client)
         self._closed_by_one = False
-        self._questions.ask_too(client)
+        if self._questions.all:
+            self._questions.ask_too(client)
         self.standing.welcome()
         self._core.settle()
 
     def go_on(self, client: Client) -> None:
         """Ask a client again whose load has failed before anything was shown to it."""
-        self._questions.ask_too(client)
+        if self._questions.all:
+            self._questions.ask_too(client)
         self.standing.welcome()
         self._core.settle()
 

@@ -41,11 +41,6 @@ class Provisional:
         """Swap the provisional process at once, since the model is needed."""
         self._needed.set()
 
-    def wake(self) -> None:
-        """Start a process for the session if none runs, and swap a provisional one at once."""
-        self.hasten()
-        self._core.feed(ev.Warm())
-
     def follow(self, before: SessionState, after: SessionState) -> None:
         """Swap at once: a prompt waits for the model."""
         self.hasten()

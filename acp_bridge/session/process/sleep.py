@@ -30,7 +30,7 @@ from acp_bridge.session.requests.to_agent import for_agent
 from acp_bridge.updates.updates import Updates
 
 
-class SleepReloads(Protocol):
+class Reloads(Protocol):
     """Says whether the agent can be trusted to come back (`session_context.SeenReloads`)."""
 
     @property
@@ -54,7 +54,7 @@ class Sleep:
         self,
         core: Core,
         seconds: float,
-        reloads: SleepReloads,
+        reloads: Reloads,
         updates: Updates,
         memory: Memory,
         unread: Callable[[], bool],
@@ -92,7 +92,7 @@ class Sleep:
 
     async def look(self, link: Link) -> None:
         """Record the processes in the agent's tree that are no work: all begun before a prompt."""
-        if not self.seconds or self._core.workspace.mcp_servers:
+        if self._core.workspace.mcp_servers:
             return
         if self._reloads.is_ours:  # the next prompt need not wait for a look
             self._seen = link, frozenset()
@@ -108,10 +108,6 @@ class Sleep:
         """Note that the agent is sent a prompt: processes that it starts now may be work."""
         if self._prompted is None:
             self._prompted = tick()
-
-    def note_reload(self, link: Link, *, well: bool) -> None:
-        """Record for later bridges whether the agent has reloaded a session that it knew."""
-        self._core.spawn(self._reloads.note if well else self._reloads.forget, link)
 
     def keeps(self, method: str, params: Json) -> bool:
         """Keep a client's notification for the process that comes; False if the session is awake.

@@ -255,10 +255,6 @@ class ToAgent:
         for asked in deferred:
             self._take(asked)
 
-    def deferred_settings(self) -> list[tuple[str, Any]]:
-        """Return method and parameters of the deferred requests, in order."""
-        return [(asked.method, asked.params) for asked in self.deferred]
-
     async def send_deferred(self, link: Link) -> None:
         """Send the deferred requests to a process that is being given the session, one by one.
 
