@@ -149,7 +149,7 @@ class SessionJournal:
     @property
     def behind(self) -> bool:
         """True while something unwritten is kept in memory, where a kill would lose it."""
-        return bool(self._file.unwritten)
+        return bool(self._file.unwritten.writes)
 
     @property
     def gone(self) -> bool:
@@ -291,7 +291,7 @@ class SessionJournal:
 
     def _take(self, seq: int, write: Write) -> None:
         """Move a waiting prompt; RuntimeError if it does not wait, as far as the file can say."""
-        if not self._file.unwritten:
+        if not self._file.unwritten.writes:
             self._expect(seq, PromptState.WAITING)
         self._file.write_or_keep(write)
 

@@ -69,13 +69,12 @@ def event(name: str, **fields: object) -> None:
     """Log one event: `name key=value ...`; fields that are None are left out."""
     level = logging.DEBUG if name in _QUIET else logging.INFO
     if logger.isEnabledFor(level):
-        told = [f"{key}={_word(value)}" for key, value in fields.items() if value is not None]
-        logger.log(level, "%s %s", name, " ".join(told))
-
-
-def _word(value: object) -> str:
-    text = masked(str(value))
-    return repr(text) if not text or _SPACE.search(text) else text
+        told = ""
+        for key, value in fields.items():
+            if value is not None:
+                text = masked(str(value))
+                told += f" {key}={repr(text) if not text or _SPACE.search(text) else text}"
+        logger.log(level, "%s %s", name, told[1:])
 
 
 class _Formatter(logging.Formatter):

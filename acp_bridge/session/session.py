@@ -78,9 +78,7 @@ class Session:
         self._updates = updates = Updates(
             set(journal.used_ids()), queue_command.command(words), journal.get(CARDS)
         )
-        self.transcript = shown = TranscriptOut(
-            self.id, journal, updates.take_new_ids, updates.take_notes
-        )
+        self.transcript = shown = TranscriptOut(self.id, journal, updates)
         self.title = Title(core, context.journal, journal, shown)
         self.user_settings = chosen = UserSettings(journal)
         self.memory = memory = Memory(journal)

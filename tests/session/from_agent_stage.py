@@ -62,7 +62,7 @@ class Stage:
         self.core = PlayedCore()
         self.updates = Updates(set())
         self.updates.new_turn(1)
-        self.transcript = TranscriptOut("s", journal, self.updates.take_new_ids)
+        self.transcript = TranscriptOut("s", journal, self.updates)
         self.views = [self.transcript.attach(end.client) for end in self.clients]
         self.to_client = ToClient("s", self.transcript.asked, self.updates)
         self.settings, self.to_agent = Settings(journal), Busy()

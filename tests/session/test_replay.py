@@ -68,7 +68,7 @@ class Stage:
         self.core = PlayedCore()
         self.core.epoch = 0
         self.audience = PlayedAudience()
-        self.transcript = TranscriptOut("s", journal)
+        self.transcript = TranscriptOut("s", journal, Updates(set()))
         self.prompts = Prompts(journal, self.transcript, self.core, checkpoint)
         self.settings = UserSettings(journal)
         self.updates = updates = Updates(set())
@@ -92,7 +92,7 @@ class Stage:
 
     def replayed(self) -> LateReplay | None:
         """Take the conversation that a load has read, as the first process does."""
-        replayed, self.updates.replayed = self.updates.replayed, None
+        replayed, self.updates.just_read = self.updates.just_read, None
         return replayed
 
     def records(self, *updates: Json, turn: int = 0) -> None:

@@ -46,7 +46,7 @@ class Stage(PlayedCore):
         self.machine_state = State.RELOADING
         self.journal = journal
         self.client = ClientEnd({"session": {"configOptions": {"boolean": True}}})
-        self.transcript = TranscriptOut("s", journal)
+        self.transcript = TranscriptOut("s", journal, Updates(set()))
         self.transcript.attach(self.client.client)
         self.updates = Updates(set())
         self.user_settings = UserSettings(journal)
@@ -273,7 +273,7 @@ async def test_what_a_clients_load_has_just_read_is_not_read_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(SessionJournal, "replay")
-    stage.updates.replayed = late("first")
+    stage.updates.just_read = late("first")
     await stage.run(stage.agent("load"))
     assert stage.events == [LOADED]
     assert stage.updates.incoming(said("first"), Phase.LIVE) is None
@@ -281,7 +281,7 @@ async def test_what_a_clients_load_has_just_read_is_not_read_again(
 
 @pytest.mark.hazard("R11")
 async def test_after_a_resume_nothing_is_taken_for_a_replay(stage: Stage) -> None:
-    stage.updates.replayed = late("first")
+    stage.updates.just_read = late("first")
     await stage.run(stage.agent("resume"))
     assert stage.updates.incoming(said("first"), Phase.LIVE) == said("first")
 

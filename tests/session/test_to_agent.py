@@ -28,7 +28,7 @@ class Stage:
     def __init__(self, journal: SessionJournal, state: State = State.IDLE) -> None:
         self.one, self.two = ClientEnd(), ClientEnd()
         self.core = PlayedCore()
-        self.transcript = TranscriptOut("s", journal)
+        self.transcript = TranscriptOut("s", journal, Updates(set()))
         for end in (self.one, self.two):
             self.transcript.attach(end.client)
         self.settings = UserSettings(journal)

@@ -199,4 +199,4 @@ class Replay:
             if self._updates.settle(card):  # for all, once
                 self._transcript.show(params)
         if not self._core.now.epoch:  # else turns may run that it does not have
-            self._updates.replayed = late
+            self._updates.just_read = late

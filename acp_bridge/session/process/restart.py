@@ -98,7 +98,7 @@ class Restart:
         known = self._memory.known
         self._user_settings.hush()
         result = await opening.reopen(known, self._transcript.notice)
-        replayed, self._updates.replayed = self._updates.replayed, None
+        replayed, self._updates.just_read = self._updates.just_read, None
         late = (replayed or await self._recorded()) if opening.replays else None
         await self._rename(link)
         if link.gone:  # the next process may have the session by now

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,7 @@ from acp_bridge.protocol import SESSION_UPDATE, Json, is_state
 from acp_bridge.runtime.log import event
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
 from acp_bridge.updates import notices
+from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import encode, notification
 
 CARDS: Final = "cards"
@@ -34,18 +35,15 @@ class TranscriptOut:
         self,
         session_id: str,
         journal: SessionJournal,
-        new_ids: Callable[[], list[str]] = list,
-        new_notes: Callable[[], Mapping[str, str] | None] = lambda: None,
+        updates: Updates,
     ) -> None:
         """Nobody sees the session before `attach`.
 
-        `new_ids` gives the client-side ids that were given out since the last call, `new_notes`
-        all notes about cards if they have changed since.
+        `updates` has the client-side ids and the notes about cards that the journal lacks yet.
         """
         self._session_id = session_id
         self._journal = journal
-        self._new_ids = new_ids
-        self._new_notes = new_notes
+        self._updates = updates
         line = encode({"method": SESSION_UPDATE, "params": {"sessionId": session_id}})
         self._head = b'{"jsonrpc":"2.0",' + line[1:-3] + b","
         #: the views of all clients that have the session.
@@ -248,13 +246,13 @@ class TranscriptOut:
 
     def flush(self) -> None:
         """Commit the collected updates to the journal, then send them."""
-        if ids := self._new_ids():
-            self._attempt(lambda: self._journal.add_ids(ids))
-        if (notes := self._new_notes()) is not None:
-            self._attempt(lambda: self._journal.set(CARDS, notes))
+        if self._updates.new_ids:
+            self._attempt(self._journal.add_ids, self._updates.take_new_ids())
+        if self._updates.notes_changed:
+            self._attempt(self._journal.set, CARDS, self._updates.take_notes())
         if self._rows:
             rows = b"".join(self._rows)
-            self._attempt(lambda: self._journal.record(self.seq, rows))
+            self._attempt(self._journal.record, self.seq, rows)
             self._rows.clear()
         if self._lines:
             lines = b"".join(self._lines)
@@ -274,11 +272,11 @@ class TranscriptOut:
 
     def _keep_state(self, params: Json) -> None:
         kind = params["update"]["sessionUpdate"]
-        self._attempt(lambda: self._journal.set(f"state:{kind}", params))
+        self._attempt(self._journal.set, f"state:{kind}", params)
 
-    def _attempt(self, write: Callable[[], None]) -> None:
+    def _attempt(self, write: Callable[..., None], *args: object) -> None:
         try:
-            write()
+            write(*args)
         except JournalError as exc:
             event("journal.failed", session=self._session_id, what=exc)
         except Exception as exc:  # the answers that wait behind it are not lost (invariant Q9)
