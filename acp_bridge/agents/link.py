@@ -20,10 +20,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors
-from acp_bridge.agents import last_words
 from acp_bridge.agents.at_clients import AtClients
 from acp_bridge.agents.process import AgentCommand, AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import Requests, agent_peer
+from acp_bridge.agents.stderr import KEPT, end_of
 from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, SESSION_UPDATE, VERSION, Json, has
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event, masked
@@ -147,7 +147,7 @@ class Link:
         self._parked, self._parked_bytes, self._kept = parked, 0, list[tuple[str, Any]]()
         self._hurry = anyio.CancelScope()
         #: the end of its stderr, until a session has it.
-        self._stderr = deque[str](maxlen=last_words.KEPT)
+        self._stderr = deque[str](maxlen=KEPT)
         self._closed = anyio.Event()
         self._read_all, self._doomed, self._cut_off = (anyio.Event() for _ in range(3))
 
@@ -260,7 +260,7 @@ class Link:
         if self._process and (self.gone or not self.initialized):
             with anyio.move_on_after(waits.LAST_WORDS + waits.LAST_STDERR):
                 await self._closed.wait()
-        words = last_words.end_of(self._stderr, masked)
+        words = end_of(self._stderr, masked)
         if words:
             event("agent.last_words", agent=self.name, text="\n".join(words))
         return words

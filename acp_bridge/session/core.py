@@ -101,7 +101,8 @@ class Core:
         #: somebody has closed the session: it ends for all.
         self.closing = False
         self._machine = machine
-        self._now = machine.snapshot
+        #: the machine's state.
+        self.now = machine.snapshot
         self._tasks = tasks
         self._look_around: Callable[[], Around] = Around
         self._state = SessionState(machine.snapshot, Around())
@@ -132,11 +133,6 @@ class Core:
         self._flush = flush
         self._concerned = concerned
         self._told = self._look()
-
-    @property
-    def now(self) -> Snapshot:
-        """The machine's state."""
-        return self._now
 
     @property
     def link(self) -> Link | None:
@@ -173,14 +169,14 @@ class Core:
 
     def _look(self) -> SessionState:
         around = self._look_around()
-        if self._now is not self._state.turns or around != self._state.around:
-            self._state = SessionState(self._now, around)
+        if self.now is not self._state.turns or around != self._state.around:
+            self._state = SessionState(self.now, around)
         return self._state
 
     def _step(self, event: ev.Event) -> None:
         self._flush()
         effects = self._machine.step(event)
-        self._now = self._machine.snapshot
+        self.now = self._machine.snapshot
         for effect in effects:
             try:
                 self._perform(effect)

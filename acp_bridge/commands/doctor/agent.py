@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from acp_bridge.agents.last_words import cut, end_of
 from acp_bridge.agents.outcome import NOT_FOUND
+from acp_bridge.agents.stderr import cut, end_of
 from acp_bridge.commands.doctor.findings import Finding, Subject, error, ok, warning
 from acp_bridge.commands.doctor.trial import Trial, try_agent
 from acp_bridge.commands.terminal.masking import Mask

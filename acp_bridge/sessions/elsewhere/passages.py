@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 
 from acp_bridge import errors
 from acp_bridge.bridge_client.by_socket import connect
 from acp_bridge.clients.client import ANSWERED, Client, ClientRequest
+from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.listening.holder import Holder, read_holder
 from acp_bridge.protocol import (
     SESSION_CANCEL,
@@ -31,7 +32,6 @@ from acp_bridge.protocol import (
 from acp_bridge.runtime.log import event
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.elsewhere import passage_words
-from acp_bridge.sessions.elsewhere.continuation import Continuation, Continued
 from acp_bridge.sessions.elsewhere.passage import LEAVING, NotLive, Passage
 from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError
@@ -49,6 +49,26 @@ class HeldElsewhere(Exception):
     def __init__(self, passage: Passage) -> None:
         super().__init__("the session is live in another bridge")
         self.passage = passage
+
+
+class Continued(ClientRequest):
+    """Stands for the load of a session that a client had from a bridge that has ended."""
+
+    def answer(self, result: Any) -> None:
+        """Do nothing: nobody has asked."""
+
+    def fail(self, error: RpcError) -> None:
+        """Do nothing: nobody has asked."""
+
+
+class Continuation:
+    """Keeps, in order, what a client sends to a session that is being opened again."""
+
+    def __init__(self) -> None:
+        """`scope` cancels the task that opens the session again."""
+        self.waiting = WaitingRequests()
+        self.scope = anyio.CancelScope()
+        self.ended = anyio.Event()
 
 
 class Reach:
