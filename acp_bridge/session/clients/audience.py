@@ -272,7 +272,8 @@ class Audience:
     def follow(self, before: SessionState, after: SessionState) -> None:
         """Tell a change of the session's state; end a session that was closed by all."""
         self.standing.follow(after)
-        self._end_if_left()
+        if self._closed_by_one:
+            self._end_if_left()
 
     def _end_if_left(self) -> None:
         """End a session that a client has closed, once it has neither a client nor a prompt."""
