@@ -193,7 +193,7 @@ def dumps(value: Any) -> bytes:
 def loads(text: bytes | str) -> Any:
     """Return the value of a text that `dumps` or an agent wrote, None if it is damaged."""
     try:
-        return from_json(text, allow_inf_nan=False)
+        return from_json(text)
     except ValueError:
         try:
             return json.loads(text)  # lone surrogates
