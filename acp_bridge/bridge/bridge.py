@@ -236,20 +236,23 @@ class Bridge:
     # --- what the clients send -----------------------------------------------------------------
 
     def on_client_request(self, request: ClientRequest) -> None:
-        """Hand a request to the first here that takes it.
+        """Hand a request to the first in this list that takes it.
 
-        Raises RpcError for one that can be refused at once.
+        Raises RpcError for a request that can be refused at once.
         """
         params, method, client = request.params or {}, request.method, request.client
         if not isinstance(params, dict):
             raise errors.invalid("must be an object", "params")
+        # `initialize`, and what comes before its answer
         if client.stage is not Stage.READY or method == protocol.INITIALIZE:
             self._introduction.take(request, params)
             return
+        # what the client may not ask; what another bridge is to answer
         _check_rights(request)
         elsewhere = self._sessions.passages
         if (elsewhere.held or elsewhere.continued) and elsewhere.take(request, params):
             return
+        # what takes time; what is about one session; what is for the agent
         if slow := self.slow.get(method):
             elsewhere.take_load(request, params)
             slow = self._sessions.attaching.held_back(request, params, slow)

@@ -125,7 +125,8 @@ class Core:
         """Take the parts, before the first event.
 
         `link_of` gives the process of an epoch, if it is there still; `perform` carries out an
-        effect without waiting; `flush` brings on its way what was shown.
+        effect without waiting; `flush` brings on its way what was shown; `concerned` says who is
+        told of a change.
         """
         self._link_of = link_of
         self._look_around = look_around
