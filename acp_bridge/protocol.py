@@ -162,6 +162,21 @@ READING_MODES: Final = ("plan", "read-only", "readonly", "read_only")
 CANCELLED_PERMISSION: Final[Json] = {"outcome": {"outcome": "cancelled"}}
 
 
+def as_object(value: object) -> Json:
+    """Return an object as it is; anything else becomes an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: object) -> list[Json]:
+    """Return the objects in a list; anything else becomes an empty list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def strings(value: object) -> list[str]:
+    """Return the strings in a list; anything else becomes an empty list."""
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
 def kind_of(params: Json) -> object:
     """Return the kind of update in the parameters of `session/update`, or None."""
     update = params.get("update")

@@ -86,8 +86,6 @@ SANS_IO = (
     "commands.terminal.view.paragraphs",
     "commands.terminal.view.transcript",
     "updates.tool_calls",
-    "updates.turn_ends",
-    "wire.json_values",
     "wire.jsonrpc",
 )
 IO = {"anyio", "asyncio", "time", "threading", "socket", "sqlite3", "subprocess", "os", "pathlib"}

@@ -20,17 +20,15 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors
-from acp_bridge.agents import last_words
 from acp_bridge.agents.at_clients import AtClients
-from acp_bridge.agents.beside import Forks
-from acp_bridge.agents.command import AgentCommand
-from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
+from acp_bridge.agents.process import AgentCommand, AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import Requests, agent_peer
+from acp_bridge.agents.stderr import KEPT, end_of
 from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, SESSION_UPDATE, VERSION, Json, has
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event, masked
 from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, encode
-from acp_bridge.wire.peer import Call
+from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
 
 #: bytes of one read, and so of one transaction: what a pipe holds.
@@ -66,6 +64,48 @@ class Owner(Protocol):
 
     def on_dead(self, link: Link) -> None:
         """Note that no process of the tree is left."""
+
+
+class Beside(Protocol):
+    """Gets the messages of a process about one fork."""
+
+    def on_update(self, params: dict[str, Any]) -> None:
+        """Handle a `session/update` with these parameters."""
+
+    def on_agent_request(self, peer: Peer, call: Call) -> None:
+        """Answer a request of the agent's at once."""
+
+
+class Forks:
+    """The forks that one process has made of its session, by their ids at the agent.
+
+    A fork is for a question beside the session: the agent's messages there go to the question, and
+    not to the session. It is known until the process ends.
+    """
+
+    def __init__(self) -> None:
+        """Begin without forks."""
+        self._forks: dict[str, Beside] = {}
+
+    def add(self, agent_session_id: str, fork: Beside) -> None:
+        """Give `fork` the messages under this id from now on."""
+        self._forks[agent_session_id] = fork
+
+    def take_update(self, params: dict[str, Any]) -> bool:
+        """Hand an update over; False when it is of no fork."""
+        if fork := self._of(params):
+            fork.on_update(params)
+        return fork is not None
+
+    def take_request(self, peer: Peer, call: Call) -> bool:
+        """Let the fork answer a request; False when it is of no fork."""
+        if fork := self._of(call.params):
+            fork.on_agent_request(peer, call)
+        return fork is not None
+
+    def _of(self, params: Any) -> Beside | None:
+        session_id = params.get("sessionId") if isinstance(params, dict) else None
+        return self._forks.get(session_id) if isinstance(session_id, str) else None
 
 
 class Link:
@@ -107,7 +147,7 @@ class Link:
         self._parked, self._parked_bytes, self._kept = parked, 0, list[tuple[str, Any]]()
         self._hurry = anyio.CancelScope()
         #: the end of its stderr, until a session has it.
-        self._stderr = deque[str](maxlen=last_words.KEPT)
+        self._stderr = deque[str](maxlen=KEPT)
         self._closed = anyio.Event()
         self._read_all, self._doomed, self._cut_off = (anyio.Event() for _ in range(3))
 
@@ -220,7 +260,7 @@ class Link:
         if self._process and (self.gone or not self.initialized):
             with anyio.move_on_after(waits.LAST_WORDS + waits.LAST_STDERR):
                 await self._closed.wait()
-        words = last_words.end_of(self._stderr, masked)
+        words = end_of(self._stderr, masked)
         if words:
             event("agent.last_words", agent=self.name, text="\n".join(words))
         return words

@@ -11,9 +11,11 @@ Invariants
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Self
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -22,6 +24,7 @@ from acp_bridge.agents import guard
 from acp_bridge.agents.birth import Birth, ByCommand, NoParent, folder_to_start_in
 from acp_bridge.agents.outcome import NO_ROOM, Exit, GuardDied, StartFailed
 from acp_bridge.agents.parent import AgentParent, ByParent
+from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.agents.stderr import LineForwarder
 from acp_bridge.agents.streams import standard_streams
 from acp_bridge.agents.tree import Tree
@@ -226,3 +229,35 @@ class AgentProcess:
             setattr(self, name, -1)
             anyio.notify_closing(fd)
             os.close(fd)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCommand:
+    """The agent's command line, at least one word, and the first requests to each process."""
+
+    words: tuple[str, ...]
+    initialize: Mapping[str, Any]
+    #: the requests that every process is sent after that.
+    standing: StandingRequests = field(default_factory=StandingRequests)
+    #: the soft limit of open files that each process gets; None: that of the bridge.
+    open_files: int | None = None
+    #: the folder that each process starts in; None: that of the bridge.
+    folder: str | None = None
+    #: forks the processes when it can; None: each is started by the command line.
+    parent: AgentParent | None = None
+    #: the agent is of this project: what it writes to stderr is its log.
+    ours: bool = False
+
+    async def start(
+        self,
+        tasks: TaskGroup,
+        lock_fd: int | None,
+        on_stderr: Callable[[str], None],
+        *,
+        patient: bool = False,
+    ) -> AgentProcess:
+        """Start a process; see `AgentProcess.start`, which raises StartFailed."""
+        start = partial(AgentProcess.start, tasks, self.words, self.parent)
+        return await start(
+            self.open_files, self.folder, patient=patient, lock_fd=lock_fd, on_stderr=on_stderr
+        )

@@ -1,7 +1,11 @@
-"""Reads an agent's stderr by lines. Reading never waits for the code that takes the lines."""
+"""Reads an agent's stderr by lines. Reading never waits for the code that takes the lines.
+
+The last lines are for people who ask why the agent does not start.
+"""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Final
 
 import anyio
 import anyio.lowlevel
@@ -9,6 +13,10 @@ import anyio.lowlevel
 #: Bytes of one line; the rest of a longer one is dropped.
 LINE_LIMIT = 8 * 1024
 READ_SIZE = 1 << 16
+#: how many of the last lines are kept; enough to mask a private key as a whole.
+KEPT: Final = 200
+#: how many lines are told, and characters of each.
+_TOLD, _LONGEST = 5, 300
 
 
 class LineForwarder:
@@ -43,3 +51,15 @@ async def _read(fd: int) -> bytes:
             return os.read(fd, READ_SIZE)
         except BlockingIOError:
             await anyio.wait_readable(fd)
+
+
+def end_of(lines: Iterable[str], mask: Callable[[str], str] = str) -> list[str]:
+    """Return the last lines that are not empty, cut to a length for people; `mask` goes first."""
+    told = [line for line in mask("\n".join(lines)).split("\n") if line.strip()]
+    return [cut(line) for line in told[-_TOLD:]]
+
+
+def cut(text: str) -> str:
+    """Return a text as one line of 300 characters at most, and `...` if it was longer."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."

@@ -18,12 +18,12 @@ from typing import Any
 import anyio
 
 from acp_bridge import errors, protocol
+from acp_bridge.agents.standing import sets_something
 from acp_bridge.bridge.unattended import Unattended
-from acp_bridge.clients import rights
 from acp_bridge.clients.client import Client, ClientRequest, Stage, Work
 from acp_bridge.clients.socket_share import SocketShare
 from acp_bridge.listening.listening import Listening
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import Json, as_object
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.keep import Waiter
 from acp_bridge.runtime.log import event
@@ -35,7 +35,6 @@ from acp_bridge.sessions.introduction import Introduction
 from acp_bridge.sessions.pool import Pool, WarmTimes
 from acp_bridge.sessions.registry import Sessions
 from acp_bridge.sessions.sessionless import Sessionless
-from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import UNSET, is_id
 from acp_bridge.wire.streams import Incoming, Outgoing
 
@@ -49,6 +48,21 @@ OPENING = frozenset(
         protocol.SESSION_FORK,
         protocol.ATTACH,
     }
+)
+#: methods that make a session, or change the agent as a whole: for the first client only.
+_OF_THE_FIRST = (
+    protocol.SESSION_NEW,
+    protocol.SESSION_FORK,
+    protocol.AUTHENTICATE,
+    protocol.LOGOUT,
+)
+#: methods that neither prompt nor set anything, and those of commands that otherwise only look. One
+#: that isn't known may do either at the agent.
+_OF_OBSERVERS = (
+    *_OF_THE_FIRST,
+    *(protocol.SESSION_LIST, protocol.SESSION_LOAD, protocol.SESSION_RESUME, protocol.ATTACH),
+    *(protocol.LIVE, protocol.ASK, protocol.CANCEL_TURN, protocol.SESSION_CLOSE),
+    *(protocol.CLOSE_FOR_ALL, protocol.SESSION_DELETE),
 )
 #: requests of a client whose connection has ended that come to nothing; others go on.
 GIVEN_UP = OPENING | {protocol.INITIALIZE, protocol.ASK, protocol.SESSION_LIST}
@@ -89,7 +103,6 @@ class Bridge:
         #: requests that are answered from a task of their own.
         self.slow = self._slow_ones()
         self._unattended = Unattended(context.settings.keep, self._is_attended, self._works)
-        context.note_work = self._unattended.look_again
 
     def _slow_ones(self) -> dict[str, Work]:
         return {
@@ -143,6 +156,7 @@ class Bridge:
             if self._waiter:
                 self._waiter.let_go(0)
             self._gone = True
+            self._context.note_work = self._unattended.look_again
             await self._unattended.run()
         self._ended.set()
 
@@ -222,17 +236,25 @@ class Bridge:
     # --- what the clients send -----------------------------------------------------------------
 
     def on_client_request(self, request: ClientRequest) -> None:
-        """Hand a request to its handler; raises RpcError for one that can be refused at once."""
+        """Hand a request to the first in this list that takes it.
+
+        Raises RpcError for a request that can be refused at once.
+        """
         params, method, client = request.params or {}, request.method, request.client
         if not isinstance(params, dict):
             raise errors.invalid("must be an object", "params")
-        if self._introduction.take(request, params):
+        # `initialize`, and what comes before its answer
+        if client.stage is not Stage.READY or method == protocol.INITIALIZE:
+            self._introduction.take(request, params)
             return
-        rights.check(request)
-        if self._sessions.passages.take(request, params):
+        # what the client may not ask; what another bridge is to answer
+        _check_rights(request)
+        elsewhere = self._sessions.passages
+        if (elsewhere.held or elsewhere.continued) and elsewhere.take(request, params):
             return
+        # what takes time; what is about one session; what is for the agent
         if slow := self.slow.get(method):
-            self._sessions.passages.take_load(request, params)
+            elsewhere.take_load(request, params)
             slow = self._sessions.attaching.held_back(request, params, slow)
             client.run(self._tasks, request, slow, params)
         elif method == protocol.SESSION_PROMPT:
@@ -267,9 +289,10 @@ class Bridge:
             return
         if client.stage is Stage.INITIALIZING and method == protocol.SESSION_CANCEL:
             client.early.cancel_oldest(client, named.get("sessionId"))
-        if client.stage is not Stage.READY or not rights.may_notify(client, method):
+        if client.stage is not Stage.READY or not _may_notify(client, method):
             return
-        if self._sessions.passages.notify(client, method, named):
+        elsewhere = self._sessions.passages
+        if (elsewhere.held or elsewhere.continued) and elsewhere.notify(client, method, named):
             return
         session = self._live(named.get("sessionId"))
         if session:
@@ -304,3 +327,28 @@ class Bridge:
             for session in list(self._sessions.live.values()):
                 if session.cancel_request(client, request_id):
                     return
+
+
+def _check_rights(request: ClientRequest) -> None:
+    """Raise RpcError for a request that this client may not make, whatever its parameters are."""
+    client, method = request.client, request.method
+    if method.startswith(protocol.OWN_PREFIX) and method not in protocol.OWN_METHODS:
+        raise errors.unknown_method(method)
+    if client.on_socket and (method in _OF_THE_FIRST or _sets_for_all(request)):
+        raise errors.refused("only the client that started this acp-bridge may do that")
+    if client.observes and method not in _OF_OBSERVERS:
+        raise errors.refused("an observer sends no prompts, and sets nothing")
+
+
+def _may_notify(client: Client, method: str) -> bool:
+    """Return False for a notification that counts for nothing from this client."""
+    return method == protocol.SESSION_CANCEL or not (
+        client.observes or method.startswith(protocol.OWN_PREFIX)
+    )
+
+
+def _sets_for_all(request: ClientRequest) -> bool:
+    if request.method in (protocol.PROVIDERS_SET, protocol.PROVIDERS_DISABLE):
+        return True
+    named = isinstance(request.params, dict) and "sessionId" in request.params
+    return not named and sets_something(request.method)

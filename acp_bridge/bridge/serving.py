@@ -7,8 +7,8 @@ from collections.abc import Callable
 import anyio
 
 from acp_bridge import keys
-from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.parent import AgentParent, can_fork
+from acp_bridge.agents.process import AgentCommand
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.bridge.bridge import Bridge
 from acp_bridge.journal import Journal

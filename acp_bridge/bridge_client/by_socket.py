@@ -10,8 +10,7 @@ from pathlib import Path
 from acp_bridge.bridge_client.connection import Connection, connected
 from acp_bridge.bridge_client.listener import Listener
 from acp_bridge.listening import peers
-from acp_bridge.protocol import LIVE, OBSERVES, Json
-from acp_bridge.wire.json_values import as_object, objects
+from acp_bridge.protocol import LIVE, OBSERVES, Json, as_object, objects
 from acp_bridge.wire.stdio import Reader, Writer
 
 

@@ -22,9 +22,16 @@ from acp_bridge.bridge_client.listener import BridgeRequest, Listener
 from acp_bridge.bridge_client.sent import Sent
 from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.bridge_client.which_log import with_log
-from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, VERSION, ErrorCode, Json, with_own_meta
+from acp_bridge.protocol import (
+    CANCEL_REQUEST,
+    INITIALIZE,
+    VERSION,
+    ErrorCode,
+    Json,
+    as_object,
+    with_own_meta,
+)
 from acp_bridge.runtime.log import event
-from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import (
     DEFAULT_LIMIT,
     Answer,

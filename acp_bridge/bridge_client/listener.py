@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from acp_bridge.protocol import ErrorCode, Json
-from acp_bridge.wire.json_values import as_object
+from acp_bridge.protocol import ErrorCode, Json, as_object
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 from acp_bridge.wire.peer import Call
 

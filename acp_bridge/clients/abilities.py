@@ -12,6 +12,7 @@ from acp_bridge.protocol import (
     can_own,
     has,
     names_terminal,
+    own_meta,
     without_terminals,
 )
 
@@ -30,6 +31,10 @@ class ClientAbilities:
 
     def __init__(self, capabilities: object = None) -> None:
         self._capabilities = capabilities
+        #: the abilities of the bridge's own that the client declared.
+        self.own = frozenset(
+            name for name in own_meta(self.declared) if can_own(capabilities, name)
+        )
 
     @property
     def declared(self) -> Json:
@@ -39,10 +44,6 @@ class ClientAbilities:
     def has(self, *path: str) -> bool:
         """Return True when the client declared this capability."""
         return has(self._capabilities, *path)
-
-    def has_own(self, ability: str) -> bool:
-        """Return True when the client declared this ability of the bridge's own."""
-        return can_own(self._capabilities, ability)
 
     def allows(self, method: str, params: object) -> bool:
         """Return True when the client takes such a request (spec: client capabilities)."""

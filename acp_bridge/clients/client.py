@@ -142,22 +142,22 @@ class Client:
     @property
     def hears_accepted(self) -> bool:
         """True when the client asked to be told that a prompt is on disk."""
-        return self.abilities.has_own(protocol.HEARS_ACCEPTED)
+        return protocol.HEARS_ACCEPTED in self.abilities.own
 
     @property
     def hears_state(self) -> bool:
         """True when the client asked to be told the states of its sessions."""
-        return self.abilities.has_own(protocol.HEARS_STATE)
+        return protocol.HEARS_STATE in self.abilities.own
 
     @property
     def observes(self) -> bool:
         """True when the client is asked nothing, and prompts nothing."""
-        return self.abilities.has_own(protocol.OBSERVES)
+        return protocol.OBSERVES in self.abilities.own
 
     @property
     def own_turns_only(self) -> bool:
         """True when the client is asked only about turns of its own prompts."""
-        return self.abilities.has_own(protocol.OWN_TURNS_ONLY)
+        return protocol.OWN_TURNS_ONLY in self.abilities.own
 
     async def serve(self, greeting: float | None = None) -> None:
         """Serve the client until it is gone: it sends or takes nothing more, or was let go.

@@ -19,12 +19,13 @@ from acp_bridge.protocol import (
     TITLE,
     VERSION,
     Json,
+    as_object,
     can_ask,
     can_own,
     has,
+    objects,
     with_own_meta,
 )
-from acp_bridge.wire.json_values import as_object, objects
 
 #: The built-in agent's answer, known without starting it (a test compares the two).
 BUILTIN: Json = {

@@ -29,8 +29,7 @@ from acp_bridge.commands.terminal.question import (
 )
 from acp_bridge.commands.terminal.reminder import reminder
 from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
-from acp_bridge.protocol import Json
-from acp_bridge.wire.json_values import as_object
+from acp_bridge.protocol import Json, as_object
 
 _APPROVE_ABOUT: Final = """\
 Show what the agent asks for in a session, and allow it, once, after a yes. The answer is for what

@@ -33,22 +33,22 @@ from typing import Any, Final, TypeAlias
 import anyio
 
 from acp_bridge.journal import left_queue
-from acp_bridge.journal.errors import JournalError
-from acp_bridge.journal.left_queue import Went
-from acp_bridge.journal.merge import dumps
-from acp_bridge.journal.schema import (
+from acp_bridge.journal.connection import (
     FAILURES,
     WAL_LIMIT_BYTES,
     connect,
     failure,
+    in_thread,
     journal_errors,
-    sync_file,
     transaction,
     wal_of,
 )
-from acp_bridge.journal.threads import in_thread
+from acp_bridge.journal.errors import JournalError
+from acp_bridge.journal.left_queue import Went
+from acp_bridge.journal.schema import sync_file
 from acp_bridge.runtime.log import event
 from acp_bridge.updates import notices
+from acp_bridge.wire.jsonrpc import dumps
 
 logger = logging.getLogger(__name__)
 
@@ -104,27 +104,28 @@ class Unwritten:
 
     def __init__(self) -> None:
         """Nothing waits."""
-        self._writes: dict[object, Write] = {}
+        #: by their keys, in order.
+        self.writes: dict[object, Write] = {}
         self._keys = count()
         self._bytes = 0
         self._gap = False
 
     def __len__(self) -> int:
-        return len(self._writes)
+        return len(self.writes)
 
     def __iter__(self) -> Iterator[Write]:
-        return iter(self._writes.values())
+        return iter(self.writes.values())
 
     @property
     def first(self) -> Write:
         """The write that is to be tried next; raises StopIteration when nothing waits."""
-        return next(iter(self._writes.values()))
+        return next(iter(self.writes.values()))
 
     def drop_first(self) -> None:
         """Forget the first write: it is in the file, or can never be."""
-        write = self._writes.pop(next(iter(self._writes)))
+        write = self.writes.pop(next(iter(self.writes)))
         self._bytes -= sum(map(len, write.lines))
-        if not self._writes:
+        if not self.writes:
             self._bytes, self._gap = 0, False
 
     def add(self, write: Write, key: object = None) -> None:
@@ -139,12 +140,12 @@ class Unwritten:
         if not write.statements and not write.lines:
             return
         if not self._joined(write, size):
-            self._writes.pop(key, None)
-            self._writes[next(self._keys) if key is None else key] = write
+            self.writes.pop(key, None)
+            self.writes[next(self._keys) if key is None else key] = write
 
     def _joined(self, write: Write, size: int) -> bool:
         """Add updates to the last write if it has nothing but updates of the same turn."""
-        last = next(reversed(self._writes.values()), None)
+        last = next(reversed(self.writes.values()), None)
         if last is None or last.statements or write.statements or last.turn != write.turn:
             return False
         if sum(map(len, last.lines)) + size > _ROW_BYTES:
@@ -154,7 +155,7 @@ class Unwritten:
 
     def last_value(self, sql: str, key: str) -> object | None:
         """Return the second value of the last kept statement of this kind whose first is `key`."""
-        for write in reversed(self._writes.values()):
+        for write in reversed(self.writes.values()):
             for statement, values in write.statements:
                 if statement == sql and values[0] == key:
                     return values[1]
@@ -192,7 +193,8 @@ class SessionFile:
 
     def _look(self) -> None:
         for name, file in self._names:
-            if identity(os.stat(name)) != file:
+            found = os.stat(name)
+            if (found.st_dev, found.st_ino) != file:
                 raise FileNotFoundError(ENOENT, "another file has the name", name)
 
     @property
@@ -232,14 +234,14 @@ class SessionFile:
         if self.closed:
             raise JournalError("the journal is closed")
         try:
-            if self.unwritten:
+            if self.unwritten.writes:
                 self._catch_up()
             self._execute(write)
         except JournalError as error:
             if not may_pass(error):
                 raise
             self._name(write)
-            if not self.unwritten:
+            if not self.unwritten.writes:
                 event("journal.failed", session=self.path.stem, what=error.__cause__)
             self.unwritten.add(write, key)
 
@@ -256,11 +258,11 @@ class SessionFile:
         """Write what was kept. Raises JournalError if some of it still can't be written."""
         if self.closed:
             raise JournalError("the journal is closed")
-        if self.unwritten:
+        if self.unwritten.writes:
             self._catch_up()
 
     def _catch_up(self) -> None:
-        while self.unwritten:
+        while self.unwritten.writes:
             try:
                 self._execute(self.unwritten.first)
             except JournalError as error:
@@ -299,7 +301,7 @@ class SessionFile:
         failure until `checkpoint` has mended that: a second fsync would not find what the first
         one lost.
         """
-        if self.unwritten and not self.closed:
+        if self.unwritten.writes and not self.closed:
             with suppress(JournalError):
                 self._catch_up()
         wanted = self._commits
@@ -354,10 +356,10 @@ class SessionFile:
                     return False
                 if self.gone:
                     self._names.clear()  # nothing is looked for any more
-                if self.unwritten:
+                if self.unwritten.writes:
                     with suppress(JournalError):
                         self._catch_up()
-                if self.unwritten:
+                if self.unwritten.writes:
                     logger.warning("journal: closed with %d writes not made", len(self.unwritten))
                     if not self._names:
                         self.unwritten = Unwritten()  # no other file may get them

@@ -9,19 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge.journal import left_queue
+from acp_bridge.journal.connection import connect, journal_errors, wal_of
 from acp_bridge.journal.errors import JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile, begin_wal
 from acp_bridge.journal.records import SessionInfo
-from acp_bridge.journal.schema import (
-    SESSION_SCHEMA,
-    connect,
-    journal_errors,
-    make_file,
-    make_folder,
-    migrate,
-    sync_path,
-    wal_of,
-)
+from acp_bridge.journal.schema import SESSION_SCHEMA, make_file, make_folder, migrate, sync_path
 
 #: the SQL in the place of a column that files of earlier versions lack.
 _EARLIER: Final = {"agent_info": "NULL", "prompted": "EXISTS (SELECT 1 FROM prompts)"}

@@ -10,13 +10,14 @@ Invariants
 import logging
 import sqlite3
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from acp_bridge.journal.connection import connect, is_damage, journal_errors
 from acp_bridge.journal.merge import Entry, Merger, merged
 from acp_bridge.journal.prompt_rows import with_short_words
-from acp_bridge.journal.schema import connect, is_damage, journal_errors
 
 PAGE_ROWS: Final = 256
 PAGE_SIZE: Final = 32 * 1024
@@ -31,6 +32,24 @@ _SELECT: Final = (
 )
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """How far a transcript went, for a replay up to there; made by `SessionJournal.moment`."""
+
+    #: the moments that are open, until `close`.
+    among: set["Moment"]
+    last_row: int
+    #: the lines that could not be written by then, with the turns that they belong to.
+    unwritten: list[tuple[int, bytes]]
+
+    def __post_init__(self) -> None:
+        self.among.add(self)
+
+    def close(self) -> None:
+        """Note that nothing is read up to here any more."""
+        self.among.discard(self)
 
 
 class Row(NamedTuple):

@@ -35,21 +35,18 @@ from uuid import uuid4
 
 import anyio
 
+from acp_bridge.journal.connection import FAILURES, connect, in_thread, wal_of
 from acp_bridge.journal.errors import BadCursor, IndexUnusable, JournalError, NewerVersion
 from acp_bridge.journal.files import read_info
 from acp_bridge.journal.records import Owns, SessionInfo, now
 from acp_bridge.journal.schema import (
-    FAILURES,
     INDEX_SCHEMA,
-    connect,
     make_file,
     make_folder,
     migrate,
     sync_file,
     sync_path,
-    wal_of,
 )
-from acp_bridge.journal.threads import in_thread
 from acp_bridge.runtime import waits
 
 #: sessions in one page of a listing.

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from acp_bridge.journal.connection import connect, wal_of
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.files import read_info
 from acp_bridge.journal.index import is_damage
-from acp_bridge.journal.schema import INDEX_SCHEMA, connect, wal_of
+from acp_bridge.journal.schema import INDEX_SCHEMA
 
 #: seconds that the making of a session's file takes at most.
 _MAKING = 60.0

@@ -8,7 +8,6 @@ Sans-IO. Invariants
 - A line that is no JSON object hides no other (invariant K2).
 """
 
-import json
 import re
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -16,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from pydantic_core import from_json
 
 from acp_bridge.protocol import MESSAGES
-from acp_bridge.wire.jsonrpc import encode
+from acp_bridge.wire.jsonrpc import dumps, read_object
 
 _TEXT: Final = re.compile(rb'"text":"([^"\\]*(?:\\.[^"\\]*)*)"')
 
@@ -40,28 +39,6 @@ class Entry(NamedTuple):
     def line(self) -> bytes:
         """Return the JSON text to keep."""
         return dumps(self.params) if self.raw is None else self.raw
-
-
-def dumps(value: Any) -> bytes:
-    """Return JSON on one line, without the newline; any text survives, lone surrogates too."""
-    return encode(value)[:-1]
-
-
-def loads(text: bytes | str) -> Any:
-    """Return the value of a text that `dumps` or an agent wrote, None if it is damaged."""
-    try:
-        return from_json(text, allow_inf_nan=False)
-    except ValueError:
-        try:
-            return json.loads(text)  # lone surrogates
-        except (ValueError, RecursionError):
-            return None
-
-
-def read_object(text: bytes | str) -> dict[str, Any] | None:
-    """Return the JSON object that a text holds, None if it holds none."""
-    value = loads(text)
-    return value if isinstance(value, dict) else None
 
 
 class Merger:

@@ -12,13 +12,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+from acp_bridge.journal.connection import connect, in_thread, is_damage, journal_errors
 from acp_bridge.journal.file import INSERT_ROW, Statement, Write
 from acp_bridge.journal.left_queue import Went
-from acp_bridge.journal.merge import Entry, dumps, read_object
+from acp_bridge.journal.merge import Entry
 from acp_bridge.journal.records import INTERRUPTED, UNRECORDED, PromptRow, PromptState
-from acp_bridge.journal.schema import connect, is_damage, journal_errors
-from acp_bridge.journal.threads import in_thread
 from acp_bridge.protocol import words_of
+from acp_bridge.wire.jsonrpc import dumps, read_object
 
 _MOVE: Final = "UPDATE prompts SET state = ? WHERE seq = ? AND state = ?"
 _END: Final = (

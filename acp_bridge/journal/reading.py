@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from acp_bridge.journal import prompt_rows
+from acp_bridge.journal.connection import connect, is_damage, journal_errors
 from acp_bridge.journal.errors import IndexUnusable, JournalError, UnknownSession
 from acp_bridge.journal.files import read_info
 from acp_bridge.journal.history import Row, snapshot
@@ -21,7 +22,7 @@ from acp_bridge.journal.index import SOUND
 from acp_bridge.journal.merge import Entry, Merger
 from acp_bridge.journal.prompt_rows import prompt_of, read_words
 from acp_bridge.journal.records import PromptRow, PromptState, SessionInfo
-from acp_bridge.journal.schema import INDEX_SCHEMA, connect, is_damage, journal_errors
+from acp_bridge.journal.schema import INDEX_SCHEMA
 from acp_bridge.journal.store import Journal
 
 #: the SQL in the place of a column that an index of an earlier version lacks.

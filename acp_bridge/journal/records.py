@@ -82,24 +82,6 @@ class PromptRow:
     agent_outcome: dict[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Moment:
-    """How far a transcript went, for a replay up to there; made by `SessionJournal.moment`."""
-
-    #: the moments that are open, until `close`.
-    among: set["Moment"]
-    last_row: int
-    #: the lines that could not be written by then, with the turns that they belong to.
-    unwritten: list[tuple[int, bytes]]
-
-    def __post_init__(self) -> None:
-        self.among.add(self)
-
-    def close(self) -> None:
-        """Note that nothing is read up to here any more."""
-        self.among.discard(self)
-
-
 class Unset:
     """The type of UNSET."""
 

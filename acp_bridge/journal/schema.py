@@ -1,10 +1,9 @@
-"""The tables of a session's file and of the index; opens files and brings them up to date.
+"""The tables of a session's file and of the index; brings their files up to date.
 
 Invariants
 - A file's version is its `user_version`. A script and the new version are one transaction; upgrades
   are only ever added at the end, and lead to the tables that a new file has.
 - A file of a newer version is refused and left as it is.
-- No connection checkpoints by itself, because that is slow: worker threads do it.
 
 The tables, and the scripts that bring older ones forward, stand here too. Scripts are only ever
 added at the end.
@@ -13,22 +12,16 @@ added at the end.
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from acp_bridge.journal.errors import GONE, WAL_GONE, JournalError, NewerVersion
+from acp_bridge.journal.connection import transaction
+from acp_bridge.journal.errors import NewerVersion
 
 PAGE_BYTES: Final = 1024
 """A commit writes whole pages into the WAL, and a row is mostly a token or two. With small pages
 a commit is quicker, and the WAL of a streamed turn is a third as long as with the default, 4096."""
-
-WAL_LIMIT_BYTES: Final = 4 * 1024 * 1024
-"""A WAL that is longer is worth a checkpoint; it is cut back to this when it starts again."""
-
-FAILURES: Final = (sqlite3.Error, OSError, UnicodeError)
-"""The errors of SQLite, of the file system, and of text that is no Unicode (lone surrogates)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,50 +170,6 @@ INDEX_SCHEMA: Final = Schema(
 )
 
 
-def failure(error: Exception) -> JournalError:
-    """Return the error to raise from one of FAILURES, without its text, which may hold a path."""
-    if isinstance(error, FileNotFoundError):
-        return JournalError(WAL_GONE if str(error.filename).endswith("-wal") else GONE)
-    return JournalError(f"the journal failed: {type(error).__name__}")
-
-
-def is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Return whether the file is bad in one place; other errors concern the whole of it."""
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR)
-
-
-@contextmanager
-def journal_errors() -> Iterator[None]:
-    """Turn every failure of SQLite or the file system into a JournalError.
-
-    Raises:
-        JournalError: with the cause chained.
-    """
-    try:
-        yield
-    except FAILURES as error:
-        raise failure(error) from error
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run the block in one transaction: all of it is committed or nothing.
-
-    Raises:
-        JournalError: rolled back; the connection stays usable.
-    """
-    with journal_errors():
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-            raise
-
-
 def make_folder(path: Path) -> None:
     """Make a folder durably, with mode 0700; one that is there already keeps its mode."""
     if not path.is_dir():
@@ -238,11 +187,6 @@ def make_file(path: Path) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
-def wal_of(path: Path) -> Path:
-    """Return the path of the write-ahead log beside a database file."""
-    return path.with_name(path.name + "-wal")
-
-
 #: Flush a descriptor's data, and as much of its metadata as is needed to read them again.
 sync_file = getattr(os, "fdatasync", os.fsync)
 
@@ -254,43 +198,6 @@ def sync_path(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def connect(path: Path, *, wait: float, read_only: bool = False) -> sqlite3.Connection:
-    """Open an existing file; its statements wait up to `wait` seconds for another writer.
-
-    A commit is a write into the WAL without fsync (`synchronous=NORMAL`). If `read_only`, nothing
-    of the file or its WAL is changed, also at the close, and no file is left beside a clean one.
-
-    Raises:
-        sqlite3.Error: no such file, or not one of SQLite's.
-    """
-    connection = sqlite3.connect(
-        f"{path.as_uri()}?{_how_to_read(path) if read_only else 'mode=rw'}",
-        uri=True,
-        isolation_level=None,
-        check_same_thread=False,
-        timeout=wait,
-    )
-    try:
-        for pragma in (
-            "synchronous=NORMAL",
-            "wal_autocheckpoint=0",
-            f"journal_size_limit={WAL_LIMIT_BYTES}",
-            "cache_size=-512",
-            "secure_delete=OFF",
-            "trusted_schema=OFF",
-        ):
-            connection.execute(f"PRAGMA {pragma}").close()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _how_to_read(path: Path) -> str:
-    """Return how to open a file for reading; where there is no WAL, nobody has it open."""
-    return "mode=ro" if wal_of(path).exists() else "mode=ro&immutable=1"
 
 
 def migrate(connection: sqlite3.Connection, schema: Schema) -> None:

@@ -17,15 +17,15 @@ from typing import Any, Final, TypeAlias
 import anyio
 
 from acp_bridge.journal import left_queue, prompt_rows
+from acp_bridge.journal.connection import in_thread, journal_errors
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.file import SessionFile, Unwritten, Write
-from acp_bridge.journal.history import SALVAGED_ROWS, read_entries, read_slice
+from acp_bridge.journal.history import SALVAGED_ROWS, Moment, read_entries, read_slice
 from acp_bridge.journal.left_queue import Went
-from acp_bridge.journal.merge import Merger, dumps, loads, merged
+from acp_bridge.journal.merge import Merger, merged
 from acp_bridge.journal.prompt_rows import pages, words_line
-from acp_bridge.journal.records import INTERRUPTED, Moment, PromptRow, PromptState, SessionInfo
-from acp_bridge.journal.schema import journal_errors
-from acp_bridge.journal.threads import in_thread
+from acp_bridge.journal.records import INTERRUPTED, PromptRow, PromptState, SessionInfo
+from acp_bridge.wire.jsonrpc import dumps, loads
 
 Pages: TypeAlias = AsyncIterator[list[dict[str, Any]]]
 _SET: Final = "INSERT OR REPLACE INTO settings VALUES (?, ?)"
@@ -149,7 +149,7 @@ class SessionJournal:
     @property
     def behind(self) -> bool:
         """True while something unwritten is kept in memory, where a kill would lose it."""
-        return bool(self._file.unwritten)
+        return bool(self._file.unwritten.writes)
 
     @property
     def gone(self) -> bool:
@@ -291,7 +291,7 @@ class SessionJournal:
 
     def _take(self, seq: int, write: Write) -> None:
         """Move a waiting prompt; RuntimeError if it does not wait, as far as the file can say."""
-        if not self._file.unwritten:
+        if not self._file.unwritten.writes:
             self._expect(seq, PromptState.WAITING)
         self._file.write_or_keep(write)
 

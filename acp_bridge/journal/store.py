@@ -19,6 +19,7 @@ from typing import Final
 
 import anyio
 
+from acp_bridge.journal.connection import in_thread
 from acp_bridge.journal.errors import IndexUnusable, JournalError, UnknownSession
 from acp_bridge.journal.file import SessionFile, Unwritten
 from acp_bridge.journal.files import (
@@ -33,7 +34,6 @@ from acp_bridge.journal.files import (
 from acp_bridge.journal.index import Index
 from acp_bridge.journal.records import UNSET, Owns, SessionInfo, Unset, now
 from acp_bridge.journal.session import SessionJournal
-from acp_bridge.journal.threads import in_thread
 from acp_bridge.runtime.keyed_locks import KeyedLocks
 
 _OWN_ID: Final = re.compile(r"[0-9a-f]{32}")

@@ -125,6 +125,8 @@ class PromptQueue:
     @property
     def waiting(self) -> list[QueuedPrompt]:
         """The prompts that wait, in the order in which they will run."""
+        if len(self._waiting) < 2:
+            return self._waiting
         urgent = [prompt for prompt in reversed(self._waiting) if prompt.interrupt]
         return urgent + [prompt for prompt in self._waiting if not prompt.interrupt]
 

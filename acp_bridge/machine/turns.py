@@ -274,8 +274,8 @@ class TurnMachine:
             epoch=self._epochs.current,
             permits=states.permits(provisional=processes.provisional),
             running=queue.running_key,
-            waiting=tuple(prompt.key for prompt in queue.waiting),
-            unanswered=tuple(dict.fromkeys(prompt.request for prompt in queue.unanswered)),
+            waiting=tuple([prompt.key for prompt in queue.waiting]),
+            unanswered=tuple(dict.fromkeys([prompt.request for prompt in queue.unanswered])),
             standstill=self._gate.standstill(states.current),
             at_rest=self._at_rest,
             asleep=processes.asleep,
@@ -490,8 +490,8 @@ class TurnMachine:
         """After every event: give signs of life while a prompt waits for the user's go."""
         if self._states.current is not State.RUNNING:
             self._gate.forget_turn()
-        stands = self._queue.unanswered and (not self._queue.running or self._gate.at_agent)
-        if self._gate.closed and stands:
+        gate, queue = self._gate, self._queue
+        if gate.closed and queue.unanswered and (not queue.running or gate.at_agent):
             return self._timers.arm(Timer.SIGN)
         return self._timers.disarm(Timer.SIGN)
 

@@ -4,7 +4,7 @@
   happened (`feed`). An event is taken to its end before the next.
 - The frozen state is replaced as soon as the machine has taken an event, before what it asks for is
   done. Followers are told once, when no event is left, of the state before and the state after, and
-  only if the two differ.
+  only if the two differ in something that concerns them.
 """
 
 from __future__ import annotations
@@ -82,6 +82,8 @@ class SessionState:
 
 #: is told the state before a change and the state after it.
 Follower: TypeAlias = Callable[[SessionState, SessionState], None]
+#: gives those whom a change concerns, in the order in which they are told.
+Concerned: TypeAlias = Callable[[SessionState, SessionState], list[Follower]]
 
 
 class Core:
@@ -99,6 +101,8 @@ class Core:
         #: somebody has closed the session: it ends for all.
         self.closing = False
         self._machine = machine
+        #: the machine's state.
+        self.now = machine.snapshot
         self._tasks = tasks
         self._look_around: Callable[[], Around] = Around
         self._state = SessionState(machine.snapshot, Around())
@@ -107,7 +111,7 @@ class Core:
         self._busy = False
         self._perform: Callable[[ef.Effect], None]
         self._flush: Callable[[], None]
-        self._followers: tuple[Follower, ...] = ()
+        self._concerned: Concerned = lambda before, after: []
         self._link_of: Callable[[int], Link | None]
 
     def begin(
@@ -116,25 +120,20 @@ class Core:
         look_around: Callable[[], Around],
         perform: Callable[[ef.Effect], None],
         flush: Callable[[], None],
-        followers: tuple[Follower, ...],
+        concerned: Concerned,
     ) -> None:
         """Take the parts, before the first event.
 
         `link_of` gives the process of an epoch, if it is there still; `perform` carries out an
-        effect without waiting; `flush` brings on its way what was shown. The followers are told in
-        this order.
+        effect without waiting; `flush` brings on its way what was shown; `concerned` says who is
+        told of a change.
         """
         self._link_of = link_of
         self._look_around = look_around
         self._perform = perform
         self._flush = flush
-        self._followers = followers
+        self._concerned = concerned
         self._told = self._look()
-
-    @property
-    def now(self) -> Snapshot:
-        """The machine's state."""
-        return self._machine.snapshot
 
     @property
     def link(self) -> Link | None:
@@ -170,22 +169,27 @@ class Core:
             self._busy = False
 
     def _look(self) -> SessionState:
-        turns, around = self._machine.snapshot, self._look_around()
-        if turns is not self._state.turns or around != self._state.around:
-            self._state = SessionState(turns, around)
+        around = self._look_around()
+        if self.now is not self._state.turns or around != self._state.around:
+            self._state = SessionState(self.now, around)
         return self._state
 
     def _step(self, event: ev.Event) -> None:
         self._flush()
-        for effect in self._machine.step(event):
+        effects = self._machine.step(event)
+        self.now = self._machine.snapshot
+        for effect in effects:
             try:
                 self._perform(effect)
             except Exception as exc:  # those after it answer somebody (invariants P6, Q9)
                 self._events.extend(instead_of(effect, exc))
 
     def _tell(self, before: SessionState, after: SessionState) -> None:
-        for follower in self._followers:
-            errors.contained(follower, before, after, what="a change could not be followed")
+        for follower in self._concerned(before, after):
+            try:
+                follower(before, after)
+            except Exception as exc:  # the others are told all the same (invariant P6)
+                errors.internal(exc, "a change could not be followed")
 
     def spawn(
         self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None

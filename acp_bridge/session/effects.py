@@ -1,5 +1,7 @@
 """Carries out what one session's machine asks for, each effect by the part that knows how.
 
+It also knows the parts that follow the session's state, and which changes concern each of them.
+
 Nothing is waited for here: work that takes time runs in a task of its own and ends in an event.
 """
 
@@ -10,28 +12,73 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import assert_never
 
+import anyio
+
 from acp_bridge.agents.link import Link
 from acp_bridge.machine import effects as ef
-from acp_bridge.session.core import Core
-from acp_bridge.session.deadlines import Deadlines
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.events import Timer
+from acp_bridge.machine.states import Passing
+from acp_bridge.runtime.log import event
+from acp_bridge.session.clients.audience import Audience
+from acp_bridge.session.core import Core, Follower, SessionState
+from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.process.agent_processes import AgentProcesses
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
 from acp_bridge.session.process.sleep import Sleep
-from acp_bridge.session.prompts.blocked_notice import BlockedNotice
+from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.turn import Turn
+from acp_bridge.session.requests.to_agent import ToAgent
+from acp_bridge.session.session_context import SessionContext
+from acp_bridge.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 
+class Deadlines:
+    """At most one of each timer is armed; when it passes, the machine gets a `Deadline`."""
+
+    def __init__(self, core: Core, settings: Settings) -> None:
+        """Nothing is armed."""
+        self._core = core
+        self._seconds = {
+            Timer.SPARE: settings.drain_timeout / 2,
+            Timer.DRAIN: settings.drain_timeout,
+            Timer.KILL: settings.kill_timeout,
+            Timer.RESTART: settings.restart_timeout,
+            Timer.SIGN: settings.sign_interval,
+        }
+        self._armed: dict[Timer, anyio.CancelScope] = {}
+
+    def arm(self, timer: Timer, token: int) -> None:
+        """Start a timer, in place of one that was armed for the same `Timer`."""
+        self.disarm(timer)
+        scope = self._armed[timer] = anyio.CancelScope()
+        self._core.spawn(self._wait, timer, token, scope)
+
+    def disarm(self, timer: Timer) -> None:
+        """Stop a timer; nothing happens if it is not armed."""
+        if scope := self._armed.pop(timer, None):
+            scope.cancel()
+
+    async def _wait(self, timer: Timer, token: int, scope: anyio.CancelScope) -> None:
+        with scope:
+            await anyio.sleep(self._seconds[timer])
+        if not scope.cancel_called:  # it may have been disarmed just as it passed
+            event("deadline", session=self._core.id, what=timer.name.lower())
+            self._core.feed(ev.Deadline(timer, token))
+
+
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Passes each effect to the part of the session that carries it out."""
+    """Passes each effect, and each change of the state, to the parts of the session concerned."""
 
     core: Core
+    context: SessionContext
     processes: AgentProcesses
     restart: Restart
     provisional: Provisional
@@ -41,7 +88,9 @@ class Effects:
     pauses: Pauses
     hooks: SessionHooks
     deadlines: Deadlines
-    blocked: BlockedNotice
+    from_agent: FromAgent
+    to_agent: ToAgent
+    audience: Audience
     #: lets go of the session when nothing of it is left.
     finish: Callable[[], Awaitable[None]]
     #: seconds that an agent has to end by itself.
@@ -53,7 +102,8 @@ class Effects:
         match effect:
             # --- to the agent
             case ef.SendPrompt(epoch, key):
-                self.sleep.note_turn()
+                if self.sleep.seconds:
+                    self.sleep.note_turn()
                 self.turn.begin(processes.link(epoch), key)
             case ef.SendCancel(epoch, key):
                 self.turn.cancel(processes.link(epoch), key)
@@ -65,7 +115,7 @@ class Effects:
                 self.pauses.tell_agent(processes.link(epoch))
             # --- its processes
             case ef.Start(epoch):
-                self.blocked.note_start()
+                self.restart.failure_told = False
                 spawn(processes.start, epoch, f"{self.core.id[:8]}#{epoch}")
             case ef.Open(epoch):
                 spawn(self._open, processes.link(epoch))
@@ -81,7 +131,7 @@ class Effects:
             case ef.Commit(key):
                 self.prompts.commit(key)
             case ef.AnswerPrompt(key, outcome):
-                self.blocked.note_answer(outcome)
+                self.restart.failure_told |= answers.says_why_not_ready(outcome)
                 self.turn.say_not_run(key, outcome)
                 self.turn.say_if_forgotten(outcome)
                 self.prompts.answer(key, outcome)
@@ -113,10 +163,32 @@ class Effects:
                 self.pauses.give_sign()
             case ef.Closed():
                 spawn(self.finish)
-            case ef.Dropped(event):
-                logger.debug("event.dropped session=%s what=%s", self.core.id, event)
+            case ef.Dropped(dropped):
+                logger.debug("event.dropped session=%s what=%s", self.core.id, dropped)
             case _:
                 assert_never(effect)
+
+    def concerned(self, before: SessionState, after: SessionState) -> list[Follower]:
+        """Return the parts that a change of the state concerns, in the order of telling."""
+        now, context = after.turns, self.context
+        on_its_way = now.permits.requests in (Passing.WAITS, Passing.SETTINGS)
+        who: list[Follower] = []
+        if now.blocked and not self.restart.failure_told:
+            who.append(self.restart.say_not_ready)
+        if now.provisional and now.waiting:
+            who.append(self.provisional.follow)
+        if now.standstill is not self.pauses.told:
+            who.append(self.pauses.follow)
+        if now.permits is not before.turns.permits:
+            who.append(self.from_agent.follow)
+        if self.to_agent.deferred and not on_its_way:
+            who.append(self.to_agent.follow)
+        if self.sleep.seconds:
+            who.append(self.sleep.follow)
+        who.append(self.audience.follow)
+        if note_work := context.note_work:
+            who.append(lambda before, after: note_work())
+        return who
 
     async def _open(self, link: Link) -> None:
         """Give a process the session."""

@@ -10,8 +10,16 @@ from acp_bridge.agents.link import Link
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Phase, State
-from acp_bridge.protocol import CANCEL_REQUEST, TOOL_CALL, TOOL_CALL_UPDATE, Json, is_state
+from acp_bridge.machine.states import Phase, Snapshot, State
+from acp_bridge.protocol import (
+    CANCEL_REQUEST,
+    INFO_UPDATE,
+    TOOL_CALL,
+    TOOL_CALL_UPDATE,
+    Json,
+    as_object,
+    is_state,
+)
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.core import Core, SessionState
@@ -21,7 +29,6 @@ from acp_bridge.session.transcript.pacing import Pacing
 from acp_bridge.session.transcript.title import Title
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates.updates import Leak, Updates
-from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import UNSET
 from acp_bridge.wire.peer import Call
 
@@ -40,9 +47,9 @@ class FromAgent:
         user_settings: UserSettings,
         title: Title,
         to_agent: ToAgent,
-        disturb: Callable[[], None],
+        disturb: Callable[[], None] | None,
     ) -> None:
-        """`disturb` notes that the agent has said something."""
+        """`disturb` notes that the agent has said something; None: nobody waits for its rest."""
         self._core = core
         self._user_settings = user_settings
         self._title = title
@@ -54,7 +61,7 @@ class FromAgent:
         self._to_client = to_client
         self._pacing = pacing
         # The phase of a process holds until the next event; a read brings hundreds of updates.
-        self._phased: Link | None = None
+        self._phased: tuple[Link, Snapshot] | None = None
         self._phase = Phase.NOTHING
         self._draining = False
         #: the read that is being taken holds more than answers.
@@ -66,9 +73,10 @@ class FromAgent:
 
     def on_update(self, link: Link, params: Json) -> None:
         self._spoke = True
-        if link is not self._phased:
-            self._phased, self._phase = link, self._core.now.phase(link.epoch)
-            self._draining = self._core.now.permits.drains
+        now = self._core.now
+        if self._phased is None or self._phased[0] is not link or self._phased[1] is not now:
+            self._phased = link, now
+            self._phase, self._draining = now.phase(link.epoch), now.permits.drains
         update = params.get("update")
         if self._phase is Phase.NOTHING or not isinstance(update, dict):
             return
@@ -131,7 +139,8 @@ class FromAgent:
     def on_batch_end(self, link: Link) -> None:
         if self._spoke:
             self._spoke = False
-            self._disturb()
+            if self._disturb:
+                self._disturb()
         self._transcript.flush()
 
     async def room(self, link: Link) -> None:
@@ -140,7 +149,7 @@ class FromAgent:
         A process is always read while it is drained (C7), and while it does not have the session:
         nothing that it says then waits for a client.
         """
-        while link.epoch == self._core.now.epoch:
+        while link.epoch == self._core.now.epoch and self._transcript.full(self._pacing.limit):
             slow = self._pacing.slow()
             if slow is None or not self._core.now.permits.paced:
                 return
@@ -163,13 +172,12 @@ class FromAgent:
     # --- the session's state -------------------------------------------------------------------
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Let waiting readers look again after a change of the session's state."""
-        self._phased = None
+        """Show what was kept from clients in a drain; let readers that wait look again."""
         if self._withheld and not self._core.now.permits.drains:
             withheld, self._withheld = self._withheld, {}
             for told in withheld.values():
                 self._transcript.show(told)
-        if not self._core.now.permits.paced:
+        if self._pacing.waits and not self._core.now.permits.paced:
             self._pacing.hurry()
 
     def _note_state(self, update: Json) -> Json | None:
@@ -183,8 +191,9 @@ class FromAgent:
         announced = now.state is not State.RELOADING
         chosen.note_update(update, announced=announced)
         told_later = not announced and chosen.tells_later(update)
-        shown = self._title.note_update(update)
-        return None if again or told_later else shown
+        if update["sessionUpdate"] == INFO_UPDATE:
+            update = self._title.note_update(update)
+        return None if again or told_later else update
 
     def _leaked(self, link: Link) -> None:
         event("agent.unclean", session=self._journal.info.session_id, agent=link.name)

@@ -19,9 +19,9 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     ErrorCode,
     Json,
+    as_object,
 )
 from acp_bridge.updates import notices
-from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: characters of an agent's `data.details` that are told.

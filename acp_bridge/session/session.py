@@ -16,7 +16,7 @@ from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.states import Snapshot
+from acp_bridge.machine.states import Snapshot, Standstill
 from acp_bridge.protocol import Json, not_feedback, own_meta
 from acp_bridge.session.clients.audience import Audience
 from acp_bridge.session.clients.permissions import Permissions
@@ -24,8 +24,7 @@ from acp_bridge.session.clients.questions import Questions
 from acp_bridge.session.clients.replay import Replay
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.core import Around, Core, new_machine
-from acp_bridge.session.deadlines import Deadlines
-from acp_bridge.session.effects import Effects
+from acp_bridge.session.effects import Deadlines, Effects
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.process.agent_processes import AgentProcesses, ProcessPool
@@ -34,7 +33,6 @@ from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
 from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.prompts import queue_command
-from acp_bridge.session.prompts.blocked_notice import BlockedNotice
 from acp_bridge.session.prompts.hooks import SessionHooks, moments_of
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
@@ -71,8 +69,8 @@ class Session:
         self.early: WaitingRequests | None = None
         self._context, self._lease = context, lease
         settings = context.settings
-        self._machine = new_machine(settings, moments_of(hooks), link)
-        self.core = core = Core(self.id, workspace, self._machine, context.tasks)
+        machine = new_machine(settings, moments_of(hooks), link)
+        self.core = core = Core(self.id, workspace, machine, context.tasks)
         self.feed, self.spawn = core.feed, core.spawn
 
         # What the clients are shown, and what is kept.
@@ -80,9 +78,7 @@ class Session:
         self._updates = updates = Updates(
             set(journal.used_ids()), queue_command.command(words), journal.get(CARDS)
         )
-        self.transcript = shown = TranscriptOut(
-            self.id, journal, updates.take_new_ids, updates.take_notes
-        )
+        self.transcript = shown = TranscriptOut(self.id, journal, updates)
         self.title = Title(core, context.journal, journal, shown)
         self.user_settings = chosen = UserSettings(journal)
         self.memory = memory = Memory(journal)
@@ -94,7 +90,7 @@ class Session:
         # The processes, and what clients ask of them.
         self._processes = processes = AgentProcesses(context, pool, lease, core)
         provisional = Provisional(core)
-        self.wake, patience = provisional.wake, settings.request_timeout
+        self._provisional, patience = provisional, settings.request_timeout
         self.to_agent = to_agent = ToAgent(core, shown, chosen, updates, self.wake, patience)
         self.ask = ask = Ask(core, context, to_agent, shown)
         self._queue = QueueCommand(
@@ -133,7 +129,7 @@ class Session:
             updates,
             memory,
             lambda: pacing.waits,
-            lambda: ask.open,
+            lambda: bool(ask.open),
         )
         self.from_agent = from_agent = FromAgent(
             core,
@@ -145,12 +141,11 @@ class Session:
             chosen,
             self.title,
             to_agent,
-            sleep.disturb,
+            sleep.disturb if sleep.seconds else None,
         )
         processes.owner = from_agent
 
         # What the machine asks for, and who follows where it stands.
-        blocked = BlockedNotice(memory, shown)
         restart = Restart(
             core,
             journal,
@@ -161,10 +156,11 @@ class Session:
             memory,
             sleep,
             self._rename_at_agent,
-            self.replay.take_replayed,
+            context.reloads,
         )
         effects = Effects(
             core=core,
+            context=context,
             processes=processes,
             restart=restart,
             provisional=provisional,
@@ -174,7 +170,9 @@ class Session:
             pauses=pauses,
             hooks=self.hooks,
             deadlines=Deadlines(core, settings),
-            blocked=blocked,
+            from_agent=from_agent,
+            to_agent=to_agent,
+            audience=self.audience,
             finish=self._finish,
             grace=settings.close_grace,
         )
@@ -183,16 +181,7 @@ class Session:
             self._look_around,
             effects.perform,
             shown.flush,
-            (
-                blocked.follow,
-                provisional.follow,
-                pauses.follow,
-                from_agent.follow,
-                to_agent.follow,
-                sleep.follow,
-                self.audience.follow,
-                lambda before, after: context.note_work(),
-            ),
+            effects.concerned,
         )
         if link:
             processes.add(link, 1)
@@ -208,7 +197,7 @@ class Session:
     @property
     def now(self) -> Snapshot:
         """Where the machine stands."""
-        return self._machine.snapshot
+        return self.core.now
 
     @property
     def link(self) -> Link | None:
@@ -231,8 +220,9 @@ class Session:
         return self.core.closed
 
     def _look_around(self) -> Around:
+        asked = self._questions
         return Around(
-            asked=tuple(question.summary for question in self._questions.open),
+            asked=tuple([each.summary for each in asked.open]) if asked.all else (),
             clients=len(self.transcript.views),
             agent_owes=self.to_agent.busy,
             journal_behind=self.journal.behind,
@@ -257,6 +247,12 @@ class Session:
             os.close(self._lease)
             self.closed.set()
 
+    def wake(self) -> None:
+        """Start a process for the session if none runs, and swap a provisional one at once."""
+        if self.now.provisional:
+            self._provisional.hasten()
+        self.feed(ev.Warm())
+
     # --- what clients ask ----------------------------------------------------------------------
 
     def on_prompt(self, request: ClientRequest, params: Json) -> None:
@@ -273,8 +269,10 @@ class Session:
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
         self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
-        self.pauses.note_prompt(request.client, interrupts=asked == Delivery.INTERRUPT)
-        if not self.closing:  # then it was refused, and lists nothing
+        if self.now.standstill is not Standstill.OPEN:
+            self.pauses.note_prompt(request.client, interrupts=asked == Delivery.INTERRUPT)
+        # A prompt that was refused, since the session is closed, lists nothing.
+        if not self.title.settled and not self.closing:
             self.title.note_prompt(params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:

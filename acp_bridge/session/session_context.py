@@ -10,18 +10,17 @@ from weakref import WeakKeyDictionary
 
 from anyio.abc import TaskGroup
 
-from acp_bridge.agents.command import AgentCommand
 from acp_bridge.agents.identity import AgentIdentity
 from acp_bridge.agents.link import Link, Owner
+from acp_bridge.agents.process import AgentCommand
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.journal import Journal, JournalError
 from acp_bridge.journal.index import Reloads
 from acp_bridge.listening.holder import Holder
-from acp_bridge.protocol import SOCKET_PROTOCOL, has
+from acp_bridge.protocol import SOCKET_PROTOCOL, as_object, has
 from acp_bridge.runtime.log import event
 from acp_bridge.runtime.open_files import OpenFiles
 from acp_bridge.settings import Settings
-from acp_bridge.wire.json_values import as_object
 
 
 class Kept(Protocol):
@@ -114,7 +113,7 @@ class SessionContext:
     #: whether there is room for one more session.
     open_files: OpenFiles = field(default_factory=OpenFiles)
     #: told when a session may have begun or ended its work.
-    note_work: Callable[[], None] = field(default=lambda: None)
+    note_work: Callable[[], None] | None = None
     #: whether the agent was seen to take up a session again.
     reloads: SeenReloads = field(init=False)
     #: every process that somebody has, in the order of their making; one that nobody has any more,

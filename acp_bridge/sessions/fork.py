@@ -17,7 +17,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import Journal, SessionJournal
 from acp_bridge.machine.states import State
-from acp_bridge.protocol import INFO_UPDATE, SESSION_CLOSE, STATE, Json
+from acp_bridge.protocol import INFO_UPDATE, SESSION_CLOSE, STATE, Json, as_object
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.session.opening import Workspace, new_id
@@ -26,7 +26,6 @@ from acp_bridge.session.session import Session
 from acp_bridge.session.transcript.transcript_out import CARDS
 from acp_bridge.sessions.session_store import SessionStore
 from acp_bridge.updates.open_cards import OpenCards
-from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError, encode
 
 #: the journal's keys that a fork gets beside the transcript; its title is its own.

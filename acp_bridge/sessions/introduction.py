@@ -31,8 +31,8 @@ class Introduction:
         #: the agent has been told of the first client.
         self.made = anyio.Event()
 
-    def take(self, request: ClientRequest, params: Json) -> bool:
-        """Answer `initialize`, and keep other requests until then; False for a later request.
+    def take(self, request: ClientRequest, params: Json) -> None:
+        """Answer `initialize`; keep a request that came before its answer until then.
 
         Raises RpcError for a request before `initialize`, and for a second `initialize`.
         """
@@ -43,12 +43,10 @@ class Introduction:
             check.version(params)
             client.stage = Stage.INITIALIZING
             client.run(self._context.tasks, request, self._greet, params)
-            return True
-        if client.stage is Stage.NEW:
+        elif client.stage is Stage.NEW:
             raise errors.refused("not initialized: send initialize first")
-        if client.stage is Stage.INITIALIZING:
+        else:
             client.early.add(request)
-        return client.stage is Stage.INITIALIZING
 
     async def _greet(self, request: ClientRequest, params: Json) -> object:
         """Answer `initialize`, then run the requests that waited; refuse them if there is none."""

@@ -24,7 +24,7 @@ from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.attaching import Attaching
-from acp_bridge.updates import notices, work_notices
+from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError
 
 
@@ -47,7 +47,7 @@ class KeptWork:
         here = [row for row in found if PurePath(row["cwd"]) == PurePath(folder)]
         kept = [row for row in here if _is_kept(row)]
         if kept:
-            said = work_notices.kept(kept, self._context.settings.agent_name)
+            said = notices.kept_work(kept, self._context.settings.agent_name)
             session.transcript.show_to(client, notices.notice(said))
 
     async def _elsewhere(self, folder: str) -> list[Json]:
@@ -87,5 +87,5 @@ def _is_whole(row: Json) -> bool:
 
 def _is_kept(row: Json) -> bool:
     """Return True for a session that no client has open, and in which work runs or waits."""
-    works = row["state"] in work_notices.WORKING or "asks" in row or row.get("waiting")
+    works = row["state"] in notices.WORKING or "asks" in row or row.get("waiting")
     return row.get("clients") == 0 and bool(works)

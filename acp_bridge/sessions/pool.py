@@ -365,7 +365,7 @@ class Pool:
     async def _show_last_words(self, link: Link) -> None:
         """Show the client the end of the stderr of an agent that does not start, if it asked so."""
         words, client = await link.last_words(), self._client()
-        if words and client and client.abilities.has_own(HEARS_LAST_WORDS):
+        if words and client and HEARS_LAST_WORDS in client.abilities.own:
             client.peer.notify(LAST_WORDS, {"lines": words})
 
     # --- Owner ---------------------------------------------------------------------------------

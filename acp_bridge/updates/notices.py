@@ -12,7 +12,7 @@ import re
 from typing import Any, Final
 from uuid import uuid4
 
-from acp_bridge.protocol import AGENT_MESSAGE, Json, text_chunk, with_own_meta
+from acp_bridge.protocol import AGENT_MESSAGE, ErrorCode, Json, as_object, text_chunk, with_own_meta
 
 UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
@@ -125,6 +125,37 @@ DETACHED: Final = (
     " load the session again."
 )
 CLOSED_BY_OTHER: Final = "[acp-bridge] This session was closed by another client."
+
+
+# --- work that goes on --------------------------------------------------------------------------
+
+#: characters of a prompt's text.
+_LENGTH: Final = 70
+#: the most sessions that one notice names.
+_ROWS: Final = 5
+#: state -> the words for a session at work.
+WORKING: Final = {
+    "running": "a turn runs",
+    "permission": "it waits for an answer",
+    "paused": "its turn is paused",
+}
+
+NOTHING_RUNS: Final = "Nothing runs and nothing waits."
+NEXT: Final = (
+    "[acp-bridge] What was waited for has ended, and there is more: `/queue wait` waits for the"
+    " next, `/queue` shows what waits."
+)
+
+# --- how a turn ended ---------------------------------------------------------------------------
+
+_REASONS: Final = {
+    "cancelled": "stopped",
+    "max_tokens": "ended: the model's limit of tokens",
+    "max_turn_requests": "ended: the limit of requests of one turn",
+    "refusal": "ended: the agent refused",
+}
+#: characters that are told of an error.
+_LONGEST_END: Final = 500
 
 
 def notice(text: str) -> Json:
@@ -292,6 +323,106 @@ def enough_feedback(text: str) -> str:
     )
 
 
+# --- work that goes on, for a client that has just come -----------------------------------------
+
+
+def at_work(running: Json | None, waiting: list[Json]) -> str:
+    """Return the notice, behind a load, of work that goes on, from parameters of prompts."""
+    lines = []
+    if running is not None:
+        lines.append(f"A turn runs in this session: {_quoted(running)}.")
+    if waiting:
+        count = "1 prompt waits" if len(waiting) == 1 else f"{len(waiting)} prompts wait"
+        lines += [f"{count} in the queue:", numbered(waiting)]
+    lines.append(
+        "`/queue wait` waits until the turn ends, and meanwhile Stop reaches it; `/queue stop`"
+        " stops it at once."
+    )
+    return "[acp-bridge] " + "\n\n".join(lines)
+
+
+def stopping(prompt: Json) -> str:
+    """Return the answer to `/queue stop`; `prompt`: the parameters of the prompt that it ends."""
+    return f"Stopping {_quoted(prompt)}."
+
+
+def kept_work(rows: list[Json], agent: str) -> str:
+    """Return the notice, in a new session, of work in its folder that no client has open.
+
+    `rows` are of `_acp_bridge/live`; `agent`: the name of the agent that this client has.
+    """
+    lines = [_of_row(row, agent) for row in rows[:_ROWS]]
+    if len(rows) > _ROWS:
+        lines.append(f"- and {len(rows) - _ROWS} more: `acp-bridge ps` lists them")
+    return (
+        "[acp-bridge] Work goes on in this folder that no client has open:\n\n"
+        + "\n".join(lines)
+        + "\n\nTo come back to it, load that session here, or use the command in a terminal."
+    )
+
+
+def _of_row(row: Json, agent: str) -> str:
+    title, waiting = row.get("title"), row.get("waiting")
+    named = f"`{code(title)}`" if isinstance(title, str) and title else "a session"
+    if row["agent"] != agent:
+        named += f" of the agent `{code(row['agent'])}`"
+    does = [WORKING[row["state"]]] if row["state"] in WORKING else []
+    if isinstance(waiting, int) and waiting:
+        does.append("1 prompt waits" if waiting == 1 else f"{waiting} prompts wait")
+    told = ", ".join(does) or "it waits for an answer"
+    if isinstance(asks := row.get("asks"), str) and asks:
+        told += f" to {as_code(asks)}"
+    return f"- {named}: {told} (`acp-bridge attach {code(row['sessionId'])}`)"
+
+
+def _quoted(prompt: Json) -> str:
+    return f"“{summary(prompt['prompt'], _LENGTH)}”"
+
+
+def prompt_not_run(why: str) -> str:
+    """Return the notice of a prompt that failed while no client was there to be told."""
+    return f"[acp-bridge] This prompt was not run, and is not sent again: {why}"
+
+
+# --- how a turn ended, for the transcript, and for the terminal that asked ----------------------
+
+
+def turn_end(stop_reason: object) -> str | None:
+    """Return words for the `stopReason` of an answer; None for `end_turn`."""
+    if stop_reason == "end_turn":
+        return None
+    return _REASONS.get(str(stop_reason), f"ended: {stop_reason}")
+
+
+def turn_error(code: int, message: str, data: Any) -> str:
+    """Return words for the error that answered a prompt, with `data.details` if it says more."""
+    if code == ErrorCode.REQUEST_CANCELLED:
+        return "taken back"
+    details = as_object(data).get("details")
+    says_more = isinstance(details, str) and details not in ("", message)
+    return f"error: {message}{f': {details}' if says_more else ''}"
+
+
+def turn_ended(told: Json) -> str | None:
+    """Return the sentence about an answer in the form of the journal; None if it ended well."""
+    match told:
+        case {"error": {"code": int(code), "message": str(message), **rest}}:
+            words: str | None = turn_error(code, message, rest.get("data"))
+        case {"stopReason": stop_reason}:
+            words = turn_end(stop_reason)
+        case _:
+            return None
+    if words is None:
+        return None
+    line = " ".join(words.split())
+    line = line if len(line) <= _LONGEST_END else f"{line[: _LONGEST_END - 1]}…"
+    end = "" if line.endswith((".", "!", "?", "…")) else "."
+    return f"[acp-bridge] {line[0].upper()}{line[1:]}{end}"
+
+
+# --- texts of others, in a sentence of ours -----------------------------------------------------
+
+
 def code(text: str) -> str:
     """Return a text as one short line that can stand between backticks."""
     line = " ".join(text.split()).replace("`", "'")
@@ -321,4 +452,4 @@ def first_line(prompt: list[Any], length: int) -> str:
 
 def numbered(prompts: list[Json]) -> str:
     """Return a list of prompts, each with its number and the beginning of its text."""
-    return "\n".join(f"{n}. {summary(p['prompt'], 70)}" for n, p in enumerate(prompts, 1))
+    return "\n".join(f"{n}. {summary(p['prompt'], _LENGTH)}" for n, p in enumerate(prompts, 1))

@@ -13,8 +13,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from acp_bridge.protocol import Json
-from acp_bridge.wire.json_values import as_object, objects
+from acp_bridge.protocol import Json, as_object, objects
 
 #: members of a call that don't say what it is to do.
 _STANDING: Final = ("sessionUpdate", "toolCallId", "status", "rawOutput")

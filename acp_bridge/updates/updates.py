@@ -70,7 +70,8 @@ class Updates:
         be listed with the agent's; `notes` are those of the session's cards, by client-side id."""
         self._taken = taken
         self.notes: dict[str, Note] = notes or {}
-        self._notes_changed = False
+        #: the notes are not in the journal as they are now.
+        self.notes_changed = False
         #: the client-side ids of the cards that have got their end since the session was opened.
         self._ended_ids: set[str] = set()
         #: the number of the process whose cards these are.
@@ -84,7 +85,8 @@ class Updates:
         #: how often work was asked for outside of a turn.
         self._works = 0
         self._reuses = False
-        self._new_ids: list[str] = []
+        #: the client-side ids that were given out and are not in the journal yet.
+        self.new_ids: list[str] = []
         #: set for the first turn of a process that was given the session with `session/load`.
         self.late: LateReplay | None = None
         self._expected: LateReplay | None = None
@@ -94,6 +96,8 @@ class Updates:
         self._replayed = False
         #: what the agent may repeat of the prompt that runs.
         self._echo = Echo(())
+        #: the conversation as a load has just read it, for the first process's replay.
+        self.just_read: LateReplay | None = None
         #: the agent has a command `queue` of its own: ours stands back.
         self.own_queue = False
 
@@ -134,13 +138,13 @@ class Updates:
 
     def take_new_ids(self) -> list[str]:
         """Return the client-side ids given out since the last call, for the journal."""
-        new, self._new_ids = self._new_ids, []
+        new, self.new_ids = self.new_ids, []
         return new
 
-    def take_notes(self) -> dict[str, Note] | None:
-        """Return the notes about cards for the journal; None if they are as at the last call."""
-        changed, self._notes_changed = self._notes_changed, False
-        return self.notes if changed else None
+    def take_notes(self) -> dict[str, Note]:
+        """Return the notes about cards, for the journal."""
+        self.notes_changed = False
+        return self.notes
 
     # --- from the agent to the client ----------------------------------------------------------
 
@@ -239,7 +243,7 @@ class Updates:
             forgotten.told, forgotten.requested = {}, {}
 
     def _note(self, card: _Card, note: Note) -> None:
-        self.notes[card.client_id], self._notes_changed = note, True
+        self.notes[card.client_id], self.notes_changed = note, True
 
     def deny(self, call: Json) -> None:
         """Note that a tool call was denied: unless the agent ends its card, it has failed."""
@@ -250,7 +254,7 @@ class Updates:
     def forget_notes(self, card_ids: Iterable[str]) -> None:
         """Forget what is noted of cards, by client-side id, that were shown or have an end."""
         for card in card_ids:
-            self._notes_changed |= self.notes.pop(card, None) is not None
+            self.notes_changed |= self.notes.pop(card, None) is not None
 
     def asked_about(self, call: Json) -> tuple[Json, Json, bool]:
         """Return a permission request's description of a tool call, with the client-side id.
@@ -312,7 +316,7 @@ class Updates:
             n += 1
             client_id = f"{agent_id}~{n}"
         self._taken.add(client_id)
-        self._new_ids.append(client_id)
+        self.new_ids.append(client_id)
         return client_id
 
     # --- the end of a turn ---------------------------------------------------------------------

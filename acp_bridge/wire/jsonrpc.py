@@ -185,6 +185,28 @@ def encode(message: Message) -> bytes:
     return line + b"\n"
 
 
+def dumps(value: Any) -> bytes:
+    """Return JSON on one line, without the newline; any text survives, lone surrogates too."""
+    return encode(value)[:-1]
+
+
+def loads(text: bytes | str) -> Any:
+    """Return the value of a text that `dumps` or an agent wrote, None if it is damaged."""
+    try:
+        return from_json(text)
+    except ValueError:
+        try:
+            return json.loads(text)  # lone surrogates
+        except (ValueError, RecursionError):
+            return None
+
+
+def read_object(text: bytes | str) -> dict[str, Any] | None:
+    """Return the JSON object that a text holds, None if it holds none."""
+    value = loads(text)
+    return value if isinstance(value, dict) else None
+
+
 class Decoder:
     """Takes bytes and returns messages. `limit`: bytes of the longest line, without its newline."""
 

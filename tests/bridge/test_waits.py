@@ -10,7 +10,7 @@ import pytest
 
 from acp_bridge.machine.states import State
 from acp_bridge.settings import OnCancel
-from acp_bridge.updates.work_notices import NEXT, NOTHING_RUNS
+from acp_bridge.updates.notices import NEXT, NOTHING_RUNS
 from tests.sessions.agent import Gate, until
 from tests.sessions.bench import Bench, Served, bench
 from tests.sessions.world import SETUP

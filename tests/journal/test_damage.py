@@ -16,14 +16,8 @@ from acp_bridge.journal import (
     SessionJournal,
 )
 from acp_bridge.journal import files as session_files
-from acp_bridge.journal.schema import (
-    INDEX_SCHEMA,
-    PAGE_BYTES,
-    SESSION_SCHEMA,
-    Schema,
-    connect,
-    migrate,
-)
+from acp_bridge.journal.connection import connect
+from acp_bridge.journal.schema import INDEX_SCHEMA, PAGE_BYTES, SESSION_SCHEMA, Schema, migrate
 from tests.journal import files
 from tests.journal.conftest import SESSION
 from tests.journal.sayings import chunk, lines, text_of, tool, transcript

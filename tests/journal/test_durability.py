@@ -13,8 +13,7 @@ import pytest
 
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.journal import file as file_module
-from acp_bridge.journal.schema import WAL_LIMIT_BYTES
-from acp_bridge.journal.threads import in_thread
+from acp_bridge.journal.connection import WAL_LIMIT_BYTES, in_thread
 from tests.journal import files
 from tests.journal.conftest import SESSION
 from tests.journal.files import inode, size, tree

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from acp_bridge.journal import IndexUnusable, Journal, SessionJournal, UnknownSession, history
+from acp_bridge.journal.connection import connect
 from acp_bridge.journal.reading import all_sessions, transcript, waiting_prompts
-from acp_bridge.journal.schema import connect
 from tests.journal.conftest import SESSION
 from tests.journal.files import all_bytes, tree
 from tests.journal.sayings import chunk, lines, text_of

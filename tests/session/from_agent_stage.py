@@ -51,11 +51,7 @@ class Busy(ToAgent):
     """Has a request at the agent, if the test says so."""
 
     def __init__(self) -> None:
-        self.excused = False
-
-    @property
-    def busy(self) -> bool:
-        return self.excused
+        self.busy = False
 
 
 class Stage:
@@ -66,7 +62,7 @@ class Stage:
         self.core = PlayedCore()
         self.updates = Updates(set())
         self.updates.new_turn(1)
-        self.transcript = TranscriptOut("s", journal, self.updates.take_new_ids)
+        self.transcript = TranscriptOut("s", journal, self.updates)
         self.views = [self.transcript.attach(end.client) for end in self.clients]
         self.to_client = ToClient("s", self.transcript.asked, self.updates)
         self.settings, self.to_agent = Settings(journal), Busy()

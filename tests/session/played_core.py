@@ -56,7 +56,7 @@ class PlayedCore(Core):
         return taken
 
     @property
-    def now(self) -> Snapshot:
+    def now(self) -> Snapshot:  # type: ignore[override]
         permits = PERMITS[self.machine_state]
         return Snapshot(
             state=self.machine_state,

@@ -8,6 +8,7 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.protocol import text_chunk
 from acp_bridge.session.transcript.client_view import Quiet
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates.updates import Updates
 from tests.session.journals import failing, recorded_texts
 from tests.session.memory import ClientEnd
 from tests.session.showing import said, texts
@@ -28,7 +29,7 @@ class Two:
     def __init__(self, journal: SessionJournal, *capabilities: Json) -> None:
         one, two = capabilities or ({}, {})
         self.one, self.two = ClientEnd(one), ClientEnd(two)
-        self.transcript = TranscriptOut("s", journal)
+        self.transcript = TranscriptOut("s", journal, Updates(set()))
         self.view_one = self.transcript.attach(self.one.client)
         self.view_two = self.transcript.attach(self.two.client)
 
@@ -219,7 +220,7 @@ async def test_after_a_cancel_nothing_is_shown_until_the_client_speaks_and_nothi
     journal: SessionJournal,
 ) -> None:
     one, two = ClientEnd(), ClientEnd()
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     for end in (one, two):
         transcript.attach(end.client)
     answered: list[str] = []
@@ -240,7 +241,7 @@ async def test_after_a_cancel_nothing_is_shown_until_the_client_speaks_and_nothi
 @pytest.mark.hazard("C23")
 async def test_a_turn_that_begins_ends_the_quiet(journal: SessionJournal) -> None:
     end = ClientEnd()
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     transcript.attach(end.client)
     transcript.hush(end.client)
     transcript.show(USAGE)
@@ -254,7 +255,7 @@ async def test_a_turn_that_begins_behind_a_replay_ends_a_quiet_that_waits_there_
     journal: SessionJournal,
 ) -> None:
     end = ClientEnd()
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     view = transcript.attach(end.client)
     view.begin_replay()
     transcript.hush(end.client)
@@ -270,7 +271,7 @@ async def test_a_prompt_that_is_cancelled_while_another_ones_turn_runs_makes_no_
     journal: SessionJournal,
 ) -> None:
     end = ClientEnd()
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     transcript.attach(end.client)
     transcript.begin_turn(1)
     transcript.hush(end.client)
@@ -283,7 +284,7 @@ async def test_after_a_load_all_but_the_conversation_waits_for_the_client(
     journal: SessionJournal,
 ) -> None:
     end = ClientEnd()
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     view = transcript.attach(end.client)
     view.hush(Quiet.ASIDES)
     transcript.show(USAGE)
@@ -302,7 +303,7 @@ async def test_commands_are_shown_once_and_once_more_with_the_first_prompt(
     journal: SessionJournal,
 ) -> None:
     end = ClientEnd()
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     transcript.attach(end.client)
     for _ in range(2):
         transcript.show(COMMANDS)

@@ -9,7 +9,7 @@ from anyio.abc import TaskGroup
 
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Timer
-from acp_bridge.session.deadlines import Deadlines
+from acp_bridge.session.effects import Deadlines
 from acp_bridge.settings import Settings
 from tests.session.played_core import PlayedCore
 from tests.session.waiting import until

@@ -116,6 +116,16 @@ async def test_a_leak_of_a_turn_before_makes_the_process_unclean_and_the_rest_is
     assert stage.core.fed == [ev.Leaked(1)]
 
 
+async def test_the_title_of_a_tool_call_or_of_usage_is_not_that_of_the_session(
+    journal: SessionJournal,
+) -> None:
+    stage = Stage(journal)
+    stage.says({**card("c"), "title": "mend"}, {**USAGE, "title": "not a title"})
+    assert "_keep" not in stage.core.spawned
+    stage.says({"sessionUpdate": "session_info_update", "title": "a title"})
+    assert "_keep" in stage.core.spawned
+
+
 @pytest.mark.hazard("T3", "K2")
 @pytest.mark.parametrize("odd", [None, [], "text", {}, {"sessionUpdate": 5}, {"sessionUpdate": []}])
 async def test_an_update_without_a_kind_is_dropped_and_hides_no_other(
@@ -248,7 +258,7 @@ async def test_what_the_client_asked_for_after_a_cancelled_turn_is_shown_but_no_
     stage.updates.close_cards()
     stage.client.sent.take()
     stage.enter(State.IDLE, Phase.LEAK)
-    stage.to_agent.excused = True
+    stage.to_agent.busy = True
     stage.says(chunk("[MODE_UPDATE] plan", "other"), card("new"))
     assert [update["sessionUpdate"] for update in stage.shown()] == [AGENT_MESSAGE, TOOL_CALL]
     stage.link.asks(REQUEST_PERMISSION, {"toolCall": {"toolCallId": "new"}})

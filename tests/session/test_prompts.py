@@ -17,6 +17,7 @@ from acp_bridge.protocol import ACCEPTED, text_chunk
 from acp_bridge.runtime import waits
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import Err, Ok, RpcError
 from tests.session.journals import break_sync, failing, recorded_texts, states
 from tests.session.memory import ClientEnd, Outgoing
@@ -42,7 +43,7 @@ class Stage:
         self.journal = journal
         self.client = client or ClientEnd()
         self.core = PlayedCore(tasks)
-        self.transcript = TranscriptOut("s", journal)
+        self.transcript = TranscriptOut("s", journal, Updates(set()))
         self.view = self.transcript.attach(self.client.client)
         self.touched, self.untouchable = 0, False
         self.prompts = Prompts(journal, self.transcript, self.core, self.touch)

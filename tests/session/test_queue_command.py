@@ -22,6 +22,7 @@ from acp_bridge.updates.notices import (
     running,
     titled,
 )
+from acp_bridge.updates.updates import Updates
 from tests.session.journals import failing, recorded, recorded_texts, states
 from tests.session.memory import ClientEnd
 from tests.session.played_core import PlayedCore
@@ -68,7 +69,7 @@ class Stage:
         self.journal = journal
         self.client = ClientEnd()
         self.core = PlayedCore()
-        self.transcript = TranscriptOut("s", journal)
+        self.transcript = TranscriptOut("s", journal, Updates(set()))
         self.transcript.attach(self.client.client)
         self.prompts = Prompts(journal, self.transcript, self.core, checkpoint)
         for words in held:

@@ -39,7 +39,9 @@ class Dead:
 
     def __init__(self, journal: SessionJournal) -> None:
         self.journal = journal
-        self.prompts = Prompts(journal, TranscriptOut("s", journal), PlayedCore(), checkpoint)
+        self.prompts = Prompts(
+            journal, TranscriptOut("s", journal, Updates(set())), PlayedCore(), checkpoint
+        )
 
     def accepted(self, words: str) -> int:
         return self.journal.accept(words, prompt(words))
@@ -56,7 +58,7 @@ class Dead:
 
     def recovery(self) -> Recovery:
         """Return the part of the next bridge that takes the journal over."""
-        transcript = TranscriptOut("s", self.journal)
+        transcript = TranscriptOut("s", self.journal, Updates(set()))
         self.prompts = Prompts(self.journal, transcript, PlayedCore(), checkpoint)
         return Recovery(self.journal, self.prompts, Updates(set()))
 

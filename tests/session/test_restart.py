@@ -46,7 +46,7 @@ class Stage(PlayedCore):
         self.machine_state = State.RELOADING
         self.journal = journal
         self.client = ClientEnd({"session": {"configOptions": {"boolean": True}}})
-        self.transcript = TranscriptOut("s", journal)
+        self.transcript = TranscriptOut("s", journal, Updates(set()))
         self.transcript.attach(self.client.client)
         self.updates = Updates(set())
         self.user_settings = UserSettings(journal)
@@ -63,9 +63,8 @@ class Stage(PlayedCore):
             (memory := Memory(journal)),
             Sleep(self, 0, Reloads(), self.updates, memory, lambda: False, lambda: False),
             self.rename_at_agent,
-            self.take_replayed,
+            Reloads(),
         )
-        self.replayed: LateReplay | None = None
         self.renamed: list[str | None] = []
         self.rename_fails: Exception | None = None
         self.rename_waits: anyio.Event | None = None
@@ -76,9 +75,6 @@ class Stage(PlayedCore):
         if self.rename_fails:
             raise self.rename_fails
         self.renamed.append(link.agent_session_id)
-
-    def take_replayed(self) -> LateReplay | None:
-        return self.replayed
 
     def agent(self, *capabilities: str) -> PlayedAgent:
         """Return a process of epoch 2 that has the session in every way that it can."""
@@ -177,7 +173,7 @@ async def test_a_setting_that_the_agent_refuses_keeps_the_session_from_being_rea
     why = "the agent would not set 'edit' again: busy"
     assert stage.events == [ev.LoadRefused(2, False, why)]
     assert "_x/y" not in agent.heard  # the next process gets it
-    assert [method for method, _ in stage.to_agent.deferred_settings()] == ["_x/y"]
+    assert [asked.method for asked in stage.to_agent.deferred] == ["_x/y"]
 
 
 @pytest.mark.hazard("R8", "R9")
@@ -277,7 +273,7 @@ async def test_what_a_clients_load_has_just_read_is_not_read_again(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(SessionJournal, "replay")
-    stage.replayed = late("first")
+    stage.updates.just_read = late("first")
     await stage.run(stage.agent("load"))
     assert stage.events == [LOADED]
     assert stage.updates.incoming(said("first"), Phase.LIVE) is None
@@ -285,7 +281,7 @@ async def test_what_a_clients_load_has_just_read_is_not_read_again(
 
 @pytest.mark.hazard("R11")
 async def test_after_a_resume_nothing_is_taken_for_a_replay(stage: Stage) -> None:
-    stage.replayed = late("first")
+    stage.updates.just_read = late("first")
     await stage.run(stage.agent("resume"))
     assert stage.updates.incoming(said("first"), Phase.LIVE) == said("first")
 
@@ -452,7 +448,7 @@ async def test_what_waited_and_was_not_sent_when_the_process_died_waits_for_the_
         agent.dies()
     (answer,) = stage.client.sent.take()
     assert (answer["id"], answer["error"]["code"]) == (1, -32603)
-    assert [method for method, _ in stage.to_agent.deferred_settings()] == ["_x/second"]
+    assert [asked.method for asked in stage.to_agent.deferred] == ["_x/second"]
     following = stage.agent("resume")
     following.reply("_x/second", {"n": 2})
     await stage.run(following)

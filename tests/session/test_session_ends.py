@@ -18,7 +18,7 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     SET_MODE,
 )
-from acp_bridge.session.deadlines import Deadlines
+from acp_bridge.session.effects import Deadlines
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.updates.updates import Updates
 from tests.session.journals import recorded_texts

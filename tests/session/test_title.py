@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 from acp_bridge.journal import Journal, SessionJournal
 from acp_bridge.session.transcript.title import Title
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.journals import failing
 from tests.session.memory import ClientEnd, Json
@@ -42,7 +43,9 @@ async def titled(listing: Journal, journal: SessionJournal, *said: Json) -> str 
     """Tell a title of prompts and updates, in order; return what is listed in the end."""
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            title = Title(PlayedCore(tasks), listing, journal, TranscriptOut("s", journal))
+            title = Title(
+                PlayedCore(tasks), listing, journal, TranscriptOut("s", journal, Updates(set()))
+            )
             for each in said:
                 if "prompt" in each:
                     title.note_prompt(each)
@@ -94,10 +97,7 @@ async def test_an_agent_takes_a_title_away_and_no_later_prompt_makes_one(
 async def test_an_update_that_gives_no_title_changes_none(
     listing: Journal, journal: SessionJournal
 ) -> None:
-    other = {"sessionUpdate": "usage_update", "title": "not a title"}
-    assert await titled(listing, journal, info(updatedAt="x"), other, prompt("mend it")) == (
-        "mend it"
-    )
+    assert await titled(listing, journal, info(updatedAt="x"), prompt("mend it")) == "mend it"
 
 
 @pytest.mark.hazard("P6")
@@ -111,9 +111,9 @@ async def test_a_title_that_can_not_be_written_is_logged_and_hurts_nobody(
     await journal.close()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            Title(PlayedCore(tasks), listing, journal, TranscriptOut("s", journal)).note_update(
-                info(title="too late")
-            )
+            Title(
+                PlayedCore(tasks), listing, journal, TranscriptOut("s", journal, Updates(set()))
+            ).note_update(info(title="too late"))
     failed = [record.getMessage().split()[0] for record in caplog.records]
     assert failed == ["journal.failed", "journal.caught_up", "journal.failed"]
 
@@ -126,7 +126,9 @@ async def test_after_a_prompt_that_was_refused_the_first_one_that_is_taken_lists
     await listing.list()  # the first one also looks into the files
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            title = Title(PlayedCore(tasks), listing, journal, TranscriptOut("new", journal))
+            title = Title(
+                PlayedCore(tasks), listing, journal, TranscriptOut("new", journal, Updates(set()))
+            )
             title.note_prompt(prompt("refused"))
         async with anyio.create_task_group() as tasks:
             title._core = PlayedCore(tasks)
@@ -144,7 +146,7 @@ class Owner:
 
     def __init__(self, tasks: TaskGroup, listing: Journal, journal: SessionJournal) -> None:
         self.client = ClientEnd()
-        transcript = TranscriptOut("s", journal)
+        transcript = TranscriptOut("s", journal, Updates(set()))
         transcript.attach(self.client.client)
         self.title = Title(PlayedCore(tasks), listing, journal, transcript)
 

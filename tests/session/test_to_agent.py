@@ -28,7 +28,7 @@ class Stage:
     def __init__(self, journal: SessionJournal, state: State = State.IDLE) -> None:
         self.one, self.two = ClientEnd(), ClientEnd()
         self.core = PlayedCore()
-        self.transcript = TranscriptOut("s", journal)
+        self.transcript = TranscriptOut("s", journal, Updates(set()))
         for end in (self.one, self.two):
             self.transcript.attach(end.client)
         self.settings = UserSettings(journal)
@@ -190,11 +190,10 @@ async def test_without_a_process_requests_wait_and_one_is_started_for_them(
     stage.asks(2)
     assert stage.woken > 0
     assert (stage.asked(), stage.got()) == ([], [])
-    assert [method for method, _ in stage.to_agent.deferred_settings()] == [SET_MODE, "_x/y"]
+    assert [asked.method for asked in stage.to_agent.deferred] == [SET_MODE, "_x/y"]
     woken = stage.woken
-    stage.enter(State.RELOADING)
-    assert (stage.asked(), stage.woken) == ([], woken)  # waking feeds: it would never end
     stage.enter(State.IDLE)
+    assert stage.woken == woken
     assert stage.asked() == ["1", "2"]
     stage.answers(2)
     stage.answers(1)

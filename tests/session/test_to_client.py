@@ -312,7 +312,7 @@ async def test_ids_and_asked_cards_are_in_the_journal_before_the_client_can_know
 ) -> None:
     updates, sent = Updates(set()), Watched(journal)
     updates.new_turn(1)
-    transcript = TranscriptOut("s", journal, updates.take_new_ids)
+    transcript = TranscriptOut("s", journal, updates)
     transcript.attach(ClientEnd(CAN_ALL, sent).client)
     to_client = ToClient("s", transcript.asked, updates, transcript.record_at_once)
     card = {"sessionUpdate": "tool_call", "toolCallId": "shown"}

@@ -7,6 +7,7 @@ import pytest
 from acp_bridge.journal import Journal, SessionJournal
 from acp_bridge.protocol import user_chunk
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates.updates import Updates
 from tests.session.journals import failing, recorded, recorded_texts
 from tests.session.memory import ClientEnd, Outgoing
 from tests.session.showing import said, texts
@@ -41,7 +42,7 @@ async def test_a_batch_is_recorded_in_one_row_before_it_is_shown_in_one_write(
     home = Journal(tmp_path)
     journal = await home.create('s"é', cwd="/w", agent="a")
     shown = Shown(journal)
-    transcript = TranscriptOut(journal.info.session_id, journal)
+    transcript = TranscriptOut(journal.info.session_id, journal, Updates(set()))
     transcript.attach(ClientEnd(sent=shown).client)
     transcript.record_only({"update": user_chunk({"type": "text", "text": "mine"})})
     for text in ("a", "b"):
@@ -66,7 +67,7 @@ async def test_what_is_shown_and_answered_during_a_replay_comes_behind_it_in_ord
     journal: SessionJournal,
 ) -> None:
     client = ClientEnd()
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     view = transcript.attach(client.client)
     transcript.show(said("before"))
     transcript.flush()
@@ -95,7 +96,7 @@ async def test_of_what_is_no_part_of_the_conversation_the_last_is_kept_by_its_ki
     journal: SessionJournal,
 ) -> None:
     client = ClientEnd()
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     transcript.attach(client.client)
     for _ in range(2):
         transcript.show(COMMANDS)
@@ -110,7 +111,7 @@ async def test_a_journal_that_fails_is_said_once_and_again_after_it_had_caught_u
     journal: SessionJournal,
 ) -> None:
     client = ClientEnd()
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     transcript.attach(client.client)
     with failing(journal, "INSERT ON updates"):
         for text in ("one", "two"):
@@ -132,7 +133,7 @@ async def test_a_journal_that_fails_is_said_once_and_again_after_it_had_caught_u
 
 async def test_a_state_that_cannot_be_kept_is_shown_all_the_same(journal: SessionJournal) -> None:
     client = ClientEnd()
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     transcript.attach(client.client)
     with failing(journal, "INSERT ON settings"):
         transcript.show(COMMANDS)
@@ -148,7 +149,7 @@ async def test_before_an_answer_it_is_said_that_the_journal_lacks_something(
     journal: SessionJournal,
 ) -> None:
     client = ClientEnd()
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     transcript.attach(client.client)
     with failing(journal, "UPDATE ON prompts"):
         seq = journal.accept("p", {"prompt": []})
@@ -165,7 +166,7 @@ async def test_before_an_answer_it_is_said_that_the_journal_lacks_something(
 async def test_what_is_shown_belongs_to_the_turn_until_that_turn_ends(
     journal: SessionJournal,
 ) -> None:
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     transcript.seq = 3
     transcript.show(said("of the turn"))
     transcript.end_turn(2)  # another one, that never ran
@@ -179,7 +180,7 @@ async def test_what_is_shown_belongs_to_the_turn_until_that_turn_ends(
 
 async def test_the_bridges_own_words_are_marked_and_kept(journal: SessionJournal) -> None:
     client = ClientEnd()
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     transcript.attach(client.client)
     transcript.notice("Said.")
     transcript.notice("Said again.")
@@ -195,7 +196,7 @@ async def test_a_notification_that_is_no_update_keeps_its_place_among_the_update
     journal: SessionJournal,
 ) -> None:
     client = ClientEnd()
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     transcript.attach(client.client)
     transcript.show(said("before"))
     transcript.notify("_x/y", [1])
@@ -213,7 +214,7 @@ async def test_a_notification_that_is_no_update_keeps_its_place_among_the_update
 async def test_a_session_that_nobody_sees_is_recorded_and_answers_go_out_at_once(
     journal: SessionJournal,
 ) -> None:
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     answered: list[int] = []
     transcript.show(said("alone"))
     transcript.then(ClientEnd().client, lambda: answered.append(len(transcript.views)))
@@ -226,7 +227,7 @@ async def test_a_client_that_has_the_session_keeps_its_view_and_is_the_one_that_
     journal: SessionJournal,
 ) -> None:
     first, second = ClientEnd(), ClientEnd()
-    transcript = TranscriptOut("s", journal)
+    transcript = TranscriptOut("s", journal, Updates(set()))
     view = transcript.attach(first.client)
     transcript.show(said("once"))
     assert transcript.attach(first.client) is view

@@ -52,7 +52,7 @@ class Stage:
         self.client = ClientEnd({"fs": {"writeTextFile": True}})
         self.agent = PlayedAgent()
         self.agent.agent_session_id, self.agent.epoch = "0", 3
-        self.transcript = TranscriptOut("s", journal)
+        self.transcript = TranscriptOut("s", journal, Updates(set()))
         self.updates = Updates(set())
         self.prompts = Prompts(journal, self.transcript, self.core, nothing)
         self.to_client = ToClient("s", self.transcript.asked, self.updates)

@@ -20,8 +20,11 @@ from acp_bridge.wire.jsonrpc import (
     Malformed,
     Ok,
     RpcError,
+    dumps,
     encode,
+    loads,
     read_answer,
+    read_object,
 )
 from acp_bridge.wire.slow_json import MAX_DEPTH
 from tests.wire.json_values import hostile_lines, messages, values
@@ -473,3 +476,20 @@ def test_of_a_line_that_is_too_long_it_is_told_which_request_it_is_about(
     seen = (malformed.id, malformed.answer, malformed.asks)
     assert seen in (told, (None, False, False))
     assert seen == told or told[2]
+
+
+# --- values as text -------------------------------------------------------------------------------
+
+
+@given(values)
+def test_a_value_as_text_comes_back_equal_from_bytes_and_from_str(value: Any) -> None:
+    text = dumps(value)
+    assert b"\n" not in text
+    assert loads(text) == loads(text.decode()) == value
+    assert read_object(text) == (value if isinstance(value, dict) else None)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'{"a":\xff}', b"[" * 100_000])
+def test_a_damaged_text_has_no_value(text: bytes) -> None:
+    assert loads(text) is None
+    assert read_object(text) is None

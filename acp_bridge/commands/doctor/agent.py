@@ -9,13 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from acp_bridge.agents.last_words import cut, end_of
 from acp_bridge.agents.outcome import NOT_FOUND
+from acp_bridge.agents.stderr import cut, end_of
 from acp_bridge.commands.doctor.findings import Finding, Subject, error, ok, warning
 from acp_bridge.commands.doctor.trial import Trial, try_agent
 from acp_bridge.commands.terminal.masking import Mask
-from acp_bridge.protocol import VERSION, ErrorCode, Json, can_ask, can_own, has
-from acp_bridge.wire.json_values import objects
+from acp_bridge.protocol import VERSION, ErrorCode, Json, can_ask, can_own, has, objects
 from acp_bridge.wire.jsonrpc import Err, Ok, RpcError
 
 AREA: Final = "agent"

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import anyio
 
-from acp_bridge.agents import last_words
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
+from acp_bridge.agents.stderr import KEPT
 from acp_bridge.bridge_client.connection import Connection, Tap, hello
 from acp_bridge.bridge_client.listener import NullListener
 from acp_bridge.protocol import INITIALIZE
@@ -42,7 +42,7 @@ class Trial:
     exit: Exit | None = None
     #: the first line on stdout that is not JSON.
     noise: str | None = None
-    stderr: deque[str] = field(default_factory=lambda: deque(maxlen=last_words.KEPT))
+    stderr: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     @property
     def result(self) -> Any:

@@ -6,8 +6,7 @@ import os
 
 from acp_bridge.cli.harmless import one_line
 from acp_bridge.commands.terminal.masking import Mask
-from acp_bridge.protocol import Json
-from acp_bridge.wire.json_values import strings
+from acp_bridge.protocol import Json, strings
 
 
 def last_words_shown(params: Json) -> list[str]:

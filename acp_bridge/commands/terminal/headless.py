@@ -42,10 +42,10 @@ from acp_bridge.protocol import (
     WHOLE_CALLS,
     ErrorCode,
     Json,
+    as_object,
 )
 from acp_bridge.runtime import waits
 from acp_bridge.settings import DRAIN
-from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: what this client announces: it is asked only about its own turn, and is told which turn runs.

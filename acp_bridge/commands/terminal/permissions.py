@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from acp_bridge.protocol import CANCELLED_PERMISSION, TOOL_CALL, TOOL_CALL_UPDATE, Json
+from acp_bridge.protocol import CANCELLED_PERMISSION, TOOL_CALL, TOOL_CALL_UPDATE, Json, as_object
 from acp_bridge.updates import tool_calls
-from acp_bridge.wire.json_values import as_object
 
 #: kinds of tool calls that change nothing and send nothing. `fetch` is not one of them: an address
 #: may carry what was read; nor is `switch_mode`, which may leave a mode that only reads.

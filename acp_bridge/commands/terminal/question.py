@@ -30,9 +30,9 @@ from acp_bridge.protocol import (
     WHOLE_CALLS,
     ErrorCode,
     Json,
+    as_object,
 )
 from acp_bridge.updates import tool_calls
-from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds for the bridge to attach this client, and then to send the question.

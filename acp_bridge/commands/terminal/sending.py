@@ -36,9 +36,9 @@ from acp_bridge.protocol import (
     WHOLE_CALLS,
     ErrorCode,
     Json,
+    as_object,
     with_own_meta,
 )
-from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds for the bridge to attach this client, and to write the prompt to disk.

@@ -27,7 +27,7 @@ from acp_bridge.session.transcript.client_view import ClientView
 from acp_bridge.session.transcript.pacing import Pacing
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.settings import Settings
-from acp_bridge.updates import notices, work_notices
+from acp_bridge.updates import notices
 
 #: characters of a prompt that are told.
 _LENGTH: Final = 200
@@ -181,7 +181,8 @@ class Audience:
 
     def cancel(self, client: Client) -> None:
         """Carry out a client's `session/cancel`."""
-        self._ask.stop(client)
+        if self._ask.open:
+            self._ask.stop(client)
         if own := self.own(client):
             self._core.feed(ev.Cancel(own))
         elif self._may_stop(client):
@@ -222,7 +223,7 @@ class Audience:
         if running is None and not waiting:  # hooks run at the end of its turn
             running = now.unanswered[0]
         runs = None if running is None else self._prompts.get(running).params
-        return work_notices.at_work(runs, waiting)
+        return notices.at_work(runs, waiting)
 
     # --- who comes and goes --------------------------------------------------------------------
 
@@ -230,13 +231,15 @@ class Audience:
         """Send the open questions, and the state, to a client that was just shown the session."""
         self._detached.discard(client)
         self._closed_by_one = False
-        self._questions.ask_too(client)
+        if self._questions.all:
+            self._questions.ask_too(client)
         self.standing.welcome()
         self._core.settle()
 
     def go_on(self, client: Client) -> None:
         """Ask a client again whose load has failed before anything was shown to it."""
-        self._questions.ask_too(client)
+        if self._questions.all:
+            self._questions.ask_too(client)
         self.standing.welcome()
         self._core.settle()
 
@@ -269,7 +272,8 @@ class Audience:
     def follow(self, before: SessionState, after: SessionState) -> None:
         """Tell a change of the session's state; end a session that was closed by all."""
         self.standing.follow(after)
-        self._end_if_left()
+        if self._closed_by_one:
+            self._end_if_left()
 
     def _end_if_left(self) -> None:
         """End a session that a client has closed, once it has neither a client nor a prompt."""

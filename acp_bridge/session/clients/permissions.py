@@ -14,11 +14,10 @@ from typing import Protocol
 
 from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
-from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
+from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json, as_object, objects
 from acp_bridge.session.clients.open_request import OpenRequest
 from acp_bridge.updates.tool_calls import disagrees, shows_alike, summary
 from acp_bridge.updates.updates import Updates
-from acp_bridge.wire.json_values import as_object, objects
 from acp_bridge.wire.peer import Call
 
 #: the methods with which an agent asks the user, and what hooks are told that it is.

@@ -25,7 +25,9 @@ from acp_bridge.protocol import (
     REQUEST_PERMISSION,
     WHOLE_CALLS,
     Json,
+    as_object,
     names_terminal,
+    objects,
     without_terminals,
 )
 from acp_bridge.session.clients.open_request import OpenRequest
@@ -34,7 +36,6 @@ from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates.tool_calls import shows_alike, updated
-from acp_bridge.wire.json_values import as_object, objects
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
 
@@ -91,13 +92,14 @@ class Questions:
         self._core = core
         self._prompts = prompts
         self._transcript = transcript
-        self._all: list[_Question] = []
+        #: what was asked; some may be settled by now: `open` has the others.
+        self.all: list[_Question] = []
 
     @property
     def open(self) -> list[_Question]:
         """The questions that are not settled, in the order of asking."""
-        self._all = [asked for asked in self._all if asked.is_open]
-        return self._all
+        self.all = [asked for asked in self.all if asked.is_open]
+        return self.all
 
     def clients(self, link: Link, call: Call) -> list[Client]:
         """Return the clients that can answer a request of an agent, also those still loading.
@@ -148,7 +150,7 @@ class Questions:
         """
         question = _Question(link, call, params, about)
         link.at_clients.add(question)
-        self._all.append(question)
+        self.all.append(question)
         try:
             question.asked = {client: _AtClient() for client in clients}
             question.count = len(clients)
@@ -177,7 +179,7 @@ class Questions:
             if shows_alike(before, question.about):
                 continue
             self._transcript.flush()
-            for client in [each for each in question.asked if each.abilities.has_own(WHOLE_CALLS)]:
+            for client in [each for each in question.asked if WHOLE_CALLS in each.abilities.own]:
                 client.peer.cancel(question.asked[client].request_id)
                 self._ask(question, client)
 
@@ -194,7 +196,7 @@ class Questions:
         """Return the parameters for a client, with the whole call if it can't know its card."""
         params = _with_origin(question, client)
         view = self._transcript.view_of(client)
-        whole = client.abilities.has_own(WHOLE_CALLS) or (view is not None and view.missed_some)
+        whole = WHOLE_CALLS in client.abilities.own or (view is not None and view.missed_some)
         if question.about is None or not whole:
             return params
         about = question.about

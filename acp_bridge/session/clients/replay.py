@@ -12,7 +12,8 @@ from __future__ import annotations
 from acp_bridge import errors
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import GONE, WAL_GONE, JournalError, SessionJournal
-from acp_bridge.journal.records import Moment
+from acp_bridge.journal.history import Moment
+from acp_bridge.machine.states import Standstill
 from acp_bridge.protocol import (
     ATTACH,
     CONTEXT,
@@ -94,8 +95,6 @@ class Replay:
         self._updates = updates
         self._limit = limit
         self._agent_replays = agent_replays
-        #: what was read of the conversation, for the first process that is given the session.
-        self._replayed: LateReplay | None = None
 
     def hold(self, view: ClientView) -> Hold:
         """Keep what happens from now on for after a load by this client. Raises JournalError."""
@@ -150,7 +149,7 @@ class Replay:
             view.replay(notices.notice(notices.UNRECORDED))
         if left := list(self._prompts.left_over.values()):
             view.replay(notices.notice(notices.left_over(left)))
-        if said := self._pauses.said:
+        if self._pauses.told is not Standstill.OPEN and (said := self._pauses.said):
             view.replay(notices.notice(said))
         if request.method != ATTACH and (work := self._audience.at_work(request.client)):
             view.replay(notices.notice(work))
@@ -163,8 +162,8 @@ class Replay:
             own["attached"] = {"cwd": self._core.workspace.cwd, "clients": clients}
         if left := self._prompts.left_over:
             own["held"] = [params["prompt"] for params in left.values()]
-        if pause := self._pauses.state:
-            own["pause"] = pause
+        if self._pauses.told is not Standstill.OPEN:
+            own["pause"] = self._pauses.state
         return with_own_meta(request.client.abilities.fit(self._user_settings.shown), own)
 
     def replay_state(self, view: ClientView) -> None:
@@ -173,11 +172,6 @@ class Replay:
         for kind in STATE:
             if params := self._journal.get(f"state:{kind}"):
                 view.replay(params)
-
-    def take_replayed(self) -> LateReplay | None:
-        """Return the conversation that a load has read: once, for the first process's replay."""
-        replayed, self._replayed = self._replayed, None
-        return replayed
 
     async def _read(self, view: ClientView, moment: Moment | None) -> None:
         """Show the transcript up to a moment, or to now; keep it to tell an agent's late replay."""
@@ -205,4 +199,4 @@ class Replay:
             if self._updates.settle(card):  # for all, once
                 self._transcript.show(params)
         if not self._core.now.epoch:  # else turns may run that it does not have
-            self._replayed = late
+            self._updates.just_read = late

@@ -40,7 +40,8 @@ class Memory:
         self._kept: Json = journal.get(_KEY) or {}
         #: why the agent would not load the session when it was asked last.
         self.refusal: str | None = None
-        self._transcript: str | None = None
+        #: the transcript for the next prompt that can carry it.
+        self.transcript: str | None = None
 
     @property
     def given_up(self) -> bool:
@@ -81,7 +82,7 @@ class Memory:
             self._keep({**self._kept, "given_up": False})
         lost = is_new and self._turns() == 0  # it forgot a turn that did not end well
         if self._kept.get("restore") and (lost or not self._kept.get("sent")):
-            self._transcript = await transcript(self._journal)
+            self.transcript = await transcript(self._journal)
 
     def take_transcript(self, prompt: list[Any]) -> Json | None:
         """Return the content block with the transcript, once, for the prompt that carries it.
@@ -89,9 +90,9 @@ class Memory:
         A command of the agent's must stand first in its prompt, so it carries none.
         """
         first = prompt[0].get("text") if isinstance(prompt[0], dict) else None
-        if self._transcript is None or (isinstance(first, str) and first.startswith("/")):
+        if self.transcript is None or (isinstance(first, str) and first.startswith("/")):
             return None
-        text, self._transcript = self._transcript, None
+        text, self.transcript = self.transcript, None
         try:
             self._keep({**self._kept, "sent": True})
         except JournalError as exc:

@@ -34,24 +34,16 @@ class Provisional:
         if link.light:
             self._needed = anyio.Event()
             self._core.spawn(self._replace, link)
-            self._hasten_for_prompts()
+            if self._core.now.provisional and self._core.now.waiting:
+                self.hasten()
 
     def hasten(self) -> None:
         """Swap the provisional process at once, since the model is needed."""
         self._needed.set()
 
-    def wake(self) -> None:
-        """Start a process for the session if none runs, and swap a provisional one at once."""
-        self.hasten()
-        self._core.feed(ev.Warm())
-
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Swap at once if, after this change of state, a prompt waits for the model."""
-        self._hasten_for_prompts()
-
-    def _hasten_for_prompts(self) -> None:
-        if self._core.now.provisional and self._core.now.waiting:
-            self.hasten()
+        """Swap at once: a prompt waits for the model."""
+        self.hasten()
 
     async def _replace(self, link: Link) -> None:
         async with anyio.create_task_group() as tasks:

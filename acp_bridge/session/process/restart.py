@@ -1,5 +1,8 @@
 """Gives a new process what the last one had: the session, its settings, requests that waited.
 
+That no process takes the session is said once: by a prompt's answer, or by a notice, which is shown
+to the clients that have the session and not recorded (invariant R3).
+
 The process is initialized, and no other process has the session open (invariant P12). The user's
 settings are in force before the next prompt, or the prompt does not run (invariant R9).
 """
@@ -13,10 +16,10 @@ from acp_bridge.agents.link import Link
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.runtime.log import event
-from acp_bridge.session.core import Core
+from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.opening import NotLoaded, Opening, Refused
 from acp_bridge.session.process.memory import Memory
-from acp_bridge.session.process.sleep import Sleep
+from acp_bridge.session.process.sleep import Reloads, Sleep
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
@@ -40,13 +43,13 @@ class Restart:
         memory: Memory,
         sleep: Sleep,
         rename: Callable[[Link], Awaitable[None]],
-        take_replayed: Callable[[], LateReplay | None],
+        reloads: Reloads,
     ) -> None:
         """`rename` notes the agent's id of the session and takes the process over; it raises
-        JournalError. `take_replayed` gives what a load has just read of the conversation."""
+        JournalError. `reloads` keeps, for later bridges, whether the agent takes a session up."""
         self._core = core
         self._rename = rename
-        self._take_replayed = take_replayed
+        self._reloads = reloads
         self._journal = journal
         self._transcript = transcript
         self._updates = updates
@@ -54,6 +57,13 @@ class Restart:
         self._to_agent = to_agent
         self._memory = memory
         self._sleep = sleep
+        #: a prompt's answer, or the notice, has said why no process could be started.
+        self.failure_told = False
+
+    def say_not_ready(self, before: SessionState, after: SessionState) -> None:
+        """Say that no process takes the session."""
+        self.failure_told = True
+        self._transcript.show_only(notices.notice(notices.not_ready(self._memory.refusal)))
 
     async def run(self, link: Link) -> ev.Event:
         """Give the process the session; returns the event that says how that went."""
@@ -64,7 +74,7 @@ class Restart:
         except NotLoaded as exc:
             event("session.not_loaded", session=session_id, agent=link.name, what=exc)
             self._memory.refusal = str(exc)
-            self._sleep.note_reload(link, well=False)
+            self._core.spawn(self._reloads.forget, link)
             return ev.LoadRefused(epoch, exc.permanent, f"{exc}. {notices.MEMORY_WAYS}")
         except Refused as exc:
             event("session.refused", session=session_id, agent=link.name, what=exc)
@@ -88,21 +98,24 @@ class Restart:
         known = self._memory.known
         self._user_settings.hush()
         result = await opening.reopen(known, self._transcript.notice)
-        replayed = self._take_replayed()
+        replayed, self._updates.just_read = self._updates.just_read, None
         late = (replayed or await self._recorded()) if opening.replays else None
         await self._rename(link)
         if link.gone:  # the next process may have the session by now
             raise Refused("the agent's process has ended", permanent=False)
         await self._memory.note_open(is_new=opening.is_new)
         if known.remembered and not opening.is_new:
-            self._sleep.note_reload(link, well=True)
+            self._core.spawn(self._reloads.note, link)
         if late:
             self._updates.expect_late_replay(late, doubt=known.remembered)
         self._user_settings.note_result(result)
-        await self._user_settings.restore(link, self._to_agent.deferred_settings(), result)
-        await self._sleep.look(link)
-        self._sleep.send_kept(link)
-        await self._to_agent.send_deferred(link)
+        deferred = [(asked.method, asked.params) for asked in self._to_agent.deferred]
+        await self._user_settings.restore(link, deferred, result)
+        if self._sleep.seconds:
+            await self._sleep.look(link)
+            self._sleep.send_kept(link)
+        if self._to_agent.deferred:
+            await self._to_agent.send_deferred(link)
         for name, before, now in self._user_settings.take_given_up():
             self._transcript.notice(notices.given_up(name, before, now))
         for update in self._user_settings.take_news():

@@ -30,7 +30,7 @@ from acp_bridge.session.requests.to_agent import for_agent
 from acp_bridge.updates.updates import Updates
 
 
-class SleepReloads(Protocol):
+class Reloads(Protocol):
     """Says whether the agent can be trusted to come back (`session_context.SeenReloads`)."""
 
     @property
@@ -54,7 +54,7 @@ class Sleep:
         self,
         core: Core,
         seconds: float,
-        reloads: SleepReloads,
+        reloads: Reloads,
         updates: Updates,
         memory: Memory,
         unread: Callable[[], bool],
@@ -67,7 +67,7 @@ class Sleep:
         self._core = core
         self._unread = unread
         self._asks = asks
-        self._seconds = seconds
+        self.seconds = seconds
         self._reloads = reloads
         self._updates = updates
         self._memory = memory
@@ -86,13 +86,13 @@ class Sleep:
 
     def begin(self, link: Link) -> None:
         """Record the new process's children in the background."""
-        if self._seconds:
+        if self.seconds:
             self._seen = link, frozenset()
             self._core.spawn(self.look, link)
 
     async def look(self, link: Link) -> None:
         """Record the processes in the agent's tree that are no work: all begun before a prompt."""
-        if not self._seconds or self._core.workspace.mcp_servers:
+        if self._core.workspace.mcp_servers:
             return
         if self._reloads.is_ours:  # the next prompt need not wait for a look
             self._seen = link, frozenset()
@@ -108,10 +108,6 @@ class Sleep:
         """Note that the agent is sent a prompt: processes that it starts now may be work."""
         if self._prompted is None:
             self._prompted = tick()
-
-    def note_reload(self, link: Link, *, well: bool) -> None:
-        """Record for later bridges whether the agent has reloaded a session that it knew."""
-        self._core.spawn(self._reloads.note if well else self._reloads.forget, link)
 
     def keeps(self, method: str, params: Json) -> bool:
         """Keep a client's notification for the process that comes; False if the session is awake.
@@ -132,13 +128,11 @@ class Sleep:
 
     def disturb(self) -> None:
         """Note that the agent or a client has said something."""
-        if self._seconds:
+        if self.seconds:
             self._since = anyio.current_time()
 
     def follow(self, before: SessionState, after: SessionState) -> None:
         """Begin or end the wait for a long rest, after a change of the session's state."""
-        if not self._seconds:
-            return
         self._follow_waking(after.turns)
         self.disturb()
         if after.turns.at_rest and self._resting is None:
@@ -162,7 +156,7 @@ class Sleep:
         with scope:
             while True:
                 since = self._last()
-                await anyio.sleep(max(0, since + self._seconds - anyio.current_time()))
+                await anyio.sleep(max(0, since + self.seconds - anyio.current_time()))
                 if self._last() > since:
                     continue
                 link = await self._may_end()

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 #: under which the journal keeps the files of hooks that the session has named, each with its hash.
 _NAMED: Final = "hooks"
+#: the key under which a context waits for the next prompt, whichever that is.
+_NEXT: Final = 0
 #: the moments of the machine at which hooks of an event have something to do. What the hooks of
 #: the session's start tell the agent goes with a prompt.
 _MOMENTS = {
@@ -189,21 +191,20 @@ class SessionHooks:
         """Nothing runs yet. `found`: None if there is no word of any hooks."""
         self._journal = journal
         #: what is not said yet of their files; None: all is.
-        self._unnamed: FoundHooks | None = found or FoundHooks()
+        self.unnamed: FoundHooks | None = found or FoundHooks()
         self._core = core
         self._prompts = prompts
         self._transcript = transcript
-        self._runs = HookRuns(core, found or FoundHooks())
-        #: what hooks have to tell the agent: with the next prompt, and with one by its key.
-        self._first_context = ""
-        self._context: dict[int, str] = {}
+        self.runs = HookRuns(core, found or FoundHooks())
+        #: what hooks have to tell the agent, by the key of the prompt that carries it, or `_NEXT`.
+        self.context: dict[int, str] = {}
         self._start: Run | None = None
         self._started = False
 
     @property
     def decide_permissions(self) -> bool:
         """True if the session has hooks for permissions."""
-        return self._runs.has("PermissionRequest")
+        return self.runs.has("PermissionRequest")
 
     # --- on the machine's word -----------------------------------------------------------------
 
@@ -218,11 +219,11 @@ class SessionHooks:
         def behind(run: Run) -> None:
             self._core.feed(done[0] if done else ev.HooksDone(key))
 
-        self._runs.begin(work, behind)
+        self.runs.begin(work, behind)
 
     def stop(self) -> None:
         """Kill every hook that runs."""
-        self._runs.stop()
+        self.runs.stop()
 
     def refuse_feedback(self, key: int, *, enough: bool) -> None:
         """Forget feedback that is not sent; `enough`: after too many in a row, which is told."""
@@ -243,11 +244,11 @@ class SessionHooks:
             return ev.HooksDone(key)
         texts = [block.get("text") for block in params["prompt"] if isinstance(block, dict)]
         given = {"prompt": "\n".join(text for text in texts if isinstance(text, str))}
-        said = await self._runs.each("UserPromptSubmit", given, until=_blocks)
+        said = await self.runs.each("UserPromptSubmit", given, until=_blocks)
         for verdict in said:
             if verdict.block is not None:
                 return ev.HooksDone(key, refusal=verdict.block)
-        self._context[key] = _joined([verdict.context for verdict in said])
+        self.context[key] = _joined([verdict.context for verdict in said])
         return ev.HooksDone(key)
 
     async def _after(self, key: int, again: int) -> ev.HooksDone:
@@ -256,7 +257,7 @@ class SessionHooks:
         if not isinstance(result, dict) or result.get("stopReason") == "cancelled":
             return ev.HooksDone(key)  # the turn failed, or the client has ended it
         given = {"stop_hook_active": again > 0, "stop_reason": result.get("stopReason")}
-        said = await self._runs.each("Stop", given)
+        said = await self.runs.each("Stop", given)
         self._say()
         text = _joined([verdict.block or "" for verdict in said])
         if not text:
@@ -269,20 +270,20 @@ class SessionHooks:
     def start(self, source: str) -> None:
         """Run the hooks of the session's start; what they tell the agent goes with a prompt."""
         self._started = True
-        if self._runs.has("SessionStart"):
+        if self.runs.has("SessionStart"):
             self._start = self._aside(partial(self._begin, source))
 
     async def _begin(self, source: str) -> None:
-        said = await self._runs.each("SessionStart", {"source": source}, (source,))
-        self._first_context = _joined([verdict.context for verdict in said])
+        said = await self.runs.each("SessionStart", {"source": source}, (source,))
+        self.context[_NEXT] = _joined([verdict.context for verdict in said])
 
     async def end(self, reason: str) -> None:
         """Kill what runs, then run the hooks of the session's end, for a moment."""
-        self._runs.stop()
-        await self._runs.ended()
-        if self._started and self._runs.has("SessionEnd"):
+        self.runs.stop()
+        await self.runs.ended()
+        if self._started and self.runs.has("SessionEnd"):
             with anyio.move_on_after(waits.HOOK_AT_END):
-                await self._runs.each("SessionEnd", {"reason": reason}, (reason,))
+                await self.runs.each("SessionEnd", {"reason": reason}, (reason,))
 
     # --- the agent asks ------------------------------------------------------------------------
 
@@ -311,26 +312,26 @@ class SessionHooks:
 
     def waits_for_user(self, kind: str, message: str) -> None:
         """Start the hooks that tell the user of a question, and don't wait for them."""
-        if self._runs.has("Notification"):
+        if self.runs.has("Notification"):
             given = {"notification_type": kind, "message": message}
             self._aside(partial(self._tell, "Notification", given, (kind,)))
 
     async def _permission(self, given: Json, names: tuple[str, ...]) -> str:
         from acp_bridge.hooks.verdict import Permission, decide
 
-        said = await self._runs.each("PermissionRequest", given, names, _denies)
+        said = await self.runs.each("PermissionRequest", given, names, _denies)
         self._say()
         decision, why = decide(said)
         if decision is Permission.DENY:
             title = given["tool_title"] or given["tool_name"] or "a tool call"
             self._transcript.notice(notices.permission_refused(str(title), why))
-        elif self._runs.person_asked:
+        elif self.runs.person_asked:
             decision = Permission.ASK
         event("hook.decided", session=self._core.id, what=decision.value)
         return decision.value
 
     async def _tell(self, name: str, given: Json, names: tuple[str, ...] = ()) -> None:
-        await self._runs.each(name, given, names)
+        await self.runs.each(name, given, names)
 
     def _aside(
         self, work: Callable[[], Awaitable[None]], then: Callable[[Run], None] = lambda run: None
@@ -341,7 +342,7 @@ class SessionHooks:
             then(run)
             self._core.feed(ev.HookEnded(run.number))
 
-        run = self._runs.begin(work, behind)
+        run = self.runs.begin(work, behind)
         self._core.feed(ev.HookBegan(run.number))
         return run
 
@@ -349,12 +350,12 @@ class SessionHooks:
 
     def take_unsaid(self) -> list[str]:
         """Return the notices about hooks since the last call."""
-        unsaid, self._runs.unsaid = self._runs.unsaid, []
+        unsaid, self.runs.unsaid = self.runs.unsaid, []
         return [*self._news(), *unsaid]
 
     def _news(self) -> list[str]:
         """Return, once, which files of hooks are not as the session has named them."""
-        found, self._unnamed = self._unnamed, None
+        found, self.unnamed = self.unnamed, None
         if found is None:
             return []
         named: dict[str, str | None] = {}
@@ -369,8 +370,7 @@ class SessionHooks:
 
     def take_context(self, key: int) -> str:
         """Return, once, the context that hooks have given for the agent with this prompt."""
-        first, self._first_context = self._first_context, ""
-        return _joined([first, self._context.pop(key, "")])
+        return _joined([self.context.pop(_NEXT, ""), self.context.pop(key, "")])
 
     def _say(self) -> None:
         for text in self.take_unsaid():

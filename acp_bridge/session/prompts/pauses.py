@@ -45,7 +45,8 @@ class Pauses:
         self._core = core
         self._can_pause = can_own(capabilities, CAN_PAUSE)
         self._transcript = transcript
-        self._told = Standstill.OPEN
+        #: how far the pause or hold had come when the clients were told last.
+        self.told = Standstill.OPEN
         self._since = 0.0
         #: why the agent did not pause, when it was asked last.
         self._refusal = ""
@@ -97,9 +98,8 @@ class Pauses:
             self._core.feed(ev.Go())
 
     def note_prompt(self, client: Client, *, interrupts: bool) -> None:
-        """Tell a client that its new prompt waits for go, while a pause or a hold lasts."""
-        stands = self._core.now.standstill
-        if stands is Standstill.HELD or (stands is not Standstill.OPEN and not interrupts):
+        """Tell a client that its new prompt waits for go: a pause or a hold lasts."""
+        if self._core.now.standstill is Standstill.HELD or not interrupts:
             self._transcript.show_to(client, notices.notice(notices.WAITS_FOR_GO))
 
     # --- the agent's part ----------------------------------------------------------------------
@@ -134,20 +134,18 @@ class Pauses:
     @property
     def state(self) -> Json | None:
         """The state as clients are told it, or None when nothing is paused or held."""
-        return None if self._told is Standstill.OPEN else self._shown()
+        return None if self.told is Standstill.OPEN else self._shown()
 
     @property
     def said(self) -> str | None:
         """The sentence about the state, for somebody who was not there when it began."""
-        return notices.STANDSTILL.get(self._told.value)
+        return notices.STANDSTILL.get(self.told.value)
 
     def follow(self, before: SessionState, after: SessionState) -> None:
         """Tell the clients when a pause or a hold has begun, ended or come further."""
         stands = after.turns.standstill
-        if stands is self._told:
-            return
-        refused = self._told is Standstill.PAUSING and stands is Standstill.HELD
-        self._told, self._since = stands, anyio.current_time()
+        refused = self.told is Standstill.PAUSING and stands is Standstill.HELD
+        self.told, self._since = stands, anyio.current_time()
         if after.turns.ending:
             return
         self._transcript.show_only(self._update())
@@ -165,4 +163,4 @@ class Pauses:
 
     def _shown(self) -> Json:
         seconds = round(anyio.current_time() - self._since)
-        return {"state": self._told.value, "seconds": seconds}
+        return {"state": self.told.value, "seconds": seconds}

@@ -24,7 +24,7 @@ from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import notices, turn_ends, work_notices
+from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import Answer
 
 
@@ -195,7 +195,7 @@ class Prompts:
         """Answer a `/queue wait`; first name the next prompt, unless its client waits for that."""
         follows = self._core.now.unanswered[:1]
         if follows and request.client not in self.clients_of(*follows):
-            self._transcript.show_to(request.client, notices.notice(work_notices.NEXT))
+            self._transcript.show_to(request.client, notices.notice(notices.NEXT))
         self._transcript.then(request.client, partial(request.respond, answer))
 
     def end_turn(self, key: int, answer: object) -> None:
@@ -249,7 +249,7 @@ class Prompts:
     def _end(self, prompt: Prompt, told: Json, own: object) -> None:
         """Write an outcome without a wait for the disk, since it survives the process."""
         seq = prompt.seq
-        if seq and seq == self._transcript.seq and (text := turn_ends.notice_text(told)):
+        if seq and seq == self._transcript.seq and (text := notices.turn_ended(told)):
             self._say_end(prompt, text)
         self._transcript.end_turn(seq)
         if seq:

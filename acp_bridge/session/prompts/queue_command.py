@@ -33,7 +33,7 @@ from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import notices, work_notices
+from acp_bridge.updates import notices
 
 #: the words that may follow `/queue`, whatever the agent can do.
 _WORDS: Final = (
@@ -161,7 +161,7 @@ class QueueCommand:
             case ["ask"]:
                 self._transcript.notice(notices.ASK_WHAT)
             case ["wait"]:
-                self._transcript.notice(work_notices.NOTHING_RUNS)
+                self._transcript.notice(notices.NOTHING_RUNS)
             case ["stop"]:
                 self._stop()
             case ["drop", *rest]:
@@ -176,10 +176,10 @@ class QueueCommand:
     def _stop(self) -> None:
         if (running := self._core.now.foremost) is not None:
             stopped = self._prompts.get(running).params
-            self._transcript.notice(work_notices.stopping(stopped))  # nothing follows `cancelled`
+            self._transcript.notice(notices.stopping(stopped))  # nothing follows `cancelled`
             self._core.feed(ev.Cancel())
         else:
-            self._transcript.notice(work_notices.NOTHING_RUNS)
+            self._transcript.notice(notices.NOTHING_RUNS)
 
     def _run_left_over(self, request: ClientRequest, params: Json) -> None:
         left = list(self._prompts.left_over)

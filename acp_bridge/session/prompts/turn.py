@@ -23,7 +23,7 @@ from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.prompts import Prompt, Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates import notices, work_notices
+from acp_bridge.updates import notices
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err
 
@@ -62,8 +62,8 @@ class Turn:
             self._core.feed(ev.NotBegun(key))
             return
         blocks = prompt.params["prompt"]
-        carried = self._memory.take_transcript(blocks)
-        context = self._hooks.take_context(key)
+        carried = self._memory.take_transcript(blocks) if self._memory.transcript else None
+        context = self._hooks.take_context(key) if self._hooks.context else ""
         added = [{"type": "text", "text": context}] if context else []
         sent = [carried, *blocks, *added] if carried else [*blocks, *added]
         self._updates.new_turn(key, sent)
@@ -94,7 +94,7 @@ class Turn:
             case Failed(Failure.NO_AGENT | Failure.NEEDS_AUTH) if prompt.unheard_of:
                 answer = answers.of_outcome(outcome)
                 assert isinstance(answer, Err)
-                self._tell_not_run(prompt, work_notices.prompt_not_run(answer.error.message))
+                self._tell_not_run(prompt, notices.prompt_not_run(answer.error.message))
             case Failed(Failure.JOURNAL | Failure.NOT_BEGUN) if is_feedback(prompt.params):
                 self._transcript.notice(notices.FEEDBACK_UNWRITTEN)
 
@@ -118,8 +118,9 @@ class Turn:
         shows_them = self._prompts.shown_by(prompt)
         for chunk in words_of(prompt.params):
             self._transcript.show_to_others(shows_them, chunk)
-        for text in self._hooks.take_unsaid():
-            self._transcript.notice(text)
+        if self._hooks.unnamed is not None or self._hooks.runs.unsaid:
+            for text in self._hooks.take_unsaid():
+                self._transcript.notice(text)
 
     def cancel(self, link: Link, key: int) -> None:
         """Send the agent `session/cancel`, and end its open questions to the user."""

@@ -240,7 +240,8 @@ class Ask:
         self._to_agent = to_agent
         self._transcript = transcript
         self._patience = patience
-        self._open: list[_Question] = []
+        #: the questions that are not answered.
+        self.open: list[_Question] = []
 
     # --- as a method, and as a command ---------------------------------------------------------
 
@@ -283,33 +284,28 @@ class Ask:
 
     def cancel(self, client: Client, request_id: object) -> bool:
         """Carry out a client's `$/cancel_request`; False when it means no `/queue ask`."""
-        for asked in self._open:
+        for asked in self.open:
             if asked.typed and asked.request.is_of(client, request_id):
                 asked.scope.cancel()
                 return True
         return False
 
-    @property
-    def open(self) -> bool:
-        """True while a question is not answered."""
-        return bool(self._open)
-
     def stop(self, client: Client) -> None:
         """End the questions that this client's user has typed, for the user's Stop."""
-        for asked in self._open:
+        for asked in self.open:
             if asked.typed and asked.request.client is client:
                 asked.scope.cancel()
 
     def close(self) -> None:
         """End all: the session is being closed."""
-        for asked in self._open:
+        for asked in self.open:
             asked.scope.cancel()
 
     # --- the agent's part ----------------------------------------------------------------------
 
     async def _run(self, asked: _Question, question: str) -> str | None:
         """Return the answer, or None when the question was ended; raises RpcError."""
-        self._open.append(asked)
+        self.open.append(asked)
         try:
             with asked.scope:
                 with anyio.fail_after(self._patience):
@@ -317,7 +313,7 @@ class Ask:
         except TimeoutError:
             raise errors.silent(ASK, self._patience) from None
         finally:
-            self._open.remove(asked)
+            self.open.remove(asked)
         return None
 
     async def _asked(self, request: ClientRequest, question: str) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, SET_MODEL, Json
-from acp_bridge.wire.json_values import objects
+from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, SET_MODEL, Json, objects
 
 #: the parameter that holds the value, by the method that sets it.
 VALUE_KEYS: Final = {SET_MODE: "modeId", SET_MODEL: "modelId", SET_CONFIG_OPTION: "value"}

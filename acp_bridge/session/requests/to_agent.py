@@ -83,21 +83,18 @@ class ToAgent:
         self._updates = updates
         self._patience = patience
         #: requests that came while the agent was not ready, in order.
-        self._deferred: list[Asked] = []
+        self.deferred: list[Asked] = []
         #: requests that the agent has.
         self._passed: list[Asked] = []
-
-    @property
-    def busy(self) -> bool:
-        """True while the agent has a request about the session that is not answered yet."""
-        return any(not asked.beside for asked in self._passed)
+        #: the agent has a request about the session that is not answered yet.
+        self.busy = False
 
     def cancel(self, client: Client, request_id: object) -> bool:
         """Carry out a client's `$/cancel_request`; False when the request is not here.
 
         An agent that has the request may answer it itself; it is not waited for long.
         """
-        for asked in (*self._deferred, *self._passed):
+        for asked in (*self.deferred, *self._passed):
             if asked.request.is_of(client, request_id):
                 self._cancel(asked)
                 return True
@@ -158,14 +155,14 @@ class ToAgent:
     def _take(self, asked: Asked) -> None:
         match self._core.now.permits.requests:
             case Passing.SETTINGS if asked.method not in _SETTINGS:
-                self._deferred.append(asked)
+                self.deferred.append(asked)
                 self._wake()
             case Passing.NOW | Passing.SETTINGS:
                 if (link := self._core.link) is None:
                     raise RuntimeError("a request may pass, and there is no process")
                 self._send(link, asked)
             case Passing.STARTS | Passing.WAITS:
-                self._deferred.append(asked)
+                self.deferred.append(asked)
                 self._wake()
             case Passing.REFUSED:
                 self._user_settings.forget(asked.method, asked.params)
@@ -191,6 +188,7 @@ class ToAgent:
             return
         asked.agent_request = request_id
         self._passed.append(asked)
+        self.busy |= not asked.beside
         if asked.method in _BOUNDED:
             self._core.spawn(self._end_silence, asked, link)
 
@@ -233,9 +231,10 @@ class ToAgent:
                 asked.tell_late(asked.link, answer)
             return
         asked.settled.set()
-        for waiting in (self._deferred, self._passed):
+        for waiting in (self.deferred, self._passed):
             if asked in waiting:
                 waiting.remove(asked)
+        self.busy = any(not each.beside for each in self._passed)
         asked.tell(answer)
 
     def _take_late(self, request: ClientRequest, answer: Answer) -> None:
@@ -251,15 +250,10 @@ class ToAgent:
         return settings.news(known)
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Send the deferred requests, unless a process is still on its way."""
-        if self._deferred and after.turns.permits.requests not in (Passing.WAITS, Passing.SETTINGS):
-            deferred, self._deferred = self._deferred, []
-            for asked in deferred:
-                self._take(asked)
-
-    def deferred_settings(self) -> list[tuple[str, Any]]:
-        """Return method and parameters of the deferred requests, in order."""
-        return [(asked.method, asked.params) for asked in self._deferred]
+        """Send the deferred requests: no process is on its way any more."""
+        deferred, self.deferred = self.deferred, []
+        for asked in deferred:
+            self._take(asked)
 
     async def send_deferred(self, link: Link) -> None:
         """Send the deferred requests to a process that is being given the session, one by one.
@@ -267,8 +261,8 @@ class ToAgent:
         Requests that the process was not sent before its end wait for the next one. Ends without
         a step between the last answer and the return, so that none is overtaken by the next prompt.
         """
-        while self._deferred and not link.gone:
-            asked = self._deferred.pop(0)
+        while self.deferred and not link.gone:
+            asked = self.deferred.pop(0)
             self._send(link, asked)
             if not asked.beside:
                 await asked.settled.wait()

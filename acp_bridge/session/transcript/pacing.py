@@ -40,28 +40,25 @@ class Pacing:
         """`limit`: bytes that may wait for a client; `patience`: seconds without a byte taken."""
         self._core = core
         self._transcript = transcript
-        self._limit = limit
+        self.limit = limit
         self._go_on_without = go_on_without
         self._patience = patience
         self._watched: set[ClientView] = set()
-        self._pause: anyio.CancelScope | None = None
-
-    @property
-    def waits(self) -> bool:
-        """True while the agent is not read, because a client doesn't read."""
-        return self._pause is not None
+        #: the agent is not read, because a client doesn't read.
+        self.waits = False
+        self._pause = anyio.CancelScope()
 
     @property
     def unread(self) -> bool:
         """True if the only client, the one on stdin, has `limit` bytes that it doesn't read."""
         views = self._transcript.views
-        return len(views) == 1 and not views[0].client.on_socket and views[0].full(self._limit)
+        return len(views) == 1 and not views[0].client.on_socket and views[0].full(self.limit)
 
     def slow(self) -> ClientView | None:
         """Return the view for which the agent has to wait; None if there is none."""
         slow: ClientView | None = None
         for view in self._transcript.views:
-            if not view.full(self._limit):
+            if not view.full(self.limit):
                 continue
             view.let_pass()
             if view not in self._watched:  # one huge update alone is nobody's fault
@@ -76,18 +73,21 @@ class Pacing:
 
     def _floods(self, view: ClientView) -> bool:
         alone = not view.client.on_socket and not self._transcript.has_others(view.client)
-        return not alone and view.full(_FLOOD * self._limit)
+        return not alone and view.full(_FLOOD * self.limit)
 
     async def wait(self, slow: ClientView) -> None:
         """Wait until there may be room in a view, or `hurry` is called; the caller looks again."""
         event("client.slow", session=self._core.id)
-        with anyio.CancelScope() as self._pause:
-            await slow.room(self._limit)
-        self._pause = None
+        self.waits = True
+        try:
+            with anyio.CancelScope() as self._pause:
+                await slow.room(self.limit)
+        finally:
+            self.waits = False
 
     def hurry(self) -> None:
         """Wake all that wait in `wait`, so that they look again."""
-        if self._pause:
+        if self.waits:
             self._pause.cancel()
 
     async def _watch(self, view: ClientView) -> None:
@@ -102,9 +102,9 @@ class Pacing:
     async def _is_given_up(self, view: ClientView) -> bool:
         out, step = view.client.outgoing, self._patience / waits.UNREAD_STEPS
         taken, steps = out.taken, 0
-        while not view.over and view.full(self._limit):
+        while not view.over and view.full(self.limit):
             with anyio.move_on_after(step):
-                await view.room(self._limit)
+                await view.room(self.limit)
                 continue
             steps += 1
             if view.client.on_socket:

@@ -47,6 +47,8 @@ class Title:
         self._session_id = journal.info.session_id
         self._known = journal.info.title is not None
         self._listed = journal.info.prompted
+        #: no prompt changes the title or the listing any more.
+        self.settled = self._known and self._listed
 
     def note_prompt(self, params: Json) -> None:
         """Title the session by the first prompt with words, if it has no title.
@@ -58,13 +60,14 @@ class Title:
         elif not self._listed:
             self._core.spawn(self._keep, UNSET)
         self._listed = self._journal.info.prompted
+        self.settled = self._known and self._listed
 
     def note_update(self, update: Json) -> Json:
-        """Note a title that the agent's update gives or takes away.
+        """Note a title that the agent's `session_info_update` gives or takes away.
 
         Returns the update as it is to be shown.
         """
-        if update.get("sessionUpdate") != INFO_UPDATE or "title" not in update:
+        if "title" not in update:
             return update
         if self._own is not None:
             return {**update, "title": self._own}

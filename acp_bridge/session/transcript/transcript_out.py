@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,7 @@ from acp_bridge.protocol import SESSION_UPDATE, Json, is_state
 from acp_bridge.runtime.log import event
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
 from acp_bridge.updates import notices
+from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import encode, notification
 
 CARDS: Final = "cards"
@@ -34,21 +35,19 @@ class TranscriptOut:
         self,
         session_id: str,
         journal: SessionJournal,
-        new_ids: Callable[[], list[str]] = list,
-        new_notes: Callable[[], Mapping[str, str] | None] = lambda: None,
+        updates: Updates,
     ) -> None:
         """Nobody sees the session before `attach`.
 
-        `new_ids` gives the client-side ids that were given out since the last call, `new_notes`
-        all notes about cards if they have changed since.
+        `updates` has the client-side ids and the notes about cards that the journal lacks yet.
         """
         self._session_id = session_id
         self._journal = journal
-        self._new_ids = new_ids
-        self._new_notes = new_notes
+        self._updates = updates
         line = encode({"method": SESSION_UPDATE, "params": {"sessionId": session_id}})
         self._head = b'{"jsonrpc":"2.0",' + line[1:-3] + b","
-        self._views: list[ClientView] = []
+        #: the views of all clients that have the session.
+        self.views: tuple[ClientView, ...] = ()
         #: an update may have to be sent in different forms.
         self._converts = False
         self._rows: list[bytes] = []
@@ -65,12 +64,7 @@ class TranscriptOut:
 
         One on a socket has joined later.
         """
-        return next((v.client for v in self._views if not v.client.on_socket), None)
-
-    @property
-    def views(self) -> tuple[ClientView, ...]:
-        """The views of all clients that have the session."""
-        return tuple(self._views)
+        return next((v.client for v in self.views if not v.client.on_socket), None)
 
     def attach(self, client: Client) -> ClientView:
         """Show the session to a client from now on. A client that has it keeps its view."""
@@ -82,8 +76,7 @@ class TranscriptOut:
             if client.gone:  # while what it had asked for could not be cancelled
                 view.over = True
                 return view
-            self._views.append(view)
-            self._note_views()
+            self._note_views((*self.views, view))
         return view
 
     def detach(self, client: Client) -> bool:
@@ -91,21 +84,28 @@ class TranscriptOut:
         self.flush()
         view = self.view_of(client)
         if view:
-            self._views.remove(view)
-            self._note_views()
+            self._note_views(tuple(each for each in self.views if each is not view))
             view.end()
         return view is not None
 
-    def _note_views(self) -> None:
-        self._converts = len(self._views) > 1 or any(v.client.on_socket for v in self._views)
+    def _note_views(self, views: tuple[ClientView, ...]) -> None:
+        self.views = views
+        self._converts = len(views) > 1 or any(view.client.on_socket for view in views)
 
     def has_others(self, client: Client) -> bool:
         """Return True when another client has the session."""
-        return any(view.client is not client for view in self._views)
+        return any(view.client is not client for view in self.views)
 
     def view_of(self, client: Client) -> ClientView | None:
         """Return the view of a client, or None if it does not have the session."""
-        return next((view for view in self._views if view.client is client), None)
+        for view in self.views:
+            if view.client is client:
+                return view
+        return None
+
+    def full(self, limit: int) -> bool:
+        """Return True if at least `limit` bytes wait for one of the clients."""
+        return any(view.full(limit) for view in self.views)
 
     def then(self, client: Client, action: Callable[[], None], *, sets_state: bool = False) -> None:
         """Call `action` when all that was shown to the client before is on its way.
@@ -132,7 +132,7 @@ class TranscriptOut:
         """Count updates from now on to the turn of the prompt with this number."""
         self.flush()
         self.seq = seq
-        for view in self._views:
+        for view in self.views:
             view.then(view.begin_turn)
 
     def hush(self, client: Client) -> None:
@@ -166,7 +166,7 @@ class TranscriptOut:
     def show_only(self, params: Json, *, again: bool = False) -> None:
         """Show one update in its order, without recording it."""
         self.flush()
-        for view in self._views:
+        for view in self.views:
             view.show(params, again=again)
 
     def show_to(self, client: Client, params: Json) -> None:
@@ -181,7 +181,7 @@ class TranscriptOut:
         It ends the quiet after a load, but not that after `cancelled` (invariant C23).
         """
         self.flush()
-        for view in self._views:
+        for view in self.views:
             if view.client is not client:
                 view.then(view.end_quiet_of_load)
                 view.show(params)
@@ -194,7 +194,7 @@ class TranscriptOut:
         self.record_only(params)
         if self.has_others(client):
             self.flush()
-            for view in self._views:
+            for view in self.views:
                 if view.client is not client:
                     view.then(view.wake)
                     view.show(params)
@@ -203,7 +203,7 @@ class TranscriptOut:
         """Record a state that a client has set, and show it to all but that one."""
         self._keep_state(params)
         self.flush()
-        for view in self._views:
+        for view in self.views:
             if view.client is client:
                 view.note_set(params)
             else:
@@ -212,7 +212,7 @@ class TranscriptOut:
     def show_now(self, params: Json) -> None:
         """Show one update to each client that can be sent it at once; the others miss it."""
         self.flush()
-        for view in self._views:
+        for view in self.views:
             if view.listens:
                 view.show(params)
 
@@ -220,7 +220,7 @@ class TranscriptOut:
         """Pass another notification of the agent on, in its order."""
         self.flush()
         line = encode(notification(method, params))
-        for view in self._views:
+        for view in self.views:
             view.send(line)
 
     def record_only(self, params: Json) -> None:
@@ -246,18 +246,18 @@ class TranscriptOut:
 
     def flush(self) -> None:
         """Commit the collected updates to the journal, then send them."""
-        if ids := self._new_ids():
-            self._attempt(lambda: self._journal.add_ids(ids))
-        if (notes := self._new_notes()) is not None:
-            self._attempt(lambda: self._journal.set(CARDS, notes))
+        if self._updates.new_ids:
+            self._attempt(self._journal.add_ids, self._updates.take_new_ids())
+        if self._updates.notes_changed:
+            self._attempt(self._journal.set, CARDS, self._updates.take_notes())
         if self._rows:
             rows = b"".join(self._rows)
-            self._attempt(lambda: self._journal.record(self.seq, rows))
+            self._attempt(self._journal.record, self.seq, rows)
             self._rows.clear()
         if self._lines:
             lines = b"".join(self._lines)
             self._lines.clear()
-            for view in self._views:
+            for view in self.views:
                 view.send(lines, recorded=True)
             self._say_if_behind()
 
@@ -267,16 +267,16 @@ class TranscriptOut:
         self._told_behind = behind
         if behind and not told:
             said = encode(notices.notice(notices.UNRECORDED))
-            for view in self._views:
+            for view in self.views:
                 view.send(self._head + said[1:-1] + b"}\n")
 
     def _keep_state(self, params: Json) -> None:
         kind = params["update"]["sessionUpdate"]
-        self._attempt(lambda: self._journal.set(f"state:{kind}", params))
+        self._attempt(self._journal.set, f"state:{kind}", params)
 
-    def _attempt(self, write: Callable[[], None]) -> None:
+    def _attempt(self, write: Callable[..., None], *args: object) -> None:
         try:
-            write()
+            write(*args)
         except JournalError as exc:
             event("journal.failed", session=self._session_id, what=exc)
         except Exception as exc:  # the answers that wait behind it are not lost (invariant Q9)

@@ -27,6 +27,7 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     ErrorCode,
     Json,
+    as_object,
     only_if_live,
     own_meta,
     with_own_meta,
@@ -38,7 +39,6 @@ from acp_bridge.sessions.elsewhere.holder_life import HolderLife
 from acp_bridge.sessions.elsewhere.passed_questions import PassedQuestions
 from acp_bridge.sessions.elsewhere.passed_requests import PassedRequests
 from acp_bridge.settings import Settings
-from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 from acp_bridge.wire.streams import Streams
 

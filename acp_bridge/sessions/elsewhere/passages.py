@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
 
 from acp_bridge import errors
 from acp_bridge.bridge_client.by_socket import connect
 from acp_bridge.clients.client import ANSWERED, Client, ClientRequest
+from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.listening.holder import Holder, read_holder
 from acp_bridge.protocol import (
     SESSION_CANCEL,
@@ -31,7 +32,6 @@ from acp_bridge.protocol import (
 from acp_bridge.runtime.log import event
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.elsewhere import passage_words
-from acp_bridge.sessions.elsewhere.continuation import Continuation, Continued
 from acp_bridge.sessions.elsewhere.passage import LEAVING, NotLive, Passage
 from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError
@@ -49,6 +49,26 @@ class HeldElsewhere(Exception):
     def __init__(self, passage: Passage) -> None:
         super().__init__("the session is live in another bridge")
         self.passage = passage
+
+
+class Continued(ClientRequest):
+    """Stands for the load of a session that a client had from a bridge that has ended."""
+
+    def answer(self, result: Any) -> None:
+        """Do nothing: nobody has asked."""
+
+    def fail(self, error: RpcError) -> None:
+        """Do nothing: nobody has asked."""
+
+
+class Continuation:
+    """Keeps, in order, what a client sends to a session that is being opened again."""
+
+    def __init__(self) -> None:
+        """`scope` cancels the task that opens the session again."""
+        self.waiting = WaitingRequests()
+        self.scope = anyio.CancelScope()
+        self.ended = anyio.Event()
 
 
 class Reach:
@@ -84,8 +104,10 @@ class Passages:
         """`load` opens a session again after the end of its holder, here or through another."""
         self._context = context
         self._load = load
-        self._passages: dict[tuple[Client, str], Passage] = {}
-        self._continued: dict[tuple[Client, str], Continuation] = {}
+        #: by client and session, the passages to bridges that hold sessions.
+        self.held: dict[tuple[Client, str], Passage] = {}
+        #: the same for sessions whose holder has ended, while they are opened again.
+        self.continued: dict[tuple[Client, str], Continuation] = {}
 
     # --- to another bridge ---------------------------------------------------------------------
 
@@ -105,7 +127,7 @@ class Passages:
             passage.leave()
             raise
         if request.method != SESSION_DELETE:
-            self._passages[request.client, session_id] = passage
+            self.held[request.client, session_id] = passage
         event("session.passed_through", session=session_id, agent=holder.agent)
         return passage
 
@@ -170,7 +192,7 @@ class Passages:
         if request.method in _NOT_PASSED or not isinstance(session_id, str):
             return False
         key = request.client, session_id
-        if continued := self._continued.get(key):
+        if continued := self.continued.get(key):
             continued.waiting.add(request)
         elif passage := self._passage(key):
             passage.take(request)
@@ -194,7 +216,7 @@ class Passages:
         if not isinstance(session_id, str):
             return False
         key = client, session_id
-        if continued := self._continued.get(key):
+        if continued := self.continued.get(key):
             if method == SESSION_CANCEL:
                 continued.waiting.cancel_oldest(client, session_id)
         elif passage := self._passage(key):
@@ -205,32 +227,32 @@ class Passages:
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Pass on that a client gives a request up; False if the request was not passed on."""
-        for continued in self._continued.values():
+        for continued in self.continued.values():
             if continued.waiting.cancel_request(client, request_id):
                 return True
-        own = [each for each in self._passages.values() if each.client is client]
+        own = [each for each in self.held.values() if each.client is client]
         return any(passage.cancel_request(request_id) for passage in own)
 
     def _passage(self, key: tuple[Client, str]) -> Passage | None:
         """Return the passage of a session that the client has not left."""
-        passage = self._passages.get(key)
+        passage = self.held.get(key)
         return passage if passage and not passage.left else None
 
     # --- ends ----------------------------------------------------------------------------------
 
     def forget(self, client: Client) -> None:
         """Let a client that is gone leave its sessions in other bridges."""
-        for passage in [each for each in self._passages.values() if each.client is client]:
+        for passage in [each for each in self.held.values() if each.client is client]:
             self._drop(passage)
-        for (who, _), continued in self._continued.items():
+        for (who, _), continued in self.continued.items():
             if who is client:
                 continued.scope.cancel()
 
     async def end(self) -> None:
         """Let all clients leave: this bridge ends."""
-        for passage in list(self._passages.values()):
+        for passage in list(self.held.values()):
             self._drop(passage)
-        continued = list(self._continued.values())
+        continued = list(self.continued.values())
         for each in continued:
             each.scope.cancel()
         for each in continued:
@@ -239,21 +261,21 @@ class Passages:
     def _drop(self, passage: Passage) -> None:
         passage.leave()
         key = passage.client, passage.session_id
-        if self._passages.get(key) is passage:
-            del self._passages[key]
+        if self.held.get(key) is passage:
+            del self.held[key]
 
     def _on_end(self, passage: Passage) -> None:
         key = passage.client, passage.session_id
-        if self._passages.get(key) is not passage:
+        if self.held.get(key) is not passage:
             return
-        del self._passages[key]
+        del self.held[key]
         if passage.left or passage.leaving or not passage.was_loaded:
             return
         if passage.let_go is not None:
             _say(passage, passage_words.holder_let_go(passage.let_go))
             return
         event("holder.ended", session=passage.session_id)
-        continued = self._continued[key] = Continuation()
+        continued = self.continued[key] = Continuation()
         self._context.tasks.start_soon(self._continue, passage, continued)
 
     async def _continue(self, passage: Passage, continued: Continuation) -> None:
@@ -263,7 +285,7 @@ class Passages:
             with continued.scope:
                 failure = await self._reopened(passage)
         finally:
-            del self._continued[passage.client, passage.session_id]
+            del self.continued[passage.client, passage.session_id]
             continued.ended.set()
         continued.waiting.go_on(failure)
 

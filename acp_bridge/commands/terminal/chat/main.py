@@ -36,8 +36,8 @@ from acp_bridge.protocol import (
     WHOLE_CALLS,
     ErrorCode,
     Json,
+    as_object,
 )
-from acp_bridge.wire.json_values import as_object
 from acp_bridge.wire.jsonrpc import RpcError
 
 if TYPE_CHECKING:

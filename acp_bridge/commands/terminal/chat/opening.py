@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from acp_bridge import protocol as acp
 from acp_bridge.bridge_client.connection import Connection
-from acp_bridge.protocol import Json
-from acp_bridge.wire.json_values import as_object
+from acp_bridge.protocol import Json, as_object
 
 if TYPE_CHECKING:
     from acp_bridge.journal.records import SessionInfo

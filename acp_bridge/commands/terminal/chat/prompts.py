@@ -9,7 +9,7 @@ from acp_bridge.bridge_client.sent import ConnectionLost, Sent
 from acp_bridge.commands.terminal.view.block_text import harmless, one_line
 from acp_bridge.commands.terminal.view.blocks import Line, Tone
 from acp_bridge.protocol import ErrorCode, Json
-from acp_bridge.updates import turn_ends
+from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: the slash command that the bridge itself answers.
@@ -63,11 +63,11 @@ def how_it_ended(sent: Sent) -> Line | None:
         return refused(error)
     except ConnectionLost:
         return None  # shown once for all prompts
-    words = turn_ends.reason(result.get("stopReason") if isinstance(result, dict) else None)
+    words = notices.turn_end(result.get("stopReason") if isinstance(result, dict) else None)
     return None if words is None else Line(one_line(words))
 
 
 def refused(error: RpcError) -> Line:
     """Return the line about an error of the bridge or the agent."""
     tone = Tone.NEWS if error.code == ErrorCode.REQUEST_CANCELLED else Tone.ERROR
-    return Line(harmless(turn_ends.error(error.code, error.message, error.data)), tone)
+    return Line(harmless(notices.turn_error(error.code, error.message, error.data)), tone)

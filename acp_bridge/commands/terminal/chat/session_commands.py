@@ -22,8 +22,7 @@ from acp_bridge.commands.terminal.chat.conversation import Conversation
 from acp_bridge.commands.terminal.chat.settings_shown import Command
 from acp_bridge.commands.terminal.view.block_text import harmless
 from acp_bridge.commands.terminal.view.blocks import Tone
-from acp_bridge.protocol import ErrorCode, Json
-from acp_bridge.wire.json_values import as_object
+from acp_bridge.protocol import ErrorCode, Json, as_object
 from acp_bridge.wire.jsonrpc import RpcError
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from acp_bridge.protocol import ENDED, Json
+from acp_bridge.protocol import ENDED, Json, as_object, objects
 from acp_bridge.updates import tool_calls
-from acp_bridge.wire.json_values import as_object, objects
 
 #: status of a card whose command has ended, nobody tells how; never `completed`.
 UNKNOWN: Final = "ended"

@@ -25,9 +25,8 @@ from acp_bridge.commands.terminal.view.command_ends import (
     runs_a_command,
     status,
 )
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import Json, objects
 from acp_bridge.updates import tool_calls
-from acp_bridge.wire.json_values import objects
 
 _VOICES: Final = {
     acp.USER_MESSAGE: Voice.USER,

@@ -1,0 +1,133 @@
+"""How the journal uses SQLite: connections, transactions, errors, and worker threads of its own.
+
+- No connection checkpoints by itself, because that is slow: worker threads do it.
+- The threads have a limiter of their own: anyio's default one is shared, and a few dozen threads
+  that wait for processes to end would keep a prompt from being accepted.
+- Every failure of SQLite, the file system or the threads becomes a JournalError.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, TypeVar, TypeVarTuple
+
+from anyio import CapacityLimiter
+from anyio.lowlevel import RunVar
+
+from acp_bridge.journal.errors import GONE, WAL_GONE, JournalError
+from acp_bridge.runtime import threads
+
+WAL_LIMIT_BYTES: Final = 4 * 1024 * 1024
+"""A WAL that is longer is worth a checkpoint; it is cut back to this when it starts again."""
+
+FAILURES: Final = (sqlite3.Error, OSError, UnicodeError)
+"""The errors of SQLite, of the file system, and of text that is no Unicode (lone surrogates)."""
+
+THREADS: Final = 8
+
+_limiter: RunVar[CapacityLimiter] = RunVar("_limiter")
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+
+def failure(error: Exception) -> JournalError:
+    """Return the error to raise from one of FAILURES, without its text, which may hold a path."""
+    if isinstance(error, FileNotFoundError):
+        return JournalError(WAL_GONE if str(error.filename).endswith("-wal") else GONE)
+    return JournalError(f"the journal failed: {type(error).__name__}")
+
+
+def is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Return whether the file is bad in one place; other errors concern the whole of it."""
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR)
+
+
+@contextmanager
+def journal_errors() -> Iterator[None]:
+    """Turn every failure of SQLite or the file system into a JournalError.
+
+    Raises:
+        JournalError: with the cause chained.
+    """
+    try:
+        yield
+    except FAILURES as error:
+        raise failure(error) from error
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Run the block in one transaction: all of it is committed or nothing.
+
+    Raises:
+        JournalError: rolled back; the connection stays usable.
+    """
+    with journal_errors():
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            raise
+
+
+def wal_of(path: Path) -> Path:
+    """Return the path of the write-ahead log beside a database file."""
+    return path.with_name(path.name + "-wal")
+
+
+def connect(path: Path, *, wait: float, read_only: bool = False) -> sqlite3.Connection:
+    """Open an existing file; its statements wait up to `wait` seconds for another writer.
+
+    A commit is a write into the WAL without fsync (`synchronous=NORMAL`). If `read_only`, nothing
+    of the file or its WAL is changed, also at the close, and no file is left beside a clean one.
+
+    Raises:
+        sqlite3.Error: no such file, or not one of SQLite's.
+    """
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?{_how_to_read(path) if read_only else 'mode=rw'}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=wait,
+    )
+    try:
+        for pragma in (
+            "synchronous=NORMAL",
+            "wal_autocheckpoint=0",
+            f"journal_size_limit={WAL_LIMIT_BYTES}",
+            "cache_size=-512",
+            "secure_delete=OFF",
+            "trusted_schema=OFF",
+        ):
+            connection.execute(f"PRAGMA {pragma}").close()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _how_to_read(path: Path) -> str:
+    """Return how to open a file for reading; where there is no WAL, nobody has it open."""
+    return "mode=ro" if wal_of(path).exists() else "mode=ro&immutable=1"
+
+
+async def in_thread(function: Callable[[*Args], T], *args: *Args) -> T:
+    """Run this in a worker thread and wait for its end, also when cancelled meanwhile.
+
+    Raises JournalError if the system has no room for a thread.
+    """
+    try:
+        limiter = _limiter.get()
+    except LookupError:
+        limiter = CapacityLimiter(THREADS)
+        _limiter.set(limiter)
+    try:
+        return await threads.in_thread(function, *args, limiter=limiter)
+    except threads.NoThread as error:
+        raise JournalError(str(error)) from error
