@@ -190,8 +190,8 @@ class Ledger:
             prompt = self.prompts[number]
             if prompt.urgent:
                 continue
-            # Prompts that were left over ran later, by the user's word, in an order of their own: of
-            # an earlier life, or kept when the session was closed for all.
+            # Prompts that were left over ran later, by the user's word, in an order of their own:
+            # of an earlier life, or kept when the session was closed for all.
             left = prompt.era != life, KEPT in str(prompt.answer)
             which = (prompt.session_id, life, left, prompt.by)
             if number < last[which]:
