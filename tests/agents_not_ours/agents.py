@@ -1,4 +1,4 @@
-"""Which agents, pinned, and what each needs to talk to the local model."""
+"""Which agents, pinned, and what each needs to use the local model and to ask before it acts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODE_MODULES = HERE / "node_modules"
 _CODEX = """\
 model = "bench"
 model_provider = "local"
-approval_policy = "never"
+approval_policy = "on-request"
 [model_providers.local]
 name = "local"
 base_url = "http://127.0.0.1:{port}/v1"
@@ -29,24 +29,59 @@ class AgentNotOurs:
     """An agent from the npm registry."""
 
     name: str
-    command: tuple[str, ...]
+    package: str
+    program: str  #: of those that the package installs
+    arguments: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
-        return [str(NODE_MODULES / ".bin" / self.command[0]), *self.command[1:]]
+        """By its file: two of the packages install a program with the same name."""
+        folder = NODE_MODULES / self.package
+        program = json.loads((folder / "package.json").read_text())["bin"][self.program]
+        return [str(folder / program), *self.arguments]
+
+    @property
+    def version(self) -> str:
+        """The pinned one."""
+        pinned: dict[str, str] = json.loads((HERE / "package.json").read_text())["dependencies"]
+        return pinned[self.package]
 
     def env(self, home: Path, port: int) -> dict[str, str]:
         """Its environment; writes its settings under `home`."""
-        (home / "codex").mkdir(parents=True, exist_ok=True)
-        (home / "codex/config.toml").write_text(_CODEX.format(port=port))
-        (home / "opencode.json").write_text(json.dumps(_opencode(port)))
+        settings = {
+            "codex/config.toml": _CODEX.format(port=port),
+            "opencode.json": json.dumps(_opencode(port)),
+            ".gemini/settings.json": json.dumps(_GEMINI),
+            "claude/settings.json": json.dumps(_CLAUDE),
+        }
+        for name, text in settings.items():
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            (home / name).write_text(text)
         return {
             "HOME": str(home),
             "LOCAL_KEY": "none",
             "CODEX_HOME": str(home / "codex"),
+            "INITIAL_AGENT_MODE": "read-only",
             "OPENCODE_CONFIG": str(home / "opencode.json"),
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
+            "CLAUDE_CONFIG_DIR": str(home / "claude"),
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}",
+            "ANTHROPIC_API_KEY": "none",
+            "GOOGLE_GEMINI_BASE_URL": f"http://127.0.0.1:{port}",
+            "GEMINI_API_KEY": "none",
+            "GEMINI_MODEL": "gemini-2.5-pro",
         }
+
+
+# What root may not use isn't offered: Claude refuses to start with it.
+_CLAUDE = {"permissions": {"defaultMode": "default", "disableBypassPermissionsMode": "disable"}}
+_GEMINI = {
+    "general": {"disableAutoUpdate": True},
+    "privacy": {"usageStatisticsEnabled": False},
+    "security": {"auth": {"selectedType": "gemini-api-key"}},
+    "model": {"disableLoopDetection": True, "skipNextSpeakerCheck": True},
+}
 
 
 def _opencode(port: int) -> dict[str, object]:
@@ -63,12 +98,16 @@ def _opencode(port: int) -> dict[str, object]:
         "model": "local/bench",
         "small_model": "local/bench",
         "provider": {"local": local},
+        "permission": {"bash": "ask"},
     }
 
 
 AGENTS = (
-    AgentNotOurs("codex-acp", ("codex-acp",)),
-    AgentNotOurs("opencode", ("opencode", "acp")),
+    AgentNotOurs("codex-0.16", "@zed-industries/codex-acp", "codex-acp"),
+    AgentNotOurs("codex", "@agentclientprotocol/codex-acp", "codex-acp"),
+    AgentNotOurs("claude", "@agentclientprotocol/claude-agent-acp", "claude-agent-acp"),
+    AgentNotOurs("gemini", "@google/gemini-cli", "gemini", ("--acp",)),
+    AgentNotOurs("opencode", "opencode-ai", "opencode", ("acp",)),
 )
 
 

@@ -1,41 +1,49 @@
-"""A model on the loopback: OpenAI's chat completions and responses, streamed.
+"""A model on the loopback: what OpenAI, Anthropic and Gemini speak, streamed.
 
-The last user text that says `COUNT n GAP TAG` decides: n words `TAG0 TAG1 ...`, GAP milliseconds
-apart. Everything that a request gave the model is kept, so that a test can see what is remembered.
+The last order in what a request holds decides. `COUNT n GAP TAG`: n words `TAG0 TAG1 ...`, GAP
+milliseconds apart. `RUN command END`: the agent's own tool for commands is called with it, and
+when there is a result, the word is `RAN0`. Everything that a request gave the model is kept, so
+that a test can see what is remembered.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Self
 
-_ASKED = re.compile(r"COUNT (\d+) (\d+) ([A-Z]+)")
-_USAGE = {
-    "input_tokens": 1,
-    "input_tokens_details": {"cached_tokens": 0},
-    "output_tokens": 1,
-    "output_tokens_details": {"reasoning_tokens": 0},
-    "total_tokens": 2,
+from tests.support.model_more_replies import GeminiWriter, ResponsesWriter
+from tests.support.model_replies import Call, ChatWriter, Json, MessagesWriter, Text, Writer
+
+_ORDER = re.compile(r"COUNT (\d+) (\d+) ([A-Z]+)|RUN (.+?) END")
+_RESULT = re.compile(r'"(?:tool_result|function_call_output|functionResponse)"|"role": "tool"')
+#: the agents' tools for commands -> how they name the command.
+_TOOLS = {
+    "bash": "command",
+    "Bash": "command",
+    "exec_command": "cmd",
+    "run_shell_command": "command",
+    "shell_command": "command",
 }
-Json = dict[str, Any]
-
-
-def flat(content: Any) -> str:
-    """Every text in a message's content."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        return "\n".join(flat(item) for item in content)
-    return flat(content.get("text") or content.get("content") or "") if content else ""
+_TOOL = re.compile(rf'"name": "({"|".join(_TOOLS)})"')
+#: without it codex runs a command in its sandbox, and asks nobody.
+_CODEX_ASKS = {"sandbox_permissions": "require_escalated", "justification": "The test asked."}
+#: the end of a request's path -> how its answer is written
+_WRITERS: dict[str, Callable[[Json], Writer]] = {
+    "completions": ChatWriter,
+    "responses": ResponsesWriter,
+    "messages": MessagesWriter,
+    "streamGenerateContent": GeminiWriter,
+}
 
 
 class ModelServer(ThreadingHTTPServer):
-    """`with ModelServer() as server`; `given` is what each request held, as one text."""
+    """`with ModelServer() as server`; `given` is what each request held, as JSON."""
 
     daemon_threads = True
 
@@ -43,6 +51,7 @@ class ModelServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.given: list[str] = []
         self.port = self.server_address[1]
+        self._calls = itertools.count(1)
 
     def __enter__(self) -> Self:
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -54,13 +63,37 @@ class ModelServer(ThreadingHTTPServer):
 
     def given_for(self, tag: str) -> str:
         """What the last request for these words held."""
-        asked = [text for text in self.given if f" {tag}" in _last_asked(text)]
+        asked = [text for text in self.given if (last := _last_order(text)) and last[3] == tag]
         return asked[-1] if asked else ""
 
+    def answer(self, body: Json) -> Iterator[Text | Call]:
+        """Words, or one call."""
+        text = json.dumps(body.get("messages") or body.get("input") or body.get("contents"))
+        self.given.append(text)
+        order = _last_order(text)
+        if order is None:
+            return iter([Text("OK0 ")])
+        if not (command := order[4]):
+            return _count(int(order[1]), int(order[2]), order[3])
+        tool = _TOOL.search(json.dumps(body.get("tools")))
+        if tool is None or _RESULT.search(text, order.end()):
+            return iter([Text("RAN0 ")])
+        arguments = {_TOOLS[tool[1]]: command, "description": "What the test asked for."}
+        more = _CODEX_ASKS if "sandbox_permissions" in json.dumps(body["tools"]) else {}
+        call = Call(tool[1], json.dumps({**arguments, **more}), f"call_{next(self._calls)}")
+        return iter([call])
 
-def _last_asked(text: str) -> str:
-    found = _ASKED.findall(text)
-    return f"COUNT {' '.join(found[-1])}" if found else ""
+
+def _last_order(text: str) -> re.Match[str] | None:
+    *_, last = [None, *_ORDER.finditer(text)]
+    return last
+
+
+def _count(count: int, gap: int, tag: str) -> Iterator[Text]:
+    for number in range(count):
+        if number:
+            time.sleep(gap / 1000)
+        yield Text(f"{tag}{number} ")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -75,27 +108,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        messages = body.get("messages") or body.get("input") or []
-        text = "\n".join(flat(message) for message in messages)
-        self.server.given.append(text)
-        found = _ASKED.findall(text)
-        count, gap, tag = found[-1] if found else ("1", "0", "OK")
-        words = self._words(int(count), int(gap), tag)
-        if self.path.endswith("/responses"):
-            self._stream(_responses(words))
-        elif body.get("stream"):
-            self._stream(_chat(words))
-        else:
-            message = {"role": "assistant", "content": "".join(words)}
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            self._whole({"id": "1", "object": "chat.completion", "choices": [choice]})
-
-    @staticmethod
-    def _words(count: int, gap: int, tag: str) -> Iterator[str]:
-        for number in range(count):
-            if number:
-                time.sleep(gap / 1000)
-            yield f"{tag}{number} "
+        ending = re.split("[/:]", self.path.partition("?")[0])[-1]
+        if ending not in _WRITERS:
+            return self.send_error(404)
+        if ending in ("completions", "messages") and not body.get("stream"):
+            return self.send_error(400)
+        return self._stream(_WRITERS[ending](body), self.server.answer(body))
 
     def _whole(self, value: Json) -> None:
         data = json.dumps(value).encode()
@@ -105,46 +123,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _stream(self, events: Iterator[Json | None]) -> None:
+    def _stream(self, writer: Writer, parts: Iterator[Text | Call]) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
         self.close_connection = True
         try:
-            for each in events:
-                kind = f"event: {each['type']}\n" if each and "type" in each else ""
-                data = "[DONE]" if each is None else json.dumps(each)
-                self.wfile.write(f"{kind}data: {data}\n\n".encode())
+            self.wfile.write(writer.begin())
+            for part in parts:
+                self.wfile.write(writer.write(part))
                 self.wfile.flush()
+            self.wfile.write(writer.end())
         except OSError:
             return
-
-
-def _chat(words: Iterator[str]) -> Iterator[Json | None]:
-    base = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "bench"}
-    for word in words:
-        delta = {"role": "assistant", "content": word}
-        yield {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-    yield {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-    yield {**base, "choices": [], "usage": usage}
-    yield None
-
-
-def _responses(words: Iterator[str]) -> Iterator[Json]:
-    response: Json = {"id": "resp_1", "object": "response", "output": []}
-    item: Json = {"type": "message", "id": "msg_1", "role": "assistant", "content": []}
-    running = {**response, "status": "in_progress"}
-    yield {"type": "response.created", "response": running}
-    yield {"type": "response.output_item.added", "output_index": 0, "item": item}
-    said = ""
-    for word in words:
-        said += word
-        at = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
-        yield {"type": "response.output_text.delta", **at, "delta": word}
-    content = [{"type": "output_text", "text": said, "annotations": []}]
-    done = {**item, "status": "completed", "content": content}
-    yield {"type": "response.output_item.done", "output_index": 0, "item": done}
-    ended = {**response, "status": "completed", "output": [done], "usage": _USAGE}
-    yield {"type": "response.completed", "response": ended}

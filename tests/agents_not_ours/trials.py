@@ -19,6 +19,8 @@ from tests.support.client import RecordingClient
 from tests.support.processes import descendants
 
 OK = "yes"
+#: begins the result of a trial that the agent can't do; the reason follows.
+SKIPPED = "skipped: "
 #: seconds for a slow agent on a busy machine.
 PATIENCE = 60
 
@@ -41,6 +43,24 @@ class Stand:
         return RecordingClient.start(
             command, env={**env, "ACP_BRIDGE_HOME": str(self.home / "bridge")}
         )
+
+    @property
+    def act(self) -> str:
+        """A command that writes a line into the file that it is given."""
+        script = self.home / "act"
+        if not script.exists():
+            script.write_text('#!/bin/sh\necho acted >> "$1"\n')
+            script.chmod(0o755)
+        return str(script)
+
+    def acted(self, name: str) -> int:
+        """How often."""
+        file = self.home / name
+        return len(file.read_text().splitlines()) if file.exists() else 0
+
+    def order(self, name: str) -> str:
+        """A prompt for which the model runs `act`."""
+        return f"RUN {self.act} {self.home / name} END"
 
     async def begin(self, client: RecordingClient) -> str:
         await client.initialize(within=PATIENCE)
@@ -147,9 +167,180 @@ def _kill_agent(client: RecordingClient, *, bridged: bool) -> None:
             continue
 
 
+def _choosing(client: RecordingClient, *kinds: str) -> list[dict[str, Any]]:
+    """Answers the permissions with options of these kinds in turn; returns those that come.
+
+    One that is not offered, or is one too many, is answered as cancelled.
+    """
+    asked: list[dict[str, Any]] = []
+
+    def choose(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params)
+        kind = kinds[len(asked) - 1] if len(asked) <= len(kinds) else None
+        for option in params["options"]:
+            if option["kind"] == kind:
+                return {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}
+        return {"outcome": {"outcome": "cancelled"}}
+
+    client.side.handlers["session/request_permission"] = choose
+    return asked
+
+
+def _cards(client: RecordingClient, since: int = 0) -> dict[str, str]:
+    """How each tool card stands after what was shown since then."""
+    cards: dict[str, str] = {}
+    for update in client.updates(since=since):
+        if update["sessionUpdate"] in ("tool_call", "tool_call_update"):
+            known = cards.get(update["toolCallId"], "pending")
+            cards[update["toolCallId"]] = update.get("status") or known
+    return cards
+
+
+async def _next(client: RecordingClient, tag: str) -> str | None:
+    """What is wrong with one more prompt."""
+    mark = client.mark()
+    answer = await client.prompt(f"COUNT 3 0 {tag}", within=PATIENCE)
+    said = answer["stopReason"] == "end_turn" and _words(tag, 3) in client.text(since=mark)
+    return None if said else "next prompt lost"
+
+
+async def asked(stand: Stand) -> str:
+    """A command is asked for: allowed it runs once, denied never; then the next prompt."""
+    async with stand.start() as client:
+        await stand.begin(client)
+        permissions = _choosing(client, "allow_once", "reject_once")
+        await client.prompt(stand.order("one"), within=PATIENCE)
+        if (len(permissions), stand.acted("one")) != (1, 1):
+            return f"asked {len(permissions)} times, ran {stand.acted('one')} times"
+        if "RAN0" not in client.text():
+            return "words missing"
+        await client.prompt(stand.order("two"), within=PATIENCE)
+        if (len(permissions), stand.acted("two")) != (2, 0):
+            return f"denied: asked {len(permissions) - 1} times, ran {stand.acted('two')} times"
+        return await _next(client, "N") or OK
+
+
+async def always(stand: Stand) -> str:
+    """Always allowed: the second time it is not asked for."""
+    async with stand.start() as client:
+        await stand.begin(client)
+        permissions = _choosing(client, "allow_always")
+        await client.prompt(stand.order("one"), within=PATIENCE)
+        if permissions and "allow_always" not in str(permissions[0]["options"]):
+            return f"{SKIPPED}doesn't offer it"
+        await client.prompt(stand.order("one"), within=PATIENCE)
+        if (len(permissions), stand.acted("one")) != (1, 2):
+            return f"asked {len(permissions)} times, ran {stand.acted('one')} times"
+        return OK
+
+
+async def denied(stand: Stand) -> str:
+    """A card that was denied, in the replay of a fresh process."""
+    async with stand.start() as client:
+        session_id = await stand.begin(client)
+        permissions = _choosing(client, "reject_once")
+        await client.prompt(stand.order("one"), within=PATIENCE)
+        if not permissions:
+            return "not asked"
+        card = permissions[0]["toolCall"]["toolCallId"]
+        if wrong := await _next(client, "N"):
+            return wrong
+    async with stand.start() as client:
+        await stand.load(client, session_id)
+        await client.until_text("N2", within=PATIENCE)  # some agents replay after their answer
+        cards = _cards(client)
+    return OK if cards.get(card) == "failed" else f"{cards.get(card, 'gone')}"
+
+
+async def stop_asking(stand: Stand) -> str:
+    """Cancelled while a permission is open: the command never runs; then the next prompt."""
+    async with stand.start() as client:
+        await stand.begin(client)
+        client.side.permission = "never"
+        running = client.send_prompt(stand.order("one"))
+        request = await client.until_request("session/request_permission", within=PATIENCE)
+        client.cancel()
+        client.answer(request["id"], {"outcome": {"outcome": "cancelled"}})
+        stopped = _stop(await client.answer_to(running, within=PATIENCE))
+        if stopped != "cancelled":
+            return stopped
+        wrong = await _next(client, "N")
+        return wrong or ("the command ran" if stand.acted("one") else OK)
+
+
+async def steer(stand: Stand) -> str:
+    """`_session/steering` after a Stop starts a turn: its words and its question are shown."""
+    async with stand.start() as client:
+        about = await client.initialize(within=PATIENCE)
+        if not (about.get("_meta") or {}).get("steering"):
+            return f"{SKIPPED}has no `_session/steering`"
+        await client.new_session(stand.home, PATIENCE)
+        running = client.send_prompt("COUNT 1000 20 X")
+        await client.until_text("X3", within=PATIENCE)
+        client.cancel()
+        stopped = _stop(await client.answer_to(running, within=PATIENCE))
+        if stopped != "cancelled":
+            return stopped
+        mark = client.mark()
+        await _steer(client, "COUNT 20 20 S")
+        await client.until_text(_words("S", 20), since=mark, within=PATIENCE)
+        permissions = _choosing(client, "allow_once")
+        await _steer(client, stand.order("one"))
+        await client.until_text("RAN0", since=mark, within=PATIENCE)
+        if (len(permissions), stand.acted("one")) != (1, 1):
+            return f"asked {len(permissions)} times, ran {stand.acted('one')} times"
+        return await _next(client, "N") or OK
+
+
+async def _steer(client: RecordingClient, text: str) -> None:
+    prompt = [{"type": "text", "text": text}]
+    params = {"sessionId": client.session_id, "prompt": prompt}
+    await client.request("_session/steering", params, within=PATIENCE)
+
+
+async def fork(stand: Stand) -> str:
+    """A fork is prompted at once, and knows what was said; its source goes on."""
+    async with stand.start() as client:
+        about = await client.initialize(within=PATIENCE)
+        if "fork" not in about["agentCapabilities"].get("sessionCapabilities", {}):
+            return f"{SKIPPED}has no `session/fork`"
+        source = await client.new_session(stand.home, PATIENCE)
+        await client.prompt("COUNT 5 0 H", within=PATIENCE)
+        params = {"sessionId": source, "cwd": str(stand.home), "mcpServers": []}
+        forked = (await client.request("session/fork", params, within=PATIENCE))["sessionId"]
+        for each, tag in ((forked, "F"), (source, "G")):
+            answer = await client.prompt(f"COUNT 3 0 {tag}", each, within=20)
+            if answer["stopReason"] != "end_turn" or _words(tag, 3) not in client.text(each):
+                return "words of the fork missing" if tag == "F" else "words of the source missing"
+            if "COUNT 5 0 H" not in stand.server.given_for(tag):
+                return "first turn not remembered"
+        return OK
+
+
+async def restart(stand: Stand) -> str:
+    """Ended at rest, then loaded by a fresh process."""
+    async with stand.start() as client:
+        session_id = await stand.begin(client)
+        await client.prompt("COUNT 5 0 H", within=PATIENCE)
+    async with stand.start() as client:
+        await stand.load(client, session_id)
+        await client.until_text(_words("H", 5), within=PATIENCE)
+        if wrong := await _next(client, "M"):
+            return wrong
+    remembered = "COUNT 5 0 H" in stand.server.given_for("M")
+    return OK if remembered else "first turn not remembered"
+
+
 TRIALS: dict[str, Callable[[Stand], Awaitable[str]]] = {
     "a prompt": prompt,
     "three at once, in order": three,
     "cancel, then the next": cancel,
+    "a command, allowed and denied": asked,
+    "always allowed": always,
+    "cancel while it asks": stop_asking,
+    "steering after a cancel": steer,
+    "a fork, prompted at once": fork,
+    "a denied card, loaded again": denied,
+    "ended, then load": restart,
     "`kill -9` in a turn, then load": kill,
 }

@@ -6,7 +6,7 @@ import itertools
 import json
 from typing import Any
 
-from tests.support.model_replies import Call, Count, Json, More, Text, Think, sse
+from tests.support.model_replies import IDS, Call, Count, Json, More, Text, Think, sse
 
 
 class ResponsesWriter:
@@ -16,7 +16,7 @@ class ResponsesWriter:
         self.reason: str | None = None
         self.count = Count()
         self._response: Json = {
-            "id": "resp_1",
+            "id": f"resp_{next(IDS)}",
             "object": "response",
             "created_at": 1700000000,
             "model": body.get("model"),
@@ -36,6 +36,9 @@ class ResponsesWriter:
         match step:
             case Text(words):
                 begun, item = self._item("message", role="assistant", content=[])
+                if not item["content"]:
+                    item["content"] = [{"type": "output_text", "text": "", "annotations": []}]
+                item["content"][0]["text"] += words
                 return begun + self._delta("output_text", item, words, content_index=0)
             case Think(words):
                 begun, item = self._item("reasoning", summary=[])
@@ -72,7 +75,7 @@ class ResponsesWriter:
         """A call is always a new one."""
         if self._items and self._items[-1]["type"] == type != "function_call":
             return b"", self._items[-1]
-        item = {"id": f"item_{len(self._items)}", "type": type, "status": "in_progress", **fields}
+        item = {"id": f"item_{next(IDS)}", "type": type, "status": "in_progress", **fields}
         self._items.append(item)
         index = len(self._items) - 1
         return self._event("output_item.added", output_index=index, item={**item}), item

@@ -129,6 +129,10 @@ def sse(value: Any, name: str | None = None) -> bytes:
     return f"{head}data: {json.dumps(value)}\n\n".encode()
 
 
+#: messages and items have ids of their own, as with a provider.
+IDS = itertools.count(1)
+
+
 class ChatWriter:
     """OpenAI's chat completions."""
 
@@ -187,7 +191,7 @@ class MessagesWriter:
         self.reason: str | None = None
         self.count = Count()
         self._model = body.get("model")
-        self._blocks = itertools.count()
+        self._blocks = 0
         self._open: tuple[Literal["text", "think"], int] | None = None
         self._calls: list[int] = []
 
@@ -199,7 +203,7 @@ class MessagesWriter:
             "output_tokens": 1,
         }
         message: Json = {
-            "id": "msg_1",
+            "id": f"msg_{next(IDS)}",
             "type": "message",
             "role": "assistant",
             "model": self._model,
@@ -239,7 +243,8 @@ class MessagesWriter:
         reason = self.reason or ("tool_use" if self._calls else "end_turn")
         delta = {"stop_reason": reason, "stop_sequence": None}
         usage = {"output_tokens": self.count.output}
-        return self._event("message_delta", delta=delta, usage=usage) + self._event("message_stop")
+        ended = self._event("message_delta", delta=delta, usage=usage)
+        return self._stop() + ended + self._event("message_stop")
 
     def _block(self, kind: Literal["text", "think"], block: Json) -> tuple[bytes, int]:
         if self._open is not None and self._open[0] == kind:
@@ -249,8 +254,16 @@ class MessagesWriter:
         return begun, index
 
     def _start(self, block: Json) -> tuple[bytes, int]:
-        index = next(self._blocks)
-        return self._event("content_block_start", index=index, content_block=block), index
+        stopped, index = self._stop(), self._blocks
+        self._blocks += 1
+        begun = self._event("content_block_start", index=index, content_block=block)
+        return stopped + begun, index
+
+    def _stop(self) -> bytes:
+        """The end of the block before."""
+        if not self._blocks:
+            return b""
+        return self._event("content_block_stop", index=self._blocks - 1)
 
     def _delta(self, index: int, type: str, **fields: Any) -> bytes:
         return self._event("content_block_delta", index=index, delta={"type": type, **fields})
