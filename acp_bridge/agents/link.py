@@ -178,7 +178,8 @@ class Link:
             result = await self.ask(INITIALIZE, dict(self.command.initialize))
             if not isinstance(result, dict) or result.get("protocolVersion") != VERSION:
                 raise StartFailed("the agent does not speak ACP version 1", permanent=True)
-            await self.command.standing.repeat(self)
+            if self.command.standing.kept:
+                await self.command.standing.repeat(self)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.kill()

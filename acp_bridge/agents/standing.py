@@ -61,7 +61,8 @@ class StandingRequests:
     def __init__(self, patience: float = waits.REQUEST) -> None:
         """`patience`: seconds for a process to answer one of them."""
         self._patience = patience
-        self._kept: dict[object, _Kept] = {}
+        #: what every process is sent, by its subject.
+        self.kept: dict[object, _Kept] = {}
         #: by subject the number of the request that counts.
         self._latest: dict[object, int] = {}
         #: the logout that counts, if no login came after it.
@@ -83,12 +84,12 @@ class StandingRequests:
         if self._latest.get(subject, 0) > number:
             return False
         self._latest[subject] = number
-        self._kept.pop(subject, None)
+        self.kept.pop(subject, None)
         noted = _Kept(number, method, params)
         if subject == AUTHENTICATE:
             self._logout = noted if method == LOGOUT else None
         if method != LOGOUT and (method != AUTHENTICATE or carries_credentials(params)):
-            self._kept[subject] = noted
+            self.kept[subject] = noted
         return True
 
     def counts(self, number: int) -> bool:
@@ -111,7 +112,7 @@ class StandingRequests:
         logged_in = any(each.method == AUTHENTICATE for each in told)
         if self._logout and logged_in and self._logout not in told:
             return self._logout
-        return next((kept for kept in self._kept.values() if kept not in told), None)
+        return next((kept for kept in self.kept.values() if kept not in told), None)
 
     async def tell(self, link: Asked, method: str, params: Json) -> None:
         """Send a process one request; a failure is logged, without the agent's words."""
