@@ -178,7 +178,9 @@ async def test_any_base_url_works_without_a_key(
 async def test_a_server_of_one_s_own_is_asked_on_this_machine_where_no_base_url_names_it(
     litellm: Any, file: Path, provider: str
 ) -> None:
-    target, _ = models(file).open(f"{provider}/qwen3")._target()
+    model = models(file).open(f"{provider}/qwen3")
+    assert isinstance(model, ProviderModel)
+    target, _ = model._target()
     assert (target.base_url or "").startswith("http://127.0.0.1:")
 
 

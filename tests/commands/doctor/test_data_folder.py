@@ -230,7 +230,7 @@ async def test_a_listed_session_whose_file_is_gone_or_empty_is_named_at_once(
     emptied.write_bytes(b"")
     found = look_at_sessions(tmp_path, 5)
     assert found.unreadable == ("a" * 32, "b" * 32)
-    assert found.count == 2 and not found.not_looked_at
+    assert (found.count, found.not_looked_at) == (2, 0)
     assert "from a backup" in texts(sessions.files(tmp_path, found))
 
 
