@@ -107,7 +107,7 @@ def no_thread(error: Exception) -> RequestError:
     """Returns the error for a system that lets the agent start no thread; `error` is logged."""
     message = (
         "The system has no room for one more thread: end some programs, or raise your limit"
-        f" (ulimit -u). (Error {_logged(error)} in the log.)"
+        f" (ulimit -u). {_logged(error)}"
     )
     return _error(ErrorCode.INTERNAL_ERROR, message)
 

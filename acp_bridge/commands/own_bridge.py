@@ -21,11 +21,13 @@ from acp_bridge.cli.printing import fail
 from acp_bridge.cli.serving_parser import OPTIONS, variable, words_of
 from acp_bridge.commands.terminal import known
 from acp_bridge.settings import Settings
-from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT
+from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT, encode
 
 if TYPE_CHECKING:
     from acp_bridge.journal.records import SessionInfo
 
+#: bytes that a line with a prompt has beside the prompt, at most.
+_AROUND: Final = 1000
 #: the bridge's options that such a command takes: those with a value, without those that let a
 #: bridge outlive its client.
 _OPTIONS: Final = [
@@ -131,6 +133,8 @@ def prompt_given(parser: Parser, prompt: str) -> str:
         prompt = sys.stdin.buffer.read(DEFAULT_LIMIT + 1).decode(errors="replace")
     if not prompt.strip():
         parser.error("the prompt is empty")
-    if len(prompt.encode(errors="replace")) > DEFAULT_LIMIT:
-        parser.error(f"the prompt is longer than {DEFAULT_LIMIT} bytes: name a file in it instead")
+    if len(prompt) > DEFAULT_LIMIT or len(encode({"text": prompt})) + _AROUND > DEFAULT_LIMIT:
+        parser.error(
+            f"the prompt is longer than {DEFAULT_LIMIT} bytes in JSON: name a file in it instead"
+        )
     return prompt

@@ -15,7 +15,7 @@ from pathlib import Path
 from acp_bridge.journal.connection import connect, wal_of
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.files import read_info
-from acp_bridge.journal.index import is_damage
+from acp_bridge.journal.index import SOUND, is_damage
 from acp_bridge.journal.schema import INDEX_SCHEMA
 
 #: seconds that the making of a session's file takes at most.
@@ -40,7 +40,8 @@ class Sessions:
     count: int
     #: bytes of all of them, with their write-ahead logs.
     size: int
-    #: the ids of those that can't be read, and how many were not looked at for want of time.
+    #: the ids of those that can't be read or, if the index has them, are gone; and how many were
+    #: not looked at for want of time.
     unreadable: tuple[str, ...]
     not_looked_at: int
 
@@ -72,24 +73,39 @@ def index_state(home: Path) -> IndexState:
 def look_at_sessions(home: Path, seconds: float) -> Sessions:
     """Count the session files and find unreadable ones, in `seconds` at most. Raises OSError."""
     paths = _session_files(home.absolute() / "sessions")
+    listed = _listed(home.absolute() / "index.db")
     until = time.monotonic() + seconds
-    unreadable, size, looked_at = [], 0, 0
+    size, looked_at = 0, 0
+    unreadable = sorted(listed - {path.stem for path in paths})
     for path in paths:
         size += _size(path) + _size(wal_of(path))
         if time.monotonic() < until:
             looked_at += 1
-            if not _holds_one(path):
+            if not _holds_one(path, made=path.stem in listed):
                 unreadable.append(path.stem)
-    return Sessions(len(paths), size, tuple(unreadable), len(paths) - looked_at)
+    count = len(listed.union(path.stem for path in paths))
+    return Sessions(count, size, tuple(unreadable), len(paths) - looked_at)
 
 
-def _holds_one(path: Path) -> bool:
-    """Tell if a session can be read from a file. True for a file that is just being made."""
+def _listed(index: Path) -> set[str]:
+    """Return the ids of the sessions that the index has; none if it can't be read."""
+    try:
+        if not index.is_file():
+            return set()
+        with closing(connect(index, wait=1, read_only=True)) as db:
+            rows = db.execute(f"SELECT session_id FROM sessions WHERE NOT deleted AND {SOUND}")
+            return {session_id for (session_id,) in rows}
+    except (sqlite3.Error, OSError):
+        return set()
+
+
+def _holds_one(path: Path, *, made: bool) -> bool:
+    """Tell if a session can be read from a file. True for one that is being made, unless `made`."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             return False
-        return read_info(path, read_only=True) is not None or _is_new(status)
+        return read_info(path, read_only=True) is not None or (not made and _is_new(status))
     except FileNotFoundError:  # it was deleted meanwhile, or is a link to nothing
         return not path.is_symlink()
     except (JournalError, OSError):

@@ -46,6 +46,7 @@ from acp_bridge.session.session_context import SessionContext
 from acp_bridge.session.transcript.title import Title
 from acp_bridge.session.transcript.transcript_out import CARDS, TranscriptOut
 from acp_bridge.settings import Delivery
+from acp_bridge.updates import notices
 from acp_bridge.updates.updates import Updates
 
 
@@ -230,12 +231,18 @@ class Session:
 
     # --- its end -------------------------------------------------------------------------------
 
-    def close(self, by: Client | None = None, *, keeps_prompts: bool = False) -> None:
+    def close(
+        self,
+        by: Client | None = None,
+        *,
+        keeps_prompts: bool = False,
+        said: str = notices.CLOSED_BY_OTHER,
+    ) -> None:
         """End the session: `closed` says when it is over. Its prompts are answered `cancelled`, or
         those that wait with an error that says that they are kept; clients other than the one
-        that closes it are told."""
+        that closes it are told (`said`)."""
         self.core.closing = True
-        self.audience.end(by)
+        self.audience.end(by, said)
         self.ask.close()
         self.feed(ev.Close(keeps_prompts))
 

@@ -21,6 +21,7 @@ from acp_bridge.sessions.elsewhere.passages import Passages, Reach
 from acp_bridge.sessions.listing import Listing
 from acp_bridge.sessions.pool import Pool
 from acp_bridge.sessions.session_store import SessionStore
+from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError
 
 
@@ -146,7 +147,7 @@ class Ending:
         deletion = Deletion(session_id, *asked)
         if session := self._live.get(session_id):
             deletion.prepare(session.link)
-            session.close(request.client)
+            session.close(request.client, said=notices.DELETED_BY_OTHER)
         async with (
             self._attaching.turn_of(request.client, session_id),
             self._busy.hold(session_id),

@@ -125,6 +125,7 @@ DETACHED: Final = (
     " load the session again."
 )
 CLOSED_BY_OTHER: Final = "[acp-bridge] This session was closed by another client."
+DELETED_BY_OTHER: Final = "[acp-bridge] This session was deleted by another client."
 
 
 # --- work that goes on --------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class Access:
     #: the variable that should hold the key; empty if the provider may need none
     key_variable: str
     key: str | None
-    #: the variable that holds the base URL; empty if none is set
+    #: the variable that holds the base URL, or would; empty if the provider's own counts
     base_url_variable: str
     base_url: str | None
     #: the file in which a key may be, for messages
@@ -113,6 +113,8 @@ class Look:
     def access(self, provider: Provider) -> Access:
         key = self.key(provider)
         base_url = self.find(provider.base_urls)
+        if base_url is None and provider.address:
+            base_url = provider.base_urls[0], provider.address
         wanted = "" if provider.has_other_ways else next(iter(provider.keys), "")
         return Access(
             name=provider.name,

@@ -26,16 +26,25 @@ class Provider:
     models: tuple[str, ...] = ()
     #: True if it works without these keys: Bedrock with those of AWS, Vertex with a login
     has_other_ways: bool = False
+    #: the address of a server on this machine, where LiteLLM would go to OpenAI's
+    address: str | None = None
 
 
 def _provider(
-    id: str, name: str, models: str = "", keys: str | None = None, stem: str = ""
+    id: str,
+    name: str,
+    models: str = "",
+    keys: str | None = None,
+    stem: str = "",
+    address: str | None = None,
 ) -> Provider:
     """Returns a provider. `stem`: the beginning of its variables' names, if that is not its id."""
     stem = stem or id.upper()
     found = f"{stem}_API_KEY" if keys is None else keys
     base_urls = (f"{stem}_BASE_URL", f"{stem}_API_BASE")
-    return Provider(id, name, tuple(found.split()), base_urls, tuple(models.split()))
+    return Provider(
+        id, name, tuple(found.split()), base_urls, tuple(models.split()), address=address
+    )
 
 
 _ALL = (
@@ -73,8 +82,8 @@ _ALL = (
     _provider("nvidia_nim", "NVIDIA"),
     _provider("ollama_chat", "Ollama", keys="", stem="OLLAMA"),
     _provider("ollama", "Ollama", keys=""),
-    _provider("lm_studio", "LM Studio", keys=""),
-    _provider("hosted_vllm", "vLLM", keys=""),
+    _provider("lm_studio", "LM Studio", keys="", address="http://127.0.0.1:1234/v1"),
+    _provider("hosted_vllm", "vLLM", keys="", address="http://127.0.0.1:8000/v1"),
     _provider("llamafile", "llamafile", keys=""),
 )
 PROVIDERS = {provider.id: provider for provider in _ALL}

@@ -79,6 +79,12 @@ def test_a_secret_in_a_model_s_sentence_is_masked(kind: ErrorKind) -> None:
     assert "sk-" not in f"{error} {error.data}"
 
 
+def test_a_system_without_room_for_a_thread_is_told_in_whole_sentences() -> None:
+    error = request_error(RuntimeError("can't start new thread"), str)
+    found = r"The system has no room [^()]+ \(ulimit -u\)\. \(The log has more under id \w+\.\)"
+    assert re.fullmatch(found, str(error))
+
+
 @pytest.mark.hazard("K5")
 @pytest.mark.parametrize(
     "number", [errno.EROFS, errno.ENOSPC, errno.EACCES, errno.ENOTDIR, errno.ENOENT]

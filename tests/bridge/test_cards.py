@@ -99,6 +99,24 @@ async def test_a_call_that_only_a_question_told_of_is_in_a_replay_if_it_was_deni
         assert cards(after.editor) == ({} if allowed else {"request": "failed"})
 
 
+@pytest.mark.hazard("C16")
+async def test_the_ends_of_cards_come_before_the_answer_of_the_load_that_shows_them(
+    tmp_path: Path,
+) -> None:
+    async with turn(tmp_path) as here:
+        shows(here, status="pending")
+        await ends(here)
+        client = await here.it.joined()
+        load = client.send("session/load", {**SETUP, "sessionId": here.id})
+        await client.result(load)
+        lines = client.messages
+        answer = next(at for at, line in enumerate(lines) if line.get("id") == load)
+        meta = [own_meta(line.get("params", {})) for line in lines]
+        (end,) = (at for at, own in enumerate(meta) if own.get(ASSUMED))
+        assert end < answer
+        await until(lambda: assumed(here.it.editor) == ["t"])  # the others are shown it, too
+
+
 @pytest.mark.hazard("C16", "C22")
 async def test_a_process_that_dies_at_rest_ends_the_cards_that_it_has_left_open(
     tmp_path: Path,

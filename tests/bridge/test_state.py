@@ -90,6 +90,17 @@ async def test_who_has_only_loaded_a_session_is_told_that_another_one_has_closed
         assert any("closed by another client" in each for each in loaded.texts(session_id))
 
 
+@pytest.mark.hazard("V2")
+async def test_who_has_a_session_is_told_that_another_one_has_deleted_it(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        loaded = await it.joined()
+        await loaded.ask("session/load", {**SETUP, "sessionId": session_id})
+        await it.editor.ask("session/delete", {"sessionId": session_id})
+        (said,) = loaded.texts(session_id)
+        assert "deleted by another client" in said
+
+
 @pytest.mark.hazard("Q9", "R12")
 @pytest.mark.parametrize("how", ["_acp_bridge/close", "session/close"])
 async def test_a_close_for_all_keeps_what_waits_and_a_clients_own_close_cancels_it(

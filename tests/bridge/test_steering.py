@@ -97,6 +97,20 @@ async def test_work_that_is_asked_for_after_a_stop_is_shown_asked_about_and_not_
         assert len(here.it.agent.processes) == processes
 
 
+@pytest.mark.hazard("C6", "C24")
+async def test_work_that_a_notification_of_the_agents_own_asks_for_is_shown_and_not_killed(
+    tmp_path: Path,
+) -> None:
+    async with stopped(tmp_path) as here:
+        here.it.editor.notify("_session/steering", {"sessionId": here.id})
+        await until(lambda: here.it.agent.params("_session/steering"))
+        here.says(*WORDS)
+        here.shows("edit", "in_progress")
+        await here.it.editor.handled()
+        assert [text for text in here.it.editor.texts(here.id) if text in WORDS] == WORDS
+        assert len(here.it.agent.processes) == 1
+
+
 @pytest.mark.hazard("C6", "C15")
 async def test_such_work_can_be_stopped_and_what_comes_after_that_is_a_leak(tmp_path: Path) -> None:
     async with stopped(tmp_path) as here:

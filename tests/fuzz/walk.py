@@ -19,7 +19,7 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     SESSION_UPDATE,
 )
-from acp_bridge.updates.notices import CLOSED_BY_OTHER, DETACHED
+from acp_bridge.updates.notices import CLOSED_BY_OTHER, DELETED_BY_OTHER, DETACHED
 from tests.crash.told import Lost
 from tests.fuzz.prompts import WORD, Guest, Prompt, key, number_of
 from tests.fuzz.sights import Sight
@@ -35,6 +35,7 @@ _OPENINGS = (SESSION_NEW, SESSION_LOAD, SESSION_RESUME, SESSION_DELETE, *_LEAVIN
 #: what a bridge says to a client that does not see any more what follows.
 _OUT_OF_SIGHT = (
     CLOSED_BY_OTHER,
+    DELETED_BY_OTHER,
     DETACHED,
     "This session is not shown here any more",
     "the session could not be opened here",

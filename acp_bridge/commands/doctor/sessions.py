@@ -89,7 +89,8 @@ def files(home: Path, found: Sessions) -> list[Finding]:
             warning(
                 f"{len(found.unreadable)} of them can't be read: {named}"
                 + (f" and {more} more" if more > 0 else ""),
-                f"the files are in {home / 'sessions'}; the others are not hurt",
+                f"the files are in {home / 'sessions'}, or should be: from a backup they can be put"
+                " back; the others are not hurt",
                 unreadable=list(found.unreadable),
             )
         )

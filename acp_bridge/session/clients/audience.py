@@ -282,15 +282,15 @@ class Audience:
             self._closed_by_one = False
             self._close()
 
-    def end(self, by: Client | None) -> None:
-        """Tell all clients but `by` that the session ends, and end the loads of it that wait."""
+    def end(self, by: Client | None, said: str) -> None:
+        """Tell all clients but `by` how the session ends, and end the loads of it that wait."""
         # What waits for a load that was read is in the transcript of whoever opens it again.
         for view in self._transcript.views:
             if view.is_ahead:
                 self._questions.withdraw(view.client)
                 self._transcript.detach(view.client)
         if by and not self._ended:
-            self._transcript.show_to_others(by, notices.notice(notices.CLOSED_BY_OTHER))
+            self._transcript.show_to_others(by, notices.notice(said))
         self._ended = self.standing.closing = True
         for view in self._transcript.views:
             view.hurry()

@@ -197,6 +197,6 @@ class Replay:
                 )
         for card, params in cards.ends():
             if self._updates.settle(card):  # for all, once
-                self._transcript.show(params)
+                self._transcript.show_replayed(view, params)
         if not self._core.now.epoch:  # else turns may run that it does not have
             self._updates.just_read = late

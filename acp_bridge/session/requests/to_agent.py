@@ -277,6 +277,8 @@ class ToAgent:
     def pass_notification(self, method: str, params: Json) -> None:
         """Send a notification to the agent; without a process it goes to nobody."""
         if link := self._core.link:
+            if method.startswith("_"):  # the agent's own may start work, as requests may
+                self._begin_work(params)
             link.peer.notify(method, for_agent(link, params))
 
     def _answer(self, request: ClientRequest, answer: Answer) -> None:

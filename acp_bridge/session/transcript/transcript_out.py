@@ -163,6 +163,17 @@ class TranscriptOut:
             self._rows.append(line)
             self._lines.append(self._head + line[1:-1] + b"}\n")
 
+    def show_replayed(self, view: ClientView, params: Json) -> None:
+        """Record and show one update with which the replay of a client ends."""
+        self.record_only(params)
+        self.flush()
+        line = self._head + encode(params)[1:-1] + b"}\n"
+        for each in self.views:
+            if each is view:
+                each.replay(params)
+            else:
+                each.send(line, recorded=True)
+
     def show_only(self, params: Json, *, again: bool = False) -> None:
         """Show one update in its order, without recording it."""
         self.flush()

@@ -174,6 +174,16 @@ async def test_any_base_url_works_without_a_key(
         assert server.requests[0].body["model"] == name.partition("/")[2]
 
 
+@pytest.mark.parametrize("provider", ["lm_studio", "hosted_vllm", "llamafile"])
+async def test_a_server_of_one_s_own_is_asked_on_this_machine_where_no_base_url_names_it(
+    litellm: Any, file: Path, provider: str
+) -> None:
+    model = models(file).open(f"{provider}/qwen3")
+    assert isinstance(model, ProviderModel)
+    target, _ = model._target()
+    assert (target.base_url or "").startswith("http://127.0.0.1:")
+
+
 async def test_a_base_url_gets_the_key_of_its_provider(litellm: Any, file: Path) -> None:
     async with ModelServer() as server:
         env = {"XAI_API_KEY": "k-1234", "XAI_API_BASE": server.openai_url}

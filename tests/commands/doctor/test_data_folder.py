@@ -216,6 +216,24 @@ async def test_what_holds_no_session_is_named_unless_it_is_just_being_made(tmp_p
     assert (found.count, found.not_looked_at) == (7, 0)
 
 
+async def test_a_listed_session_whose_file_is_gone_or_empty_is_named_at_once(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path)
+    for name in ("a", "b", "c"):
+        await journal.create(name * 32, cwd="/w", agent="a")
+        await journal.touch(name * 32, title="t")
+    await journal.delete("c" * 32, known=True)
+    await journal.close()
+    (tmp_path / "sessions" / f"{'a' * 32}.db").unlink()
+    emptied = tmp_path / "sessions" / f"{'b' * 32}.db"
+    emptied.write_bytes(b"")
+    found = look_at_sessions(tmp_path, 5)
+    assert found.unreadable == ("a" * 32, "b" * 32)
+    assert (found.count, found.not_looked_at) == (2, 0)
+    assert "from a backup" in texts(sessions.files(tmp_path, found))
+
+
 async def test_sessions_that_can_not_be_looked_at_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "sessions").write_text("no folder")
     (found,) = await sessions.check(subject(tmp_path))

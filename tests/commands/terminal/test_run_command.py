@@ -100,7 +100,7 @@ def test_a_prompt_that_can_not_be_read_is_told(
     assert "there is no stdin" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("given", ["12345678901", "-"])
+@pytest.mark.parametrize("given", ["12345678901", "-", '""""""', "\x01\x01"])
 def test_a_prompt_that_no_bridge_would_read_is_refused_before_anything_is_sent(
     home: Path,
     ran: list[Any],
@@ -108,11 +108,11 @@ def test_a_prompt_that_no_bridge_would_read_is_refused_before_anything_is_sent(
     capsys: pytest.CaptureFixture[str],
     given: str,
 ) -> None:
-    monkeypatch.setattr(own_bridge, "DEFAULT_LIMIT", 10)
+    monkeypatch.setattr(own_bridge, "DEFAULT_LIMIT", own_bridge._AROUND + 10)
     piped = io.BytesIO(b"x" * 1000)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(piped))
     assert cli.run(["run", given]) == 2
-    assert "longer than 10 bytes" in capsys.readouterr().err
+    assert "longer than 1010 bytes" in capsys.readouterr().err
     assert not ran
 
 
