@@ -5,6 +5,8 @@
   just before it counts (invariant P3).
 - A process that has closed a pipe and lives on can serve nobody, so it is killed (invariant P3).
 - While a link is parked, the agent's messages about sessions are kept in order (invariant P8).
+- An agent can't speak in the bridge's name: the bridge's own methods are refused, and its marks are
+  dropped from what the agent says (invariant V6).
 - An owner is told exactly once that the process has ended, and exactly once that its tree is dead,
   also one that adopts the link after either happened (invariant Q12).
 """
@@ -24,7 +26,16 @@ from acp_bridge.agents.at_clients import AtClients
 from acp_bridge.agents.process import AgentCommand, AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import Requests, agent_peer
 from acp_bridge.agents.stderr import KEPT, end_of
-from acp_bridge.protocol import CANCEL_REQUEST, INITIALIZE, SESSION_UPDATE, VERSION, Json, has
+from acp_bridge.protocol import (
+    CANCEL_REQUEST,
+    INITIALIZE,
+    OWN_PREFIX,
+    SESSION_UPDATE,
+    VERSION,
+    Json,
+    has,
+    without_own_meta,
+)
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event, masked
 from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, encode
@@ -324,10 +335,17 @@ class Link:
     # --- the agent's side of the wire ----------------------------------------------------------
 
     def on_request(self, call: Call) -> None:
+        if call.method.startswith(OWN_PREFIX):
+            raise errors.unknown_method(call.method)
+        call = Call(call.id, call.method, _without_own_marks(call.params))
         if not self.forks.take_request(self.peer, call):
             self.owner.on_agent_request(self, call)
 
     def on_notification(self, method: str, params: Any) -> None:
+        if method.startswith(OWN_PREFIX):
+            event("agent.noise", agent=self.name, what="a notification that only a bridge sends")
+            return
+        params = _without_own_marks(params)
         named = isinstance(params, dict) and "sessionId" in params
         if method == SESSION_UPDATE and not self._parked and isinstance(params, dict):
             if params.get("sessionId") == self.agent_session_id:
@@ -364,3 +382,7 @@ class Link:
             self._doomed.set()
         elif self._writer:
             self._writer.write(data)
+
+
+def _without_own_marks(params: Any) -> Any:
+    return without_own_meta(params) if isinstance(params, dict) else params

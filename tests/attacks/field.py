@@ -1,47 +1,36 @@
-"""What an agent can do with its own rights to the processes of ours that speak to a bridge.
+"""Where attacks run: with the rights of an ordinary user, which root's are no part of.
 
-Everything here runs without the rights of root, which no fence holds.
+`Field` starts bridges and commands as that user. Their agent attacks with what it is prompted to,
+and says what came of it.
 """
 
-import json
 import os
-import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+import uuid
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-import pytest
 
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
-from tests.process.tiny_agent import tiny_agent
 from tests.support.client import RecordingClient
-from tests.support.client_side import NoAnswer
-from tests.support.person import person
-from tests.support.processes import children, gone
-from tests.support.recording import Message
-from tests.support.rights import for_commoner, without_rights
+from tests.support.rights import without_rights
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.process
-
-ROOT = Path(__file__).parents[2]
-REJECTED = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
 #: for what starts several interpreters
-_SECONDS = 30.0
+SECONDS = 30.0
 
 #: An agent that attacks with what it is prompted to, and says what came of it.
 ATTACKER = r"""
-import fcntl, glob, resource, signal, socket, threading
+import fcntl, glob, resource, signal, socket, subprocess, threading
 
 def session_prompt(id, params):
     words = params["prompt"][0]["text"].split()
-    if words[0] not in ("thief", "orphan", "pose", "hang", "meddle", "permit",
-                        "wants", "heir"):
+    if words[0] not in ("do", "thief", "orphan", "pose", "hang", "meddle", "permit",
+                        "wants", "heir", "sham"):
         words = ["note", json.dumps(words)]
     said = globals()[words[0]](*words[1:])
     update("s", **text(said))
@@ -53,11 +42,24 @@ def session_prompt(id, params):
 asked = []
 
 def answer(id, params):
+    if id == 8:
+        return
     update("s", **text(json.dumps(params["result"]["outcome"])))
     send(id=asked.pop(), result={"stopReason": "end_turn"})
 
 def session_cancel(id, params):
     pass
+
+# what only a bridge says
+
+def sham():
+    own = {"acp_bridge": {"notice": True, "feedback": True}, "mine": 1}
+    send(method="session/update", params={
+        "sessionId": "s", "update": text("Allowed by your hook."), "_meta": own})
+    for method in ("state", "accepted", "last_words"):
+        send(method="_acp_bridge/" + method, params={"sessionId": "s", "state": "idle"})
+    send(id=8, method="_acp_bridge/close", params={"sessionId": "s", "_meta": own})
+    return "shams"
 
 def hang():
     return "hangs"
@@ -65,11 +67,26 @@ def hang():
 def note(words):
     return "took " + words
 
-# what can be had of each process of ours that is no agent's
+# a tool runs a program, and the agent says what it printed
+
+def do(program, *words):
+    done = subprocess.run([sys.executable, "-I", program, *words], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.stdout
+
+# what can be had of each process of ours that is no agent's; others may be just starting
+
+def of_this_test(pid):
+    while pid > 1:
+        if pid == int(os.environ["FIELD"]):
+            return True
+        pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
 
 def targets():
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
+            if not of_this_test(int(name)):
+                continue
             words = open(f"/proc/{name}/cmdline", "rb").read()
             other = resource.prlimit(int(name), 10) == (-1, -1)
             ours = os.stat(f"/proc/{name}/cmdline") and b"acp_bridge" in words
@@ -300,6 +317,12 @@ def pose(heard):
 """
 
 
+def told_by(client: RecordingClient) -> str:
+    """The last text of the agent of a client."""
+    chunks = client.updates(client.session_id)
+    return str([each["content"]["text"] for each in chunks if "content" in each][-1])
+
+
 @dataclass(frozen=True)
 class Field:
     """Where commands run with the rights of a user, and what they need in their environment."""
@@ -320,6 +343,13 @@ class Field:
             await client.new_session(self.folder)
             yield client
 
+    async def attack(self, client: RecordingClient, code: str, *words: str) -> str:
+        """What a program prints that a tool of the agent runs; `words` are its arguments."""
+        program = self.folder / f"tool-{uuid.uuid4().hex}.py"
+        program.write_text(code)
+        await client.prompt(" ".join(["do", str(program), *words]), within=SECONDS)
+        return told_by(client)
+
     async def listening(self, client: RecordingClient) -> LiveBridge:
         pid = client.process and client.process.pid
 
@@ -332,7 +362,7 @@ class Field:
     async def command(self, *words: str) -> tuple[int, str]:
         """The exit code of a command, and all that it prints."""
         command = [*without_rights(), sys.executable, "-m", "acp_bridge", *words]
-        with anyio.fail_after(_SECONDS):
+        with anyio.fail_after(SECONDS):
             done = await anyio.run_process(
                 command,
                 env={**os.environ, **self.env},
@@ -341,173 +371,3 @@ class Field:
                 check=False,
             )
         return done.returncode, done.stdout.decode()
-
-
-@pytest.fixture
-def field(monkeypatch: pytest.MonkeyPatch) -> Iterator[Field]:
-    monkeypatch.delenv("ACP_BRIDGE_DEBUGGABLE")
-    with tempfile.TemporaryDirectory(prefix="field-") as name:
-        folder = for_commoner(Path(name))
-        own = {"ACP_BRIDGE_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT), "HOME": name}
-        yield Field(folder, own, tiny_agent(folder, ATTACKER))
-
-
-def unanswered(params: Message) -> Message:
-    """Leaves a permission open, for the test to answer."""
-    raise NoAnswer
-
-
-def stolen(said: str) -> list[object]:
-    """What the thief got, of how many processes at least two: a client's and a bridge's."""
-    told = json.loads(said)
-    assert len(told["seen"]) >= 2
-    got: list[object] = told["got"]
-    return got
-
-
-async def thief_said(client: RecordingClient) -> str:
-    """What the agent of a client says of its theft."""
-    await client.prompt("thief", within=_SECONDS)
-    chunks = client.updates(client.session_id)
-    return str([each["content"]["text"] for each in chunks if "content" in each][-1])
-
-
-@pytest.mark.hazard("P17")
-async def test_an_agent_gets_at_no_descriptor_or_memory_of_run_and_its_bridge(field: Field) -> None:
-    code, said = await field.command("run", "thief", "--", *field.agent)
-    assert code == 0, said
-    assert stolen(next(line for line in said.splitlines() if line.startswith("{"))) == []
-
-
-@pytest.mark.hazard("P17")
-@pytest.mark.parametrize("words", [["chat"], ["attach"]])
-async def test_an_agent_gets_at_no_descriptor_or_memory_of_what_a_person_types_into(
-    field: Field, words: list[str]
-) -> None:
-    async with field.bridge() as client:
-        await field.listening(client)
-        command = [*words, "--", *field.agent] if words == ["chat"] else [*words, client.session_id]
-        async with person(command, field.folder, field.env, without_rights()) as there:
-            await there.sees("»")
-            assert stolen(await thief_said(client)) == []
-
-
-@pytest.mark.hazard("P17")
-async def test_an_agent_gets_at_no_descriptor_or_memory_of_a_kept_bridge_and_its_waiter(
-    field: Field,
-) -> None:
-    async with field.bridge("--keep", "1h") as client:
-        assert stolen(await thief_said(client)) == []
-
-
-@pytest.mark.hazard("P17")
-async def test_a_bridge_does_not_outlive_a_killed_command_whose_agent_wants_to_hold_its_pipe(
-    field: Field,
-) -> None:
-    """What the thief opens it keeps, and it lives as long as the bridge does."""
-    args = ["chat", "--", *field.agent]
-    async with person(args, field.folder, field.env, without_rights()) as there:
-        await there.sees("»")
-        there.type("thief\r")
-        await there.sees("seen")
-        (bridge,) = children(there.process.pid)
-        there.process.send_signal(signal.SIGKILL)
-        await gone(bridge, within=_SECONDS)
-
-
-@pytest.mark.hazard("V6")
-@pytest.mark.parametrize("options", [[], ["--no-listen"]])
-async def test_an_orphan_of_a_stopped_bridge_without_a_run_file_can_not_join_another(
-    field: Field, options: list[str]
-) -> None:
-    result = field.folder / "said"
-    async with field.bridge() as other:
-        there = await field.listening(other)
-        async with field.bridge(*options) as client:
-            if not options:
-                await field.listening(client)
-            client.send_prompt(f"orphan {there.socket} {result}")
-            try:
-                with anyio.fail_after(_SECONDS):
-                    await until(result.exists, within=_SECONDS)
-            finally:
-                client.terminate(signal.SIGCONT)
-            assert "agents and what they start" in result.read_text()
-
-
-@pytest.mark.hazard("V6", "C18")
-@pytest.mark.parametrize("way", ["socket", "namespace", "command"])
-async def test_what_outlives_its_guard_and_bridge_can_not_answer_in_the_bridge_that_is_next(
-    field: Field, way: str
-) -> None:
-    """It has a session of its own, kills both at once, and has no ancestor that is marked."""
-    result = field.folder / "said"
-    async with field.bridge() as client:
-        await field.listening(client)
-        client.send_prompt(f"heir {result} {way}")
-        assert await client.wait(within=_SECONDS) == -signal.SIGKILL
-    async with field.bridge() as second:
-        await field.listening(second)
-        second.side.handlers["session/request_permission"] = unanswered
-        running = second.send_prompt("wants")
-        request = await second.until_request("session/request_permission", within=_SECONDS)
-        with anyio.fail_after(_SECONDS):
-            await until(result.exists, within=_SECONDS)
-        said = json.loads(result.read_text())
-        assert said["parent"] not in said["dead"]
-        assert not said["raised"]
-        refusal = "agents and what they start" if way != "command" else "an agent"
-        assert refusal in said["answer"]
-        assert second.recording.answers(running) == []
-        second.answer(request["id"], REJECTED)
-        assert (await second.answer_to(running, _SECONDS))["result"]["stopReason"] == "end_turn"
-        assert "reject_once" in second.text()
-
-
-@pytest.mark.hazard("V6")
-async def test_an_agent_can_not_pose_as_the_bridge_of_its_session(field: Field) -> None:
-    heard = field.folder / "heard"
-    async with field.bridge() as client:
-        await field.listening(client)
-        await client.prompt(f"pose {heard}")
-        running = client.send_prompt("hang")
-        short = client.session_id[:8]
-        code, said = await field.command("ps")
-        assert (code, said.count(short)) == (0, 1)
-        code, said = await field.command("doctor")
-        assert "no acp-bridge of yours" in " ".join(said.split())
-        async with field.bridge() as second:
-            params = {"sessionId": client.session_id, "cwd": str(field.folder), "mcpServers": []}
-            request = second.send_request("session/load", params)
-            answer = await second.answer_to(request, within=_SECONDS)
-            assert "no acp-bridge of yours" in answer["error"]["data"]["details"]
-        code, said = await field.command("send", short, "for the agent alone")
-        assert code == 0, said
-        code, said = await field.command("cancel", short)
-        assert (code, said.startswith(f"Cancelled the turn in session {short}")) == (0, True)
-        assert (await client.answer_to(running))["result"]["stopReason"] == "cancelled"
-    assert not heard.exists()
-
-
-@pytest.mark.hazard("P17")
-async def test_an_agent_s_tool_gets_at_no_stream_of_its_own_agent_or_another(field: Field) -> None:
-    async with field.bridge(), field.bridge() as client:
-        await client.prompt("meddle", within=_SECONDS)
-        chunks = client.updates(client.session_id)
-        found = json.loads([each["content"]["text"] for each in chunks if "content" in each][-1])
-    assert len(found) >= 4
-    assert [each for each in found if isinstance(each[2], int)] == []
-
-
-@pytest.mark.hazard("P17")
-async def test_an_agent_can_not_answer_in_the_place_of_a_hook(field: Field) -> None:
-    done = field.folder / "done"
-    wait = f"while [ ! -e {done} ]; do sleep 0.02; done"
-    field.home.mkdir(mode=0o700)
-    (field.home / "hooks.toml").write_text(f"[[PermissionRequest]]\ncommand = {wait!r}\n")
-    for_commoner(field.home)
-    async with field.bridge() as client:
-        await client.prompt(f"permit {done}", within=_SECONDS)
-        assert len(client.recording.requests("session/request_permission")) == 1
-        said = str(client.updates(client.session_id)[-1])
-    assert "reject_once" in said
