@@ -51,6 +51,8 @@ def main(arguments: Sequence[str]) -> int:
     """
     given = parser().parse_args(arguments)
     home = data_folder(given.home)
+    if not given.list and origin.runs_in_agent():
+        return _fail("an agent can't change which hooks are trusted: use a terminal of your own", 1)
     try:
         match given.list, given.remove, given.folder:
             case True, None, None:
@@ -67,8 +69,6 @@ def main(arguments: Sequence[str]) -> int:
 def _trust(home: Path, folder: Path) -> int:
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
         return _fail("only a person at a terminal can trust hooks: stdin and stdout must be one")
-    if origin.runs_in_agent():
-        return _fail("an agent can't trust hooks: run this in a terminal of your own", 1)
     path = folder / PROJECT_FILE
     try:
         loaded = read.load(path, project=True)

@@ -30,11 +30,13 @@ import fcntl, glob, resource, signal, socket, subprocess, threading
 def session_prompt(id, params):
     words = params["prompt"][0]["text"].split()
     if words[0] not in ("do", "thief", "orphan", "pose", "hang", "meddle", "permit",
-                        "wants", "heir", "sham"):
+                        "wants", "heir", "sham", "asks"):
         words = ["note", json.dumps(words)]
+    if words[0] == "asks":
+        words[1:] = json.loads(params["prompt"][0]["text"].partition(" ")[2])
     said = globals()[words[0]](*words[1:])
     update("s", **text(said))
-    if words[0] in ("hang", "permit", "wants"):
+    if words[0] in ("hang", "permit", "wants", "asks"):
         asked.append(id)
         return None
     return {"stopReason": "end_turn"}
@@ -49,6 +51,25 @@ def answer(id, params):
 
 def session_cancel(id, params):
     pass
+
+# a question that names only its card, which is another one when there is a file
+
+def asks(title, command):
+    update("s", sessionUpdate="tool_call", toolCallId="c", title=title, kind="execute",
+           status="pending", rawInput={"command": command})
+    options = [{"optionId": kind, "name": kind, "kind": kind}
+               for kind in ("allow_once", "reject_once")]
+    send(id=7, method="session/request_permission", params={
+        "sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": options})
+    threading.Thread(target=exchange, daemon=True).start()
+    return "asks"
+
+def exchange():
+    path = os.path.dirname(os.path.abspath(__file__)) + "/exchange"
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    update("s", sessionUpdate="tool_call_update", toolCallId="c",
+           rawInput={"command": open(path).read()})
 
 # what only a bridge says
 
@@ -343,11 +364,15 @@ class Field:
             await client.new_session(self.folder)
             yield client
 
-    async def attack(self, client: RecordingClient, code: str, *words: str) -> str:
-        """What a program prints that a tool of the agent runs; `words` are its arguments."""
+    def tool(self, code: str, *words: str) -> str:
+        """A prompt that has a tool of the agent run a program; `words` are its arguments."""
         program = self.folder / f"tool-{uuid.uuid4().hex}.py"
         program.write_text(code)
-        await client.prompt(" ".join(["do", str(program), *words]), within=SECONDS)
+        return " ".join(["do", str(program), *words])
+
+    async def attack(self, client: RecordingClient, code: str, *words: str) -> str:
+        """What a program prints that a tool of the agent runs; `words` are its arguments."""
+        await client.prompt(self.tool(code, *words), within=SECONDS)
         return told_by(client)
 
     async def listening(self, client: RecordingClient) -> LiveBridge:

@@ -1,0 +1,93 @@
+"""What an agent can do with its words: to a terminal, to a question, and to whoever answers it."""
+
+import json
+import re
+
+import pytest
+
+from tests.attacks.field import SECONDS, Field
+from tests.support.client_side import NoAnswer
+from tests.support.person import person
+from tests.support.recording import Message
+from tests.support.rights import without_rights
+
+pytestmark = pytest.mark.process
+
+#: clears the screen, renames the window, takes the clipboard, and hides words.
+SEQUENCES = "\x1b[2J\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x9b2J\x90q\x9c\r\x08\u202e\u200b"
+#: what acp-bridge writes to a terminal of its own accord begins otherwise.
+HARMFUL = re.compile("\x1b\\[2J\x1b\\]|\x1b\\]52|owned\x07|[\x80-\x9f\u202e\u200b]")
+
+WORDS = r"""
+import json, sys
+print(json.loads(sys.argv[1]))
+"""
+
+
+def asks(title: str, command: str) -> str:
+    """A prompt that has the agent ask for a command."""
+    return f"asks {json.dumps([title, command])}"
+
+
+def unanswered(params: Message) -> Message:
+    """Leaves a permission open, for others to answer."""
+    raise NoAnswer
+
+
+@pytest.mark.hazard("S14")
+async def test_no_escape_sequence_of_an_agent_reaches_a_terminal(field: Field) -> None:
+    prompt = field.tool(WORDS, json.dumps(SEQUENCES))
+    code, said = await field.command("run", prompt, "--", *field.agent)
+    assert (code, HARMFUL.search(said)) == (0, None)
+    assert "\\x1b]52;c;" in said
+    async with field.bridge() as client:
+        await field.listening(client)
+        await client.prompt(prompt, within=SECONDS)
+        client.side.handlers["session/request_permission"] = unanswered
+        client.send_prompt(asks(SEQUENCES, SEQUENCES))
+        await client.until_request("session/request_permission", within=SECONDS)
+        for words in (["ps"], ["sessions"], ["show", client.session_id]):
+            code, said = await field.command(*words)
+            assert (code, HARMFUL.search(said)) == (0, None), words
+        for words in (["attach"], ["approve"]):
+            command = [*words, client.session_id]
+            async with person(command, field.folder, field.env, without_rights()) as there:
+                await there.sees("\\x1b]52;c;")
+                assert HARMFUL.search(there.seen) is None
+
+
+@pytest.mark.hazard("S12", "V9")
+async def test_a_harmless_title_hides_no_command_wherever_the_question_is_shown(
+    field: Field,
+) -> None:
+    """The card has named the command, and the question names only the card."""
+    async with field.bridge() as client:
+        await field.listening(client)
+        client.side.handlers["session/request_permission"] = unanswered
+        client.send_prompt(asks("List", "rm -rf ~/src"))
+        await client.until_request("session/request_permission", within=SECONDS)
+        code, said = await field.command("ps")
+        assert (code, "rm -rf ~/src" in said) == (0, True)
+        for words in (["attach"], ["approve"]):
+            command = [*words, client.session_id]
+            async with person(command, field.folder, field.env, without_rights()) as there:
+                await there.sees("rm -rf ~/src")
+
+
+@pytest.mark.hazard("S13", "V9")
+async def test_a_yes_is_none_for_a_command_that_the_agent_exchanges_while_it_is_shown(
+    field: Field,
+) -> None:
+    async with field.bridge() as client:
+        await field.listening(client)
+        client.side.handlers["session/request_permission"] = unanswered
+        running = client.send_prompt(asks("List", "ls -l"))
+        await client.until_request("session/request_permission", within=SECONDS)
+        command = ["approve", client.session_id]
+        async with person(command, field.folder, field.env, without_rights()) as there:
+            await there.sees("ls -l")
+            (field.folder / "exchange").write_text("rm -rf ~/src")
+            await client.until(lambda each: "rm -rf" in json.dumps(each), within=SECONDS)
+            there.type("yes\r")
+            await there.sees("settled elsewhere")
+        assert client.recording.answers(running) == []
