@@ -16,8 +16,9 @@ from pathlib import Path
 import anyio
 
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
+from tests.built_in.support import KEY, OPENAI, Provider
 from tests.support.client import RecordingClient
-from tests.support.rights import without_rights
+from tests.support.rights import for_commoner, without_rights
 from tests.support.waiting import until
 
 #: for what starts several interpreters
@@ -358,10 +359,33 @@ class Field:
 
     @asynccontextmanager
     async def bridge(self, *options: str) -> AsyncIterator[RecordingClient]:
-        words = [sys.executable, "-m", "acp_bridge", *options, "--", *self.agent]
-        async with RecordingClient.start([*without_rights(), *words], env=self.env) as client:
-            await client.initialize()
+        """A bridge with the agent that attacks, in a session."""
+        async with self._started(*options, "--", *self.agent) as client:
             await client.new_session(self.folder)
+            yield client
+
+    @asynccontextmanager
+    async def built_in(self, provider: Provider, **env: str) -> AsyncIterator[RecordingClient]:
+        """A bridge with the built-in agent, which asks a provider with the key `KEY`.
+
+        `env` is added. There is no session yet; `project` is a folder for it.
+        """
+        self.project.mkdir(exist_ok=True)
+        for_commoner(self.project)
+        keys = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": provider.openai_url}
+        async with self._started("--model", OPENAI, **keys, **env) as client:
+            yield client
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "project"
+
+    @asynccontextmanager
+    async def _started(self, *words: str, **env: str) -> AsyncIterator[RecordingClient]:
+        command = [*without_rights(), sys.executable, "-m", "acp_bridge", *words]
+        given = {**self.env, **env}
+        async with RecordingClient.start(command, env=given, exit_within=5) as client:
+            await client.initialize({})
             yield client
 
     def tool(self, code: str, *words: str) -> str:
