@@ -1,8 +1,8 @@
-"""The marks that say which test proves which invariant, read from the source of the tests.
+"""The marks that say which test proves which invariant, or attacks which promise of SECURITY.md.
 
-`make hazards` writes the headings of docs/invariants.md from hazards.toml, and into
-docs/invariants-tests.md the tests that prove each. test_hazards.py fails while one is out of date.
-A mark may stand on a test, on a class of tests, or in `pytestmark` of a module.
+They are read from the source of the tests. `make hazards` writes the headings of docs/invariants.md
+from hazards.toml, and into docs/invariants-tests.md the tests that prove each. test_hazards.py fails
+while one is out of date. A mark may stand on a test, on a class of tests, or in `pytestmark` of a module.
 """
 
 import ast
@@ -17,8 +17,12 @@ from typing import NamedTuple
 TESTS = Path(__file__).parent
 DOCUMENT = TESTS.parent / "docs" / "invariants.md"
 PROOFS = DOCUMENT.with_name("invariants-tests.md")
+SECURITY = TESTS.parent / "SECURITY.md"
+ATTACKS = "tests/attacks/"
 #: The heading of an invariant, and what was written about it.
 ENTRY = re.compile(r"^### ([A-Z]\d+)\b.*\n((?:(?!#).*\n?)*)", re.MULTILINE)
+#: How a promise of SECURITY.md is numbered.
+CLAIM = re.compile(r"\((S\d+)[);]")
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -35,6 +39,12 @@ def manifest() -> tuple[dict[str, str], dict[str, str]]:
     """The hazards (number -> what must hold) and those deferred (number -> why)."""
     read = tomllib.loads((TESTS / "hazards.toml").read_text("utf-8"))
     return read["hazards"], read["deferred"]
+
+
+def claims() -> dict[str, str]:
+    """What SECURITY.md promises: number -> in short."""
+    read: dict[str, str] = tomllib.loads((TESTS / "hazards.toml").read_text("utf-8"))["claims"]
+    return read
 
 
 @cache
@@ -107,7 +117,7 @@ def proofs() -> str:
     lists = (
         f"## {number}\n\n{title[:1].upper()}{title[1:]}.\n\n"
         + (_listed(tests[number]) if tests[number] else f"No test yet: {deferred.get(number)}.\n")
-        for number, title in hazards.items()
+        for number, title in (hazards | claims()).items()
     )
     return "\n".join((_INTRODUCTION, *lists))
 
@@ -115,7 +125,8 @@ def proofs() -> str:
 _INTRODUCTION = """\
 # The tests of the invariants
 
-For each rule of [invariants.md](invariants.md) the tests that prove it, from their marks \
+For each rule of [invariants.md](invariants.md) the tests that prove it, and for each promise of \
+[SECURITY.md](../SECURITY.md) those that attack it, from their marks \
 (`@pytest.mark.hazard("C8")`). Written by `make hazards`; not to be edited.
 """
 

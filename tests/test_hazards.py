@@ -1,15 +1,22 @@
-"""Every invariant has a test that is run, or a reason why not yet, and stands in the document."""
+"""Every invariant has a test that is run, or a reason why not yet, and stands in the document.
+
+Every promise of SECURITY.md has a number there, and an attack.
+"""
 
 import re
 
 import pytest
 
 from tests.hazards import (
+    ATTACKS,
+    CLAIM,
     DOCUMENT,
     ENTRY,
     PROOFS,
+    SECURITY,
     TESTS,
     all_marks,
+    claims,
     document,
     manifest,
     marks,
@@ -27,6 +34,9 @@ NUMBERS = [
     *(f"F{n}" for n in range(1, 5)),
     "U1",
 ]
+
+
+CLAIMS = [f"S{n}" for n in range(1, 28)]
 
 
 def test_the_list_of_hazards_is_whole() -> None:
@@ -49,7 +59,17 @@ def test_what_has_a_test_is_deferred_no_more() -> None:
 
 
 def test_every_mark_names_a_hazard_that_there_is() -> None:
-    assert [mark for mark in all_marks() if mark.number not in NUMBERS] == []
+    assert [mark for mark in all_marks() if mark.number not in NUMBERS + CLAIMS] == []
+
+
+def test_the_promises_of_security_md_are_those_of_the_list_in_its_order() -> None:
+    assert list(claims()) == CLAIMS
+    assert CLAIM.findall(SECURITY.read_text("utf-8")) == CLAIMS
+
+
+def test_every_promise_of_security_md_has_an_attack() -> None:
+    attacked = {mark.number for mark in all_marks() if mark.test.startswith(ATTACKS)}
+    assert [number for number in CLAIMS if number not in attacked] == []
 
 
 def test_no_test_that_stands_for_a_hazard_is_skipped_or_expected_to_fail() -> None:
@@ -76,18 +96,18 @@ def test_a_heading_is_replaced_and_the_words_below_it_stay() -> None:
 
 def test_the_tests_of_each_invariant_are_listed_as_they_are_now() -> None:
     assert PROOFS.read_text("utf-8") == proofs(), "out of date: run `make hazards`"
-    assert re.findall(r"^## (.+)$", proofs(), re.MULTILINE) == NUMBERS
+    assert re.findall(r"^## (.+)$", proofs(), re.MULTILINE) == NUMBERS + CLAIMS
 
 
 @pytest.mark.parametrize("folder", ["acp_bridge", "agent", "fixtures", "tests"])
 def test_every_reference_to_an_invariant_in_the_code_names_one_that_there_is(folder: str) -> None:
-    letters = "".join(sorted({number[0] for number in NUMBERS}))
+    letters = "".join(sorted({number[0] for number in NUMBERS + CLAIMS}))
     reference = re.compile(rf"\b[{letters}][1-9][0-9]?\b")
     unknown = [
         f"{path.relative_to(TESTS.parent)}: {number}"
         for path in sorted((TESTS.parent / folder).rglob("*.py"))
         for number in reference.findall(path.read_text("utf-8"))
-        if number not in NUMBERS
+        if number not in NUMBERS + CLAIMS
     ]
     assert unknown == []
 

@@ -5,6 +5,8 @@ The client rejects what it is asked, unless a test says otherwise.
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
@@ -189,6 +191,20 @@ while True:
 """
 
 
+@asynccontextmanager
+async def exchanging(one: Path, other: Path) -> AsyncIterator[None]:
+    """Two paths change places all the time."""
+    python = without_rights()[0]
+    program = [*without_rights(), python, "-c", EXCHANGE, str(one), str(other)]
+    async with await anyio.open_process(program) as exchange:
+        try:
+            assert exchange.stdout is not None
+            await exchange.stdout.receive()
+            yield
+        finally:
+            exchange.kill()
+
+
 @pytest.mark.hazard("S23", "V9")
 async def test_no_tool_follows_a_folder_that_becomes_a_link_while_it_works(
     field: Field, provider: Provider
@@ -199,38 +215,23 @@ async def test_no_tool_follows_a_folder_that_becomes_a_link_while_it_works(
     for_commoner(outside)
     (outside / "f.txt").write_text("outside-needle")
     async with field.built_in(provider) as client:
-        project = field.project
-        (project / "a").mkdir()
-        (project / "a" / "f.txt").write_text("inside")
-        (project / "b").symlink_to(outside)
-        for_commoner(project / "a")
-        await client.new_session(project)
+        folder, link = field.project / "a", field.project / "b"
+        folder.mkdir()
+        (folder / "f.txt").write_text("inside")
+        link.symlink_to(outside)
+        for_commoner(folder)
+        await client.new_session(field.project)
         await choose(client, "mode", "auto")
-        python = without_rights()[0]
-        program = [
-            *without_rights(),
-            python,
-            "-c",
-            EXCHANGE,
-            str(project / "a"),
-            str(project / "b"),
-        ]
-        async with await anyio.open_process(program) as exchange:
-            try:
-                assert exchange.stdout is not None
-                await exchange.stdout.receive()
-                for _ in range(8):
-                    for number in range(6):
-                        provider.say(
-                            call("read_file", path="a/f.txt"),
-                            call("list_files", path="a"),
-                            call("write_file", path=f"a/new{number}.txt", content="x"),
-                            call("edit_file", path="a/f.txt", old="outside", new="x"),
-                        )
-                    provider.say(Text("Done."))
-                    await client.prompt("Go on.", within=FIRST)
-            finally:
-                exchange.kill()
+        async with exchanging(folder, link):
+            for number in range(48):
+                provider.say(
+                    call("read_file", path="a/f.txt"),
+                    call("list_files", path="a"),
+                    call("write_file", path=f"a/new{number}.txt", content="x"),
+                    call("edit_file", path="a/f.txt", old="outside", new="x"),
+                )
+                provider.say(Text("Done."))
+                await client.prompt("Go on.", within=FIRST)
     assert "outside-needle" not in sent(provider)
     assert {each.name: each.read_text() for each in outside.iterdir()} == {
         "f.txt": "outside-needle"
