@@ -1,8 +1,9 @@
 """The marks that say which test proves which invariant, or attacks which promise of SECURITY.md.
 
 They are read from the source of the tests. `make hazards` writes the headings of docs/invariants.md
-from hazards.toml, and into docs/invariants-tests.md the tests that prove each. test_hazards.py fails
-while one is out of date. A mark may stand on a test, on a class of tests, or in `pytestmark` of a module.
+from hazards.toml, and into docs/invariants-tests.md the tests of each number. test_hazards.py fails
+while one is out of date. A mark may stand on a test, on a class of tests, or in `pytestmark` of a
+module.
 """
 
 import ast
