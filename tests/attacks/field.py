@@ -34,7 +34,7 @@ def session_prompt(id, params):
                         "wants", "heir", "sham", "asks"):
         words = ["note", json.dumps(words)]
     if words[0] == "asks":
-        words[1:] = json.loads(params["prompt"][0]["text"].partition(" ")[2])
+        words[1:] = json.loads(bytes.fromhex(words[1]))
     said = globals()[words[0]](*words[1:])
     update("s", **text(said))
     if words[0] in ("hang", "permit", "wants", "asks"):

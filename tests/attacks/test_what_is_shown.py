@@ -25,8 +25,8 @@ print(json.loads(sys.argv[1]))
 
 
 def asks(title: str, command: str) -> str:
-    """A prompt that has the agent ask for a command."""
-    return f"asks {json.dumps([title, command])}"
+    """A prompt that has the agent ask for a command, and doesn't show it by itself."""
+    return f"asks {json.dumps([title, command]).encode().hex()}"
 
 
 def unanswered(params: Message) -> Message:
