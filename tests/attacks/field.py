@@ -135,7 +135,9 @@ def thief():
                     continue
                 if taken >= 0:
                     got.append([words.decode(), fd, how])
-        for file in ("mem", "environ"):
+        if libc.ptrace(0x4206, pid, 0, 0) == 0:  # PTRACE_SEIZE
+            got.append([words.decode(), "ptrace"])
+        for file in ("mem", "environ", "maps", "auxv"):
             try:
                 open(f"/proc/{pid}/{file}", "rb").read(1)
                 got.append([words.decode(), file])
@@ -158,8 +160,8 @@ def opened(words, fds):
                 except OSError as error:
                     yield name, fd, error.strerror
 
-def meddle():
-    return json.dumps(list(opened("tiny_agent", [0, 1])))
+def meddle(whose="tiny_agent"):
+    return json.dumps(list(opened(whose, [0, 1])))
 
 def wants():
     options = [{"optionId": kind, "name": kind, "kind": kind}

@@ -142,6 +142,19 @@ async def test_a_project_gives_the_agent_neither_keys_nor_addresses(
     assert (code, provider.requests) == (9, []), said
 
 
+@pytest.mark.hazard("S18", "P17")
+async def test_an_agent_gets_at_no_stream_of_an_mcp_server(
+    field: Field, provider: Provider
+) -> None:
+    async with field.bridge() as other, field.built_in(provider) as client:
+        await client.new_session(field.project, mcpServers=[odd("polite")])
+        await act(client, provider, call("list_files", path="."))
+        await other.prompt("meddle odd_mcp_server", within=SECONDS)
+        found = json.loads(told_by(other))
+    assert len(found) >= 2
+    assert [each for each in found if isinstance(each[2], int)] == []
+
+
 @pytest.mark.hazard("S11", "S20")
 async def test_a_tool_of_an_mcp_server_is_asked_for_and_nothing_of_the_server_stays(
     field: Field, provider: Provider
