@@ -51,6 +51,7 @@ _IN_ENVIRONMENT = "-n --name -p --prefix -C --directory -P --project"
 _LAUNCHERS: Final = {
     **_launch("npx, pnpx, bunx, npm, npm exec, npm x", "package", **_NPX),
     **_launch("pnpm, pnpm dlx, yarn, yarn dlx", "package", value=_NPM),
+    **_launch("npm run, npm run-script, pnpm run, yarn run, deno task", "package", value=_NPM),
     **_launch("pnpm exec, yarn exec", "command", value=_NPM),
     **_launch("uvx", "package", value=_UV, named="--from --spec"),
     **_launch("pipx, pipx run", "package", value=_UV, named="--spec"),
@@ -63,6 +64,7 @@ _LAUNCHERS: Final = {
     **_launch("ruby, perl, php, lua", "script", value="-I -d", code="-e -r"),
     **_launch("java", "package", value=_CLASSES, last="-jar -m --module"),
     **_launch("dotnet, dotnet exec, go, go run", "script"),
+    **_launch("dotnet run", "script", named="--project"),
     **_launch("nix, nix run", "package"),
     **_launch("flatpak, flatpak run", "package", value="--command"),
     **_launch("poetry, poetry run, pipenv, pipenv run", "command", value=_IN_ENVIRONMENT),

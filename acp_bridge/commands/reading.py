@@ -99,7 +99,7 @@ def show(arguments: Sequence[str]) -> int:
             return print_text(page(home, info))
         said = transcript_of(home, info)
     except JournalError as error:
-        return fail("show", f"session {info.session_id[:8]} can't be read: {error}")
+        return fail("show", f"session {info.session_id[:8]} can't be read: {error}; {known.WHERE}")
     shown = (each for each in said if not own_meta(each).get(CONTEXT))
     return print_json({"sessionId": info.session_id, **each} for each in shown)
 

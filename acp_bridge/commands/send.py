@@ -18,6 +18,7 @@ from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail
 from acp_bridge.commands.live import at_session, named, read, said
 from acp_bridge.commands.own_bridge import prompt_given
+from acp_bridge.commands.terminal.known import WHERE
 from acp_bridge.commands.terminal.left_over import leave_prompt
 from acp_bridge.commands.terminal.live import Asleep, LiveSession, unreachable
 from acp_bridge.commands.terminal.screen import StdScreen, std_screen
@@ -126,7 +127,7 @@ async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) ->
         lock = Journal(home).lock_path(asleep.session_id)
         return fail("send", f"session {short} {unreachable(lock)}")
     except JournalError as error:
-        return fail("send", f"session {short} can't be written: {error}")
+        return fail("send", f"session {short} can't be written: {error}; {WHERE}")
     runs = "It runs" if count == 1 else f"{count} prompts are left over now. They run"
     told = f"{runs} when somebody opens the session and says /queue run."
     screen.write(f"Session {short} is not live: recorded, and left over. {told}\n".encode())

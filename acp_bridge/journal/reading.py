@@ -86,8 +86,11 @@ def waiting_prompts(home: Path, session_id: str) -> list[PromptRow]:
 
 def _path(home: Path, session_id: str) -> Path:
     path = Journal(home).path(session_id)
-    if not path.is_file():
-        raise UnknownSession("no such session")
+    there = path.is_file()
+    with suppress(JournalError):  # what is damaged is read as far as that goes
+        there = read_info(path, read_only=True) is not None
+    if not there:
+        raise UnknownSession("its file is gone or empty")
     return path
 
 

@@ -159,6 +159,22 @@ async def test_a_session_that_can_not_be_read_is_told_and_one_that_is_damaged_is
     code, out, err = said("show", FIRST)
     assert (code, out) == (1, "")
     assert err.startswith("acp-bridge show: session abcd1111 can't be read: the journal failed")
+    assert "; `acp-bridge doctor` says where its file " in err
+
+
+@pytest.mark.parametrize("gone", [True, False])
+async def test_a_session_whose_file_is_gone_or_empty_is_named_with_what_says_where_it_should_be(
+    said: Said, journal: Journal, tmp_path: Path, gone: bool
+) -> None:
+    await keep(journal, FIRST, tmp_path, "One", "words")
+    await journal.close()
+    path = tmp_path / "home" / "sessions" / f"{FIRST}.db"
+    path.unlink()
+    if not gone:
+        path.touch()
+    code, out, err = said("show", FIRST)
+    assert (code, out) == (1, "")
+    assert "its file is gone or empty; `acp-bridge doctor` says where" in err
 
 
 async def test_reading_leaves_the_home_as_it_was(
