@@ -32,6 +32,8 @@ class AgentNotOurs:
     package: str
     program: str  #: of those that the package installs
     arguments: tuple[str, ...] = ()
+    #: a load in the clock's minute in which a session was made overwrites it, for good
+    loads_from_next_minute: bool = False
 
     def words(self) -> list[str]:
         """By its file: two of the packages install a program with the same name."""
@@ -106,7 +108,7 @@ AGENTS = (
     AgentNotOurs("codex-0.16", "@zed-industries/codex-acp", "codex-acp"),
     AgentNotOurs("codex", "@agentclientprotocol/codex-acp", "codex-acp"),
     AgentNotOurs("claude", "@agentclientprotocol/claude-agent-acp", "claude-agent-acp"),
-    AgentNotOurs("gemini", "@google/gemini-cli", "gemini", ("--acp",)),
+    AgentNotOurs("gemini", "@google/gemini-cli", "gemini", ("--acp",), loads_from_next_minute=True),
     AgentNotOurs("opencode", "opencode-ai", "opencode", ("acp",)),
 )
 

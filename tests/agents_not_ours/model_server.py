@@ -62,9 +62,9 @@ class ModelServer(ThreadingHTTPServer):
         self.server_close()
 
     def given_for(self, tag: str) -> str:
-        """What the last request for these words held."""
+        """What the longest request for these words held: one for a title has them alone."""
         asked = [text for text in self.given if (last := _last_order(text)) and last[3] == tag]
-        return asked[-1] if asked else ""
+        return max(asked, key=len, default="")
 
     def answer(self, body: Json) -> Iterator[Text | Call]:
         """Words, or one call."""
@@ -124,12 +124,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _stream(self, writer: Writer, parts: Iterator[Text | Call]) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Connection", "close")
-        self.end_headers()
         self.close_connection = True
         try:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Connection", "close")
+            self.end_headers()
             self.wfile.write(writer.begin())
             for part in parts:
                 self.wfile.write(writer.write(part))

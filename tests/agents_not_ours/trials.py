@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -65,6 +66,11 @@ class Stand:
     async def begin(self, client: RecordingClient) -> str:
         await client.initialize(within=PATIENCE)
         return await client.new_session(self.home, PATIENCE)
+
+    async def settle(self) -> None:
+        """Until the agent can load what it made."""
+        if self.agent.loads_from_next_minute:
+            await anyio.sleep(61 - time.time() % 60)
 
     async def load(self, client: RecordingClient, session_id: str) -> None:
         await client.initialize(within=PATIENCE)
@@ -130,6 +136,7 @@ async def kill(stand: Stand) -> str:
     async with stand.start() as client:
         session_id = await stand.begin(client)
         await client.prompt("COUNT 5 0 H", within=PATIENCE)
+        await stand.settle()
         running = client.send_prompt("COUNT 1000 20 K")
         await client.until_text("K5", within=PATIENCE)
         _kill_agent(client, bridged=stand.bridged)
@@ -245,6 +252,7 @@ async def denied(stand: Stand) -> str:
         card = permissions[0]["toolCall"]["toolCallId"]
         if wrong := await _next(client, "N"):
             return wrong
+    await stand.settle()
     async with stand.start() as client:
         await stand.load(client, session_id)
         await client.until_text("N2", within=PATIENCE)  # some agents replay after their answer
@@ -322,6 +330,7 @@ async def restart(stand: Stand) -> str:
     async with stand.start() as client:
         session_id = await stand.begin(client)
         await client.prompt("COUNT 5 0 H", within=PATIENCE)
+    await stand.settle()
     async with stand.start() as client:
         await stand.load(client, session_id)
         await client.until_text(_words("H", 5), within=PATIENCE)
