@@ -90,6 +90,8 @@ class Opening:
         self._origin = origin
         #: `session/load` was used: the agent replays the session, maybe later than it should.
         self.replays = False
+        #: the agent has resumed or loaded the session.
+        self.taken_up = False
         #: the session is a new one of the agent, which remembers nothing.
         self.is_new = False
 
@@ -168,7 +170,7 @@ class Opening:
         # Set before the call: what the agent replays meanwhile belongs to the session.
         self._link.agent_session_id = agent_session_id
         result = await self._ask(way, self._workspace.params(agent_session_id))
-        self.replays = way == SESSION_LOAD
+        self.taken_up, self.replays = True, way == SESSION_LOAD
         return result
 
     async def _ask(self, method: str, params: Json) -> Json:

@@ -254,16 +254,19 @@ class Sessions:
         A new process is asked first, since it keeps what it has made. An agent that can fork in the
         session's own process alone is asked there, and from then on at once. Raises RpcError.
         """
-        made = refused = False
+        asked = made = refused = False
 
         async def fork(link: Link) -> tuple[Session, Json]:
-            nonlocal made
+            nonlocal asked, made
             if not may_be_forked_elsewhere(source):  # a turn has begun meanwhile
                 raise errors.refused("the session is at work")
             agent_id = str(source.journal.info.agent_session_id)
-            ask = partial(Opening(link, workspace, request).fork, agent_id)
+            ask, asked = partial(Opening(link, workspace, request).fork, agent_id), True
             result, made = await self._in_time(link, SESSION_FORK, ask), True
             session = await self._forks.keep(source, new, workspace, str(link.agent_session_id))
+            if link.gone:  # a process that loads the fork is to find the tree dead (P12)
+                with anyio.CancelScope(shield=True):
+                    await link.kill()
             session.offer(link)
             return session, result
 
@@ -274,7 +277,7 @@ class Sessions:
             except RpcError:
                 if made or source.closing:
                     raise
-                refused = may_be_forked_elsewhere(source)
+                refused = asked and may_be_forked_elsewhere(source)
         if not made:
             session, result = await self._forks.ask_source(source, workspace, request)
             self._forks.in_source |= refused

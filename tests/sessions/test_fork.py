@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.protocol import text_chunk
 from acp_bridge.sessions.fork import copy
@@ -255,6 +256,77 @@ async def test_a_process_that_dies_of_a_fork_costs_nothing_but_itself(tmp_path: 
         await it.says(new, "and on")
         assert agent.living[0].methods()[-2:] == ["session/fork", "session/close"]
         await it.says(source, "and here")
+
+
+async def test_a_process_that_ends_while_its_fork_is_kept_is_dead_before_another_has_the_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, forking()) as it:
+        source = await it.new()
+        await it.says(source, "hello")
+
+        async def ends(*journals: SessionJournal) -> None:
+            it.agent.processes[1].exits()
+            await copy(*journals)
+
+        monkeypatch.setattr("acp_bridge.sessions.fork.copy", ends)
+        new = (await forked(it, source))["sessionId"]
+        assert it.agent.living == it.agent.processes[:1]
+        await it.says(new, "and on")
+        asked = ["initialize", "session/resume", "session/prompt"]
+        assert it.agent.processes[2].methods() == asked
+
+
+async def test_a_process_that_does_not_start_for_a_fork_is_tried_again_with_the_next(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, forking()) as it:
+        source = await it.new()
+        await it.says(source, "hello")
+        it.agent.unstartable = StartFailed("too many files", permanent=False)
+        await forked(it, source)
+        it.agent.unstartable = None
+        new = (await forked(it, source))["sessionId"]
+        await it.says(new, "and on")
+        assert "session/fork" in it.agent.processes[-1].methods()
+
+
+@pytest.mark.hazard("R16")
+async def test_a_fork_is_no_reload_of_a_session_and_lets_nothing_sleep(tmp_path: Path) -> None:
+    agent = forking()
+    agent.script["initialize"]["agentInfo"] = {"name": "x", "version": "1"}
+    async with world(tmp_path, agent) as it:
+        source = await it.new()
+        await it.says(source, "hello")
+        new = (await forked(it, source))["sessionId"]
+        await it.says(new, "and on")
+        second = it.agent.processes[1]
+        assert not await it.context.reloads.seen(second)
+        second.dies()
+        await it.says(new, "and on")
+        while not await it.context.reloads.seen(second):
+            await until(lambda: True)
+
+
+@pytest.mark.hazard("Q9")
+async def test_a_fork_that_is_cancelled_at_any_moment_is_answered_once_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, forking()) as it:
+        source = await it.new()
+        await it.says(source, "hello")
+        it.context.capabilities = {"loadSession": True, "sessionCapabilities": FORKS}
+        for at in it.moments():
+            params = {**SETUP, "sessionId": source}
+            answer, cancelled = await it.cancelled(at, "session/fork", params)
+            if "result" in answer:
+                await it.editor.ask("session/delete", {"sessionId": answer["result"]["sessionId"]})
+            await until(lambda: len(it.agent.living) <= 2)
+            assert list(it.sessions.live) == await it.listed() == [source]
+            assert len(list((tmp_path / "sessions").glob("*.db"))) == 1
+            if not cancelled:
+                break
+        await it.says(source, "and on")
 
 
 @pytest.mark.hazard("Q9")

@@ -104,7 +104,7 @@ class Restart:
         if link.gone:  # the next process may have the session by now
             raise Refused("the agent's process has ended", permanent=False)
         await self._memory.note_open(is_new=opening.is_new)
-        if known.remembered and not opening.is_new:
+        if known.remembered and opening.taken_up:
             self._core.spawn(self._reloads.note, link)
         if late:
             self._updates.expect_late_replay(late, doubt=known.remembered)
