@@ -35,7 +35,7 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 #: seconds; the longest time for which unattended work may go on.
 _MOST_KEPT: Final = 7 * 86400
 #: the name under which the built-in agent's sessions are kept.
-_BUILT_IN: Final = "built-in"
+BUILT_IN: Final = "built-in"
 _Enum = TypeVar("_Enum", Delivery, OnCancel, ReloadAfterCancel, Switch)
 
 
@@ -159,7 +159,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
     wrong = openhands.misused(given.openhands, profile, other=bool(command), env=env)
     if wrong is not None:
         fail(wrong)
-    found = agent_name(command) if command else openhands.NAME if other else _BUILT_IN
+    found = agent_name(command) if command else openhands.NAME if other else BUILT_IN
     if command and not given.agent_name and not is_named(command):
         _warn_of_guess(found)
     drain = openhands.DRAIN if other and not command else DEFAULTS.drain_timeout

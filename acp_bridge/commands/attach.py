@@ -13,8 +13,9 @@ import anyio
 
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import Listener
+from acp_bridge.cli import openhands
 from acp_bridge.cli.exits import Exit
-from acp_bridge.cli.options import data_folder, log_of
+from acp_bridge.cli.options import BUILT_IN, data_folder, log_of
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail
 from acp_bridge.commands.chat import HISTORY
@@ -33,6 +34,9 @@ twice, or Ctrl-D on an empty line, leaves, and the session goes on.
 
 exit code: 0 you left, 1 there is no such live session, or its bridge has ended, 2 wrong usage, or
 no terminal."""
+
+#: what `chat --resume` needs behind the id, by the session's agent.
+_AGAIN: Final = {BUILT_IN: "", openhands.NAME: " --openhands URL"}
 
 
 def parser() -> CommandParser:
@@ -88,6 +92,8 @@ async def _attach(home: Path, given: argparse.Namespace) -> int:
         return live.by_socket(session.bridge, listener, log_of(home))
 
     cwd = session.about.get("cwd")
+    # no agent's command, and no address, is kept with a session
+    again = _AGAIN.get(str(session.about.get("agent")), " -- COMMAND")
     plan = Plan(
         connect,
         opening.attach(session.session_id),
@@ -95,7 +101,7 @@ async def _attach(home: Path, given: argparse.Namespace) -> int:
         home / HISTORY,
         home,
         "The session goes on; acp-bridge attach {} comes back to it".format,
-        "acp-bridge chat --resume {} goes on with it".format,
+        f"acp-bridge chat --resume {{}}{again} goes on with it".format,
         own_bridge=False,
         read_only=given.read_only,
         bell=given.bell,

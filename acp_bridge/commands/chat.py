@@ -63,7 +63,12 @@ def main(arguments: Sequence[str]) -> int:
     session = session_to_go_on("chat", bridge, given.resume or None) if asked else None
     folder = Path(session.cwd) if session else known.here()
     log.configure("error", None)
-    bridge.settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home = bridge.settings.home
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        why = f"the data folder {home} can't be made: {error.strerror}"
+        return fail("chat", f"{why}; acp-bridge doctor says what to do")
     return anyio.run(converse, _plan(bridge, session, folder, bell=given.bell))
 
 

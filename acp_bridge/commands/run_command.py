@@ -45,7 +45,8 @@ The options of 'acp-bridge' itself may be given too, such as --model, --openhand
 
 exit code: 0 the turn has ended, 1 an error of acp-bridge, 2 wrong usage, 3 something was denied,
 4 a limit of tokens or requests was reached, 5 the agent refuses, 6 the agent failed, 7 the time
-was over, 8 somebody else cancelled the turn, 9 the agent wants a login, 130 interrupted."""
+was over, 8 somebody else cancelled the turn, 9 the agent wants a login, or its model a key, 130
+interrupted."""
 _MOST_SECONDS: Final = 7 * 24 * 3600
 
 

@@ -257,13 +257,81 @@ async def test_prompts_that_did_not_run_are_named_when_the_chat_is_left_or_its_b
                 os.kill(json.loads(bridge.read_bytes())["pid"], signal.SIGKILL)
             else:
                 there.type("/exit\r")
-            for each, again in ((there, " -- "), (guest, "")):
+            for each, again in ((there, " -- /"), (guest, " -- COMMAND")):
                 await each.sees(
                     "One prompt has not run:\n  1. say queued\nacp-bridge chat --resume"
                 )
                 await each.sees(again)
                 await each.sees("There /queue run runs what is left over")
                 assert await each.process.wait() == (1 if dies or each is guest else 0)
+
+
+async def test_a_prompt_that_is_taken_back_is_not_shown_as_stopped_in_the_turn_that_runs(
+    tmp_path: Path, env: dict[str, str], gates: Gates
+) -> None:
+    async with person(CHAT, tmp_path, env) as there:
+        await there.sees("/help lists keys")
+        there.type("gate open; say after\r")
+        await gates.reached("open")
+        there.type("say queued\r")
+        await there.sees("waits: say queued")
+        there.type("\x1b[A")
+        await there.sees("» say queued")
+        there.type("\x15/queue\r")  # its answer comes behind that of what was taken back
+        await there.sees("Nothing is waiting.")
+        assert "stopped" not in there.seen
+        gates.open("open")
+        await there.sees("\nafter")
+        there.type("\x04")
+        assert await there.process.wait() == 0
+
+
+async def test_a_session_in_which_nothing_was_said_is_not_offered_again(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    async with person(CHAT, tmp_path, env) as there:
+        await there.sees("/help lists keys")
+        there.type("/export\r")
+        await there.sees("nothing was said here yet")
+        there.type("/fork\r")
+        await there.until(lambda: there.seen.count("nothing was said here yet") == 2)
+        there.type("\x04")
+        assert await there.process.wait() == 0
+        assert "--resume" not in there.seen
+
+
+async def test_when_the_session_is_closed_what_is_left_over_is_named_and_what_was_stopped(
+    tmp_path: Path, env: dict[str, str], gates: Gates
+) -> None:
+    async with person(CHAT, tmp_path, env) as there:
+        await there.sees("/help lists keys")
+        there.type("gate never\r")
+        await gates.reached("never")
+        there.type("say queued\r")
+        await there.sees("waits: say queued")
+        async with person(["attach"], tmp_path, env) as guest:
+            await guest.sees("1 of others wait")
+            (live,) = all_sessions(tmp_path / "home")
+            command = [sys.executable, "-m", "acp_bridge", "close", live.session_id]
+            with anyio.fail_after(_SECONDS):
+                await anyio.run_process(command, cwd=tmp_path, env={**os.environ, **env})
+            for each, again in ((there, " -- /"), (guest, " -- COMMAND")):
+                await each.sees("There /queue run runs what is left over")
+                assert "One prompt has not run:\n  1. say queued\nacp-bridge chat" in each.seen
+                assert again in each.seen.replace("\n", "")
+                assert each.seen.count("the session was closed\n") == 1
+                assert await each.process.wait() == 0
+            assert "gate never: stopped" in there.seen
+
+
+async def test_a_data_folder_that_can_not_be_made_is_one_sentence(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    (tmp_path / "home").touch()
+    async with person(CHAT, tmp_path, env) as there:
+        await there.sees("can't be made")
+        assert await there.process.wait() == 1
+        assert "Traceback" not in there.seen
 
 
 async def test_what_is_no_terminal_is_told_what_to_use(tmp_path: Path, env: dict[str, str]) -> None:

@@ -207,7 +207,7 @@ class _Turn:
             again = {"sessionId": order.session_id, **where}
             await connection.request(SESSION_RESUME, again, within=patience)
         self._screen.tell(f"acp-bridge: session {one_line(self._session_id)}")
-        prompt = prompt_params(self._session_id, order.prompt, no_demo=not order.has_login)
+        prompt = prompt_params(self._session_id, order.prompt, no_demo=True)
         self._sent = connection.send(SESSION_PROMPT, prompt)
         return self._sent
 

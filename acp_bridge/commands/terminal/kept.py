@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+from acp_bridge.agents import lease
 from acp_bridge.cli.harmless import harmless, one_line
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.table import table
 from acp_bridge.commands.terminal.view.markdown import markdown
-from acp_bridge.journal import PromptRow, PromptState, SessionInfo
+from acp_bridge.journal import Journal, PromptRow, PromptState, SessionInfo
 from acp_bridge.journal.reading import transcript, waiting_prompts
 from acp_bridge.protocol import Json
 from acp_bridge.updates.notices import summary
@@ -18,8 +19,6 @@ from acp_bridge.updates.updates import for_replay
 
 #: characters of a waiting prompt on a page.
 _LONG_PROMPT = 500
-#: the state of a waiting prompt, as a person reads it.
-_STATES = {PromptState.LEFT_OVER: "left over"}
 
 
 def sessions_table(
@@ -58,16 +57,19 @@ def page(home: Path, info: SessionInfo) -> str:
         f"Session `{one_line(info.session_id)}` of {one_line(info.agent)}"
         f" in `{one_line(info.cwd)}`, last used {_local_time(info.updated_at)}.",
     ]
-    queue = [f"{at}. {_waiting(row)}" for at, row in enumerate(waits, 1)]
+    live = lease.is_held(Journal(home).lock_path(info.session_id))
+    queue = [f"{at}. {_waiting(row, live=live)}" for at, row in enumerate(waits, 1)]
     said = markdown(transcript_of(home, info))
     parts = [*head, said, *(["## Waiting", "\n".join(queue)] if queue else [])]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _waiting(row: PromptRow) -> str:
+def _waiting(row: PromptRow, *, live: bool) -> str:
+    """Return a waiting prompt with its state; `live`: a bridge has the session, and may run it."""
     prompt = row.params.get("prompt")
     text = summary(prompt if isinstance(prompt, list) else [], _LONG_PROMPT)
-    return harmless(f"{text} ({_STATES.get(row.state, row.state.value)})")
+    waits = live and row.state is PromptState.WAITING
+    return harmless(f"{text} ({'waiting' if waits else 'left over'})")
 
 
 def _local_time(updated_at: str) -> str:

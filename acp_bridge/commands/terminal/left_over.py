@@ -18,7 +18,8 @@ _LOCK: Final = 5.0
 
 
 async def leave_prompt(home: Path, session_id: str, params: Json) -> int:
-    """Record a prompt as left over; returns how many are left over then.
+    """Record a prompt as left over; returns how many are left over then, with what waited when a
+    bridge was killed.
 
     The prompt is on disk on return. The session's lock is taken meanwhile, so no bridge can open
     the session.
@@ -39,7 +40,7 @@ async def leave_prompt(home: Path, session_id: str, params: Json) -> int:
         seq = session.accept(uuid4().hex, params)
         session.leave_over(seq)
         await session.sync()
-        return len(session.prompts(PromptState.LEFT_OVER))
+        return len(session.prompts(PromptState.WAITING, PromptState.LEFT_OVER))
     finally:
         with anyio.CancelScope(shield=True):
             await journal.close()

@@ -8,7 +8,7 @@ import pytest
 from prompt_toolkit.input import create_pipe_input
 
 from acp_bridge.commands.terminal.view.look import Look
-from acp_bridge.wire.jsonrpc import Ok, RpcError
+from acp_bridge.wire.jsonrpc import Ok
 from tests.bridge_client.fake_bridge import FakeBridge
 from tests.commands.terminal.chat_bench import SESSION, Chat, chat, parts
 from tests.commands.terminal.terminal_model import TerminalModel
@@ -112,7 +112,7 @@ async def test_up_takes_the_last_waiting_prompt_back_into_the_line(tmp_path: Pat
         with anyio.fail_after(5):
             told = await running.bridge.told("$/cancel_request")
         assert told == {"requestId": third.id}
-        running.bridge.peer.fail(third.id, RpcError(-32800, "request cancelled"))
+        running.bridge.peer.answer(third.id, {"stopReason": "cancelled"})  # as the bridge does
         running.type(" more")
         await running.terminal.shows("» three more")
         running.type("\x1b[A")  # with something in the line it is the history

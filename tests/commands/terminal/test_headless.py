@@ -201,6 +201,15 @@ async def test_a_turn_that_has_not_simply_ended_is_told_beside_the_answer(
 
 
 @pytest.mark.parametrize("has_login", [True, False])
+async def test_every_agent_is_told_that_no_demo_may_answer(has_login: bool) -> None:
+    """The built-in agent may stand behind `--`, too."""
+    async with running(Order("do it", "/w", has_login=has_login)) as run:
+        call = await run.prompted()
+        assert call.params["_meta"] == {"noDemo": True}
+        await run.end(call)
+
+
+@pytest.mark.parametrize("has_login", [True, False])
 async def test_of_a_login_is_spoken_where_the_agent_has_one(has_login: bool) -> None:
     order = Order("do it", "/w", has_login=has_login)
     async with running(order, **{"session/new": RpcError(-32000, "No key")}) as run:

@@ -29,8 +29,8 @@ async def home(tmp_path: Path) -> Path:
 async def test_it_is_left_over_and_what_a_killed_bridge_left_is_for_the_next_one_to_settle(
     home: Path,
 ) -> None:
-    assert await leave_prompt(home, SESSION, prompt_params(SESSION, "one")) == 1
-    assert await leave_prompt(home, SESSION, prompt_params(SESSION, "two")) == 2
+    assert await leave_prompt(home, SESSION, prompt_params(SESSION, "one")) == 2
+    assert await leave_prompt(home, SESSION, prompt_params(SESSION, "two")) == 3
     journal = Journal(home)
     rows = (await journal.open(SESSION)).prompts()
     await journal.close()
@@ -48,7 +48,7 @@ async def test_a_session_that_a_bridge_has_is_left_to_it(
     with anyio.fail_after(5), pytest.raises(lease.Busy):
         await leave_prompt(home, SESSION, prompt_params(SESSION, "one"))
     os.close(lock)
-    assert await leave_prompt(home, SESSION, prompt_params(SESSION, "one")) == 1
+    assert await leave_prompt(home, SESSION, prompt_params(SESSION, "one")) == 2
 
 
 async def test_a_session_that_is_gone_is_not_made_anew(home: Path) -> None:

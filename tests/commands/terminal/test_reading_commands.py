@@ -1,6 +1,7 @@
 """`acp-bridge sessions` and `show`: what is listed, which session is meant, what is printed."""
 
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from acp_bridge import cli
+from acp_bridge.agents import lease
 from acp_bridge.commands.terminal.known import short_ids
 from acp_bridge.journal import Journal
 from tests.journal.sayings import chunk, lines
@@ -108,13 +110,26 @@ async def test_a_session_that_runs_is_shown_as_far_as_it_is(
     await keep(journal, FIRST, tmp_path, "Parser", "one \x1b[1m", "two")
     live = await journal.open(FIRST)
     live.accept("next", {"prompt": [{"type": "text", "text": "then\x07 this"}]})
+    lock = await lease.acquire(journal.lock_path(FIRST), 0)
     code, out, _ = said("show", "abcd")
+    os.close(lock)
     assert code == 0
     assert out.startswith(f"# Parser\n\nSession `{FIRST}` of codex-acp in `{tmp_path}`, last used ")
     assert out.partition(".\n\n")[2] == (
         "## User\n\nplease\n\n## Agent\n\none \\x1b[1m\n\ntwo\n\n"
         "## Waiting\n\n1. then\\x07 this (waiting)\n"
     )
+
+
+async def test_what_waited_when_a_bridge_was_killed_is_shown_as_left_over(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    await keep(journal, FIRST, tmp_path, "Parser", "one")
+    (await journal.open(FIRST)).accept("next", {"prompt": [{"type": "text", "text": "then"}]})
+    lock = await lease.acquire(journal.lock_path(FIRST), 0)
+    assert "1. then (waiting)" in said("show", FIRST)[1]
+    os.close(lock)
+    assert "1. then (left over)" in said("show", FIRST)[1]
 
 
 async def test_without_an_id_the_last_session_of_this_folder_is_shown(

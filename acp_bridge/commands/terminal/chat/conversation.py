@@ -8,6 +8,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -83,6 +84,8 @@ class Conversation:
         self._changed, self._clock, self._ring = changed, clock, ring
         self._connection: Connection | None = None
         self._interrupted: float | None = None
+        #: a prompt without a turn was shown below the one whose turn runs.
+        self._said_aside = False
 
     # -- opening and ending
 
@@ -264,7 +267,7 @@ class Conversation:
         params = {"sessionId": self.session_id, "prompt": prompt.blocks}
         prompt.sent = sent = self._connection.send(acp.SESSION_PROMPT, params)
         if prompt.has_no_turn:
-            self.transcript.say_aside(prompt.blocks)
+            self._say_aside(prompt)
             self.unprinted.collect()
         elif self.standing is None or self.standing.free:
             self._begin_next(at_once=True)
@@ -274,15 +277,23 @@ class Conversation:
         """Show the first waiting prompt as begun, if its turn has begun."""
         if (first := self.prompts.begin_next(self.standing, at_once=at_once)) is not None:
             self.transcript.begin_turn(first.blocks)
+            self._said_aside = False
             self.unprinted.collect()
+
+    def _say_aside(self, prompt: Prompt) -> None:
+        self.transcript.say_aside(prompt.blocks)
+        self._said_aside = True
 
     def _answered(self, prompt: Prompt, sent: Sent) -> None:
         back = prompt.taken_back and was_taken_back(sent)  # it stands in the input line
+        line = None if back else how_it_ended(sent)
         if self.prompts.remove(prompt):
             self.transcript.end_turn()
+            if line is not None and self._said_aside:  # else it would be read as the end of that
+                line = replace(line, text=f"{one_line(prompt.text, 40)}: {line.text}")
         elif not prompt.has_no_turn and not back:  # it has no turn: it was not shown as begun
-            self.transcript.say_aside(prompt.blocks)
-        if not back and (line := how_it_ended(sent)) is not None:
+            self._say_aside(prompt)
+        if line is not None:
             self.transcript.say(line)
         self._begin_next()
         self.unprinted.collect()
@@ -292,12 +303,13 @@ class Conversation:
         was, self.standing = self.standing, now
         if now.begins(was):
             self.prompts.note_turn(now.seconds)
+            self.prompts.note_turn_of(now.prompt_id)
         if not now.busy and self.prompts.begun is None:
             self.transcript.end_turn()
             if was is not None and was.busy:
                 self._ring()
         self._begin_next()
-        if now.closed:
+        if now.closed and not self.closed.is_set():
             self.transcript.say(Line("the session was closed"))
             self.closed.set()
 

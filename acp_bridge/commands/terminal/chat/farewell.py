@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge.cli.harmless import one_line
+from acp_bridge.commands.terminal import known
 
 #: characters of a prompt, and prompts, that are shown.
 _LONGEST: Final = 70
@@ -29,6 +30,15 @@ def left_over(home: Path, session_id: str) -> list[str]:
         return []
     prompts = [row.params.get("prompt") for row in rows]
     return [one_line(summary(p if isinstance(p, list) else [], _LONGEST)) for p in prompts]
+
+
+def is_kept(home: Path, session_id: str) -> bool:
+    """Return True if a session can be opened again: something was said in it. Reads the journal."""
+    try:
+        known.session(home, session_id)
+    except known.NotFound:
+        return False
+    return True
 
 
 def farewell(left: Sequence[str], how: str) -> str:

@@ -26,14 +26,22 @@ LOCAL: Final = (
 _WORD: Final = re.compile(r"/([\w.:-]+)")
 _NEAREST: Final = 3
 _AS_IT_IS: Final = "Nothing was sent. With a space before it, it goes to the agent as it is."
-HELP: Final = """\
-Enter sends; Alt-Enter or Ctrl-J begins a new line; Up and Down bring back what was entered, and
-Ctrl-R searches it. @ names a file, / a command; Tab completes.
-While a turn runs, what you enter waits for its end; Up on an empty line takes it back.
-Esc or Ctrl-C stops the turn, Ctrl-C twice leaves. Ctrl-D on an empty line leaves, Ctrl-Z suspends.
-Shift-Tab: the next mode. Ctrl-O shows the whole output of the last tool call, again: of the one
-before it. A permission is answered by its key, on an empty line, or with Alt and the key at any
-time. /new, /sessions ID and /fork leave for another session, /export writes this one to a file."""
+#: each sentence group is one line, which the screen wraps to its width.
+HELP: Final = "\n".join(
+    [
+        "Enter sends; Alt-Enter or Ctrl-J begins a new line; Up and Down bring back what was"
+        " entered, and Ctrl-R searches it. @ names a file, / a command; Tab completes.",
+        "While a turn runs, what you enter waits for its end; Up on an empty line takes it back.",
+        "Esc or Ctrl-C stops the turn, Ctrl-C twice leaves. Ctrl-D on an empty line leaves, Ctrl-Z"
+        " suspends.",
+        "Shift-Tab: the next mode. Ctrl-O shows the whole output of the last tool call, again: of"
+        " the one before it.",
+        "A permission is answered by its key, on an empty line, or with Alt and the key at any"
+        " time.",
+        "/new, /sessions ID and /fork leave for another session, /export writes this one to a"
+        " file.",
+    ]
+)
 
 
 def commands(conversation: Conversation) -> list[Command]:

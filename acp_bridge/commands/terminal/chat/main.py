@@ -22,7 +22,7 @@ from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.cli.exits import Exit, of_error
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.chat.conversation import Conversation
-from acp_bridge.commands.terminal.chat.farewell import farewell, left_over
+from acp_bridge.commands.terminal.chat.farewell import farewell, is_kept, left_over
 from acp_bridge.commands.terminal.chat.opening import Open
 from acp_bridge.commands.terminal.chat.session_commands import SessionCommands
 from acp_bridge.commands.terminal.view.block_text import harmless, one_line
@@ -173,12 +173,17 @@ class _Running:
     async def say_goodbye(self) -> None:
         """Print how to come back to the session, and the prompts that its bridge left over."""
         session_id, plan = self.conversation.session_id, self._plan
-        if session_id is None or self.conversation.closed.is_set():
+        closed = self.conversation.closed.is_set()
+        if session_id is None:
             return
-        if not (plan.own_bridge or self._bridge_ended):
+        if not (plan.own_bridge or self._bridge_ended or closed):
             lines = plan.goodbye(session_id[:8])
         else:
             left = await to_thread.run_sync(left_over, plan.home, session_id)
+            if not left and (
+                closed or not await to_thread.run_sync(is_kept, plan.home, session_id)
+            ):
+                return
             lines = farewell(left, plan.come_back(session_id[:8]))
         print("\n" + self._look.plain(lines))
 

@@ -41,6 +41,12 @@ class OwnPrompts:
         """Note that a turn runs that began so many seconds ago."""
         self._turn_since = self._clock() - seconds
 
+    def note_turn_of(self, prompt_id: object) -> None:
+        """Note that the turn of this prompt runs: it is too late to take it back."""
+        for prompt in self.unanswered:
+            if prompt_id is not None and prompt.prompt_id == prompt_id:
+                prompt.taken_back = False
+
     def begin_next(self, standing: Standing | None, *, at_once: bool = False) -> Prompt | None:
         """Note the first waiting prompt as begun, and return it; None if its turn has not begun.
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from acp_bridge.bridge_client.sent import ConnectionLost, Sent
 from acp_bridge.commands.terminal.view.block_text import harmless, one_line
 from acp_bridge.commands.terminal.view.blocks import Line, Tone
-from acp_bridge.protocol import ErrorCode, Json
+from acp_bridge.protocol import ErrorCode, Json, as_object
 from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError
 
@@ -47,12 +47,11 @@ class Prompt:
 def was_taken_back(sent: Sent) -> bool:
     """Return True if a request was answered as one that never ran, since it was taken back."""
     try:
-        sent.outcome()
+        return as_object(sent.outcome()).get("stopReason") == "cancelled"
     except RpcError as error:
         return error.code == ErrorCode.REQUEST_CANCELLED
     except ConnectionLost:
-        pass
-    return False
+        return False
 
 
 def how_it_ended(sent: Sent) -> Line | None:

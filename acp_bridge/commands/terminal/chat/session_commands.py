@@ -111,6 +111,7 @@ class SessionCommands:
         if why := self._hindrance():
             self._talk.say(why, Tone.ERROR)
             return
+        await to_thread.run_sync(self._session)
         params: Json = {
             "sessionId": self._talk.session_id,
             "cwd": str(self._talk.folder),
@@ -119,6 +120,13 @@ class SessionCommands:
         result = await connection.request(acp.SESSION_FORK, params, within=_FORKS)
         fork = str(as_object(result).get("sessionId"))
         self._leave_for(await to_thread.run_sync(known.session, self._home, fork))
+
+    def _session(self) -> SessionInfo:
+        """Return what is kept of this session; raises NotFound."""
+        try:
+            return known.session(self._home, self._talk.session_id or "")
+        except known.NotFound:
+            raise known.NotFound("nothing was said here yet, so nothing is kept") from None
 
     def _here(self) -> list[SessionInfo]:
         folder = known.real(str(self._talk.folder))
@@ -135,7 +143,7 @@ class SessionCommands:
         from acp_bridge.commands.terminal.kept import page
         from acp_bridge.journal import JournalError
 
-        session = known.session(self._home, self._talk.session_id or "")
+        session = self._session()
         name = given or f"session-{session.session_id[:8]}.md"
         path = self._talk.folder / Path(name).expanduser()
         try:
