@@ -271,7 +271,7 @@ async def test_a_process_that_ends_while_its_fork_is_kept_is_dead_before_another
 
         monkeypatch.setattr("acp_bridge.sessions.fork.copy", ends)
         new = (await forked(it, source))["sessionId"]
-        assert it.agent.living == it.agent.processes[:1]
+        assert it.agent.processes[1].dead.is_set()
         await it.says(new, "and on")
         asked = ["initialize", "session/resume", "session/prompt"]
         assert it.agent.processes[2].methods() == asked
