@@ -154,7 +154,7 @@ async def kill(stand: Stand) -> str:
         if answer["stopReason"] != "end_turn":
             return "next prompt lost"
     lost = []
-    if _words("H", 5) not in replayed:
+    if _words("H", 5).strip() not in replayed:
         lost.append("first turn not replayed")
     if shown[shown.index("K0") :].strip() not in replayed:
         lost.append("what had streamed not replayed")
@@ -292,6 +292,9 @@ async def steer(stand: Stand) -> str:
         mark = client.mark()
         await _steer(client, "COUNT 20 20 S")
         await client.until_text(_words("S", 20), since=mark, within=PATIENCE)
+        # Codex alone loses what is injected into a turn that is about to end.
+        if wrong := await _next(client, "M"):
+            return wrong
         permissions = _choosing(client, "allow_once")
         await _steer(client, stand.order("one"))
         await client.until_text("RAN0", since=mark, within=PATIENCE)
@@ -333,7 +336,7 @@ async def restart(stand: Stand) -> str:
     await stand.settle()
     async with stand.start() as client:
         await stand.load(client, session_id)
-        await client.until_text(_words("H", 5), within=PATIENCE)
+        await client.until_text(_words("H", 5).strip(), within=PATIENCE)
         if wrong := await _next(client, "M"):
             return wrong
     remembered = "COUNT 5 0 H" in stand.server.given_for("M")
