@@ -78,9 +78,11 @@ async def test_unknown_methods_pass_both_ways_with_their_answers_and_errors(worl
         seen = client.mark()
         await client.prompt(f"ask _x/ask {json.dumps(given)}; ask _x/none {{}}")
         (asked,) = client.recording.requests("_x/ask", seen)
-        assert same(asked["params"], {"sessionId": client.session_id, **given})
+        # But for the bridge's own mark, which an agent can't make (invariant V6).
+        came = {"sessionId": client.session_id, **given, "_meta": {"x": [1, 1.0, True]}}
+        assert same(asked["params"], came)
         told = client.text(since=seen)
-        answer = {"answer": {"sessionId": client.session_id, **given}}
+        answer = {"answer": came}
         assert told.startswith(f"[_x/ask {json.dumps(answer, separators=(',', ':'))}]")
         assert told.endswith("[_x/none error -32601]")
         notified = json.dumps({"jsonrpc": "2.0", "method": "_x/note", "params": {"odd": 1}})
