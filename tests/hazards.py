@@ -54,6 +54,7 @@ def all_marks() -> list[Mark]:
     return [
         mark
         for path in sorted(TESTS.rglob("test_*.py"))
+        if "node_modules" not in path.parts
         for mark in marks(path.read_text("utf-8"), path.relative_to(TESTS.parent).as_posix())
     ]
 

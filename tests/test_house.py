@@ -119,9 +119,11 @@ def committed() -> list[Path]:
 
 
 def modules(package: str) -> dict[str, Path]:
-    """Every module of a package: dotted name -> file."""
+    """Every module of a package that is ours: dotted name -> file."""
     names = {}
     for path in sorted((ROOT / package).rglob("*.py")):
+        if "node_modules" in path.parts:
+            continue
         parts = path.relative_to(ROOT).with_suffix("").parts
         names[".".join(parts).removesuffix(".__init__")] = path
     return names
