@@ -478,6 +478,8 @@ async def test_when_the_holder_ends_each_request_gets_one_error_and_the_session_
             runs = other.editor.prompt(it.session_id, "runs")
             await until(lambda: turn.reached)
             waits = other.editor.prompt(it.session_id, "waits")
+            here = holder.bridge._sessions.live[it.session_id]
+            await until(lambda: len(here.now.unanswered) == 2)
             mine = holder.editor.prompt(it.session_id, "waits too")
             await holder.settled()
         assert holder.editor.answers(mine) == []
