@@ -95,22 +95,25 @@ class Attaching:
             return ANSWERED
 
     async def leave(self, request: ClientRequest, session_id: str) -> bool:
-        """Let a client leave a session that goes on; returns False if it is to end.
-
-        It goes on while others have it, and in a kept bridge while anything of it is unanswered.
-        """
+        """Let a client leave a session that goes on; returns False if it is to end."""
         session = self._live.get(session_id)
-        if session is None or session.closing:
-            return False
-        if not session.transcript.has_others(request.client) and not (
-            self._kept and session.now.unanswered
-        ):
+        if session is None or not self.goes_on_without(request.client, session):
             return False
         session.audience.leave(request.client, closes=True)
         async with self.turn_of(request.client, session_id):
             # A load of it that was read before has ended, and was answered first.
             session.audience.leave(request.client, closes=True)
             return True
+
+    def goes_on_without(self, client: Client, session: Session) -> bool:
+        """Return True if a client's close of the session is its leave alone.
+
+        It is while others have it, and in a kept bridge while anything of it is unanswered.
+        """
+        if session.closing:
+            return False
+        others = session.transcript.has_others(client)
+        return others or (self._kept and session.now.unanswered)
 
     def forget(self, client: Client) -> None:
         """Let a client whose connection has ended leave every session."""

@@ -8,7 +8,7 @@ import anyio
 
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
-from acp_bridge.clients.client import ClientRequest
+from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.protocol import SESSION_DELETE, ErrorCode, Json, has, with_own_meta
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.keyed_locks import KeyedLocks
@@ -120,18 +120,24 @@ class Ending:
         return await self._close(request, given, keeps_prompts=True)
 
     async def _close(self, request: ClientRequest, given: Json, *, keeps_prompts: bool) -> Json:
-        session_id = params.session_id(given)
+        session_id, client = params.session_id(given), request.client
         if found := self._live.get(session_id):
             # at once: a load of it ends, and is answered first
-            found.close(request.client, keeps_prompts=keeps_prompts)
+            found.close(client, keeps_prompts=keeps_prompts)
         async with (
-            self._attaching.turn_of(request.client, session_id),
+            self._attaching.turn_of(client, session_id),
             self._busy.hold(session_id),
         ):
-            if session := self._live.get(session_id):
-                await self.drop(session, keeps_prompts=keeps_prompts)
-            elif found is None:
+            session = self._live.get(session_id)
+            if session is None and found is None:
                 raise errors.unknown_session()
+            if session is None:
+                return {}
+            goes_on = not keeps_prompts and self._attaching.goes_on_without(client, session)
+            if goes_on:  # others have loaded it behind a load by this client
+                session.audience.leave(client, closes=True)
+            else:
+                await self.drop(session, client, keeps_prompts=keeps_prompts)
         return {}
 
     async def delete(self, request: ClientRequest, given: Json) -> object:
@@ -153,7 +159,7 @@ class Ending:
             self._busy.hold(session_id),
         ):
             if session := self._live.get(session_id):
-                await self.drop(session)
+                await self.drop(session, request.client, said=notices.DELETED_BY_OTHER)
             agent_id = await self._store.agent_id(session_id)
             reach = Reach(self._passages, request)
             await self._store.erase(session_id, known=True, reach=reach)
@@ -164,8 +170,15 @@ class Ending:
         event("agent.not_deleted", session=session_id, what=kept)
         return with_own_meta({}, {"agentKeeps": f"{kept}; what it keeps itself is hidden here"})
 
-    async def drop(self, session: Session, *, keeps_prompts: bool = False) -> None:
-        """Close a session and forget it when nothing of it is left."""
-        session.close(keeps_prompts=keeps_prompts)
+    async def drop(
+        self,
+        session: Session,
+        by: Client | None = None,
+        *,
+        keeps_prompts: bool = False,
+        said: str = notices.CLOSED_BY_OTHER,
+    ) -> None:
+        """Close a session, as `Session.close` says, and forget it when nothing of it is left."""
+        session.close(by, keeps_prompts=keeps_prompts, said=said)
         await session.closed.wait()
         self._live.pop(session.id, None)

@@ -265,6 +265,46 @@ async def test_a_client_that_closes_right_behind_its_load_has_the_session_no_mor
         assert await it.editor.ask("_acp_bridge/live", {}) == {"sessions": []}
 
 
+@pytest.mark.hazard("V5")
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+async def test_a_close_behind_a_load_under_way_takes_the_session_from_nobody_who_loads_it_meanwhile(
+    tmp_path: Path, method: str
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        named = {"sessionId": session_id}
+        await it.editor.ask("session/close", named)
+        hasty, other = await it.joined(), await it.joined()
+        load = hasty.send(method, {**SETUP, **named})
+        close = hasty.send("session/close", named)
+        await other.ask(method, {**SETUP, **named})
+        assert await hasty.result(close) == {}
+        assert len(hasty.answers(load)) == 1
+        assert await other.stop_reason(other.prompt(session_id, "hello")) == "end_turn"
+        assert "echo hello" in other.texts(session_id)
+        error = await hasty.refusal(hasty.prompt(session_id, "no more"))
+        assert "attach to it first" in error.message
+
+
+@pytest.mark.hazard("V2", "V5")
+async def test_who_loads_a_session_while_a_close_for_all_waits_for_a_load_is_told_of_that_close(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        named = {"sessionId": session_id}
+        await it.editor.stop_reason(it.editor.prompt(session_id, "hello"))
+        await it.editor.ask("session/close", named)
+        slow, other = await it.joined(), await it.joined()
+        slow.way.stuck = 1
+        slow.send("session/load", {**SETUP, **named})
+        end = slow.send("_acp_bridge/close", named)
+        await other.ask("session/load", {**SETUP, **named})
+        slow.way.take_all()
+        await slow.result(end)
+        assert "closed by another client" in other.texts(session_id)[-1]
+
+
 @pytest.mark.hazard("V5", "P1")
 async def test_a_session_that_was_closed_ends_with_the_connection_of_its_last_client(
     tmp_path: Path,
