@@ -372,12 +372,12 @@ class Field:
     async def built_in(self, provider: Provider, **env: str) -> AsyncIterator[RecordingClient]:
         """A bridge with the built-in agent, which asks a provider with the key `KEY`.
 
-        `env` is added. There is no session yet; `project` is a folder for it.
+        `env` is added, and goes before it. There is no session yet; `project` is a folder for it.
         """
         self.project.mkdir(exist_ok=True)
         for_commoner(self.project)
-        keys = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": provider.openai_url}
-        async with self._started("--model", OPENAI, **keys, **env) as client:
+        given = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": provider.openai_url, **env}
+        async with self._started("--model", OPENAI, **given) as client:
             yield client
 
     @property

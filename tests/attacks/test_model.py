@@ -4,6 +4,7 @@ The client rejects what it is asked, unless a test says otherwise.
 """
 
 import json
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -273,12 +274,15 @@ print(*found)
 async def test_what_the_first_process_starts_never_shows_a_key(
     field: Field, provider: Provider
 ) -> None:
-    """The first process itself shows its variables until it is private."""
-    end = field.folder / "end"
+    """The first process itself shows its variables until it is private.
+
+    The key is this test's own: first processes of others, which run beside it, show theirs.
+    """
+    end, key = field.folder / "end", f"sk-{uuid.uuid4().hex}"
     async with field.bridge() as looking:
-        looking.send_prompt(field.tool(LOOKING, KEY, str(end)))
+        looking.send_prompt(field.tool(LOOKING, key, str(end)))
         await until((field.folder / "end.begun").exists, within=SECONDS)
-        async with field.built_in(provider) as client:
+        async with field.built_in(provider, OPENAI_API_KEY=key) as client:
             assert client.process is not None
             for _ in range(2):
                 await client.new_session(field.project)
