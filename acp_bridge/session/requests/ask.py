@@ -250,7 +250,7 @@ class Ask:
         question = params.get("question")
         if not isinstance(question, str) or not question.strip():
             raise errors.invalid("must be a text", "question")
-        self._transcript.wake(request.client)
+        self._transcript.end_quiet(request.client)
         answer = await self._run(_Question(request, typed=False), question)
         if answer is None:
             raise errors.cancelled()
