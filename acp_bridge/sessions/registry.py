@@ -131,8 +131,9 @@ class Sessions:
     ) -> tuple[Session, Link, Json]:
         """Let `work` make a session with a process of its own; returns both and the agent's answer.
 
-        `session_id`: to whose clients belongs what the process asks before its answer names the
-        session (invariant P8). A process of which no session came waits for another one.
+        `session_id`: the session whose clients get the requests that the process makes before its
+        answer names the session (invariant P8). If no session came of it, the process goes
+        back to the pool, or is killed if it still owes the answer.
         """
 
         async def begin(link: Link) -> tuple[Session, Link, Json]:
