@@ -130,8 +130,7 @@ class Opening:
 
         Raises Refused, or RpcError of code AUTH_REQUIRED.
         """
-        forked, self._link.forked = self._link.forked, None
-        if forked is not None:
+        if (forked := self._link.take_fork()) is not None:
             return forked
         ways = self._ways()
         refusal: RpcError | None = None

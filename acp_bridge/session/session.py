@@ -131,6 +131,7 @@ class Session:
             memory,
             lambda: pacing.waits,
             lambda: bool(ask.open),
+            to_agent.notify,
         )
         self.from_agent = from_agent = FromAgent(
             core,

@@ -277,9 +277,13 @@ class ToAgent:
     def pass_notification(self, method: str, params: Json) -> None:
         """Send a notification to the agent; without a process it goes to nobody."""
         if link := self._core.link:
-            if method.startswith("_"):  # the agent's own may start work, as requests may
-                self._begin_work(params)
-            link.peer.notify(method, for_agent(link, params))
+            self.notify(link, method, params)
+
+    def notify(self, link: Link, method: str, params: Json) -> None:
+        """Send a notification to a process that has the session, or is being given it."""
+        if method.startswith("_"):  # the agent's own may start work, as requests may
+            self._begin_work(params)
+        link.peer.notify(method, for_agent(link, params))
 
     def _answer(self, request: ClientRequest, answer: Answer) -> None:
         told = answer
