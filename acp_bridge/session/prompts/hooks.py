@@ -165,7 +165,7 @@ class HookRuns:
         project = self._found.project
         if project is None or self._lost:
             return False
-        changed = await project.look_again()
+        changed = await project.look_again(self._core.workspace.cwd)
         if changed and not self._lost:
             self._lost = self.person_asked = True
             self.unsaid.append(notices.changed_hooks(changed, str(project.folder)))

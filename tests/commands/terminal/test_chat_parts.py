@@ -107,6 +107,14 @@ def test_the_history_is_kept_for_the_user_alone_and_bounded(tmp_path: Path) -> N
     assert len(file.read_text().splitlines()) == 500
 
 
+def test_a_pipe_in_place_of_the_history_is_not_waited_for(tmp_path: Path) -> None:
+    file = tmp_path / "history"
+    os.mkfifo(file)
+    history = FileHistory(file)
+    history.store_string("one")
+    assert [*history.load_history_strings()] == []
+
+
 def test_a_history_that_can_not_be_kept_is_none(tmp_path: Path) -> None:
     history = FileHistory(tmp_path / "nowhere" / "history")
     history.store_string("one")
