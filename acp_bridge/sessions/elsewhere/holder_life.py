@@ -2,7 +2,8 @@
 
 Its silence alone proves nothing, since a turn may take hours. So whatever a client sends there is
 followed by a question that every bridge answers where it reads it. One that takes what it is sent
-is alive: a large prompt takes its time. What is silent after that is given up, or the client would wait for ever for the end of what it cancels.
+is alive: a large prompt takes its time. What is silent after that is given up, or the client would
+wait for ever for the end of what it cancels.
 """
 
 from __future__ import annotations
