@@ -192,7 +192,7 @@ class _Turn:
             tasks.start_soon(stopped)
             tasks.start_soon(in_time)
             sent = await self._prompt(connection)
-            return await sent.result() or {}
+            return as_object(await sent.result())
         return {}
 
     async def _prompt(self, connection: Connection) -> Sent:

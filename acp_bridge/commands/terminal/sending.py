@@ -142,7 +142,7 @@ class Sending:
             self._answer.end({"sessionId": self._session_id, "exitCode": int(self._stop.reason)})
             return self._stop.reason
         try:
-            outcome: Json = await self._sent.result() or {}
+            outcome: Json = as_object(await self._sent.result())
         except RpcError as error:
             self._fail(error.to_wire(), of_error(error))
             raise

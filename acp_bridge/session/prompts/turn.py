@@ -81,6 +81,8 @@ class Turn:
 
         def answered(answer: Answer) -> None:
             if not link.gone:
+                if isinstance(answer, Err):
+                    self._updates.break_off(key)
                 self._core.feed(ev.AgentAnswered(epoch, key, answer))
 
         link.request_for(prompt.request, SESSION_PROMPT, params, answered)

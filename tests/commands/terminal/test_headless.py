@@ -99,6 +99,18 @@ async def test_the_answer_is_on_stdout_and_everything_else_is_progress() -> None
     assert run.screen.told == ["acp-bridge: session s1", "- Run ls", "- Run ls: failed"]
 
 
+@pytest.mark.parametrize("odd", [None, [1], "end_turn", 7])
+async def test_an_answer_that_is_no_object_ends_the_command_as_one_without_a_reason_does(
+    odd: Any,
+) -> None:
+    async with running() as run:
+        call = await run.prompted()
+        run.bridge.say("s1", "Hello.")
+        run.bridge.peer.answer(call.id, odd)
+        assert await run.ended() is Exit.DONE
+    assert run.screen.text == "Hello.\n"
+
+
 async def test_messages_with_something_between_them_are_paragraphs() -> None:
     async with running() as run:
         call = await run.prompted()
