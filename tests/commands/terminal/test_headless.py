@@ -412,7 +412,7 @@ async def test_it_ends_at_once_where_nothing_was_sent_yet() -> None:
 async def test_the_time_begins_with_the_command() -> None:
     async with running(Order("p", "/w", timeout=0.01), initialize=None) as run:
         assert await run.ended() is Exit.TIMEOUT
-    assert run.screen.told == ["acp-bridge: the time is over: the turn was cancelled"]
+    assert run.screen.told == ["acp-bridge: the time is over: the prompt was not sent"]
 
 
 async def test_while_nobody_reads_stdout_the_bridge_is_not_read() -> None:
