@@ -231,10 +231,7 @@ class Audience:
         """Send the open questions, and the state, to a client that was just shown the session."""
         self._detached.discard(client)
         self._closed_by_one = False
-        if self._questions.all:
-            self._questions.ask_too(client)
-        self.standing.welcome()
-        self._core.settle()
+        self.go_on(client)
 
     def go_on(self, client: Client) -> None:
         """Ask a client again whose load has failed before anything was shown to it."""
