@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_bridge.keys.file import FILE
+from acp_bridge.keys import FILE
 from tests.attacks.field import SECONDS, Field
 from tests.built_in.support import Provider
 from tests.support.model_replies import Text

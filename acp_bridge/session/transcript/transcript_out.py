@@ -139,7 +139,7 @@ class TranscriptOut:
         """Note that a client has asked the agent for work: all are shown it (invariant C24)."""
         self.flush()
         for view in self.views:
-            view.then(view.wake)
+            view.then(view.end_quiet)
 
     def hush(self, client: Client) -> None:
         """Show the client nothing more until it speaks, or a turn or work begins (invariant C23).
