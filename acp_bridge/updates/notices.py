@@ -12,7 +12,15 @@ import re
 from typing import Any, Final
 from uuid import uuid4
 
-from acp_bridge.protocol import AGENT_MESSAGE, ErrorCode, Json, as_object, text_chunk, with_own_meta
+from acp_bridge.protocol import (
+    AGENT_MESSAGE,
+    ErrorCode,
+    Json,
+    LiveState,
+    as_object,
+    text_chunk,
+    with_own_meta,
+)
 
 UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
@@ -136,9 +144,9 @@ _LENGTH: Final = 70
 _ROWS: Final = 5
 #: state -> the words for a session at work.
 WORKING: Final = {
-    "running": "a turn runs",
-    "permission": "it waits for an answer",
-    "paused": "its turn is paused",
+    LiveState.RUNNING: "a turn runs",
+    LiveState.PERMISSION: "it waits for an answer",
+    LiveState.PAUSED: "its turn is paused",
 }
 
 NOTHING_RUNS: Final = "Nothing runs and nothing waits."
