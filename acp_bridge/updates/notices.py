@@ -284,7 +284,7 @@ def changed_hooks(files: list[str], folder: str) -> str:
 
 
 def hooks_count(file: str, hooks: list[tuple[str, str]], *, new: bool) -> str:
-    """Return what is said of a file of hooks that is new to a session, or has changed since.
+    """Return the notice of a file of hooks that is new to a session, or has changed since.
 
     `hooks`: their events and commands.
     """
@@ -295,7 +295,7 @@ def hooks_count(file: str, hooks: list[tuple[str, str]], *, new: bool) -> str:
 
 
 def hooks_gone(file: str) -> str:
-    """Return what is said of a file of hooks that a session has had, and that is gone."""
+    """Return the notice of a file of hooks that a session has had, and that is gone."""
     return f"[acp-bridge] The hooks of `{file}` are gone: none of them runs in this session."
 
 
@@ -315,7 +315,7 @@ def permission_refused(title: str, why: str) -> str:
 
 
 def permission_allowed(about: str) -> str:
-    """Return what is said of a tool call that a hook has allowed; `about`: all that it was told."""
+    """Return the notice of a tool call that a hook has allowed; `about`: its summary."""
     return f"[acp-bridge] A hook allowed: {as_code(about)}"
 
 
