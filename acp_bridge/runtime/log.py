@@ -43,6 +43,8 @@ _SIGNS: Final = (
     *("sk-", "gh", "github_pat_", "glpat-", "xox", "akia", "aiza"),
 )
 _SPACE: Final = re.compile(r"\s")
+#: characters that are logged of a text: others write it, and to look through 10 MB takes seconds.
+_LONGEST: Final = 20_000
 #: bytes of a log file above which the next one begins.
 _MOST: Final = 4_000_000
 _APPENDING: Final = (
@@ -72,9 +74,13 @@ def event(name: str, **fields: object) -> None:
         told = ""
         for key, value in fields.items():
             if value is not None:
-                text = masked(str(value))
+                text = masked(_cut(str(value)))
                 told += f" {key}={repr(text) if not text or _SPACE.search(text) else text}"
         logger.log(level, "%s %s", name, told[1:])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 class _Formatter(logging.Formatter):

@@ -47,6 +47,9 @@ _ON_CARD: Final = " (on its card)"
 _NO_TITLE: Final = "a tool call without a title"
 _NOTHING_ELSE: Final = "Nothing but this title is known: the agent does not say what runs."
 _TITLE_ALONE: Final = " (nothing but this title is known)"
+#: members of an input up to which each is looked for in the diffs: no tool has more, and an agent
+#: that sends thousands would have the bridge look for all of them in all that it has sent.
+_COMPARED: Final = 50
 #: characters of a title on its line, and of a summary.
 _TITLE: Final = 100
 _SUMMARY: Final = 300
@@ -166,7 +169,8 @@ def _lines(call: Json) -> list[str]:
         lines.append(_line("title", full))
     lines += [_line(*each) for each in commands if line not in (each[1], f"`{each[1]}`")]
     lines += _paths(call, {text for name, text in members if _plain(name) not in _TEXTS})
-    changed = [str(diff.get(key)) for diff in _diffs(call) for key in ("oldText", "newText")]
+    diffs = _diffs(call) if len(members) <= _COMPARED else []
+    changed = [str(diff.get(key)) for diff in diffs for key in ("oldText", "newText")]
     for name, text in members:
         of_diff = _plain(name) in _TEXTS and any(text in each for each in changed)
         in_title = _plain(name) in _FILES and text in _words(call)

@@ -2,10 +2,13 @@
 
 import json
 import re
+import sys
 
 import pytest
 
 from tests.attacks.field import SECONDS, Field
+from tests.process.tiny_agent import tiny_agent
+from tests.support.client import RecordingClient
 from tests.support.client_side import NoAnswer
 from tests.support.person import person
 from tests.support.recording import Message
@@ -91,3 +94,54 @@ async def test_a_yes_is_none_for_a_command_that_the_agent_exchanges_while_it_is_
             there.type("yes\r")
             await there.sees("settled elsewhere")
         assert client.recording.answers(running) == []
+
+
+#: ends at once, behind words that look like the names of secrets without any.
+WORDY = r"""
+def initialize(id, params):
+    for _ in range(200):
+        print("token" + " " * 8000 + "token" + "\\" * 100, file=sys.stderr)
+    sys.stderr.flush()
+    os._exit(3)
+"""
+
+
+@pytest.mark.hazard("P6", "K5")
+async def test_no_words_of_an_agent_hold_up_the_bridge_that_looks_for_secrets_in_them(
+    field: Field,
+) -> None:
+    field.project.mkdir()
+    agent = tiny_agent(field.project, WORDY)
+    code, said = await field.command("run", "hello", "--", *agent)
+    assert (code, "exit code 3" in said) == (6, True), said
+
+
+#: asks about thousands of texts that might stand in thousands of diffs; another prompt is answered.
+MANY = r"""
+def session_new(id, params):
+    return {"sessionId": str(id)}
+
+def session_prompt(id, params):
+    if params["prompt"][0]["text"] != "ask":
+        return {"stopReason": "end_turn"}
+    texts = {"text" + f"{n:b}".replace("0", "-").replace("1", "_"): "q" for n in range(5000)}
+    diffs = [{"type": "diff", "path": "/x", "newText": str(n)} for n in range(20_000)]
+    options = [{"optionId": "reject_once", "name": "No", "kind": "reject_once"}]
+    send(id=7, method="session/request_permission", params={
+        "sessionId": params["sessionId"], "options": options,
+        "toolCall": {"toolCallId": "t", "rawInput": texts, "content": diffs}})
+"""
+
+
+@pytest.mark.hazard("P6", "V9")
+async def test_a_question_about_thousands_of_texts_holds_up_no_other_session(field: Field) -> None:
+    field.project.mkdir()
+    agent = tiny_agent(field.project, MANY)
+    command = [*without_rights(), sys.executable, "-m", "acp_bridge", "--", *agent]
+    async with RecordingClient.start(command, env=field.env, exit_within=5) as client:
+        await client.initialize({})
+        other, asking = [await client.new_session(field.folder) for _ in range(2)]
+        client.side.handlers["session/request_permission"] = unanswered
+        client.send_prompt("ask", asking)
+        await client.until_request("session/request_permission", within=SECONDS)
+        await client.prompt("hello", other, within=SECONDS)

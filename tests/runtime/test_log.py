@@ -70,6 +70,16 @@ def test_an_event_is_one_line_whatever_is_in_it(written: Path) -> None:
     assert "nothing" not in lines[0]
 
 
+def test_of_a_text_without_end_the_beginning_is_logged_without_the_secrets_in_it(
+    written: Path,
+) -> None:
+    log.event("agent.refused", what=f"token: verysecretvalue {'a ' * 1_000_000}end")
+    said = written.read_text()
+    assert len(said) < 30_000
+    assert "token: *** a a" in said
+    assert "..." in said
+
+
 def test_what_agents_print_is_logged_for_debugging_only(written: Path) -> None:
     log.logger.setLevel(logging.INFO)
     log.event("agent.stderr", agent="x", text="private")
