@@ -90,6 +90,25 @@ async def test_who_has_only_loaded_a_session_is_told_that_another_one_has_closed
         assert any("closed by another client" in each for each in loaded.texts(session_id))
 
 
+@pytest.mark.hazard("V2", "C23")
+@pytest.mark.parametrize("how", ["_acp_bridge/close", "session/delete"])
+async def test_who_has_pressed_stop_is_told_that_another_one_has_ended_the_session(
+    tmp_path: Path, how: str
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        stopped = await it.attached(session_id)
+        gate = it.agent.stops_at("session/prompt")
+        prompt = stopped.prompt(session_id, "hello")
+        await until(lambda: gate.reached)
+        stopped.notify("session/cancel", {"sessionId": session_id})
+        await stopped.handled()
+        gate.open()
+        assert await stopped.stop_reason(prompt) == "cancelled"
+        await it.editor.ask(how, {"sessionId": session_id})
+        assert "by another client" in stopped.texts(session_id)[-1]
+
+
 @pytest.mark.hazard("V2")
 async def test_who_has_a_session_is_told_that_another_one_has_deleted_it(tmp_path: Path) -> None:
     async with bench(tmp_path) as it:
