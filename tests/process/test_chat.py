@@ -278,6 +278,23 @@ async def test_prompts_that_did_not_run_are_named_when_the_chat_is_left_or_its_b
                 assert await each.process.wait() == (1 if dies or each is guest else 0)
 
 
+async def test_while_the_agent_starts_commands_answer_and_what_was_not_sent_is_named_at_the_end(
+    tmp_path: Path, env: dict[str, str], gates: Gates
+) -> None:
+    async with person(["chat", "--", *fixture_command("slow-start")], tmp_path, env) as there:
+        await there.sees("starting")
+        await gates.reached("initialize")
+        there.type("/help\r")
+        await there.sees("Enter sends; Alt-Enter")
+        there.type("/mode auto\r")
+        await there.sees("the session is not open yet")
+        there.type("say early\r")
+        await there.sees("waits: say early")
+        there.type("\x04")
+        await there.sees("One prompt was not sent:\n  1. say early\nUp brings back")
+        assert await there.process.wait() == 0
+
+
 async def test_a_prompt_that_is_taken_back_is_not_shown_as_stopped_in_the_turn_that_runs(
     tmp_path: Path, env: dict[str, str], gates: Gates
 ) -> None:
