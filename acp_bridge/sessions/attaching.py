@@ -113,7 +113,7 @@ class Attaching:
         if session.closing:
             return False
         others = session.transcript.has_others(client)
-        return others or (self._kept and session.now.unanswered)
+        return others or (self._kept and bool(session.now.unanswered))
 
     def forget(self, client: Client) -> None:
         """Let a client whose connection has ended leave every session."""
