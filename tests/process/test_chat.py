@@ -130,6 +130,15 @@ async def test_the_last_words_of_an_agent_that_does_not_start_stand_above_the_er
         assert await there.process.wait() == 6
 
 
+async def test_where_the_agent_wants_a_login_its_ways_are_named_and_what_to_do(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    async with person(["chat", "--", *fixture_command("needs-auth")], tmp_path, env) as there:
+        await there.sees("the agent wants a login first: Token, Browser")
+        await there.sees("Use its own command for that.")
+        assert await there.process.wait() == 9
+
+
 async def test_that_a_turn_was_stopped_stands_above_the_next_prompt_and_is_there_on_return(
     tmp_path: Path, env: dict[str, str], gates: Gates
 ) -> None:

@@ -217,7 +217,8 @@ class _Running:
 
     def _refused(self, error: RpcError) -> None:
         if error.code == ErrorCode.AUTH_REQUIRED:
-            self._fail(f"the agent wants a login first{self._login}", Exit.AUTHENTICATION)
+            why = f"the agent wants a login first{self._login}"
+            self._fail(f"{why}\nUse its own command for that.", Exit.AUTHENTICATION)
         else:
             self._fail(harmless(error.message), of_error(error))
 
