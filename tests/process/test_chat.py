@@ -372,6 +372,17 @@ async def test_a_data_folder_that_can_not_be_made_is_one_sentence(
         assert "Traceback" not in there.seen
 
 
+@pytest.mark.parametrize("command", [[], ["agent"]])
+async def test_at_a_terminal_what_speaks_to_clients_alone_says_so_and_ends_with_ctrl_d(
+    tmp_path: Path, env: dict[str, str], command: list[str]
+) -> None:
+    async with person([*command, "--model", "demo"], tmp_path, env) as there:
+        await there.sees("speaks ACP on stdin and stdout")
+        await there.sees("'acp-bridge chat' talks with")
+        there.type("\x04")
+        assert await there.process.wait() == 0
+
+
 async def test_what_is_no_terminal_is_told_what_to_use(tmp_path: Path, env: dict[str, str]) -> None:
     command = [sys.executable, "-m", "acp_bridge", "chat", "--", *fixture_command()]
     with anyio.fail_after(_SECONDS):
