@@ -15,11 +15,15 @@ from typing import Final
 from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.own_agent import built_in, hindrance
 from acp_bridge.cli.parser import CommandParser
-from acp_bridge.cli.printing import fail, print_text
+from acp_bridge.cli.printing import fail, print_text, say_on_stderr
 
 _ABOUT: Final = """\
 Run the built-in agent alone, without a bridge: an ACP agent on stdin and stdout, as 'python -m
 agent' does. --help shows its own help, with the environment variables that it reads."""
+_AT_A_TERMINAL: Final = (
+    "acp-bridge agent speaks ACP on stdin and stdout: a client starts it. Ctrl-D ends it.\n"
+    "'acp-bridge chat' talks with it here.\n"
+)
 
 
 def parser() -> CommandParser:
@@ -46,6 +50,8 @@ def main(arguments: Sequence[str]) -> int:
         if {"-h", "--help"} & set(arguments):
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
             return print_text(done.stdout) or done.returncode
+        if sys.stdin is not None and sys.stdin.isatty():
+            say_on_stderr(_AT_A_TERMINAL)
         os.execv(sys.executable, command)
     except OSError as exc:
         return fail("agent", f"{sys.executable}: {exc.strerror}", Exit.USAGE)

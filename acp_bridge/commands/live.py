@@ -115,7 +115,7 @@ def ps_parser() -> CommandParser:
         "acp-bridge ps [--json]",
         _PS_ABOUT,
         ["acp-bridge ps", "watch -n 2 acp-bridge ps"],
-        "exit code: 0 done, 2 wrong usage.",
+        "exit code: 0 done, 1 the data folder can't be read, 2 wrong usage.",
     )
     parser.add_argument(
         "--json",
@@ -134,7 +134,10 @@ def ps(arguments: Sequence[str]) -> int:
         bridges = await live.bridges_of(data_folder(given.home))
         return await live.ask_all(bridges, live.GLANCE, live.by_socket)
 
-    answers = anyio.run(ask)
+    try:
+        answers = anyio.run(ask)
+    except known.NotFound as why:
+        return fail("ps", why)
     if given.json:
         return print_json(as_json(answers))
     return print_text(as_text(answers, columns()))

@@ -40,7 +40,8 @@ _EXAMPLES: Final = (
 )
 _AFTER: Final = """\
 exit code: 0 the prompt is in the queue, or left over; 1 no such session, or nobody answers; 2 wrong
-usage; 130 interrupted: the prompt stays in the queue. With --wait those of 'acp-bridge run'."""
+usage; 130 interrupted: the prompt stays in the queue. With --wait those of 'acp-bridge run', but
+for 3 and 7."""
 
 
 def parser() -> CommandParser:

@@ -6,6 +6,7 @@ Invariants
 - A damaged row hides no other (invariant K2); a damaged or missing index hides no session.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -40,10 +41,17 @@ def all_sessions(home: Path) -> list[SessionInfo]:
         found = _of_index(index) if index.is_file() else _of_files(home)
     except (sqlite3.DatabaseError, OSError) as error:
         if not isinstance(error, sqlite3.DatabaseError) or not _is_damage(error):
-            raise IndexUnusable(f"the list of sessions can't be read: {error}") from error
-        found = _of_files(home)
+            raise _unreadable(error) from error
+        try:
+            found = _of_files(home)
+        except OSError as unread:
+            raise _unreadable(unread) from unread
     listed = [info for each in found if (info := _up_to_date(home, each)).prompted]
     return sorted(listed, key=lambda info: (info.updated_at, info.session_id), reverse=True)
+
+
+def _unreadable(error: Exception) -> IndexUnusable:
+    return IndexUnusable(f"the list of sessions can't be read: {error}")
 
 
 def transcript(home: Path, session_id: str) -> Iterator[dict[str, Any]]:
@@ -110,8 +118,14 @@ def _of_index(path: Path) -> list[SessionInfo]:
 
 
 def _of_files(home: Path) -> list[SessionInfo]:
-    found = []
-    for path in sorted((home.absolute() / "sessions").glob("*.db")):
+    """Return what the files of the sessions say; raises OSError if their folder can't be read."""
+    found: list[SessionInfo] = []
+    folder = home.absolute() / "sessions"
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:  # nothing was kept yet
+        return found
+    for path in sorted(folder / name for name in names if name.endswith(".db")):
         with suppress(JournalError):  # it hides no other
             if info := read_info(path, read_only=True):
                 found.append(info)

@@ -160,3 +160,17 @@ def test_a_home_in_which_nothing_was_kept_has_no_sessions(home: Path) -> None:
     with pytest.raises(UnknownSession):
         next(transcript(home, SESSION))
     assert not home.exists()
+
+
+def test_a_home_that_is_no_folder_is_not_said_to_have_no_sessions(home: Path) -> None:
+    home.write_text("no folder")
+    with pytest.raises(IndexUnusable, match=r"can't be read: .*Not a directory"):
+        all_sessions(home)
+
+
+def test_a_damaged_list_beside_a_folder_that_can_not_be_read_is_told(home: Path) -> None:
+    home.mkdir()
+    (home / "index.db").write_bytes(b"no database" * 100)
+    (home / "sessions").write_text("no folder")
+    with pytest.raises(IndexUnusable, match=r"can't be read: .*Not a directory"):
+        all_sessions(home)

@@ -130,6 +130,15 @@ async def test_the_last_words_of_an_agent_that_does_not_start_stand_above_the_er
         assert await there.process.wait() == 6
 
 
+async def test_where_the_agent_wants_a_login_its_ways_are_named_and_what_to_do(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    async with person(["chat", "--", *fixture_command("needs-auth")], tmp_path, env) as there:
+        await there.sees("the agent wants a login first: Token, Browser")
+        await there.sees("Use its own command for that.")
+        assert await there.process.wait() == 9
+
+
 async def test_that_a_turn_was_stopped_stands_above_the_next_prompt_and_is_there_on_return(
     tmp_path: Path, env: dict[str, str], gates: Gates
 ) -> None:
@@ -278,6 +287,23 @@ async def test_prompts_that_did_not_run_are_named_when_the_chat_is_left_or_its_b
                 assert await each.process.wait() == (1 if dies or each is guest else 0)
 
 
+async def test_while_the_agent_starts_commands_answer_and_what_was_not_sent_is_named_at_the_end(
+    tmp_path: Path, env: dict[str, str], gates: Gates
+) -> None:
+    async with person(["chat", "--", *fixture_command("slow-start")], tmp_path, env) as there:
+        await there.sees("starting")
+        await gates.reached("initialize")
+        there.type("/help\r")
+        await there.sees("Enter sends; Alt-Enter")
+        there.type("/mode auto\r")
+        await there.sees("the session is not open yet")
+        there.type("say early\r")
+        await there.sees("waits: say early")
+        there.type("\x04")
+        await there.sees("One prompt was not sent:\n  1. say early\nUp brings back")
+        assert await there.process.wait() == 0
+
+
 async def test_a_prompt_that_is_taken_back_is_not_shown_as_stopped_in_the_turn_that_runs(
     tmp_path: Path, env: dict[str, str], gates: Gates
 ) -> None:
@@ -344,6 +370,17 @@ async def test_a_data_folder_that_can_not_be_made_is_one_sentence(
         await there.sees("can't be made")
         assert await there.process.wait() == 1
         assert "Traceback" not in there.seen
+
+
+@pytest.mark.parametrize("command", [[], ["agent"]])
+async def test_at_a_terminal_what_speaks_to_clients_alone_says_so_and_ends_with_ctrl_d(
+    tmp_path: Path, env: dict[str, str], command: list[str]
+) -> None:
+    async with person([*command, "--model", "demo"], tmp_path, env) as there:
+        await there.sees("speaks ACP on stdin and stdout")
+        await there.sees("'acp-bridge chat' talks with")
+        there.type("\x04")
+        assert await there.process.wait() == 0
 
 
 async def test_what_is_no_terminal_is_told_what_to_use(tmp_path: Path, env: dict[str, str]) -> None:

@@ -7,6 +7,7 @@ Invariants
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.cli.harmless import one_line
 from acp_bridge.commands.terminal import known
 from acp_bridge.listening.peers import NoBridge
+from acp_bridge.listening.places import run_folder
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from acp_bridge.protocol import SOCKET_PROTOCOL, Json
 from acp_bridge.wire.jsonrpc import RpcError
@@ -86,8 +88,21 @@ class Asleep(Exception):
 
 
 async def bridges_of(home: Path) -> list[LiveBridge]:
-    """Return the running bridges of a data folder."""
-    return await anyio.to_thread.run_sync(live_bridges, home)
+    """Return the running bridges of a data folder; raises NotFound if it can't be looked at."""
+
+    def looked_for() -> list[LiveBridge]:
+        folder = run_folder(home)
+        try:
+            with os.scandir(folder):
+                pass
+        except FileNotFoundError:  # no bridge has listened here yet
+            return []
+        except OSError as error:
+            why = f"who runs can't be looked up in {folder}: {error.strerror}"
+            raise known.NotFound(f"{why}; `acp-bridge doctor` says what to do") from error
+        return live_bridges(home)
+
+    return await anyio.to_thread.run_sync(looked_for)
 
 
 async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect) -> list[Answer]:

@@ -66,6 +66,23 @@ async def test_of_a_long_replay_the_newest_blocks_are_shown_and_the_rest_is_coun
         assert shown[0] == "340 earlier blocks are not shown here: acp-bridge show s1"
         assert shown[-2:] == ["said 199", "answer 199"]
         assert len(shown) == 61
+        talk.end()
+        assert texts(talk) == []
+
+
+async def test_what_the_chat_itself_says_is_shown_at_once_also_before_the_session_is_open(
+    tmp_path: Path,
+) -> None:
+    talk, bridge = conversation(tmp_path), FakeBridge()
+    async with connection_to(bridge, talk):
+        bridge.say(SESSION, "replayed", "user_message_chunk")
+        await settled(bridge)
+        talk.say("of the chat")
+        assert talk.unprinted.more
+        assert texts(talk) == ["of the chat"]
+        talk.say("right before")
+        talk.opened(SESSION, {})
+        assert texts(talk) == ["right before", "replayed"]
 
 
 async def test_more_is_read_only_when_the_terminal_keeps_up(tmp_path: Path) -> None:

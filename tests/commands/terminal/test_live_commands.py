@@ -132,6 +132,18 @@ def test_ps_shows_what_lives_and_what_is_silent(bridge: Bridge, said: Said) -> N
     assert "not answering" in said("ps")[1]
 
 
+@pytest.mark.parametrize(
+    "words", [("ps",), ("ps", "--json"), ("cancel", LIVE[:4]), ("send", LIVE[:4], "words")]
+)
+def test_where_nobody_can_look_nothing_is_said_to_be_not_live(
+    home: Path, said: Said, words: tuple[str, ...]
+) -> None:
+    (home / "run").write_text("no folder")
+    code, out, err = said(*words)
+    assert (code, out) == (1, "")
+    assert f"can't be looked up in {home}/run: Not a directory; `acp-bridge doctor`" in err
+
+
 def test_cancel_says_if_something_ran(bridge: Bridge, said: Said) -> None:
     bridge.answers["_acp_bridge/cancel"] = {"cancelled": True}
     told = "Cancelled the turn in session abcd1111 (Par\\x1bser).\n"

@@ -119,8 +119,7 @@ class Conversation:
 
     def say(self, text: str, tone: Tone = Tone.NEWS) -> None:
         """Print a line of this program's own."""
-        self.transcript.say(Line(text, tone))
-        self.unprinted.collect()
+        self.unprinted.say(Line(text, tone))
         self._changed()
 
     # -- what the bridge sends

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from acp_bridge.cli.harmless import one_line
 from acp_bridge.commands.terminal import known
+from acp_bridge.commands.terminal.view.block_text import one_line
 
 #: characters of a prompt, and prompts, that are shown.
 _LONGEST: Final = 70
@@ -29,7 +29,7 @@ def left_over(home: Path, session_id: str) -> list[str]:
     except JournalError:
         return []
     prompts = [row.params.get("prompt") for row in rows]
-    return [one_line(summary(p if isinstance(p, list) else [], _LONGEST)) for p in prompts]
+    return [summary(p if isinstance(p, list) else [], _LONGEST) for p in prompts]
 
 
 def is_kept(home: Path, session_id: str) -> bool:
@@ -48,9 +48,18 @@ def farewell(left: Sequence[str], how: str) -> str:
     if not left:
         return how
     them = "One prompt has" if len(left) == 1 else f"{len(left)} prompts have"
-    lines = [f"{them} not run:", *(f"  {at}. {text}" for at, text in enumerate(left[:_MOST], 1))]
-    if (more := len(left) - _MOST) > 0:
-        lines.append(f"  and {more} more")
-    return "\n".join(
-        [*lines, how, "There /queue run runs what is left over, /queue drop forgets it."]
-    )
+    there = "There /queue run runs what is left over, /queue drop forgets it."
+    return "\n".join([f"{them} not run:", *_listed(left), how, there])
+
+
+def unsent(prompts: Sequence[str]) -> str:
+    """Return the lines about prompts that were entered before the session was open."""
+    them = "One prompt was" if len(prompts) == 1 else f"{len(prompts)} prompts were"
+    back = "Up brings back what was entered, in another chat, too."
+    return "\n".join([f"{them} not sent:", *_listed(prompts), back])
+
+
+def _listed(prompts: Sequence[str]) -> list[str]:
+    lines = [f"  {at}. {one_line(text, _LONGEST)}" for at, text in enumerate(prompts[:_MOST], 1)]
+    more = len(prompts) - _MOST
+    return [*lines, f"  and {more} more"] if more > 0 else lines

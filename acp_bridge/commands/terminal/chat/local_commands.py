@@ -25,6 +25,7 @@ LOCAL: Final = (
 #: a line that would be a command and nothing else; a path such as `/etc/hosts` is none.
 _WORD: Final = re.compile(r"/([\w.:-]+)")
 _NEAREST: Final = 3
+_NOT_YET: Final = "the session is not open yet"
 _AS_IT_IS: Final = "Nothing was sent. With a space before it, it goes to the agent as it is."
 #: each sentence group is one line, which the screen wraps to its width.
 HELP: Final = "\n".join(
@@ -66,7 +67,7 @@ def run(conversation: Conversation, text: str, leave: Callable[[], None]) -> boo
         case "mode" | "model":
             _choose(conversation, name, rest)
         case _ if conversation.others is None or conversation.session_id is None:
-            conversation.say("the session is not open yet")
+            conversation.say(_NOT_YET)
         case _:
             conversation.others.run(name, rest)
     return True
@@ -101,7 +102,9 @@ def values(conversation: Conversation, name: str) -> list[Command]:
 
 def _choose(conversation: Conversation, kind: str, word: str) -> None:
     choices = conversation.shown.choices(kind)
-    if choices is None:
+    if conversation.session_id is None:
+        conversation.say(_NOT_YET)
+    elif choices is None:
         conversation.say(f"this agent has no {kind}s to choose from", Tone.ERROR)
     elif not word.strip():
         conversation.say(_listed(kind, choices))

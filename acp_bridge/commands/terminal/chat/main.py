@@ -22,7 +22,7 @@ from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.cli.exits import Exit, of_error
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.chat.conversation import Conversation
-from acp_bridge.commands.terminal.chat.farewell import farewell, is_kept, left_over
+from acp_bridge.commands.terminal.chat.farewell import farewell, is_kept, left_over, unsent
 from acp_bridge.commands.terminal.chat.opening import Open
 from acp_bridge.commands.terminal.chat.session_commands import SessionCommands
 from acp_bridge.commands.terminal.view.block_text import harmless, one_line
@@ -175,6 +175,8 @@ class _Running:
         session_id, plan = self.conversation.session_id, self._plan
         closed = self.conversation.closed.is_set()
         if session_id is None:
+            if prompts := [each.text for each in self.conversation.prompts.unanswered]:
+                print("\n" + self._look.plain(unsent(prompts)))
             return
         if not (plan.own_bridge or self._bridge_ended or closed):
             lines = plan.goodbye(session_id[:8])
@@ -215,7 +217,8 @@ class _Running:
 
     def _refused(self, error: RpcError) -> None:
         if error.code == ErrorCode.AUTH_REQUIRED:
-            self._fail(f"the agent wants a login first{self._login}", Exit.AUTHENTICATION)
+            why = f"the agent wants a login first{self._login}"
+            self._fail(f"{why}\nUse its own command for that.", Exit.AUTHENTICATION)
         else:
             self._fail(harmless(error.message), of_error(error))
 

@@ -1,7 +1,7 @@
 """The blocks of a transcript that the terminal has not printed yet.
 
-Invariant: each block is given out once. During a replay nothing is, and only the newest blocks are
-kept, however long the transcript is.
+Invariant: each block is given out once. During a replay nothing of the transcript is, and only its
+newest blocks are kept, however long it is; what the program itself says is given out at once.
 """
 
 from __future__ import annotations
@@ -30,17 +30,33 @@ class Unprinted:
         """Until `begin` is called, blocks belong to a replay."""
         self._transcript = transcript
         self._blocks: deque[Block] = deque()
+        #: what the program said before `begin`.
+        self._early: deque[Block] = deque()
         self._begun = False
         self._left_out = 0
         self._taken = anyio.Event()
 
     def begin(self, session_id: str) -> None:
-        """End the replay: give out blocks from now on, the first telling how many were left out."""
+        """End the replay: give out blocks from now on, the first telling how many were left out.
+
+        Done once: another call only collects.
+        """
         self.collect()
+        if self._begun:
+            return
         self._begun = True
         if self._left_out:
             text = f"{self._left_out} earlier blocks are not shown here"
             self._blocks.appendleft(Line(f"{text}: acp-bridge show {session_id[:8]}"))
+        self._blocks.extendleft(reversed(self._early))
+
+    def say(self, line: Line) -> None:
+        """Give out a line of the program's own: below what was said, or above a replay."""
+        if self._begun:
+            self._transcript.say(line)
+            self.collect()
+        else:
+            self._early.append(line)
 
     def collect(self) -> None:
         """Fetch the finished blocks from the transcript; during a replay keep the newest only."""
@@ -51,26 +67,28 @@ class Unprinted:
 
     def pop_next(self) -> list[Block]:
         """Remove and return the next blocks to print, few enough to be drawn without a pause."""
-        if not self._begun:
-            return []
-        blocks = [self._blocks.popleft() for _ in range(min(_AT_ONCE, len(self._blocks)))]
+        ready = self._ready
+        blocks = [ready.popleft() for _ in range(min(_AT_ONCE, len(ready)))]
         self._taken.set()
         return blocks
 
     @property
     def more(self) -> bool:
         """True if there are blocks to print."""
-        return self._begun and bool(self._blocks)
+        return bool(self._ready)
+
+    @property
+    def _ready(self) -> deque[Block]:
+        return self._blocks if self._begun else self._early
 
     def tail(self) -> list[Block]:
         """Return the newest unprinted and the unfinished blocks, to draw below the printed.
 
         Unprinted finished blocks are included since a key press may redraw before they are printed.
         """
-        if not self._begun:
-            return []
-        newest = islice(self._blocks, max(0, len(self._blocks) - _AT_ONCE), None)
-        return [*newest, *self._transcript.tail()]
+        ready = self._ready
+        newest = islice(ready, max(0, len(ready) - _AT_ONCE), None)
+        return [*newest, *(self._transcript.tail() if self._begun else ())]
 
     async def room(self) -> None:
         """Wait until most of the blocks are printed."""
