@@ -47,7 +47,7 @@ def call_of(described: Json, kinds: Iterable[object] = ()) -> Call:
 
 
 def _odd(raw: Json) -> bool:
-    """Return True for an input with an environment or text for the command, which says what runs."""
+    """Return True for an input that gives its command an environment or a text to read."""
     return any(_plain(key) in _ODD and value for key, value in raw.items())
 
 

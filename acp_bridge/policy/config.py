@@ -82,7 +82,11 @@ class _Lines:
 
     def of(self, word: str) -> int:
         """Return the number of the line in which a quoted string stands; 0 if none is found."""
-        forms = (f'"{word}"', f"'{word}'", '"%s"' % word.replace("\\", "\\\\").replace('"', '\\"'))
+        forms = (
+            f'"{word}"',
+            f"'{word}'",
+            '"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"')),
+        )
         for number in range(self._seen.get(word, 0), len(self._lines)):
             if any(form in self._lines[number] for form in forms):
                 self._seen[word] = number + 1
@@ -134,8 +138,8 @@ def _check(table: Mapping[str, Any], lines: _Lines) -> Check:
     decision = table.get("decision")
     if decision not in set(Action):
         raise _bad(line, "the decision of a check is deny, ask or allow")
-    examples = (str(given.get(name, "")) for name in _EXAMPLES)
-    return Check(*examples, decision=Action(decision), line=line)
+    bash, edit, read = (str(given.get(name, "")) for name in _EXAMPLES)
+    return Check(bash, edit, read, Action(decision), line)
 
 
 def _word(

@@ -331,4 +331,3 @@ def _is_from(rule: Rule, url: str, *, below: bool) -> bool:
         return (known or below) and host.endswith(domain[1:])
     same = host == domain and (known or below)
     return same or (below and host.endswith(f".{domain}"))
-

@@ -68,11 +68,28 @@ _INTERPRETERS: Final = {
     "php": ("-r", "-B", "-R", "-E"),
     "lua": ("-e",),
     "osascript": ("-e",),
-    "find": ("-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf")
-    + ("-fls",),
+    "find": (
+        "-exec",
+        "-execdir",
+        "-ok",
+        "-okdir",
+        "-delete",
+        "-fprint",
+        "-fprint0",
+        "-fprintf",
+        "-fls",
+    ),
     "git": ("-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack"),
-    "tar": ("-I", "-F", "--to-command", "--use-compress-program", "--checkpoint-action")
-    + ("--info-script", "--new-volume-script", "--rsh-command"),
+    "tar": (
+        "-I",
+        "-F",
+        "--to-command",
+        "--use-compress-program",
+        "--checkpoint-action",
+        "--info-script",
+        "--new-volume-script",
+        "--rsh-command",
+    ),
     "fd": ("-x", "-X", "--exec", "--exec-batch"),
     "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
     "rg": ("--pre",),
@@ -201,7 +218,7 @@ class _Reader:
                 self.redirects.append(Redirect(text, sign in _WRITES, self._moved))
 
     def _command(self, node: Node) -> None:
-        found = []
+        found: list[tuple[str, bool]] = []
         for child in node.named_children:
             if child.type == "command_name":
                 found.extend(self._word(each) for each in child.named_children)

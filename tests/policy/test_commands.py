@@ -79,7 +79,7 @@ ASKED = [
     "cat $(rm x)",
     "cat `rm x`",
     'cat "$(rm x)"',
-    "cat \"a`rm x`b\"",
+    'cat "a`rm x`b"',
     "cat <(rm x)",
     "cat > >(rm x)",
     "cat < <(rm x)",
@@ -171,7 +171,7 @@ ASKED = [
     "cat x | bash",
     "/bin/sh -c 'rm x'",
     "bash -c 'bash -c \"rm x\"'",
-    "bash -c \"$X\"",
+    'bash -c "$X"',
     "find . -exec rm {} \\;",
     "find . -execdir rm {} +",
     "find . -ok rm {} \\;",
@@ -356,8 +356,13 @@ def test_a_file_whose_change_is_asked_about_is_found_in_a_command(command: str) 
 
 @pytest.mark.parametrize(
     ("command", "decision"),
-    [("cd x && cat y", "ask"), ("cd x && cat", "allow"), ("cat y && cd x", "allow")]
-    + [("cd x && cat /y", "allow"), ("cd x && echo a > y", "ask")],
+    [
+        ("cd x && cat y", "ask"),
+        ("cd x && cat", "allow"),
+        ("cat y && cd x", "allow"),
+        ("cd x && cat /y", "allow"),
+        ("cd x && echo a > y", "ask"),
+    ],
 )
 def test_behind_a_cd_it_is_not_known_which_file_a_relative_path_is(
     command: str, decision: str
@@ -367,8 +372,15 @@ def test_behind_a_cd_it_is_not_known_which_file_a_relative_path_is(
 
 @pytest.mark.parametrize(
     "command",
-    ["echo a > .git/config", "cp x .git/hooks/y", "cat x > sub/.acp_bridge/hooks.toml"]
-    + ["tee /data/rules.toml", "rm /data/keys.env", "touch /data", "cat x | tee .git/y"],
+    [
+        "echo a > .git/config",
+        "cp x .git/hooks/y",
+        "cat x > sub/.acp_bridge/hooks.toml",
+        "tee /data/rules.toml",
+        "rm /data/keys.env",
+        "touch /data",
+        "cat x | tee .git/y",
+    ],
 )
 def test_no_rule_allows_a_command_that_may_write_to_what_guards_the_user(command: str) -> None:
     assert of_command('allow = ["Bash", "Edit"]', command, place("/project", "/data")) == "ask"
@@ -379,8 +391,33 @@ def test_no_rule_allows_a_command_that_may_write_to_what_guards_the_user(command
 _RUN = ("ls", "rm", "cat", "git", "sh", "env", "timeout", "xargs", "find")
 _NAMES = st.sampled_from(_RUN) | st.just("ls")
 _WORDS = st.sampled_from(
-    ["x", "-c", "5", "rm", "'rm x'", '"rm x"', "$(rm x)", "`rm`", "{a,b}", "-exec", "\\;", "$X"]
-    + ["*", "~", "=rm", "'a", "a\\\n", "<(rm)", "#", "!", "-n", "ls", '"$(rm)"', "$'rm'", "()"]
+    [
+        "x",
+        "-c",
+        "5",
+        "rm",
+        "'rm x'",
+        '"rm x"',
+        "$(rm x)",
+        "`rm`",
+        "{a,b}",
+        "-exec",
+        "\\;",
+        "$X",
+        "*",
+        "~",
+        "=rm",
+        "'a",
+        "a\\\n",
+        "<(rm)",
+        "#",
+        "!",
+        "-n",
+        "ls",
+        '"$(rm)"',
+        "$'rm'",
+        "()",
+    ]
 )
 _JOINTS = st.sampled_from([" ; ", "\n", " && ", " || ", " | ", " & ", ";", "|&", "\\\n", " "])
 _FRAMES = st.sampled_from(["{}", "({})", "{{ {}; }}", "if {}; then ls; fi", "f() {{ {}; }}"])
