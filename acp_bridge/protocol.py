@@ -186,15 +186,16 @@ def kind_of(params: Json) -> object:
 def names_terminal(update: Json) -> bool:
     """Return True when an update shows a terminal, which lives at one client."""
     content = update.get("content")
-    return isinstance(content, list) and any(_is_terminal(item) for item in content)
+    return isinstance(content, list) and any(is_terminal(item) for item in content)
 
 
 def without_terminals(update: Json) -> Json:
     """Return an update for a client that has none of the terminals which it shows."""
-    return {**update, "content": [c for c in update["content"] if not _is_terminal(c)]}
+    return {**update, "content": [c for c in update["content"] if not is_terminal(c)]}
 
 
-def _is_terminal(item: object) -> bool:
+def is_terminal(item: object) -> bool:
+    """Return True when an item of a tool call's content shows a terminal."""
     return isinstance(item, dict) and item.get("type") == "terminal"
 
 

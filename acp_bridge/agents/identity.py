@@ -13,13 +13,17 @@ _PACKAGE: Final = re.compile(r"@?[^@=<>~!;\[\s]+")
 
 
 def without_version(name: str) -> str:
-    """Return the name of a package or a program without its version, so that it survives upgrades.
+    """Return the name of a package without its version, so that it survives upgrades.
 
     A name that is nothing but a version stays as it is.
     """
     found = _PACKAGE.match(name)
-    bare = found[0] if found else name
-    return _VERSION.sub("", bare) or bare
+    return file_without_version(found[0] if found else name)
+
+
+def file_without_version(name: str) -> str:
+    """Return the name of a file or a folder without its version; any character may stand in it."""
+    return _VERSION.sub("", name) or name
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class Link:
         self.at_clients = AtClients()
         #: the session's id at the agent, once it has one.
         self.agent_session_id: str | None = None
-        #: the agent's answer to the fork that it has open, until the fork's session begins with it.
+        #: the agent's answer to the fork that it has open, until `take_fork`.
         self.forked: Json | None = None
         #: the process has ended: answers to its requests are the bridge's own from now on.
         self.gone = False
@@ -317,20 +317,37 @@ class Link:
         self._kept, self._parked_bytes = [], 0
 
     def adopt(self, owner: Owner) -> None:
-        """Tell `owner` everything from now on, first the kept messages about its session."""
+        """Tell `owner` everything from now on, first the kept messages about its session.
+
+        What the agent says of a fork is kept until `take_fork`.
+        """
         changed = owner is not self.owner
-        self.owner, self._parked = owner, False
+        self.owner = owner
         self._hurry.cancel()  # the owner before waits for a client no more
         self._stderr.clear()
-        kept, self._kept = self._kept, []
-        for method, params in kept:
-            if params["sessionId"] == self.agent_session_id:  # else its opening came to nothing
-                self._hand_over(method, params)
-        owner.on_batch_end(self)
+        if self.forked is None:
+            self._unpark()
         if changed and self.gone:
             _tell(owner.on_gone, self, self._exit)
             if self.dead.is_set():
                 _tell(owner.on_dead, self)
+
+    def take_fork(self) -> Json | None:
+        """Return, once, the agent's answer to the fork that it has open; None if it has none.
+
+        The owner, which is ready for the fork now, is told what the agent has said of it since.
+        """
+        if (forked := self.forked) is not None:
+            self.forked = None
+            self._unpark()
+        return forked
+
+    def _unpark(self) -> None:
+        kept, self._kept, self._parked = self._kept, [], False
+        for method, params in kept:
+            if params["sessionId"] == self.agent_session_id:  # else its opening came to nothing
+                self._hand_over(method, params)
+        self.owner.on_batch_end(self)
 
     # --- the agent's side of the wire ----------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """Decides until when a bridge goes on without a client; it has neither a clock nor a task.
 
 - Without `--keep` it ends with the client that has started it.
-- With it, work goes on for so long from the end of the last client; that bounds what nobody looks
-  at, not how long a turn may take. A bridge without work ends soon after its last client.
+- With it, work goes on for so long from the end of the last client: this bounds how long a bridge
+  works without a client, not how long a turn may take. A bridge without work ends soon after its
+  last client.
 """
 
 from __future__ import annotations

@@ -296,7 +296,7 @@ class Bridge:
             return
         session = self._live(named.get("sessionId"))
         if session:
-            session.transcript.wake(client)
+            session.transcript.end_quiet(client)
         if method == protocol.SESSION_CANCEL:
             if session and session.early:
                 session.early.cancel_oldest(client, session.id)

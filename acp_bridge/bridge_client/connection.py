@@ -142,6 +142,11 @@ class Connection:
         """The number of bytes that the other end has not taken yet."""
         return self._outgoing.pending
 
+    @property
+    def taken(self) -> int:
+        """The number of bytes that the other end has taken."""
+        return self._outgoing.taken
+
     def _write(self, line: bytes) -> None:
         if self._tap is not None:
             self._tap("out", line.removesuffix(b"\n"))

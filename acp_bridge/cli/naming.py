@@ -10,79 +10,18 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from acp_bridge.agents.identity import without_version
-
-_Launcher = tuple[str, Mapping[str, str]]
-
-
-def _launch(names: str, starts: str, **options: str) -> dict[str, _Launcher]:
-    """Return one table entry for all of these launchers (comma-separated, subcommand included).
-
-    `starts`: what the launcher's first argument that is no option names: a `command`, a `package`
-    or a `script`. `options`: the launcher's options that have a value, by the kind of the value:
-    `value`, to be skipped; `named`, the thing that is started if no argument names it; `last`, the
-    same, and all further arguments are the agent's; `code`, a program text that is run.
-    """
-    kinds = {option: kind for kind, named in options.items() for option in named.split()}
-    return dict.fromkeys(names.split(", "), (starts, kinds))
+from acp_bridge.agents.identity import file_without_version, without_version
+from acp_bridge.cli.launchers import LAUNCHERS
 
 
 def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_NPM = "-w --workspace --prefix --registry --cache -C --dir"
-_NPX = {"value": _NPM, "named": "-p --package", "code": "-c --call"}
-_UV = """--with --with-editable --with-requirements --python -p --directory --index-url --index
-    --extra-index-url --default-index --find-links -i -f --project --env-file --cache-dir --group
-    --config-file --extra --package --color --refresh-package --pip-args --fetch-python"""
-_UV_RUN = {"value": _UV, "named": "--from", "last": "-m --module"}
-_DENO = """-r --require --import --loader --experimental-loader --env-file -C --conditions
-    --tsconfig --config --cwd"""
-_NODE = {"value": _DENO, "code": "-e --eval -p --print"}
-_PYTHON = {"value": "-W -X --check-hash-based-pycs", "last": "-m", "code": "-c"}
-_CLASSES = "-cp -classpath --class-path --module-path"
-_IN_ENVIRONMENT = "-n --name -p --prefix -C --directory -P --project"
-#: By launcher, some with a subcommand; of the entries that fit a command line the longest counts.
-_LAUNCHERS: Final = {
-    **_launch("npx, pnpx, bunx, npm, npm exec, npm x", "package", **_NPX),
-    **_launch("pnpm, pnpm dlx, yarn, yarn dlx", "package", value=_NPM),
-    **_launch("npm run, npm run-script, pnpm run, yarn run, deno task", "package", value=_NPM),
-    **_launch("pnpm exec, yarn exec", "command", value=_NPM),
-    **_launch("uvx", "package", value=_UV, named="--from --spec"),
-    **_launch("pipx, pipx run", "package", value=_UV, named="--spec"),
-    **_launch("uv tool run", "package", **_UV_RUN),
-    **_launch("uv, uv run", "command", **_UV_RUN),
-    **_launch("python", "script", **_PYTHON),
-    **_launch("node, tsx, ts-node, bun, bun run", "script", **_NODE),
-    **_launch("bun x", "package", **_NODE),
-    **_launch("deno, deno run", "script", value=_DENO),
-    **_launch("ruby, perl, php, lua", "script", value="-I -d", code="-e -r"),
-    **_launch("java", "package", value=_CLASSES, last="-jar -m --module"),
-    **_launch("dotnet, dotnet exec, go, go run", "script"),
-    **_launch("dotnet run", "script", named="--project"),
-    **_launch("nix, nix run", "package"),
-    **_launch("flatpak, flatpak run", "package", value="--command"),
-    **_launch("poetry, poetry run, pipenv, pipenv run", "command", value=_IN_ENVIRONMENT),
-    **_launch("pdm, pdm run, hatch, hatch run, rye, rye run", "command", value=_IN_ENVIRONMENT),
-    **_launch("conda, conda run, mamba, mamba run", "command", value=_IN_ENVIRONMENT),
-    **_launch("micromamba, micromamba run", "command", value=_IN_ENVIRONMENT),
-    **_launch("volta, volta run", "command", value="--node --npm --pnpm --yarn"),
-    **_launch("env", "command", value="-u --unset -C --chdir"),
-    **_launch("sudo", "command", value="-u -g -C -h -p -D"),
-    **_launch("doas", "command", value="-u -C"),
-    **_launch("nice", "command", value="-n"),
-    **_launch("nohup, setsid, mise, mise exec, mise x", "command"),
-    **_launch("stdbuf", "command", value="-i -o -e"),
-    **_launch("timeout", "command", value="-s -k"),
-    **_launch("direnv, direnv exec", "command"),
-    **_launch("ssh", "command", value="-i -p -o -l -F -J -b"),
-    **_launch("wsl", "command", value="-d -u --cd"),
-}
 #: launchers whose first argument is not what they start, but a duration, a folder or a host.
 _OWN_WORD: Final = _set("timeout direnv ssh")
 _SHELLS: Final = _set("bash sh zsh dash ksh fish cmd pwsh powershell")
@@ -148,17 +87,18 @@ def _name(words: list[str], depth: int) -> str | None:
         return _of_shell(program, words[1:], depth)
     if kind in _CONTAINERS:
         return _of_container(kind, words[1:], depth)
-    if kind in _LAUNCHERS:
+    if _subcommand(kind, words[1:])[0] in LAUNCHERS:
         return _of_launcher(kind, words[1:], depth) or kind
-    return _of_file(words[0]) if _is_script(words[0]) else without_version(program)
+    return _of_file(words[0]) if _is_script(words[0]) else file_without_version(program)
 
 
 def _of_launcher(program: str, words: list[str], depth: int) -> str | None:
     """Return the name of the agent that a launcher starts, given its arguments; None for none."""
-    known = (" ".join([program, *words[:count]]) for count in (2, 1, 0))
-    name = next(each for each in known if each in _LAUNCHERS)
-    (starts, options), words = _LAUNCHERS[name], words[name.count(" ") :]
-    named = ""
+    name, words = _subcommand(program, words)
+    (starts, options), named = LAUNCHERS[name], ""
+    for number, word in enumerate(words):
+        if options.get(word) == "command" and words[number + 1 :]:
+            return _name(words[number + 1 :], depth - 1)
     while words and (words[0].startswith("-") or _is_setting(words[0])):
         word, *words = words
         if word == "--":
@@ -167,6 +107,8 @@ def _of_launcher(program: str, words: list[str], depth: int) -> str | None:
         kind = options.get(option)
         if kind == "code" and words:
             return f"{program} {_digest(words[0])}"
+        if kind == "words" and (value or words):
+            return _of_script(value or words[0], depth)
         if kind in ("value", "named", "last") and not equals:
             value, words = "".join(words[:1]), words[1:]
         if kind in ("named", "last"):
@@ -183,6 +125,23 @@ def _of_launcher(program: str, words: list[str], depth: int) -> str | None:
     return _of_word(word, depth, rest) if word else None
 
 
+def _subcommand(program: str, words: list[str]) -> tuple[str, list[str]]:
+    """Return a launcher with its subcommand, and the words behind that.
+
+    Options that stand before the subcommand come behind it.
+    """
+    _, options = LAUNCHERS.get(program, ("", {}))
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if options.get(words[at]) else 1
+    for first in (0, at):
+        for count in (2, 1):
+            name = " ".join([program, *words[first : first + count]])
+            if name in LAUNCHERS and name != program:
+                return name, [*words[:first], *words[first + count :]]
+    return program, words
+
+
 def _of_word(word: str, depth: int, rest: list[str]) -> str | None:
     """Return the name for a launcher's argument; `rest`, if the argument is a launcher itself.
 
@@ -195,7 +154,7 @@ def _of_word(word: str, depth: int, rest: list[str]) -> str | None:
     if word.startswith(("/", ".", "~")) or _is_script(word):
         return _of_file(word)
     name = without_version(word)
-    return _name([name, *rest], depth - 1) if rest and name in _LAUNCHERS else name
+    return _name([name, *rest], depth - 1) if rest and name in LAUNCHERS else name
 
 
 def _of_file(word: str) -> str:
@@ -205,12 +164,12 @@ def _of_file(word: str) -> str:
         if folder in parts[:-1]:
             inside = parts[len(parts) - parts[::-1].index(folder) :]
             if inside[0] == ".bin" and len(inside) > 1:  # the commands of all packages
-                return without_version(inside[1])
+                return file_without_version(inside[1])
             return without_version("/".join(inside[: 2 if inside[0].startswith("@") else 1]))
     if "/" not in word and not _is_script(word):
         return without_version(word)
     path = word if word.startswith(("/", "~", "$")) else os.path.abspath(word)
-    kept = [without_version(part) for part in path.split("/")]
+    kept = [file_without_version(part) for part in path.split("/")]
     return "/".join(part for part in kept if not re.fullmatch(r"v?\d+(\.\d+)+.*", part))
 
 
@@ -219,14 +178,18 @@ def _of_shell(program: str, words: list[str], depth: int) -> str:
     for number, word in enumerate(words):
         if re.fullmatch(r"-[a-z]*c|/c|-Command", word) and number + 1 < len(words):
             script = words[number + 1]
-            return _of_script(script, depth) or f"{program} {_digest(script)}"
+            given = words[number + 2 :]
+            return _of_script(script, depth, given) or f"{program} {_digest(script)}"
         if not word.startswith("-"):
             return _of_file(word)
     return program
 
 
-def _of_script(script: str, depth: int) -> str | None:
-    """Return the name of the last command that a shell script runs; None if it can't be read."""
+def _of_script(script: str, depth: int, given: Sequence[str] = ()) -> str | None:
+    """Return the name of the last command that a shell script runs; None if it can't be read.
+
+    `given`: the script's own arguments, from `$0` on.
+    """
     commands: list[list[str]] = [[]]
     try:
         for line in script.splitlines():
@@ -242,12 +205,21 @@ def _of_script(script: str, depth: int) -> str | None:
     folder, found = "", list[str]()
     for words in commands:
         words = words[: words.index("|")] if "|" in words else words
+        words = [each for word in words for each in _filled_in(word, given)]
         words = _without_settings(words, "exec", "command")
         if words[:1] == ["cd"] and len(words) > 1:
             folder = words[1]
         elif words and words[0] not in _PREPARING:
             found = words
     return _name([_from(folder, word) for word in found], depth - 1)
+
+
+def _filled_in(word: str, given: Sequence[str]) -> Sequence[str]:
+    """Return the words for which a word such as `$@` or `$1` stands in a script."""
+    if word in ("$@", "$*"):
+        return given[1:]
+    number = re.fullmatch(r"\$\{?(\d)\}?", word)
+    return given[int(number[1]) :][:1] if number else [word]
 
 
 def _from(folder: str, word: str) -> str:

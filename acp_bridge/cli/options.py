@@ -114,7 +114,7 @@ def _parsed(arguments: list[str], env: Mapping[str, str]) -> argparse.Namespace:
     if given.version:
         _say(f"acp-bridge {__version__}\n")
     if rest:
-        fail(f"unknown argument {rest[0]!r}{_meant(rest[0])}")
+        fail(f"unknown argument {rest[0]!r}{_meant(rest[0]) or reader.meant(rest[0])}")
     if (given.log_level or STDERR_LEVEL).lower() not in LEVELS:
         fail(f"{_place('log-level', given.log_level)}: choose from {', '.join(LEVELS)}")
     return given

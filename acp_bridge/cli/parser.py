@@ -126,6 +126,26 @@ class Parser(argparse.ArgumentParser):
 
         raise SystemExit(print_text(self.help_for(columns())))
 
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: None = None
+    ) -> argparse.Namespace:
+        """Return what the arguments say; raises SystemExit(2) if one of them is unknown."""
+        given, rest = self.parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}{self.meant(rest[0])}")
+        return given
+
+    def meant(self, word: str) -> str:
+        """Return a hint for an unknown option that is nearly one of these; else ""."""
+        if not word.startswith("--"):
+            return ""
+        from difflib import get_close_matches
+
+        shown = (action.option_strings for action in self._actions if action.help is not None)
+        names = {name[2:]: name for name in chain.from_iterable(shown) if name.startswith("--")}
+        close = get_close_matches(word[2:].partition("=")[0], names, 1, 0.7)
+        return f"; did you mean {names[close[0]]}?" if close else ""
+
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the arguments to stderr; raises SystemExit(2)."""
         fail(message, self.prog)

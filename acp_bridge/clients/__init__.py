@@ -1,1 +1,1 @@
-"""The clients of the bridge: each one's end of the wire, its abilities and its rights."""
+"""The clients of the bridge: each one's end of the wire and its abilities."""

@@ -94,6 +94,8 @@ def _parsed(parser: CommandParser, arguments: Sequence[str]) -> argparse.Namespa
     log.configure("error", None)
     given, rest = parser.parse_known_args(list(arguments))
     if rest:  # the argument may be a key: don't print it
+        if meant := parser.meant(rest[0]):
+            parser.error(f"there is no such option{meant}")
         parser.error("there is an argument too many; the key itself is asked for, and is none")
     if given.list and (given.name or given.remove):
         parser.error("--list stands alone")

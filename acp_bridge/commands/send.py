@@ -102,16 +102,25 @@ async def _send(given: argparse.Namespace) -> int:
                 return fail("send", why)
             if given.wait:
                 try:
-                    return await sendings[0].wait()
+                    return await _waited(sendings[0], screen)
                 except RpcError as error:
                     return fail("send", said(error), of_error(error))
             screen.write(f"In the queue of session {named(session)}.\n".encode())
             return Exit.DONE
 
         try:
-            return await at_session("send", home, given.session, act, listener)
+            code = await at_session("send", home, given.session, act, listener)
         except Asleep as asleep:
-            return await _hold(given, asleep, screen)
+            code = await _hold(given, asleep, screen)
+    return Exit.FAILED if stop.reason is Exit.FAILED else code
+
+
+async def _waited(sending: Sending, screen: StdScreen) -> Exit:
+    """Show the turn; stdout has taken it before anybody tells on stderr how it ended."""
+    try:
+        return await sending.wait()
+    finally:
+        await screen.finish()
 
 
 async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) -> int:

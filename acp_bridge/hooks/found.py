@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,16 +32,21 @@ class Project:
     folder: Path
     trusted: dict[str, str]
 
-    async def look_again(self) -> list[str]:
+    async def look_again(self, cwd: str) -> list[str]:
         """Return the result of `changes`, in bounded time; a silent folder has changed."""
         with anyio.move_on_after(waits.HOOKS_READ), suppress(NoThread):
-            return await in_thread(self.changes, abandon_on_cancel=True)
+            return await in_thread(self.changes, cwd, abandon_on_cancel=True)
         return [PROJECT_FILE]
 
-    def changes(self) -> list[str]:
-        """Return the names of the files that have changed since; one that can't be read has."""
+    def changes(self, cwd: str) -> list[str]:
+        """Return the names of the files that have changed since; one that can't be read has.
+
+        All have if `cwd`, where the hooks would run, leads to another folder now.
+        """
         from acp_bridge.hooks import config, trust
 
+        if os.path.realpath(cwd) != str(self.folder):
+            return [PROJECT_FILE]
         try:
             content = trust.read_file(self.folder / PROJECT_FILE)
             hooks = config.parse(content.decode(), project=True)

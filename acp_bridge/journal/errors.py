@@ -34,6 +34,10 @@ class IndexUnusable(JournalError):
 class UnknownSession(JournalError):
     """No session of this id is kept here (invariant R2)."""
 
+    def __init__(self, why: str = "its file is gone or empty") -> None:
+        """`why` is for the user."""
+        super().__init__(why)
+
 
 class BadCursor(ValueError):
     """The cursor of a listing was not given out by this journal."""

@@ -95,18 +95,16 @@ def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
         JournalError: it can't be read or written, or is of a newer version.
     """
     if not path.is_file():
-        raise UnknownSession("its file is gone or empty")
+        raise UnknownSession
     with journal_errors():
         connection = connect(path, wait=1)
         try:
             if not connection.execute("SELECT name FROM pragma_table_info('session')").fetchone():
-                raise UnknownSession(
-                    "its file is gone or empty"
-                )  # nothing is written into an empty file
+                raise UnknownSession  # nothing is written into an empty file
             migrate(connection, SESSION_SCHEMA)
             row = connection.execute(f"SELECT {', '.join(_INFO)} FROM session").fetchone()
             if row is None or row[0] != session_id:
-                raise UnknownSession("its file is gone or empty")
+                raise UnknownSession
             begin_wal(connection)
             return SessionFile(path, connection), SessionInfo(*row)
         except BaseException:

@@ -17,6 +17,7 @@ from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.files import read_info
 from acp_bridge.journal.index import SOUND, is_damage
 from acp_bridge.journal.schema import INDEX_SCHEMA
+from acp_bridge.journal.store import Journal
 
 #: seconds that the making of a session's file takes at most.
 _MAKING = 60.0
@@ -72,19 +73,20 @@ def index_state(home: Path) -> IndexState:
 
 def look_at_sessions(home: Path, seconds: float) -> Sessions:
     """Count the session files and find unreadable ones, in `seconds` at most. Raises OSError."""
+    journal = Journal(home)
     paths = _session_files(home.absolute() / "sessions")
-    listed = _listed(home.absolute() / "index.db")
+    listed = {journal.path(each): each for each in _listed(home.absolute() / "index.db")}
     until = time.monotonic() + seconds
     size, looked_at = 0, 0
-    unreadable = sorted(listed - {path.stem for path in paths})
+    missing = [path for path in listed.keys() - set(paths) if not path.exists()]
+    unreadable = sorted(listed[path] for path in missing)
     for path in paths:
         size += _size(path) + _size(wal_of(path))
         if time.monotonic() < until:
             looked_at += 1
-            if not _holds_one(path, made=path.stem in listed):
-                unreadable.append(path.stem)
-    count = len(listed.union(path.stem for path in paths))
-    return Sessions(count, size, tuple(unreadable), len(paths) - looked_at)
+            if not _holds_one(path, made=path in listed):
+                unreadable.append(listed.get(path, path.stem))
+    return Sessions(len(paths) + len(missing), size, tuple(unreadable), len(paths) - looked_at)
 
 
 def _listed(index: Path) -> set[str]:

@@ -90,7 +90,7 @@ def _path(home: Path, session_id: str) -> Path:
     with suppress(JournalError):  # what is damaged is read as far as that goes
         there = read_info(path, read_only=True) is not None
     if not there:
-        raise UnknownSession("its file is gone or empty")
+        raise UnknownSession
     return path
 
 

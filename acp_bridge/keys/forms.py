@@ -54,6 +54,16 @@ _WITHOUT: Final = {
     "hosted_vllm": "vLLM",
     "llamafile": "llamafile",
 }
+#: Other words by which a person may look for a provider: its maker, or its models.
+_CALLED: Final = {
+    "claude": "anthropic",
+    "chatgpt": "openai",
+    "gpt": "openai",
+    "google": "gemini",
+    "grok": "xai",
+    "kimi": "moonshot",
+    "glm": "zai",
+}
 #: the beginnings that only one provider's keys have.
 _OWN: Final = {
     begin: known
@@ -85,13 +95,14 @@ def variable_of(word: str) -> str | None:
 
 
 def nearest(word: str) -> str | None:
-    """Return the provider or variable that a word nearly is, None if it is near none.
+    """Return the provider or variable that a word nearly is, or means; None if there is none.
 
     What is returned is a name that is known, and never a part of the word, which may be a key.
     """
     from difflib import get_close_matches
 
-    names = {each.casefold(): known.id for known in KNOWN for each in (known.id, known.name)}
+    names = dict(_CALLED)
+    names |= {each.casefold(): known.id for known in KNOWN for each in (known.id, known.name)}
     names |= {each.casefold(): each for known in KNOWN for each in known.variables}
     found = get_close_matches(word.casefold(), names, 1, 0.75)
     return names[found[0]] if found else None

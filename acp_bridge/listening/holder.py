@@ -39,10 +39,16 @@ def write_holder(lock: int, holder: Holder | None) -> None:
 
 
 def read_holder(lock_file: Path) -> Holder | None:
-    """Return the holder from a file that somebody has locked; None if the file names none."""
+    """Return the holder from a file that somebody has locked; None if the file names none.
+
+    It never waits: an agent has the rights to put a pipe in place of the file.
+    """
     try:
-        with lock_file.open("rb") as file:
-            found = json.loads(file.read(_MOST))
+        fd = os.open(lock_file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = json.loads(os.pread(fd, _MOST, 0))
+        finally:
+            os.close(fd)
         info = found.get("agent_info")
         holder = Holder(found["socket"], found["protocol"], found["agent"], info)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):

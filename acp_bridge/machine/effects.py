@@ -12,7 +12,7 @@ from acp_bridge.machine.events import Event, Moment, Timer
 
 
 class Failure(Enum):
-    """Why a prompt is answered with an error that is the bridge's own."""
+    """The reasons for which the bridge itself answers a prompt with an error."""
 
     #: the journal could not take the prompt.
     JOURNAL = auto()

@@ -139,7 +139,7 @@ class Go:
 
 @dataclass(frozen=True, slots=True)
 class Warm:
-    """The session was loaded: an agent is to be ready before the first prompt."""
+    """A process is needed though no prompt waits: for a load, or for a request to the agent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class State(Enum):
 
 
 class Happened(Enum):
-    """What changes the state."""
+    """The happenings after which the machine goes to another state, by `NEXT`."""
 
     #: a process was started.
     PROCESS_STARTED = auto()

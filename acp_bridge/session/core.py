@@ -125,8 +125,8 @@ class Core:
         """Take the parts, before the first event.
 
         `link_of` gives the process of an epoch, if it is there still; `perform` carries out an
-        effect without waiting; `flush` brings on its way what was shown; `concerned` says who is
-        told of a change.
+        effect without waiting; `flush` sends the updates collected until now; `concerned` returns
+        the followers that a change is told to.
         """
         self._link_of = link_of
         self._look_around = look_around

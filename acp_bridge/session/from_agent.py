@@ -1,4 +1,6 @@
-"""Receives what a session's processes say, as the session's state has it (`agents.link.Owner`)."""
+"""Takes the messages of a session's agent processes (`agents.link.Owner`): the session's state says
+which of them are shown, passed on, refused or dropped.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class FromAgent:
         to_agent: ToAgent,
         disturb: Callable[[], None] | None,
     ) -> None:
-        """`disturb` notes that the agent has said something; None: nobody waits for its rest."""
+        """`disturb` notes that the agent has said something; None: the session never sleeps."""
         self._core = core
         self._user_settings = user_settings
         self._title = title

@@ -106,7 +106,10 @@ class Opening:
         return result
 
     async def fork(self, agent_session_id: str) -> Json:
-        """Open a fork of a session that this process does not have; as `new` does otherwise."""
+        """Fork the agent's session with this id, which another process may have, and open the fork.
+
+        Returns and raises as `new`.
+        """
         result = await self._ask(SESSION_FORK, self._workspace.params(agent_session_id))
         self._link.agent_session_id = new_id(result, besides=agent_session_id)
         self._link.forked = result
@@ -123,12 +126,11 @@ class Opening:
     async def reopen(self, known: Known, notice: Callable[[str], None]) -> Json:
         """Open a session again after a restart: resume, else load, else a new one with a notice.
 
-        A process that has just made it by a fork has it open.
+        Nothing is sent to a process that has just made the session by a fork: it has it open.
 
         Raises Refused, or RpcError of code AUTH_REQUIRED.
         """
-        forked, self._link.forked = self._link.forked, None
-        if forked is not None:
+        if (forked := self._link.take_fork()) is not None:
             return forked
         ways = self._ways()
         refusal: RpcError | None = None
@@ -178,7 +180,7 @@ class Opening:
 
 
 def new_id(result: Json, besides: str | None = None) -> str:
-    """Return the session's id in an agent's answer; raises RpcError if it is none, or `besides`."""
+    """Return the session's id in an agent's answer; raises RpcError for none, and for `besides`."""
     agent_id = result.get("sessionId")
     if not isinstance(agent_id, str) or agent_id == besides:
         raise errors.agent_trouble("the agent gave no session id")

@@ -133,6 +133,7 @@ class Session:
             memory,
             lambda: pacing.waits,
             lambda: bool(ask.open),
+            to_agent.notify,
         )
         self.from_agent = from_agent = FromAgent(
             core,
@@ -199,7 +200,7 @@ class Session:
 
     @property
     def now(self) -> Snapshot:
-        """Where the machine stands."""
+        """The state of the session's machine."""
         return self.core.now
 
     @property
@@ -209,7 +210,7 @@ class Session:
 
     @property
     def workspace(self) -> Workspace:
-        """Where the session works now."""
+        """The folders and MCP servers that the session has now."""
         return self.core.workspace
 
     @property
@@ -240,9 +241,12 @@ class Session:
         keeps_prompts: bool = False,
         said: str = notices.CLOSED_BY_OTHER,
     ) -> None:
-        """End the session: `closed` says when it is over. Its prompts are answered `cancelled`, or
-        those that wait with an error that says that they are kept; clients other than the one
-        that closes it are told (`said`)."""
+        """Begin to end the session for all; `closed` is set at its end.
+
+        Its prompts are answered `cancelled`. With `keeps_prompts` those that wait are left over,
+        and answered with an error that says so. `said` is shown to every client but `by`; if that
+        is None, to nobody.
+        """
         self.core.closing = True
         self.audience.end(by, said)
         self.ask.close()
@@ -266,7 +270,7 @@ class Session:
 
     def on_prompt(self, request: ClientRequest, params: Json) -> None:
         """Queue a prompt in the order of reading; `params` has been checked."""
-        self.transcript.wake(request.client)
+        self.transcript.end_quiet(request.client)
         if self.early is not None:
             self.early.add(request)
             return

@@ -138,7 +138,7 @@ class SessionContext:
 
     @property
     def holder(self) -> Holder | None:
-        """What the lock files of this bridge's sessions say: where the bridge can be reached."""
+        """The content of this bridge's lock files, its socket and agent; None without a socket."""
         if self.socket is None:
             return None
         ours = self.identity

@@ -73,7 +73,7 @@ class Attaching:
 
     @asynccontextmanager
     async def turn_of(self, client: Client, session_id: str) -> AsyncIterator[None]:
-        """Let one request of a client that shows or leaves a session run at a time."""
+        """Enter when this client's earlier loads of the session, and its leave, have ended."""
         async with self._loads.hold(f"{id(client)} {session_id}"):
             yield
 
@@ -106,14 +106,14 @@ class Attaching:
             return True
 
     def goes_on_without(self, client: Client, session: Session) -> bool:
-        """Return True if a client's close of the session is its leave alone.
+        """Return True if the session goes on when this client closes it.
 
-        It is while others have it, and in a kept bridge while anything of it is unanswered.
+        It does while other clients have it, and in a kept bridge while a prompt is unanswered.
         """
         if session.closing:
             return False
         others = session.transcript.has_others(client)
-        return others or (self._kept and session.now.unanswered)
+        return others or (self._kept and bool(session.now.unanswered))
 
     def forget(self, client: Client) -> None:
         """Let a client whose connection has ended leave every session."""

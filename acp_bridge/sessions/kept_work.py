@@ -81,7 +81,7 @@ def _sockets(locks: list[Path]) -> set[str]:
 
 
 def _is_whole(row: Json) -> bool:
-    """Return True for a row of `_acp_bridge/live` that says where a session is, and how it is."""
+    """Return True for a row of `_acp_bridge/live` that has a session's folder, agent and state."""
     return all(isinstance(row.get(key), str) for key in ("cwd", "agent", "state"))
 
 

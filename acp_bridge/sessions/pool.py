@@ -42,7 +42,7 @@ _TRIES: Final = 3
 
 
 class Reason(StrEnum):
-    """Why a process that waits is ended."""
+    """The reasons for which a process that waits is ended."""
 
     #: no session has taken it in time.
     UNUSED = "unused"

@@ -131,8 +131,9 @@ class Sessions:
     ) -> tuple[Session, Link, Json]:
         """Let `work` make a session with a process of its own; returns both and the agent's answer.
 
-        `session_id`: to whose clients belongs what the process asks before its answer names the
-        session (invariant P8). A process of which no session came waits for another one.
+        `session_id`: the session whose clients get the requests that the process makes before its
+        answer names the session (invariant P8). If no session came of it, the process goes
+        back to the pool, or is killed if it still owes the answer.
         """
 
         async def begin(link: Link) -> tuple[Session, Link, Json]:
@@ -244,6 +245,7 @@ class Sessions:
         agent_id = session.journal.info.agent_session_id
         shown = with_own_meta(request.client.abilities.fit(shown), {"agentSessionId": agent_id})
         request.answer(shown)
+        session.wake()
         return ANSWERED
 
     async def _fork(
@@ -264,9 +266,6 @@ class Sessions:
             ask, asked = partial(Opening(link, workspace, request).fork, agent_id), True
             result, made = await self._in_time(link, SESSION_FORK, ask), True
             session = await self._forks.keep(source, new, workspace, str(link.agent_session_id))
-            if link.gone:  # a process that loads the fork is to find the tree dead (P12)
-                with anyio.CancelScope(shield=True):
-                    await link.kill()
             session.offer(link)
             return session, result
 
@@ -283,7 +282,6 @@ class Sessions:
             self._forks.in_source |= refused
             self.live[session.id] = session
         session.user_settings.note_result(result)
-        session.wake()
         return session, result
 
     @asynccontextmanager

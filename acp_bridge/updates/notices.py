@@ -196,7 +196,7 @@ def left_over(prompts: list[Json]) -> str:
 
 
 def titled(title: str) -> str:
-    """Return the answer to `/queue title`; an empty `title` was given none."""
+    """Return the answer to `/queue title`; `title` is empty if the user gave no words."""
     return f"Titled: {title}" if title else "Give the title behind it: `/queue title WORDS`."
 
 

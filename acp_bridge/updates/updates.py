@@ -373,10 +373,13 @@ class Updates:
                     self.forget_notes([card.client_id])
                 yield assumed_end(card.client_id, note), kept
 
-    def break_off(self) -> None:
-        """Note that the process has died: the cards that it has left open have failed."""
+    def break_off(self, turn: int | None = None) -> None:
+        """Note that the process has died, or has ended this turn with an error.
+
+        The cards that it has left open there have failed.
+        """
         for card in self._cards.values():
-            if card.open and card.client_id not in self.notes:
+            if card.open and turn in (None, card.turn) and card.client_id not in self.notes:
                 self._note(card, "failed")
 
     def worked_on(self, *, turn_runs: bool) -> set[str]:

@@ -154,15 +154,16 @@ def error(id: RequestId, error: RpcError) -> Message:
 def read_answer(message: Message) -> Answer:
     """Return the outcome in a response; an error wins over a result beside it, unless it is null.
 
-    An error object that is not well formed becomes -32603, so that nobody waits for ever.
+    An error without a number for its code becomes -32603, and keeps what it says; one that says
+    nothing is malformed. So nobody waits for ever.
     """
     wire = message.get("error")
     if wire is None and "result" in message:
         return Ok(message["result"])
-    if isinstance(wire, dict):
-        code, text = wire.get("code"), wire.get("message")
-        if type(code) is int and type(text) is str:
-            return Err(RpcError.received(code, text, wire.get("data", UNSET)))
+    if isinstance(wire, dict) and type(text := wire.get("message")) is str:
+        code = wire.get("code")
+        known = code if type(code) is int else ErrorCode.INTERNAL_ERROR
+        return Err(RpcError.received(known, text, wire.get("data", UNSET)))
     return Err(RpcError(ErrorCode.INTERNAL_ERROR, "The answer was malformed"))
 
 
@@ -281,9 +282,18 @@ class Decoder:
                 try:
                     value = slow_loads(line)
                 except (ValueError, RecursionError):
-                    found.append(Malformed(None, RpcError(ErrorCode.PARSE_ERROR, "Parse error")))
+                    found.append(self._unreadable(line))
                     continue
             found.append(_checked(value))
+
+    def _unreadable(self, line: bytes) -> Malformed:
+        """Return what is known of a line that is no JSON: whether it answers a request.
+
+        Only an answer has its id: an error that answers such a request has none (JSON-RPC).
+        """
+        id, answer, _ = read_ends(line[: self._ends], line[-self._ends :])
+        error = RpcError(ErrorCode.PARSE_ERROR, "Parse error")
+        return Malformed(id if answer else None, error, answer)
 
 
 def _too_long(head: bytes, end: bytes, limit: int) -> Malformed:

@@ -154,6 +154,8 @@ class Writer:
         self._flushing = False
         #: The other end is gone, or `close` was called: output is dropped from now on.
         self.broken = False
+        #: Why writing failed where the other end may still be there: a full disk, say.
+        self.failure: OSError | None = None
         #: The number of bytes that the system has taken since the start.
         self.taken = 0
 
@@ -238,8 +240,9 @@ class Writer:
             return taken
         except BlockingIOError:
             return 0
-        except OSError:
+        except OSError as exc:
             # Gone, or a full disk behind a redirected stdout: either way nobody reads on.
+            self.failure = None if exc.errno in _GONE else exc
             self._break()
             return 0
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from acp_bridge.protocol import is_terminal
 from agent.client import Update
 from agent.conversation.entries import INTERRUPTED, Answer, Call, Entry, Note, Outcome, Prompt
 from agent.model import SpokenKind
@@ -70,7 +71,7 @@ def card_end(card_id: str, outcome: Outcome) -> Update:
     content = _content(outcome)
     # The terminal is released by now. A client may drop a whole update that names it, but keeps
     # showing it if the update has no content.
-    if not any(map(_is_terminal, content)):
+    if not any(map(is_terminal, content)):
         update["content"] = content
     if outcome.raw is not None:
         update["rawOutput"] = outcome.raw
@@ -109,7 +110,7 @@ def _shown(entry: Entry, message_id: str, goes_on: bool) -> Iterator[Update]:
 def _card(call: Call, goes_on: bool) -> Iterator[Update]:
     card = call.card
     if isinstance(content := card.get("content"), list):
-        card = {**card, "content": [item for item in content if not _is_terminal(item)]}
+        card = {**card, "content": [item for item in content if not is_terminal(item)]}
     yield card_start(card)
     outcome = call.outcome
     if outcome is None:
@@ -119,17 +120,13 @@ def _card(call: Call, goes_on: bool) -> Iterator[Update]:
         outcome = Outcome("failed", INTERRUPTED, content=[*before, _text(INTERRUPTED)])
     update = card_end(card["toolCallId"], outcome)
     if "content" not in update:
-        kept = [item for item in _content(outcome) if not _is_terminal(item)]
+        kept = [item for item in _content(outcome) if not is_terminal(item)]
         update["content"] = [*kept, _text(outcome.text)]
     yield update
 
 
 def _content(outcome: Outcome) -> list[dict[str, Any]]:
     return [_text(outcome.text)] if outcome.content is None else outcome.content
-
-
-def _is_terminal(item: Any) -> bool:
-    return isinstance(item, dict) and item.get("type") == "terminal"
 
 
 def _text(text: str) -> dict[str, Any]:

@@ -18,11 +18,11 @@ from acp.schema import (
 )
 
 from acp_bridge import __version__
+from acp_bridge.protocol import VERSION
 from agent.key_help import key_help
 from agent.openhands.settings import KEY_VARIABLE
 from agent.serve.extension import ABILITIES
 
-PROTOCOL_VERSION = 1
 AUTH_METHOD = AuthMethodAgent(
     id="session-api-key",
     name="Session API key",
@@ -36,7 +36,7 @@ AUTH_METHOD = AuthMethodAgent(
 
 def introduction() -> InitializeResponse:
     return InitializeResponse(
-        protocol_version=PROTOCOL_VERSION,
+        protocol_version=VERSION,
         agent_capabilities=AgentCapabilities(
             load_session=True,
             prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),

@@ -1,7 +1,7 @@
 """The models that there are, and how the model of a provider is asked.
 
     all_models          finds the models: prepared ones, and those of providers (known_providers)
-    abilities           what is known of a model: its window, images, thinking (ollama asks one)
+    abilities           a model's abilities: its window, images, thinking (ollama asks one)
     provider_model      one model of a provider: asked, streamed, tried again (retry)
     failure             what went wrong, in words (overflow, server_words)
     keys                keys and base URLs, from the environment or a file

@@ -62,7 +62,10 @@ class Abilities:
             self._learnt[model_id, base_url] = window
 
     async def info(self, model_id: str, target: Target, *, own_server: bool) -> ModelInfo:
-        """Returns what is known of a model. `own_server`: the user has set another base URL."""
+        """Returns a model's window, and whether it takes images and thinks, from all sources.
+
+        `own_server`: the user has set another base URL.
+        """
         known = await self._looked_up(target)
         if known is None:
             known = ModelInfo(takes_images=target.provider in _ALL_SEE and not own_server)

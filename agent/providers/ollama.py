@@ -37,7 +37,7 @@ class Ollama:
         self._loaded: dict[tuple[str, str], int] = {}
 
     async def info(self, target: Target) -> ModelInfo | None:
-        """Returns what the server says of the model; None if it doesn't answer or hasn't the model.
+        """Returns the server's description of a model; None if it is silent or has no such model.
 
         The window is the one with which the model was last seen loaded; before that, the one in its
         definition.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,8 @@ class Secrets:
         except OSError:
             return
         stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        if stamp == self._files[file]:
+        # Opening a pipe would wait for a writer.
+        if stamp == self._files[file] or not stat.S_ISREG(status.st_mode):
             return
         from dotenv import dotenv_values
 

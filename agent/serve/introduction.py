@@ -20,10 +20,11 @@ from acp.schema import (
     SessionResumeCapabilities,
 )
 
+from acp_bridge import __version__
+from acp_bridge.protocol import VERSION
 from agent.key_help import key_help
 from agent.serve.extension import ABILITIES
 
-PROTOCOL_VERSION = 1
 AUTH_METHOD = AuthMethodAgent(
     id="api-key",
     name="API key",
@@ -40,7 +41,7 @@ AUTH_METHOD = AuthMethodAgent(
 def introduction() -> InitializeResponse:
     """Returns the answer to `initialize`, cached: pydantic takes milliseconds to make it."""
     return InitializeResponse(
-        protocol_version=PROTOCOL_VERSION,
+        protocol_version=VERSION,
         agent_capabilities=AgentCapabilities(
             load_session=True,
             prompt_capabilities=PromptCapabilities(image=True, embedded_context=True),
@@ -55,15 +56,6 @@ def introduction() -> InitializeResponse:
             ),
             field_meta=ABILITIES,
         ),
-        agent_info=Implementation(name="acp-bridge-agent", title="acp-bridge", version=_version()),
+        agent_info=Implementation(name="acp-bridge-agent", title="acp-bridge", version=__version__),
         auth_methods=[AUTH_METHOD],
     )
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("acp-stdio-bridge")
-    except PackageNotFoundError:  # not installed: run from a checkout
-        return "0"

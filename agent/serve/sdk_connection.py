@@ -50,9 +50,10 @@ class Served(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What an agent uses of its connection.
+    """The functions with which an agent sends to its client.
 
-    `later` starts a task once the response that is being returned has been sent.
+    `request` waits for the client's answer; `later` starts a task once the response that is being
+    returned has been sent.
     """
 
     request: SendRequest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from agent.tools import Access, Action, ToolContext, ToolError, ToolResult
 from agent.tools.cards import code, short
-from agent.tools.paths import Place, absolute, locate, look, search_from, search_grant
+from agent.tools.paths import Place, search_action, search_from, search_locations
 from agent.tools.ripgrep import ripgrep
 
 #: how many files the model is given at most
@@ -43,12 +42,10 @@ class ListFiles:
         return f"List {what}" if args.path == "." else f"List {what} in {short(args.path)}"
 
     def locations(self, args: ListFilesArgs, cwd: Path) -> list[dict[str, Any]]:
-        return [] if args.path == "." else [{"path": absolute(args.path, cwd)}]
+        return search_locations(args.path, cwd)
 
     async def prepare(self, args: ListFilesArgs, context: ToolContext) -> Action:
-        place = await locate(args.path, context)
-        run = partial(_run, place, args, context)
-        return look(place, context, search_grant(place, context), run)
+        return await search_action(args.path, context, lambda place: _run(place, args, context))
 
 
 async def _run(place: Place, args: ListFilesArgs, context: ToolContext) -> ToolResult:

@@ -14,7 +14,9 @@ import os
 import stat
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from anyio import to_thread
 
@@ -69,6 +71,19 @@ def look(
         return await run()
 
     return Action(run_there, grant, place.outside, shows_keys=place.holds_keys)
+
+
+async def search_action(
+    path: str, context: ToolContext, run: Callable[[Place], Awaitable[ToolResult]]
+) -> Action:
+    """Returns an action that searches below a path; `run` does it. Raises ToolError."""
+    place = await locate(path, context)
+    return look(place, context, search_grant(place, context), partial(run, place))
+
+
+def search_locations(path: str, cwd: Path) -> list[dict[str, Any]]:
+    """Returns the locations for a search's card: none for the session's folder."""
+    return [] if path == "." else [{"path": absolute(path, cwd)}]
 
 
 async def search_from(place: Place, context: ToolContext) -> tuple[Path, str, str]:

@@ -6,7 +6,6 @@ It reads the disk, so text that an editor has not saved is not found.
 from __future__ import annotations
 
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from pydantic import BaseModel, Field
 from agent.secrets import Secrets
 from agent.tools import Access, Action, ToolContext, ToolResult
 from agent.tools.cards import code, short
-from agent.tools.paths import Place, absolute, locate, look, search_from, search_grant
+from agent.tools.paths import Place, search_action, search_from, search_locations
 from agent.tools.ripgrep import ripgrep
 
 #: characters that are shown of a line
@@ -59,12 +58,10 @@ class Search:
         return f"Search `{short(args.pattern)}`" + (f" in {short(where)}" if where else "")
 
     def locations(self, args: SearchArgs, cwd: Path) -> list[dict[str, Any]]:
-        return [] if args.path == "." else [{"path": absolute(args.path, cwd)}]
+        return search_locations(args.path, cwd)
 
     async def prepare(self, args: SearchArgs, context: ToolContext) -> Action:
-        place = await locate(args.path, context)
-        run = partial(_run, place, args, context)
-        return look(place, context, search_grant(place, context), run)
+        return await search_action(args.path, context, lambda place: _run(place, args, context))
 
 
 async def _run(place: Place, args: SearchArgs, context: ToolContext) -> ToolResult:

@@ -83,6 +83,24 @@ async def test_in_a_replay_no_card_of_an_ended_turn_is_open_but_where_the_agent_
 
 
 @pytest.mark.hazard("C16")
+async def test_in_a_replay_the_cards_of_a_turn_that_ended_with_an_error_have_failed(
+    tmp_path: Path,
+) -> None:
+    async with turn(tmp_path) as here:
+        shows(here, "waits", status="pending")
+        shows(here, "works", status="in_progress")
+        shows(here, "done", status="completed")
+        (asked,) = (m for m in here.process.received if m.get("method") == "session/prompt")
+        here.process.says({"id": asked["id"], "error": {"code": -32603, "message": "no model"}})
+        await ends(here)
+        left = {"waits": "failed", "works": "failed", "done": "completed"}
+        assert cards(await replay(here)) == left
+    async with bench(tmp_path) as after:
+        await after.editor.ask("session/load", {**SETUP, "sessionId": here.id})
+        assert cards(after.editor) == left
+
+
+@pytest.mark.hazard("C16")
 @pytest.mark.parametrize("allowed", [True, False])
 async def test_a_call_that_only_a_question_told_of_is_in_a_replay_if_it_was_denied(
     tmp_path: Path, allowed: bool

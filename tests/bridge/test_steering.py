@@ -137,3 +137,24 @@ async def test_a_stop_where_nothing_was_asked_for_reaches_no_agent(tmp_path: Pat
         before = len(here.it.agent.params("session/cancel"))
         await here.stops()
         assert len(here.it.agent.params("session/cancel")) == before
+
+
+@pytest.mark.hazard("C23", "C24", "V1")
+@pytest.mark.parametrize("kind", ["request", "notification"])
+async def test_work_that_another_client_asks_for_is_shown_to_the_one_that_stopped_before_a_question(
+    tmp_path: Path, kind: str
+) -> None:
+    async with stopped(tmp_path) as here:
+        here.it.agent.script["_agent/goal"] = {}
+        other = await here.it.attached(here.id)
+        if kind == "request":
+            await other.ask("_agent/goal", {"sessionId": here.id})
+        else:
+            other.notify("_agent/goal", {"sessionId": here.id})
+        await until(lambda: here.it.agent.params("_agent/goal"))
+        here.says("working")
+        here.shows("edit", "in_progress")
+        here.asks()
+        for client in (here.it.editor, other):
+            await client.got(PERMISSION)
+            assert "working" in client.texts(here.id)

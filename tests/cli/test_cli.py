@@ -271,6 +271,8 @@ def test_a_switch_that_is_neither_on_nor_off_is_wrong_usage(
         (["help"], "did you mean acp-bridge --help?"),
         (["--home", "h", "ps"], "'ps'; a command stands before its options: acp-bridge ps ..."),
         (["--deliver", "queue"], "unknown argument '--deliver'"),
+        (["--modle", "m"], "unknown argument '--modle'; did you mean --model?"),
+        (["--kep=8h"], "unknown argument '--kep=8h'; did you mean --keep?"),
         (["--delivery"], "expected one argument"),
         (["--delivery", "later"], "--delivery: choose from queue, interrupt"),
         (["--drain-timeout", "soon"], "--drain-timeout: a number of seconds from 0.05 to 600"),

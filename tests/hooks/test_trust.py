@@ -78,7 +78,7 @@ def test_trusted_they_run_behind_the_users_own(place: Place) -> None:
     ]
     assert found.notices == ()
     assert found.project is not None
-    assert found.project.changes() == []
+    assert found.project.changes(str(place.project)) == []
 
 
 @pytest.mark.parametrize("how", ["edited", "added", "mode", "link", "removed", "hooks", "gone"])
@@ -108,7 +108,7 @@ def test_any_change_turns_them_off_again_in_a_session_and_in_the_next(
             place.hooks("sh tools/check.sh")
         case "gone":
             (place.project / FILE).unlink()
-    assert before.project.changes()
+    assert before.project.changes(str(place.project))
     found = place.find()
     assert found is not None
     assert (found.hooks, found.person_asked) == ((), True)
@@ -125,7 +125,7 @@ def test_a_change_of_another_file_changes_nothing(place: Place) -> None:
     found = place.find()
     assert found is not None
     assert found.project is not None
-    assert found.project.changes() == []
+    assert found.project.changes(str(place.project)) == []
 
 
 def test_a_copy_of_the_project_elsewhere_is_not_trusted(place: Place) -> None:

@@ -99,7 +99,13 @@ def test_another_variable_of_the_provider_in_the_environment_is_said_to_win(
 
 @pytest.mark.parametrize(
     ("word", "meant"),
-    [("ANTRHOPIC", "anthropic"), ("opnai", "openai"), ("Open-Router", "openrouter")],
+    [
+        ("ANTRHOPIC", "anthropic"),
+        ("opnai", "openai"),
+        ("Open-Router", "openrouter"),
+        ("google", "gemini"),
+        ("Claude", "anthropic"),
+    ],
 )
 def test_a_provider_that_is_nearly_known_is_named_without_the_word_itself(
     said: Said, home: Path, word: str, meant: str
@@ -107,6 +113,13 @@ def test_a_provider_that_is_nearly_known_is_named_without_the_word_itself(
     code, _, err = said(word, stdin=KEY.encode())
     assert (code, f"did you mean {meant}?" in err, home.exists()) == (2, True, False)
     assert word not in err
+
+
+def test_an_option_that_is_nearly_one_is_named_and_is_no_argument_too_many(said: Said) -> None:
+    code, _, err = said("--remov", "anthropic", stdin=b"")
+    assert (code, "no such option; did you mean --remove?" in err) == (2, True)
+    code, _, err = said("anthropic", KEY, stdin=b"")
+    assert (code, "an argument too many" in err, KEY in err) == (2, True, False)
 
 
 def test_a_provider_that_needs_no_key_is_told_so(said: Said, home: Path) -> None:

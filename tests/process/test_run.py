@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import DEVNULL
+from subprocess import DEVNULL, PIPE, STDOUT
 
 import anyio
 import pytest
@@ -106,6 +106,47 @@ async def test_when_nobody_reads_stdout_the_turn_is_cancelled(
         os.close(reader)
         gates.open("middle")
         assert await process.wait() == 130
+    assert agent_log.received("session/cancel")
+
+
+async def test_on_one_terminal_progress_stands_below_the_line_of_the_answer(
+    terminal: Terminal,
+) -> None:
+    prompt = "say one two three; tool t; permission; stop refusal"
+    command = [sys.executable, "-m", "acp_bridge", "run", prompt, "--", *fixture_command()]
+    env = {**os.environ, **terminal.env}
+    with anyio.fail_after(_SECONDS):
+        done = await anyio.run_process(
+            command, stderr=STDOUT, cwd=terminal.folder, env=env, check=False
+        )
+    session, answer, card, *rest = done.stdout.decode().splitlines()
+    assert (session.partition(" session ")[1], answer) == (" session ", "one two three")
+    assert card.startswith("- ")
+    assert rest[0].startswith("- ") or rest[0].startswith("acp-bridge: denied: ")
+    assert rest[-1] == "acp-bridge: the agent refused"
+    assert done.stdout.endswith(b"[permission reject]\nacp-bridge: the agent refused\n")
+
+
+async def test_a_full_disk_behind_stdout_is_told_and_is_an_error(
+    terminal: Terminal, agent_log: FixtureLog
+) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    command = [sys.executable, "-m", "acp_bridge", "run", "say a b c; gate never"]
+    try:
+        with anyio.fail_after(_SECONDS):
+            done = await anyio.run_process(
+                [*command, "--", *fixture_command()],
+                stdout=full,
+                stderr=PIPE,
+                cwd=terminal.folder,
+                env={**os.environ, **terminal.env},
+                check=False,
+            )
+    finally:
+        os.close(full)
+    assert done.returncode == 1
+    assert b"acp-bridge: stdout can't be written: No space left on device\n" in done.stderr
+    assert done.stderr.endswith(b"acp-bridge: the turn was cancelled\n")
     assert agent_log.received("session/cancel")
 
 

@@ -191,6 +191,23 @@ async def test_a_typed_question_is_stopped_and_answered_cancelled(
         assert not here.session.cancel_request(here.client.client, typed)
 
 
+@pytest.mark.parametrize("how", ["stop", "cancel request", "close"])
+async def test_a_typed_question_is_stopped_by_what_is_read_right_behind_it(
+    tmp_path: Path, how: str, no_errors: None
+) -> None:
+    agent = first()
+    async with living(tmp_path, first=agent, capabilities=ABLE) as here:
+        typed = here.prompt("/queue ask why?")
+        if how == "stop":
+            here.session.audience.cancel(here.client.client)
+        elif how == "cancel request":
+            assert here.session.cancel_request(here.client.client, typed)
+        else:
+            here.session.close()
+        assert await here.answered(typed) == CANCELLED
+        assert agent.params(ASK) == []
+
+
 async def test_a_method_is_ended_by_its_cancel_request_and_not_by_a_stop(
     tmp_path: Path, no_errors: None
 ) -> None:

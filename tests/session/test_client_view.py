@@ -234,7 +234,7 @@ async def test_after_a_cancel_nothing_is_shown_until_the_client_speaks_and_nothi
     assert answered == ["cancelled", "cancelled too"]
     assert one.sent.take() == []
     assert len(two.sent.take()) == 3
-    transcript.wake(one.client)
+    transcript.end_quiet(one.client)
     assert [m["method"] for m in one.sent.take()] == ["session/update", "session/update", "_x/y"]
 
 
@@ -293,7 +293,7 @@ async def test_after_a_load_all_but_the_conversation_waits_for_the_client(
     transcript.flush()
     (shown,) = end.sent.take()
     assert "of the agent" in str(shown)
-    transcript.wake(end.client)
+    transcript.end_quiet(end.client)
     usage, notice = end.sent.take()
     assert usage["params"] == {"sessionId": "s", **USAGE}
     assert "of the bridge" in str(notice)

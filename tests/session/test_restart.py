@@ -61,7 +61,16 @@ class Stage(PlayedCore):
             self.user_settings,
             self.to_agent,
             (memory := Memory(journal)),
-            Sleep(self, 0, Reloads(), self.updates, memory, lambda: False, lambda: False),
+            Sleep(
+                self,
+                0,
+                Reloads(),
+                self.updates,
+                memory,
+                lambda: False,
+                lambda: False,
+                self.to_agent.notify,
+            ),
             self.rename_at_agent,
             Reloads(),
         )

@@ -184,7 +184,7 @@ async def test_each_restart_that_fails_unseen_is_said_though_the_one_before_was_
         gate.set()
         await until(lambda: here.session.now.permits.requests is Passing.REFUSED)
         assert here.texts() == []  # the client has not spoken since `cancelled`
-        here.session.transcript.wake(here.client.client)
+        here.session.transcript.end_quiet(here.client.client)
         assert here.texts() == [notices.NOT_READY]
 
 

@@ -112,6 +112,20 @@ async def test_a_notification_of_a_client_reaches_the_process_that_comes_back(
         assert woken.params("_x/told") == [{"sessionId": "0", "n": 1}]
 
 
+@pytest.mark.hazard("C24")
+async def test_work_that_a_notification_to_a_sleeping_agent_asks_for_is_shown(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first(), sleep_after=SOON) as here:
+        await trusted(here, await here.agent())
+        await falls_asleep(here)
+        here.session.pass_notification("_x/told", {"sessionId": "s"})
+        woken = await here.agent(2)
+        await until(lambda: here.session.now.state is State.IDLE)
+        woken.says_text("at work")
+        assert here.texts()[-1:] == ["at work"]
+
+
 async def test_a_notification_whose_process_does_not_come_is_not_told_to_a_later_one(
     tmp_path: Path,
 ) -> None:

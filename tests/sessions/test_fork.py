@@ -8,9 +8,10 @@ import pytest
 from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.protocol import text_chunk
+from acp_bridge.session.session import Session
 from acp_bridge.sessions.fork import copy
 from acp_bridge.wire.jsonrpc import RpcError, encode
-from tests.sessions.agent import ABLE, Agent, Json, Process, until
+from tests.sessions.agent import ABLE, Agent, Gate, Json, Process, until
 from tests.sessions.world import SETUP, World, world
 
 FORKS: Json = {**ABLE, "fork": {}}
@@ -163,6 +164,40 @@ async def test_a_fork_is_listed_under_an_id_of_ours_and_lives_in_a_process_of_it
         assert second.params("session/prompt")[0]["sessionId"] == "forked-1"
 
 
+@pytest.mark.parametrize("live", [True, False])
+async def test_the_commands_that_an_agent_tells_right_behind_a_fork_are_shown_behind_its_answer(
+    tmp_path: Path, live: bool
+) -> None:
+    agent = forking()
+    fork = agent.script["session/fork"]
+
+    async def tells(process: Process, params: Json) -> Any:
+        async def behind() -> None:
+            command = {"name": "deploy", "description": "ships it"}
+            process.shows(
+                answer["sessionId"],
+                {"sessionUpdate": "available_commands_update", "availableCommands": [command]},
+            )
+
+        answer = await fork(process, params)
+        it.context.tasks.start_soon(behind)
+        return answer
+
+    agent.script["session/fork"] = tells
+    async with world(tmp_path, agent) as it:
+        if live:
+            source = await it.new()
+            await it.says(source, "hello")
+        else:
+            source = await it.stored("hello")
+        new = (await forked(it, source))["sessionId"]
+        await until(lambda: it.editor.messages[-1].get("method") == "session/update")
+        answer, told = it.editor.messages[-2:]
+        assert answer["result"]["sessionId"] == told["params"]["sessionId"] == new
+        commands = told["params"]["update"]["availableCommands"]
+        assert "deploy" in [command["name"] for command in commands]
+
+
 @pytest.mark.hazard("R9")
 async def test_what_the_user_chose_is_in_force_in_a_fork_before_its_first_prompt(
     tmp_path: Path,
@@ -258,21 +293,36 @@ async def test_a_process_that_dies_of_a_fork_costs_nothing_but_itself(tmp_path: 
         await it.says(source, "and here")
 
 
-async def test_a_process_that_ends_while_its_fork_is_kept_is_dead_before_another_has_the_fork(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.hazard("P12")
+@pytest.mark.parametrize("kept", [False, True])
+async def test_a_process_that_ends_with_its_fork_is_dead_before_another_has_the_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
 ) -> None:
     async with world(tmp_path, forking()) as it:
         source = await it.new()
         await it.says(source, "hello")
+        it.agent.dying = Gate()
 
         async def ends(*journals: SessionJournal) -> None:
             it.agent.processes[1].exits()
             await copy(*journals)
 
-        monkeypatch.setattr("acp_bridge.sessions.fork.copy", ends)
-        new = (await forked(it, source))["sessionId"]
-        assert it.agent.processes[1].dead.is_set()
-        await it.says(new, "and on")
+        def ends_then(session: Session) -> None:
+            it.agent.processes[1].exits()
+            wake(session)
+
+        wake = Session.wake
+        with monkeypatch.context() as patch:
+            if kept:  # else the fork is being kept
+                patch.setattr(Session, "wake", ends_then)
+            else:
+                patch.setattr("acp_bridge.sessions.fork.copy", ends)
+            new = (await forked(it, source))["sessionId"]
+        goes_on = it.editor.prompt(new, "and on")
+        await until(lambda: it.agent.dying.reached)
+        assert it.agent.params("session/resume") == []
+        it.agent.dying.open()
+        await it.editor.stop_reason(goes_on)
         asked = ["initialize", "session/resume", "session/prompt"]
         assert it.agent.processes[2].methods() == asked
 

@@ -29,6 +29,7 @@ class There:
     def __init__(self) -> None:
         self.asked: list[Sent] = []
         self.received = 0
+        self.taken = 0
         self.lost: RpcError | None = None
 
     def send(self, method: str, params: object) -> Sent:
@@ -86,16 +87,19 @@ async def test_silence_counts_only_while_something_could_be_heard() -> None:
         assert (len(it.there.asked), it.life.has_read) == (1, 0)
 
 
-async def test_one_that_says_something_else_lives_though_it_does_not_answer() -> None:
-    async def talks() -> None:
+@pytest.mark.parametrize("moves", ["received", "taken"])
+async def test_one_that_says_something_else_or_takes_a_long_prompt_lives_though_it_does_not_answer(
+    moves: str,
+) -> None:
+    async def goes_on() -> None:
         while True:
-            it.there.received += 1
+            setattr(it.there, moves, getattr(it.there, moves) + 1)
             await anyio.lowlevel.checkpoint()
 
     it, looks = Watched(), Looks(False)
     it.life.held_up = looks  # type: ignore[assignment]
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(talks)
+        tasks.start_soon(goes_on)
         tasks.start_soon(it.run)
         it.life.note_sent()
         await until(lambda: looks.count > 10)

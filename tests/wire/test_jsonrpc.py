@@ -379,17 +379,35 @@ def test_an_answer_is_read_exactly(message: Any, answer: Any) -> None:
         [],
         {},
         False,
-        {"code": "x", "message": "m"},
-        {"code": True, "message": "m"},
-        {"code": 1.0, "message": "m"},
         {"code": 1},
-        {"message": "m"},
         {"code": 1, "message": None},
     ],
 )
-def test_an_error_that_is_not_well_formed_is_an_internal_error(wire: Any) -> None:
+def test_an_error_that_says_nothing_is_an_internal_error(wire: Any) -> None:
     spoiled = Err(RpcError(-32603, "The answer was malformed"))
     assert read_answer({"id": 1, "error": wire}) == spoiled
+
+
+@pytest.mark.hazard("P16")
+@pytest.mark.parametrize("code", [{}, {"code": "ENOENT"}, {"code": True}, {"code": 1.0}])
+def test_an_error_without_a_number_for_its_code_keeps_what_it_says(code: Any) -> None:
+    answer = read_answer({"id": 1, "error": {**code, "message": "no such file", "data": [1]}})
+    assert answer == Err(received(-32603, "no such file", [1]))
+
+
+@pytest.mark.hazard("Q9")
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"2.0","id":7,"result":{"stopReason":"end_turn","x":"\xff"}}',
+        b'{"id":7,"error":{"message":"\xe9"}}',
+        b'{"id": 7, "result": {"cost": NaN}}',
+        b'{"result":{"x":"\xff"},"id":7}',
+        b'{"jsonrpc":"2.0","id":7,"result":{"cut":',
+    ],
+)
+def test_an_answer_that_is_no_json_is_known_by_its_id(line: bytes) -> None:
+    assert malformed(line + b"\n") == Malformed(7, RpcError(-32700, "Parse error"), answer=True)
 
 
 @pytest.mark.hazard("P16")

@@ -296,6 +296,7 @@ def test_a_request_without_params_leaves_the_key_out(talk: Conversation) -> None
         b'{"id":1,"error":null}',
         b'{"id":1}',
         b'{"jsonrpc":"2.0","id":1,"params":{}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"x":"\xff"}}',
     ],
 )
 @pytest.mark.parametrize("answer_malformed", [True, False])

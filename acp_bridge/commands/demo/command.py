@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from acp_bridge.cli.parser import Entry, Parser
 from acp_bridge.commands.demo.play import play
 from acp_bridge.commands.demo.recording import Recording
 from acp_bridge.commands.demo.screen import Screen
+from acp_bridge.commands.terminal.waiting import STOP_SIGNALS
 
 _ABOUT = """\
 Shows what the bridge is for, without a network and in a few seconds. A client
@@ -50,7 +50,6 @@ Your own sessions are not touched: everything is kept in a temporary folder,
 removed at the end. Colour is for terminals, and not used if NO_COLOR is set.
 
 exit code: 0 every check passed, 1 one failed, 2 wrong usage, 130 interrupted."""
-_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def parser() -> Parser:
@@ -114,7 +113,7 @@ async def _until_stopped(demo: Callable[[], Awaitable[None]]) -> int:
     stopped: list[int] = []
 
     async def watch() -> None:
-        with anyio.open_signal_receiver(*_STOPS) as signals:
+        with anyio.open_signal_receiver(*STOP_SIGNALS) as signals:
             async for number in signals:
                 stopped.append(number)
                 running.cancel()

@@ -29,8 +29,8 @@ from acp_bridge.listening.run_files import Listed, LiveBridge, listed
 from acp_bridge.protocol import Json
 
 AREA: Final = "bridges"
-#: seconds that bridges have to answer, and that the disk has.
-_GLANCE, _PATIENCE = 1.0, 10.0
+#: seconds that bridges have to answer.
+_GLANCE: Final = 1.0
 #: seconds; a younger socket without a run file may belong to a bridge that is starting.
 _OLD: Final = 60.0
 _NAMED: Final = 10
@@ -42,8 +42,8 @@ async def check(subject: Subject) -> list[Finding]:
     if not subject.home_usable:
         return [NO_HOME]
     try:
-        found = await from_disk(lambda: listed(home), _PATIENCE)
-        held = await from_disk(lambda: held_sessions(home), _PATIENCE)
+        found = await from_disk(lambda: listed(home))
+        held = await from_disk(lambda: held_sessions(home))
     except Silent as silent:
         return [error(f"the bridges of {home} can't be looked at: {silent}")]
     except OSError as failed:

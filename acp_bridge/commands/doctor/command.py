@@ -38,8 +38,6 @@ _AFTER: Final = """\
 The options of 'acp-bridge' itself may be given too: what is looked at is what they would start.
 
 exit code: 0 no error, 1 a warning with --strict, 2 an error, or wrong usage, 130 interrupted."""
-#: seconds that reading keys.env may take; all values in it are masked.
-_PATIENCE: Final = 10.0
 
 
 def parser() -> CommandParser:
@@ -89,8 +87,8 @@ def main(arguments: Sequence[str]) -> int:
 async def _examine(subject: Subject, given: argparse.Namespace) -> int:
     settings, sections = subject.settings, list[Section]()
     with suppress(Silent):  # a silent disk becomes a finding of the data folder's check
-        of_all = partial(Mask.of, subject.env, settings.home, settings.command)
-        subject = replace(subject, mask=await from_disk(of_all, _PATIENCE))
+        of_all = partial(Mask.of, subject.env, settings.home, settings.command)  # reads keys.env
+        subject = replace(subject, mask=await from_disk(of_all))
     async for section in examine(subject):
         sections.append(section)
         if not given.json:

@@ -29,8 +29,6 @@ _LITTLE, _NONE = 200_000_000, 2_000_000
 #: seconds of an fsync that are too slow, since each prompt waits for one; and how many are timed.
 _SLOW: Final = 0.1
 _FSYNCS: Final = 3
-#: seconds for the disk to answer.
-_PATIENCE: Final = 10.0
 _ELSEWHERE: Final = "free some space, or choose another folder with --home or ACP_BRIDGE_HOME"
 
 
@@ -48,7 +46,7 @@ async def check(subject: Subject) -> list[Finding]:
     """Check the data folder; return the findings."""
     home = subject.settings.home
     try:
-        return await from_disk(lambda: _look(home), _PATIENCE)
+        return await from_disk(lambda: _look(home))
     except Silent as silent:
         return [error(f"{home}: {silent}", "choose a folder on another disk with --home")]
 

@@ -32,7 +32,6 @@ from acp_bridge.commands.setup.jsonc import Malformed, parse
 from acp_bridge.protocol import Json
 
 AREA: Final = "editors"
-_PATIENCE: Final = 10.0
 _HOW: Final = f"acp-bridge setup EDITOR says what goes where: {', '.join(EDITORS)}"
 #: how many files of a program's folder are searched, and how many bytes of each.
 _MOST_FILES, _MOST_BYTES = 500, 500_000
@@ -69,7 +68,7 @@ def places(env: Mapping[str, str]) -> list[Settings]:
 async def check(subject: Subject) -> list[Finding]:
     """Check the settings of editors; return the findings."""
     try:
-        return await from_disk(lambda: look(subject.env), _PATIENCE)
+        return await from_disk(lambda: look(subject.env))
     except Silent as silent:
         return [warning(f"the settings of editors can't be looked at: {silent}")]
 

@@ -19,6 +19,8 @@ from acp_bridge.protocol import Json
 from acp_bridge.settings import Settings
 
 _Found = TypeVar("_Found")
+#: seconds for a disk to answer.
+_DISK: Final = 10.0
 
 
 class Level(Enum):
@@ -82,7 +84,7 @@ class Silent(Exception):
     """A disk did not answer in time; the text is for the user."""
 
 
-async def from_disk(look: Callable[[], _Found], within: float) -> _Found:
+async def from_disk(look: Callable[[], _Found], within: float = _DISK) -> _Found:
     """Call a function that may wait for a disk in a thread.
 
     Return its result within so many seconds. Raises Silent after that time, and what the function

@@ -23,7 +23,6 @@ from acp_bridge.hooks.definitions import Hook
 from acp_bridge.hooks.places import OWN_FILE, PROJECT_FILE
 
 AREA: Final = "hooks"
-_PATIENCE: Final = 10.0
 _WHILE: Final = "correct it: until then none of its hooks runs, and none may allow anything"
 
 
@@ -32,7 +31,7 @@ async def check(subject: Subject) -> list[Finding]:
     if not subject.home_usable:
         return [NO_HOME]
     try:
-        return await from_disk(lambda: look(subject.settings.home, subject.env), _PATIENCE)
+        return await from_disk(lambda: look(subject.settings.home, subject.env))
     except Silent as silent:
         return [warning(f"the hooks can't be looked at: {silent}")]
 

@@ -51,6 +51,9 @@ class TextAnswer:
 
     def end(self, _outcome: Json) -> None:
         """Write a newline if the answer doesn't end with one."""
+        self._end_line()
+
+    def _end_line(self) -> None:
         if self._said and not self._at_line_start:
             self._screen.write(b"\n")
             self._at_line_start = True
@@ -67,6 +70,7 @@ class TextAnswer:
 
     def _card(self, call: Call) -> None:
         title, status = call.update.get("title"), call.update.get("status")
+        self._end_line()
         if isinstance(title, str) and call.call_id not in self._titles:
             self._titles[call.call_id] = one_line(title)
             self._screen.tell(f"- {one_line(title)}")

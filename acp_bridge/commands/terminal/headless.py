@@ -146,15 +146,16 @@ class _Turn:
     async def through(self, connect: Connect) -> Exit:
         """Open the session, send the prompt, and wait for its answer; returns the exit code."""
         outcome: Json = {}
+        why: list[str] = []
         try:
             async with connect(self) as connection:
                 outcome = await self._stoppable(connection)
         except RpcError as error:
-            self._tell_error(error)
+            why = self._words_of(error)
             outcome = {"error": error.to_wire()}
             code = of_error(error)
         except (ConnectionLost, NoAnswer) as error:
-            self._screen.tell(f"acp-bridge: {error}")
+            why = [str(error)]
             outcome = {"error": {"code": ErrorCode.INTERNAL_ERROR, "message": str(error)}}
             code = Exit.FAILED if isinstance(error, ConnectionLost) else Exit.AGENT
         except OSError as error:
@@ -162,13 +163,15 @@ class _Turn:
             return Exit.FAILED
         else:
             code = of_stop_reason(outcome.get("stopReason"), denied=bool(self._denied))
-            if code in SAID and not self._stopped:
-                self._screen.tell(f"acp-bridge: {SAID[code]}")
+            why = [SAID[code]] if code in SAID else []
         if self._stopped:
             code = self._stop.reason
-            self._screen.tell(f"acp-bridge: {_WHY[code]}")
+            turn = "the prompt was not sent" if self._sent is None else "the turn was cancelled"
+            why = [f"{_WHY.get(code, '')}{turn}"]
         whole = {"sessionId": self._session_id, **outcome, "denied": self._denied}
         self._answer.end({**whole, "exitCode": int(code)})
+        for line in why:
+            self._screen.tell(f"acp-bridge: {line}")
         return code
 
     async def _stoppable(self, connection: Connection) -> Json:
@@ -192,7 +195,7 @@ class _Turn:
             tasks.start_soon(stopped)
             tasks.start_soon(in_time)
             sent = await self._prompt(connection)
-            return await sent.result() or {}
+            return as_object(await sent.result())
         return {}
 
     async def _prompt(self, connection: Connection) -> Sent:
@@ -217,15 +220,15 @@ class _Turn:
         with anyio.move_on_after(self._order.drain_timeout + waits.GIVE_UP + _OVER):
             await first_of(sent.answered, self._stop.at_once)
 
-    def _tell_error(self, error: RpcError) -> None:
+    def _words_of(self, error: RpcError) -> list[str]:
         details = error.data.get("details") if isinstance(error.data, dict) else None
         said = error.message if details in (None, error.message) else f"{error.message}: {details}"
-        self._screen.tell(f"acp-bridge: {one_line(said)}")
-        if error.code == ErrorCode.AUTH_REQUIRED and self._order.has_login:
-            self._screen.tell("acp-bridge: the agent wants a login: use its own command for that")
+        login = error.code == ErrorCode.AUTH_REQUIRED and self._order.has_login
+        wants = ["the agent wants a login: use its own command for that"] if login else []
+        return [one_line(said), *wants]
 
 
 _WHY: Final = {
-    Exit.TIMEOUT: "the time is over: the turn was cancelled",
-    Exit.INTERRUPTED: "interrupted: the turn was cancelled",
+    Exit.TIMEOUT: "the time is over: ",
+    Exit.INTERRUPTED: "interrupted: ",
 }

@@ -33,6 +33,14 @@ def session(home: Path, given: str) -> SessionInfo:
     return by_id[full_id(given, titles)]
 
 
+def kept(home: Path, session_id: str) -> SessionInfo | None:
+    """Return the session of this id; None if nothing was said in it, so that nothing is kept.
+
+    Raises NotFound if the sessions can't be read.
+    """
+    return next((info for info in listing(home) if info.session_id == session_id), None)
+
+
 def last_used(home: Path, folder: Path, agent: Owns | None = None) -> SessionInfo:
     """Return the session used last in a folder; `agent`: only sessions of this agent.
 

@@ -30,7 +30,7 @@ async def leave_prompt(home: Path, session_id: str, params: Json) -> int:
     """
     journal = Journal(home)
     if not journal.path(session_id).is_file():  # make no lock file for a deleted session
-        raise UnknownSession("its file is gone or empty")
+        raise UnknownSession
     try:
         lock = await lease.acquire(journal.lock_path(session_id), _LOCK)
     except OSError as exc:

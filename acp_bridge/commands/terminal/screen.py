@@ -24,15 +24,24 @@ class StdScreen:
 
     def __init__(self, stdout: Writer, stop: Stop) -> None:
         self._stdout, self._stop = stdout, stop
-        self._stderr = LossyWriter(2)
+        #: None where stderr is the same terminal, pipe or file as stdout: one writer keeps the
+        #: order there, and no line of progress comes into the middle of the answer's line.
+        self._stderr = None if _is_stdout(2) else LossyWriter(2)
+        self._at_line_start = True
 
     def write(self, data: bytes) -> None:
         """Write to stdout; what it doesn't take at once is buffered."""
         self._stdout.write(data)
+        if data:
+            self._at_line_start = data.endswith(b"\n")
 
     def tell(self, line: str) -> None:
         """Write a line to stderr; drop it if stderr takes no more."""
-        self._stderr.write(f"{line}\n".encode(errors="backslashreplace"))
+        told = f"{line}\n".encode(errors="backslashreplace")
+        if self._stderr is not None:
+            self._stderr.write(told)
+        else:
+            self.write(told if self._at_line_start else b"\n" + told)
 
     async def room(self) -> None:
         """Wait until less than `_LIMIT` bytes are buffered for stdout, or the command is to end."""
@@ -56,15 +65,32 @@ class StdScreen:
             tasks.cancel_scope.cancel()
 
 
+def _is_stdout(fd: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.fstat(1))
+    except OSError:  # closed
+        return False
+
+
 @asynccontextmanager
 async def std_screen(stop: Stop) -> AsyncGenerator[StdScreen, None]:
     """Give a screen for the block; `stop` is asked for if stdout breaks. Ends with `finish`."""
-    stdout = Writer(os.dup(1), on_broken=lambda: stop.ask(Exit.INTERRUPTED))
+
+    def broken() -> None:
+        if stdout.failure is None:
+            stop.ask(Exit.INTERRUPTED)
+        elif not stop.asked.is_set():
+            screen.tell(f"acp-bridge: stdout can't be written: {stdout.failure.strerror}")
+            stop.ask(Exit.FAILED)
+
+    stdout = Writer(os.dup(1), on_broken=broken)
+    screen = StdScreen(stdout, stop)
     try:
         async with beside() as tasks:
             tasks.start_soon(stdout.run)
-            screen = StdScreen(stdout, stop)
             yield screen
             await screen.finish()
+            if stdout.failure is not None:  # in the last words, which nothing has waited for
+                broken()
     finally:
         stdout.close()

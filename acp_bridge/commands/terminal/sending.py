@@ -142,7 +142,7 @@ class Sending:
             self._answer.end({"sessionId": self._session_id, "exitCode": int(self._stop.reason)})
             return self._stop.reason
         try:
-            outcome: Json = await self._sent.result() or {}
+            outcome: Json = as_object(await self._sent.result())
         except RpcError as error:
             self._fail(error.to_wire(), of_error(error))
             raise
@@ -150,9 +150,9 @@ class Sending:
             self._fail({"code": ErrorCode.INTERNAL_ERROR, "message": str(error)}, Exit.FAILED)
             raise
         code = of_stop_reason(outcome.get("stopReason"), denied=False)
+        self._answer.end({"sessionId": self._session_id, **outcome, "exitCode": int(code)})
         if code in SAID:
             self._screen.tell(f"acp-bridge: {SAID[code]}")
-        self._answer.end({"sessionId": self._session_id, **outcome, "exitCode": int(code)})
         return code
 
     def _fail(self, error: Json, code: Exit) -> None:

@@ -11,7 +11,8 @@ import anyio
 from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.cli.exits import Exit
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: signals that ask a command to end.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
@@ -48,7 +49,7 @@ async def first_of(*events: anyio.Event) -> None:
 @asynccontextmanager
 async def stopped_by_signals(stop: Stop) -> AsyncGenerator[None, None]:
     """Turn SIGINT, SIGTERM and SIGHUP into requests to stop while the block runs."""
-    with anyio.open_signal_receiver(*_SIGNALS) as signals:
+    with anyio.open_signal_receiver(*STOP_SIGNALS) as signals:
         async with beside() as tasks:
 
             async def watch() -> None:

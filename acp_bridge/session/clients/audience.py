@@ -2,8 +2,8 @@
 
 - A client's Stop is about its own prompts. One that has none stops the turn that runs only if no
   client that has the session waits for it: some send a Stop before every prompt (invariant V4).
-- What a client waits for (`/queue wait`) is its own for a Stop, whoever has asked for it.
-- What a client that leaves has prompted is run like anything else; its answer goes nowhere.
+- For a Stop, a prompt that a client waits for with `/queue wait` counts as that client's own.
+- The prompts of a client that leaves run like any other; their answers go nowhere.
 """
 
 from __future__ import annotations
@@ -194,9 +194,10 @@ class Audience:
         return frozenset(key for key in keys if client in clients_of(key))
 
     def _may_stop(self, client: Client) -> bool:
-        """Return True if no client that has the session waits for the oldest prompt.
+        """Return True if a Stop of this client, which waits for no prompt, may end the oldest one.
 
-        Without a prompt it is about work that was asked for otherwise.
+        It may not while a client that has the session waits for that prompt. Where no prompt is
+        open, a Stop is for work that a client asked the agent for by another request.
         """
         oldest = self._core.now.unanswered[:1]
         clients = [client for key in oldest for client in self._prompts.clients_of(key)]
@@ -231,13 +232,10 @@ class Audience:
         """Send the open questions, and the state, to a client that was just shown the session."""
         self._detached.discard(client)
         self._closed_by_one = False
-        if self._questions.all:
-            self._questions.ask_too(client)
-        self.standing.welcome()
-        self._core.settle()
+        self.go_on(client)
 
     def go_on(self, client: Client) -> None:
-        """Ask a client again whose load has failed before anything was shown to it."""
+        """Send the open questions, and the state, to a client whose load has shown it nothing."""
         if self._questions.all:
             self._questions.ask_too(client)
         self.standing.welcome()
@@ -270,7 +268,7 @@ class Audience:
         client.peer.notify(SESSION_UPDATE, said)
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Tell a change of the session's state; end a session that was closed by all."""
+        """Tell clients a change of the session's state; end the session if it was closed by all."""
         self.standing.follow(after)
         if self._closed_by_one:
             self._end_if_left()
@@ -283,7 +281,7 @@ class Audience:
             self._close()
 
     def end(self, by: Client | None, said: str) -> None:
-        """Tell all clients but `by` how the session ends, and end the loads of it that wait."""
+        """Tell all clients but `by` how the session ends; end loads whose replay has not begun."""
         # What waits for a load that was read is in the transcript of whoever opens it again.
         for view in self._transcript.views:
             if view.is_ahead:

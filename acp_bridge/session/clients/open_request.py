@@ -41,10 +41,15 @@ class OpenRequest(ABC):
         """Answer the agent instead of the client or hook that is asked, and tell that one."""
         self.link.at_clients.remove(self)
         self.call_back()
-        if self.call.method == REQUEST_PERMISSION:
-            self.link.peer.answer(self.call.id, CANCELLED_PERMISSION)
-        else:
-            self.link.peer.fail(self.call.id, errors.cancelled())
+        answer_cancelled(self.link, self.call)
+
+
+def answer_cancelled(link: Link, call: Call) -> None:
+    """Answer a request of the agent as cancelled, in the form that its method has for that."""
+    if call.method == REQUEST_PERMISSION:
+        link.peer.answer(call.id, CANCELLED_PERMISSION)
+    else:
+        link.peer.fail(call.id, errors.cancelled())
 
 
 def names_session(params: object) -> bool:

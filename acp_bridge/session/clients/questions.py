@@ -2,12 +2,12 @@
 
 - An offered option that was chosen settles a permission, a form that was accepted or declined an
   elicitation; the other clients are told that nobody waits for them any more (invariant V3).
-- Anything else withdraws that client alone, and so does its leave. When all have withdrawn, the
-  question is rejected; if only one client was asked, its own answer is passed on.
-- One who joins is asked when it has been shown the session.
+- Any other answer withdraws the question from that client alone, and so does its leave. When it is
+  withdrawn from all, it is rejected; if only one client was asked, its own answer is passed on.
+- A client that joins is asked when it has been shown the session.
 - A client that wants it is asked with all that is known of the tool call, and asked anew when that
-  changes: its answer to what it was shown before counts no more (invariant V9). Others see the
-  call's card as it changes; of one that they can't have seen they are told all, too.
+  changes: its answer to what it was shown before counts no more (invariant V9). Other clients see
+  the call's card as it changes; one that can't have seen the card is told all of the call, too.
 - In a bridge that is kept without a client, a question that nobody can answer now waits for the
   next one: a connection that ends is no answer.
 """
@@ -42,7 +42,7 @@ from acp_bridge.wire.peer import Call
 
 @dataclass(slots=True, eq=False)
 class _AtClient:
-    """One request to one client: an answer to an earlier one of the same question is none."""
+    """The last request to one client about a question; an answer to an earlier one is dropped."""
 
     request_id: int = 0
 
@@ -104,7 +104,7 @@ class Questions:
     def clients(self, link: Link, call: Call) -> list[Client]:
         """Return the clients that can answer a request of an agent, also those still loading.
 
-        One about a request of a client goes to that one alone.
+        A question about a client's own request goes to that client alone.
         """
         params = call.params if isinstance(call.params, dict) else {}
         if "sessionId" not in params and (of := _origin(link, params)):
@@ -113,10 +113,11 @@ class Questions:
         return [each for each in clients if self._may_ask(each, call)]
 
     def may_wait(self, link: Link, call: Call) -> bool:
-        """Return True if a client that can answer may come, though none can now.
+        """Return True if the question may stay open until a client comes that can answer it.
 
-        What is about a request of a client is that one's alone. Whoever has the session and can't
-        answer a form would wait for nothing that it sees.
+        It may in a bridge that is kept, but for a question about a client's own request, which no
+        other client may answer, and for a form while clients have the session: they would see the
+        turn stand still, and not why.
         """
         params = call.params if isinstance(call.params, dict) else {}
         of_session = "sessionId" in params or _origin(link, params) is None
@@ -136,7 +137,7 @@ class Questions:
         return [each for each in clients if each not in views or not views[each].replaying]
 
     def show_card(self, card: Json, asked: list[Client]) -> None:
-        """Show the card of a call to all clients but those that make one of the question."""
+        """Show a call's card to the clients that are not asked; the others make one themselves."""
         for view in self._transcript.views:
             if view.client not in asked:
                 self._transcript.show_to(view.client, card)

@@ -42,9 +42,10 @@ class Hold:
     """Keeps what happens in a session from one client, from now on until `end`."""
 
     def __init__(self, view: ClientView, moment: Moment | None = None, *, whole: bool) -> None:
-        """`whole`: the transcript is replayed before, up to the moment if one is given.
+        """`whole`: the client is replayed the transcript meanwhile; else it is shown nothing old.
 
-        The moment is owned here.
+        `moment`: where the replay ends in the journal, None: where the journal is when it begins.
+        It is closed at the end.
         """
         self.view = view
         self.moment = moment
@@ -97,7 +98,10 @@ class Replay:
         self._agent_replays = agent_replays
 
     def hold(self, view: ClientView) -> Hold:
-        """Keep what happens from now on for after a load by this client. Raises JournalError."""
+        """Keep updates from this client until its load has replayed the transcript up to now.
+
+        Raises JournalError.
+        """
         self._transcript.flush()
         return Hold(view, self._journal.moment(), whole=True)
 

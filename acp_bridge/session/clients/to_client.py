@@ -20,23 +20,24 @@ from typing import Any
 from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.protocol import ASKS_A_PERSON, CANCELLED_PERMISSION, REQUEST_PERMISSION, Json
-from acp_bridge.session.clients.open_request import OpenRequest, names_session
+from acp_bridge.protocol import ASKS_A_PERSON, Json
+from acp_bridge.session.clients.open_request import OpenRequest, answer_cancelled, names_session
 from acp_bridge.session.clients.permissions import Permissions, new_card
 from acp_bridge.session.clients.questions import Questions
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
 
-#: what changes something for the user: refused once the turn was cancelled.
-_CHANGES = frozenset(
-    {protocol.WRITE_TEXT_FILE, protocol.CREATE_TERMINAL, protocol.CREATE_ELICITATION}
+#: requests that are answered as cancelled once the turn was: they change something for the user, or
+#: ask a person.
+_REFUSED_AFTER_CANCEL = frozenset(
+    {protocol.WRITE_TEXT_FILE, protocol.CREATE_TERMINAL, *ASKS_A_PERSON}
 )
 
 
 @dataclass(slots=True, eq=False)
 class _AtOneClient(OpenRequest):
-    """A request that one client has: files, terminals, and all where there is no session."""
+    """A request that went to one client: for files or terminals, or before there is a session."""
 
     client: Client
     client_id: int = 0
@@ -63,9 +64,9 @@ class ToClient:
     ) -> None:
         """`session_id`: None while there is no session. `client`: who is asked now, if anybody.
 
-        `record` takes an update that only the client has shown, from what it was asked.
-        `permissions` are asked for at hooks first. `questions` takes what is for people, of
-        whom there may be several; without it the one client is asked that, too.
+        `record` takes the card of a call that the client makes from the question itself. With
+        `permissions`, hooks decide first. With `questions`, permissions and forms go to every
+        client of the session; without, the one client is asked them, too.
         """
         self._questions = questions
         self._permissions = permissions
@@ -79,11 +80,8 @@ class ToClient:
 
         `stopped`: the turn was cancelled.
         """
-        if stopped and call.method == REQUEST_PERMISSION:
-            link.peer.answer(call.id, CANCELLED_PERMISSION)
-            return True
-        if stopped and call.method in _CHANGES:
-            link.peer.fail(call.id, errors.cancelled())
+        if stopped and call.method in _REFUSED_AFTER_CANCEL:
+            answer_cancelled(link, call)
             return True
         if self._permissions and self._permissions.takes(call):
             self._permissions.decide(link, call, self._pass)
@@ -182,8 +180,9 @@ class ToClient:
         """Return the parameters with the ids that clients know.
 
         The second value is the update that opens the card of a call which nothing has shown
-        before. It is recorded: who is asked makes a card of the question, and a later load would
-        not know whose updates follow. The third is all that is known of the call, if there is one.
+        before. It is recorded: the client that is asked makes a card of the question, and without
+        the record a later load would show updates of an unknown call. The third value is all that
+        is known of the call, if there is one.
         """
         if not isinstance(call.params, dict):
             return call.params, None, None

@@ -73,7 +73,10 @@ class AgentProcesses:
         self._add(link, epoch).settled.set()
 
     def offer(self, link: Link) -> None:
-        """Let the next start take this process, which has the session open, if it lives then."""
+        """Let the next start take this process, which has the session open.
+
+        If it has ended by then, another one starts as soon as its tree is dead (invariant P12).
+        """
         self._offered = link
 
     def link(self, epoch: int) -> Link:
@@ -91,8 +94,13 @@ class AgentProcesses:
         return member.link if member else None
 
     async def start(self, epoch: int, name: str) -> None:
-        """Take a process from the pool, or start one, up to the answer to `initialize`."""
-        if waiting := self._take_offered() or self._pool.take_ready():
+        """Take the process that was offered, or one of the pool, or start one.
+
+        It is ready when it has answered `initialize`.
+        """
+        offered, self._offered = self._offered, None
+        ended = offered if offered and offered.gone else None
+        if waiting := None if ended else offered or self._pool.take_ready():
             member = self._add(waiting, epoch)
             member.settled.set()
             self._core.feed(self._adopt(member, waiting, epoch))
@@ -102,15 +110,13 @@ class AgentProcesses:
         outcome: ev.Event | None = None
         try:
             with member.starting:
+                if ended:  # until its tree is dead, no other has the session
+                    await ended.kill()
                 outcome = await self._come(member, epoch)
         finally:
             member.settled.set()
         if outcome:
             self._core.feed(outcome)
-
-    def _take_offered(self) -> Link | None:
-        link, self._offered = self._offered, None
-        return None if link is None or link.gone else link
 
     def _adopt(self, member: _Member, link: Link, epoch: int) -> ev.Event:
         member.link, link.epoch = link, epoch

@@ -144,6 +144,6 @@ def _line(params: Json) -> str | None:
 
 
 def _cut(line: str) -> str:
-    """Return a line that leaves room for others: the middle of a very long one is left out."""
+    """Return the line; of a very long one only beginning and end, to leave room for others."""
     half = _TRANSCRIPT // 8
     return line if len(line) <= 2 * half else f"{line[:half]}\n[...]\n{line[-half:]}"

@@ -26,7 +26,6 @@ from acp_bridge.runtime.log import event
 from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.process.memory import Memory
-from acp_bridge.session.requests.to_agent import for_agent
 from acp_bridge.updates.updates import Updates
 
 
@@ -59,14 +58,17 @@ class Sleep:
         memory: Memory,
         unread: Callable[[], bool],
         asks: Callable[[], bool],
+        notify: Callable[[Link, str, Json], None],
     ) -> None:
         """`seconds` of rest end the process; 0: nothing does.
 
-        `unread`: the process is not read just now; `asks`: a question is asked beside the session.
+        `unread`: the process is not read just now; `asks`: a question is asked beside the session;
+        `notify` sends a process a client's notification.
         """
         self._core = core
         self._unread = unread
         self._asks = asks
+        self._notify = notify
         self.seconds = seconds
         self._reloads = reloads
         self._updates = updates
@@ -122,7 +124,7 @@ class Sleep:
         """Send the kept notifications to the new process."""
         kept, self._kept = self._kept, []
         for method, params in kept:
-            link.peer.notify(method, for_agent(link, params))
+            self._notify(link, method, params)
 
     # --- the rest ------------------------------------------------------------------------------
 

@@ -13,9 +13,10 @@ from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 
 
 def of_outcome(outcome: Outcome, agents: object = None) -> Answer:
-    """Return the answer to `session/prompt`; `agents`: the agent's own to one that was cancelled.
+    """Return the answer to `session/prompt` for an outcome.
 
-    Of that all counts but the stop reason: the tokens that it has used, for example.
+    `agents`: the agent's own answer to a prompt that was cancelled. All of it but the stop reason
+    is passed on: the tokens that were used, for example.
     """
     match outcome:
         case Replied(Ok() | Err() as answer):
@@ -38,7 +39,7 @@ def of_outcome(outcome: Outcome, agents: object = None) -> Answer:
 
 
 def of_wait(outcome: Outcome) -> Answer:
-    """Return the answer to `/queue wait` when the turn that it waited for has ended so."""
+    """Return the answer to `/queue wait` for the outcome of the prompt that it waited for."""
     answer = of_outcome(outcome)
     if isinstance(answer, Err) or isinstance(outcome, Cancelled):
         return answer

@@ -147,10 +147,11 @@ class HookRuns:
         names: tuple[str, ...] = (),
         until: Callable[[Verdict], bool] = lambda verdict: False,
     ) -> list[Verdict]:
-        """Run the hooks of an event, in order, and return what they say.
+        """Run the hooks of an event, in order, and return their verdicts.
 
-        `given`: their input, beside what every hook is told; `names`: what matchers are for. No
-        hook runs after a verdict for which `until` is true.
+        `given`: their input, beside the session's id and folder and the event's name; `names`: a
+        hook with a matcher runs if it matches one of these. No hook runs after a verdict for which
+        `until` is true.
         """
         from acp_bridge.hooks.environment import environment
         from acp_bridge.hooks.run import run
@@ -180,7 +181,7 @@ class HookRuns:
         project = self._found.project
         if project is None or self._lost:
             return False
-        changed = await project.look_again()
+        changed = await project.look_again(self._core.workspace.cwd)
         if changed and not self._lost:
             self._lost = self.person_asked = True
             self.unsaid.append(notices.changed_hooks(changed, str(project.folder)))
@@ -205,8 +206,12 @@ class SessionHooks:
         journal: SessionJournal,
         rules: FoundRules,
     ) -> None:
+<<<<<<< HEAD
         """Nothing runs yet. `found`: None if there is no word of any hooks."""
         self._rules = rules
+=======
+        """Nothing runs yet. `found`: None if there are neither hooks nor notices about them."""
+>>>>>>> main
         self._journal = journal
         #: what is not said yet of their files; None: all is.
         self.unnamed: FoundHooks | None = found or FoundHooks()
@@ -254,7 +259,7 @@ class SessionHooks:
         self.runs.stop()
 
     def refuse_feedback(self, key: int, *, enough: bool) -> None:
-        """Forget feedback that is not sent; `enough`: after too many in a row, which is told."""
+        """Forget feedback that is not sent; `enough`: tell clients that too many came in a row."""
         text = self._prompts.forget(key)["prompt"][0]["text"]
         if enough:
             self._transcript.notice(notices.enough_feedback(text))
@@ -447,7 +452,7 @@ class SessionHooks:
         return [*self._news(), *unsaid]
 
     def _news(self) -> list[str]:
-        """Return, once, which files of hooks are not as the session has named them."""
+        """Return, once, the notices of hook files that are new, changed or gone for the session."""
         found, self.unnamed = self.unnamed, None
         if found is None:
             return []

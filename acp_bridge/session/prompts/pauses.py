@@ -41,7 +41,7 @@ class Pauses:
     """Carries the user's pause, hold and go to machine and agent, and tells clients the result."""
 
     def __init__(self, core: Core, transcript: TranscriptOut, capabilities: object) -> None:
-        """`capabilities`: what the agent says that it can do."""
+        """`capabilities`: the agent's."""
         self._core = core
         self._can_pause = can_own(capabilities, CAN_PAUSE)
         self._transcript = transcript
@@ -55,7 +55,7 @@ class Pauses:
 
     def take(self, request: ClientRequest) -> None:
         """Answer one of `METHODS` with the state that it leads to; raises RpcError."""
-        self._transcript.wake(request.client)
+        self._transcript.end_quiet(request.client)
         match request.method:
             case m if m == PAUSE and not self._can_pause:
                 raise RpcError(ErrorCode.METHOD_NOT_FOUND, notices.CANNOT_PAUSE)

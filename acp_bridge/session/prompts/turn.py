@@ -81,6 +81,8 @@ class Turn:
 
         def answered(answer: Answer) -> None:
             if not link.gone:
+                if isinstance(answer, Err):
+                    self._updates.break_off(key)
                 self._core.feed(ev.AgentAnswered(epoch, key, answer))
 
         link.request_for(prompt.request, SESSION_PROMPT, params, answered)
@@ -126,14 +128,12 @@ class Turn:
         """Send the agent `session/cancel`, and end its open questions to the user."""
         seq, session_id = self._prompts.get(key).seq, self._journal.info.session_id
         event("turn.cancel", session=session_id, turn=seq, agent=link.name)
-        link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
-        link.at_clients.end_questions()
+        _cancel(link)
 
     def stop_work(self, link: Link) -> None:
         """Tell the agent to stop what it does outside of a prompt; end its questions and cards."""
         event("work.cancel", session=self._journal.info.session_id, agent=link.name)
-        link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
-        link.at_clients.end_questions()
+        _cancel(link)
         for update in self._updates.close_cards(over=False):
             self._transcript.show({"update": update})
 
@@ -149,3 +149,9 @@ class Turn:
         """Show every tool call that is still open as failed (invariant C16)."""
         for update in self._updates.close_cards():
             self._transcript.show({"update": update})
+
+
+def _cancel(link: Link) -> None:
+    """Send the agent `session/cancel`, and end its open questions to the user (invariant C15)."""
+    link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
+    link.at_clients.end_questions()

@@ -250,15 +250,22 @@ class Ask:
         question = params.get("question")
         if not isinstance(question, str) or not question.strip():
             raise errors.invalid("must be a text", "question")
-        self._transcript.wake(request.client)
-        answer = await self._run(_Question(request, typed=False), question)
+        self._transcript.end_quiet(request.client)
+        asked = _Question(request, typed=False)
+        self.open.append(asked)
+        answer = await self._run(asked, question)
         if answer is None:
             raise errors.cancelled()
         return {"answer": answer}
 
     def command(self, request: ClientRequest, question: str) -> None:
-        """Answer the prompt `/queue ask QUESTION`, later, with the answer shown before that."""
-        self._core.spawn(self._command, _Question(request, typed=True), question)
+        """Answer the prompt `/queue ask QUESTION`, later, with the answer shown before that.
+
+        What is read right behind the prompt, such as a Stop, finds the question.
+        """
+        asked = _Question(request, typed=True)
+        self.open.append(asked)
+        self._core.spawn(self._command, asked, question)
 
     async def _command(self, asked: _Question, question: str) -> None:
         client, stop = asked.request.client, "end_turn"
@@ -304,9 +311,13 @@ class Ask:
     # --- the agent's part ----------------------------------------------------------------------
 
     async def _run(self, asked: _Question, question: str) -> str | None:
-        """Return the answer, or None when the question was ended; raises RpcError."""
-        self.open.append(asked)
+        """Return the answer, or None when the question, which is open, was ended.
+
+        Raises RpcError.
+        """
         try:
+            if asked.scope.cancel_called:
+                return None
             with asked.scope:
                 with anyio.fail_after(self._patience):
                     return await self._asked(asked.request, question)

@@ -109,7 +109,7 @@ class ToAgent:
 
     def pass_on(self, request: ClientRequest) -> None:
         """Send a request to the agent, now or when the process that comes is ready."""
-        self._transcript.wake(request.client)
+        self._transcript.end_quiet(request.client)
         self._take(Asked(request, partial(self._answer, request), request.method, request.params))
 
     async def ask(self, request: ClientRequest) -> Any:
@@ -193,10 +193,11 @@ class ToAgent:
             self._core.spawn(self._end_silence, asked, link)
 
     def _begin_work(self, params: Any) -> None:
-        """Note that the agent is asked for what may start work: what it says then is no leak."""
+        """Note that a request may start work at the agent: the updates that follow are no leak."""
         if self._core.now.running is None:
             prompt = params.get("prompt") if isinstance(params, dict) else None
             self._updates.new_work(prompt if isinstance(prompt, list) else ())
+            self._transcript.begin_work()
         self._core.feed(ev.WorkAsked())
 
     async def _end_silence(self, asked: Asked, link: Link) -> None:
@@ -277,9 +278,13 @@ class ToAgent:
     def pass_notification(self, method: str, params: Json) -> None:
         """Send a notification to the agent; without a process it goes to nobody."""
         if link := self._core.link:
-            if method.startswith("_"):  # the agent's own may start work, as requests may
-                self._begin_work(params)
-            link.peer.notify(method, for_agent(link, params))
+            self.notify(link, method, params)
+
+    def notify(self, link: Link, method: str, params: Json) -> None:
+        """Send a notification to a process that has the session, or is being given it."""
+        if method.startswith("_"):  # the agent's own may start work, as requests may
+            self._begin_work(params)
+        link.peer.notify(method, for_agent(link, params))
 
     def _answer(self, request: ClientRequest, answer: Answer) -> None:
         told = answer

@@ -4,8 +4,8 @@
   behind it. Hold, backlog and the cut between replay and live belong to the one client.
 - A state that changed during the replay is shown once, as it is at the replay's end: it never
   goes back (invariant V1).
-- After the answer `cancelled` nothing at all is shown until the client speaks again or a turn
-  begins (invariant C23); after a load, nothing but the conversation.
+- After the answer `cancelled` nothing at all is shown until the client speaks again, or a turn
+  or other work begins (invariant C23); after a load, nothing but the conversation.
 - What this client can't take is converted here, where it leaves for it.
 """
 
@@ -112,7 +112,7 @@ class ClientView:
     def show(self, params: Json, *, again: bool = False) -> None:
         """Send one update, in its order; a list of commands that was shown is not shown again.
 
-        `again`: no other state is, either: the agent only repeats it.
+        `again`: the agent repeats itself, so a state of any kind that was shown is not shown again.
         """
         if self._known(params) and (again or kind_of(params) == COMMANDS_UPDATE):
             return
@@ -178,10 +178,10 @@ class ClientView:
     # --- the quiet -----------------------------------------------------------------------------
 
     def hush(self, quiet: Quiet) -> None:
-        """Keep these updates from the client from now on, until `wake`."""
+        """Keep these updates from the client from now on, until `end_quiet`."""
         self._quiet = quiet
 
-    def wake(self) -> None:
+    def end_quiet(self) -> None:
         """End the quiet, and send the updates that were kept back in it."""
         self._quiet = Quiet.NONE
         if self._kept:
@@ -192,7 +192,7 @@ class ClientView:
     def end_quiet_of_load(self) -> None:
         """End the quiet after a load, since another client does something in the session."""
         if self._quiet is Quiet.ASIDES:
-            self.wake()
+            self.end_quiet()
 
     def begin_turn(self) -> None:
         """End the quiet; with the first prompt the commands are shown once more.
@@ -200,7 +200,7 @@ class ClientView:
         There are clients that take no update of a session before they have read the answer that
         named it.
         """
-        self.wake()
+        self.end_quiet()
         self.missed_some = False
         if not self._prompted:
             self._prompted = True
@@ -223,7 +223,7 @@ class ClientView:
         """
         if whole:
             self._kept = [each for each in self._kept if not each.recorded]
-        self.wake()
+        self.end_quiet()
         replay = _Waiting(_Kind.REPLAY, lambda: None)
         if self._backlog is None:
             self._backlog = []

@@ -77,7 +77,7 @@ class Title:
 
     def take(self, request: ClientRequest) -> None:
         """Answer `_acp_bridge/title`; raises RpcError."""
-        self._transcript.wake(request.client)
+        self._transcript.end_quiet(request.client)
         given = request.params.get("title")
         title = self.set_own(given) if isinstance(given, str) else ""
         if not title:

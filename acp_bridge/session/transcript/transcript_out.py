@@ -123,10 +123,10 @@ class TranscriptOut:
         else:
             action()
 
-    def wake(self, client: Client) -> None:
+    def end_quiet(self, client: Client) -> None:
         """Note that the client speaks, which ends its quiet."""
         if view := self.view_of(client):
-            view.then(view.wake)  # behind a quiet that waits for the end of a replay
+            view.then(view.end_quiet)  # behind a quiet that waits for the end of a replay
 
     def begin_turn(self, seq: int) -> None:
         """Count updates from now on to the turn of the prompt with this number."""
@@ -135,8 +135,14 @@ class TranscriptOut:
         for view in self.views:
             view.then(view.begin_turn)
 
+    def begin_work(self) -> None:
+        """Note that a client has asked the agent for work: all are shown it (invariant C24)."""
+        self.flush()
+        for view in self.views:
+            view.then(view.end_quiet)
+
     def hush(self, client: Client) -> None:
-        """Show the client nothing more until it speaks or a turn begins (invariant C23).
+        """Show the client nothing more until it speaks, or a turn or work begins (invariant C23).
 
         A turn that runs goes on: then a prompt that waited was cancelled.
         """
@@ -207,7 +213,7 @@ class TranscriptOut:
             self.flush()
             for view in self.views:
                 if view.client is not client:
-                    view.then(view.wake)
+                    view.then(view.end_quiet)
                     view.show(params)
 
     def tell_others(self, client: Client, params: Json) -> None:
@@ -239,7 +245,7 @@ class TranscriptOut:
         self._rows.append(encode(params))
 
     def record_at_once(self, params: Json) -> None:
-        """Record, at once, an update that a client makes itself of the next question to it."""
+        """Record, at once, a card that clients make themselves of the question that follows."""
         self.record_only(params)
         self.flush()
 
@@ -273,7 +279,7 @@ class TranscriptOut:
             self._say_if_behind()
 
     def _say_if_behind(self) -> None:
-        """Say it when the journal falls behind, beside other updates or before an answer."""
+        """Tell clients, once, that the journal can't be written and the session is not recorded."""
         behind, told = self._journal.behind, self._told_behind
         self._told_behind = behind
         if behind and not told:

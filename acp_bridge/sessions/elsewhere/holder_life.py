@@ -1,8 +1,9 @@
 """Finds out whether the bridge that holds a session is alive: a stopped process says nothing.
 
 Its silence alone proves nothing, since a turn may take hours. So whatever a client sends there is
-followed by a question that every bridge answers where it reads it. What is silent after that is
-given up, or the client would wait for ever for the end of what it cancels.
+followed by a question that every bridge answers where it reads it. One that takes what it is sent
+is alive: a large prompt takes its time. What is silent after that is given up, or the client would
+wait for ever for the end of what it cancels.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ class OtherBridge(Protocol):
 
     #: bytes that came from it.
     received: int
+
+    @property
+    def taken(self) -> int:
+        """The bytes that it has taken of what was sent to it."""
 
     def send(self, method: str, params: Any) -> Sent:
         """Send a request."""
@@ -64,11 +69,11 @@ class HolderLife:
         """Send the bridge a question; True when it answers, False if it is silent for too long."""
         silent, question = 0, self._there.send(LIVE, {})
         while silent < _LOOKS:
-            received = self._there.received
+            before = self._there.received, self._there.taken
             with anyio.move_on_after(self._seconds / _LOOKS):
                 await question.answered.wait()
                 self.has_read = question.id
                 return True
-            is_heard = received != self._there.received
+            is_heard = before != (self._there.received, self._there.taken)
             silent = 0 if self.held_up or is_heard else silent + 1
         return False

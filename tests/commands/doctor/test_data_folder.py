@@ -10,7 +10,7 @@ import pytest
 
 from acp_bridge.commands.doctor import data_folder, sessions
 from acp_bridge.commands.doctor.data_folder import Space, fsync_took, rights, room, size
-from acp_bridge.journal import Journal
+from acp_bridge.journal import Journal, looking
 from acp_bridge.journal.looking import IndexState, Sessions, index_state, look_at_sessions
 from tests.commands.doctor.subjects import levels, subject, texts
 
@@ -232,6 +232,30 @@ async def test_a_listed_session_whose_file_is_gone_or_empty_is_named_at_once(
     assert found.unreadable == ("a" * 32, "b" * 32)
     assert (found.count, found.not_looked_at) == (2, 0)
     assert "from a backup" in texts(sessions.files(tmp_path, found))
+
+
+async def test_a_session_that_has_the_agent_s_id_is_looked_at_under_that_id(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path)
+    whole, gone = "3f0c5c6a-0a0b-4a2e-9f10-1e7f0ad40a11", "of the agent/2"
+    for name in (whole, gone):
+        await journal.create(name, cwd="/w", agent="a", agent_session_id=name)
+    await journal.close()
+    journal.path(gone).write_bytes(b"")
+    found = look_at_sessions(tmp_path, 5)
+    assert (found.count, found.unreadable) == (2, (gone,))
+
+
+async def test_a_session_that_is_made_while_the_doctor_looks_is_not_said_to_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    await journal.create("a" * 32, cwd="/w", agent="a")
+    await journal.close()
+    monkeypatch.setattr(looking, "_session_files", lambda folder: [])  # as it was a moment before
+    found = look_at_sessions(tmp_path, 5)
+    assert found.unreadable == ()
 
 
 async def test_sessions_that_can_not_be_looked_at_are_an_error(tmp_path: Path) -> None:

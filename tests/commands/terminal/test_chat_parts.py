@@ -2,17 +2,26 @@
 
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+from acp_bridge.commands.terminal.chat.conversation import Conversation
+from acp_bridge.commands.terminal.chat.farewell import is_kept
 from acp_bridge.commands.terminal.chat.files import Files
 from acp_bridge.commands.terminal.chat.history import FileHistory
 from acp_bridge.commands.terminal.chat.mentions import blocks_of, written
 from acp_bridge.commands.terminal.chat.questions import question
+from acp_bridge.commands.terminal.chat.session_commands import SessionCommands
 from acp_bridge.commands.terminal.chat.settings_shown import SettingsShown
 from acp_bridge.commands.terminal.chat.standing import standing
+from acp_bridge.commands.terminal.view.blocks import Tone
+from tests.bridge_client.fake_bridge import FakeBridge, connection_to
+from tests.support.waiting import until
 
 OPTIONS = [
     {
@@ -96,6 +105,14 @@ def test_the_history_is_kept_for_the_user_alone_and_bounded(tmp_path: Path) -> N
     file.write_text("".join(f"{json.dumps(str(n))}\n" for n in range(3_000)) + "no JSON\n7\n")
     assert len([*FileHistory(file).load_history_strings()]) == 500
     assert len(file.read_text().splitlines()) == 500
+
+
+def test_a_pipe_in_place_of_the_history_is_not_waited_for(tmp_path: Path) -> None:
+    file = tmp_path / "history"
+    os.mkfifo(file)
+    history = FileHistory(file)
+    history.store_string("one")
+    assert [*history.load_history_strings()] == []
 
 
 def test_a_history_that_can_not_be_kept_is_none(tmp_path: Path) -> None:
@@ -203,3 +220,33 @@ def test_a_turn_is_counted_from_when_its_prompt_is_being_written(
     follows = standing({"state": "running", "seconds": 0, "turn": {"promptId": "q"}})
     assert (accepts.begins(was), runs.begins(accepts), asks.begins(runs)) == (True, True, False)
     assert (follows.begins(runs), standing({"state": "idle"}).begins(follows)) == (True, False)
+
+
+# --- sessions
+
+
+async def test_a_list_of_sessions_that_can_not_be_read_is_not_taken_for_one_without_this_session(
+    tmp_path: Path,
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "index.db")) as newer:
+        newer.execute("PRAGMA user_version = 999")
+    assert is_kept(tmp_path, "s1")  # as far as anybody can say
+    said: list[str] = []
+
+    class Talk(Conversation):
+        def say(self, text: str, tone: Tone = Tone.NEWS) -> None:
+            said.append(text)
+
+    talk = Talk(tmp_path, lambda: None, lambda: 0.0)
+    commands = SessionCommands(talk, tmp_path, lambda session: None)
+    async with connection_to(FakeBridge(), talk) as connection, anyio.create_task_group() as tasks:
+        talk.opened("s1", {})
+        said.clear()
+        tasks.start_soon(commands.serve, connection)
+        commands.run("export", "")
+        commands.run("fork", "")
+        await until(lambda: len(said) == 2)
+        tasks.cancel_scope.cancel()
+    commands._send.close()
+    commands._asked.close()
+    assert said == ["the list of sessions (index.db) is of a newer acp-bridge"] * 2

@@ -99,6 +99,18 @@ async def test_the_answer_is_on_stdout_and_everything_else_is_progress() -> None
     assert run.screen.told == ["acp-bridge: session s1", "- Run ls", "- Run ls: failed"]
 
 
+@pytest.mark.parametrize("odd", [None, [1], "end_turn", 7])
+async def test_an_answer_that_is_no_object_ends_the_command_as_one_without_a_reason_does(
+    odd: Any,
+) -> None:
+    async with running() as run:
+        call = await run.prompted()
+        run.bridge.say("s1", "Hello.")
+        run.bridge.peer.answer(call.id, odd)
+        assert await run.ended() is Exit.DONE
+    assert run.screen.text == "Hello.\n"
+
+
 async def test_messages_with_something_between_them_are_paragraphs() -> None:
     async with running() as run:
         call = await run.prompted()
@@ -400,7 +412,7 @@ async def test_it_ends_at_once_where_nothing_was_sent_yet() -> None:
 async def test_the_time_begins_with_the_command() -> None:
     async with running(Order("p", "/w", timeout=0.01), initialize=None) as run:
         assert await run.ended() is Exit.TIMEOUT
-    assert run.screen.told == ["acp-bridge: the time is over: the turn was cancelled"]
+    assert run.screen.told == ["acp-bridge: the time is over: the prompt was not sent"]
 
 
 async def test_while_nobody_reads_stdout_the_bridge_is_not_read() -> None:

@@ -72,6 +72,8 @@ def test_the_options_of_the_bridge_are_given_on_to_it(home: Path, ran: list[Any]
         (["p", "--timeout", "0"], "--timeout: a number of seconds above 0"),
         (["p", "--timeout", "soon"], "--timeout: a number of seconds above 0"),
         (["p", "--odd\x1b[31m"], "unrecognized arguments: --odd\\x1b[31m"),
+        (["p", "--contineu"], "unrecognized arguments: --contineu; did you mean --continue?"),
+        (["p", "--opnehands", "u"], "--opnehands u; did you mean --openhands?"),
         (["p", "--timeout", "nan"], "--timeout: a number of seconds above 0"),
         (["p", "--continue", "--session", "x"], "choose one"),
         (["p", "--"], "there is no command after --"),

@@ -126,6 +126,16 @@ async def test_of_all_that_comes_only_the_own_turn_is_shown() -> None:
     assert sent.screen.text == "mine\n"
 
 
+@pytest.mark.parametrize("odd", [None, [1], "end_turn"])
+async def test_an_answer_that_is_no_object_ends_the_wait_as_one_without_a_reason_does(
+    odd: object,
+) -> None:
+    async with sending() as (sent, connection):
+        call = await beside(sent, connection)
+        sent.bridge.peer.answer(call.id, odd)
+        assert await sent.sending.wait() is Exit.DONE
+
+
 async def test_as_json_the_last_line_is_the_outcome() -> None:
     async with sending(json=True) as (sent, connection):
         call = await beside(sent, connection)

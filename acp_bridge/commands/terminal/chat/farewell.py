@@ -33,12 +33,14 @@ def left_over(home: Path, session_id: str) -> list[str]:
 
 
 def is_kept(home: Path, session_id: str) -> bool:
-    """Return True if a session can be opened again: something was said in it. Reads the journal."""
+    """Return False if a session can't be opened again, since nothing was said in it.
+
+    Reads the journal; True if it can't be read.
+    """
     try:
-        known.session(home, session_id)
+        return known.kept(home, session_id) is not None
     except known.NotFound:
-        return False
-    return True
+        return True
 
 
 def farewell(left: Sequence[str], how: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -38,18 +40,27 @@ class FileHistory(History):
 
     def _read(self) -> list[str]:
         try:
-            lines = self._file.read_text("utf-8", "replace").splitlines()
+            with open(self._opened(os.O_RDONLY), encoding="utf-8", errors="replace") as file:
+                lines = file.read().splitlines()
         except OSError:
             return []
         return [entry for line in lines if (entry := _entry(line))]
 
     def _write(self, text: str, how: int) -> None:
         try:
-            file = os.open(self._file, os.O_WRONLY | os.O_CREAT | how, 0o600)
+            file = self._opened(os.O_WRONLY | os.O_CREAT | how)
         except OSError:
             return
         with open(file, "w", encoding="utf-8") as out:
             out.write(text)
+
+    def _opened(self, flags: int) -> int:
+        """Return a descriptor of the file; raises OSError, also for a pipe, which would wait."""
+        file = os.open(self._file, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            return file
+        os.close(file)
+        raise OSError(errno.EINVAL, "it is no file")
 
 
 def _entry(line: str) -> str | None:

@@ -123,10 +123,9 @@ class SessionCommands:
 
     def _session(self) -> SessionInfo:
         """Return what is kept of this session; raises NotFound."""
-        try:
-            return known.session(self._home, self._talk.session_id or "")
-        except known.NotFound:
-            raise known.NotFound("nothing was said here yet, so nothing is kept") from None
+        if (info := known.kept(self._home, self._talk.session_id or "")) is None:
+            raise known.NotFound("nothing was said here yet, so nothing is kept")
+        return info
 
     def _here(self) -> list[SessionInfo]:
         folder = known.real(str(self._talk.folder))
