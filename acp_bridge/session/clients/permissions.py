@@ -1,16 +1,10 @@
 """Permissions that rules and hooks decide about before the person is asked.
 
-<<<<<<< HEAD
-- Only a hook that says so allows, and only once; whatever else it does, the person is asked
-  (invariants C18, K8). So it is when the agent meanwhile says something else of the call (V9).
-- What rules refuse, an agent can't do through a client's files and terminals either.
-- Like a question to the client, one to the hooks ends at once with the turn (invariant C15).
-=======
-- A call is allowed only by a hook that says so, and only this once. Whatever else a hook does, the
-  person is asked (invariants C18, K8). The person is asked, too, if the agent has meanwhile changed
+- A call is allowed only by a rule or a hook that says so, and only this once. Whatever else a hook
+  does, the person is asked (invariants C18, K8). The person is asked, too, if the agent has meanwhile changed
   what it says of the call (V9).
 - A cancel ends a question to the hooks at once, like a question to a client (invariant C15).
->>>>>>> main
+- What rules refuse, an agent can't do through a client's files and terminals either.
 """
 
 from __future__ import annotations

@@ -206,12 +206,8 @@ class SessionHooks:
         journal: SessionJournal,
         rules: FoundRules,
     ) -> None:
-<<<<<<< HEAD
-        """Nothing runs yet. `found`: None if there is no word of any hooks."""
-        self._rules = rules
-=======
         """Nothing runs yet. `found`: None if there are neither hooks nor notices about them."""
->>>>>>> main
+        self._rules = rules
         self._journal = journal
         #: what is not said yet of their files; None: all is.
         self.unnamed: FoundHooks | None = found or FoundHooks()
