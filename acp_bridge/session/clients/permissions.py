@@ -1,8 +1,8 @@
 """Permissions that rules and hooks decide about before the person is asked.
 
 - A call is allowed only by a rule or a hook that says so, and only this once. Whatever else a hook
-  does, the person is asked (invariants C18, K8). The person is asked, too, if the agent has meanwhile changed
-  what it says of the call (V9).
+  does, the person is asked (invariants C18, K8). The person is asked, too, if the agent has
+  meanwhile changed what it says of the call (V9).
 - A cancel ends a question to the hooks at once, like a question to a client (invariant C15).
 - What rules refuse, an agent can't do through a client's files and terminals either.
 """
