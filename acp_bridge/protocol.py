@@ -6,7 +6,7 @@ here once.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Final
 
 Json = dict[str, Any]
@@ -88,8 +88,6 @@ ASK: Final = "_acp_bridge/ask"
 ATTACH: Final = "_acp_bridge/attach"
 #: a notification: the state of a session.
 SESSION_STATE: Final = "_acp_bridge/state"
-#: the state of a session that was closed or deleted for all. The end of a bridge is not told.
-CLOSED_STATE: Final = "closed"
 #: lists the sessions that are live here.
 LIVE: Final = "_acp_bridge/live"
 #: cancels the running turn, whoever asked for it.
@@ -104,6 +102,25 @@ LAST_WORDS: Final = "_acp_bridge/last_words"
 OWN_PREFIX: Final = "_acp_bridge/"
 #: the requests of clients among them. Another one with the prefix is nobody's, and no agent's.
 OWN_METHODS: Final = (PAUSE, HOLD, GO, TITLE, ASK, ATTACH, LIVE, CANCEL_TURN, CLOSE_FOR_ALL)
+
+
+class LiveState(StrEnum):
+    """The states of a session as clients are told them, by `SESSION_STATE` and `LIVE`."""
+
+    IDLE = "idle"
+    STARTING = "starting"
+    RUNNING = "running"
+    #: the agent asks the user something.
+    PERMISSION = "permission"
+    PAUSED = "paused"
+    HELD = "held"
+    CANCELLING = "cancelling"
+    #: the agent can't be started, or wants a login.
+    BLOCKED = "blocked"
+    ASLEEP = "asleep"
+    #: the session was closed or deleted for all. The end of a bridge is not told.
+    CLOSED = "closed"
+
 
 #: abilities of a client in `clientCapabilities._meta.acp_bridge`: it is told that a
 #: prompt is on disk; it is told where its sessions stand; it is asked nothing and prompts nothing;

@@ -147,7 +147,7 @@ class Model(Protocol):
     id: str
 
     async def info(self) -> ModelInfo:
-        """Returns what is known of the model.
+        """Returns the model's window and abilities, as far as they are known.
 
         May wait for a library's import, and some seconds for a server on the user's own machine,
         but never for the internet.

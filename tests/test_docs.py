@@ -14,6 +14,7 @@ from acp_bridge.cli import openhands
 from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.serving_parser import DEFAULTS, FILE_LEVEL, SLEEP, STDERR_LEVEL
 from acp_bridge.commands.setup import command as setup
+from acp_bridge.protocol import LiveState
 from agent.providers.known_providers import PROVIDERS, Provider
 from tests.machine import table
 
@@ -207,3 +208,10 @@ def test_the_architecture_says_what_every_folder_and_module_holds(package: str) 
 def test_the_table_of_states_is_that_of_the_machine() -> None:
     lines = text(table.DOCUMENT).splitlines()
     assert lines[table.place(text(table.DOCUMENT))] == table.page(), "run `make states`"
+
+
+def test_the_table_of_states_that_clients_are_told_has_each_once() -> None:
+    _, _, after = text(ROOT / "docs/extension.md").rpartition("| state | what it means |")
+    rows = [row.split(" | ")[0] for row in after.partition("\n\n")[0].splitlines()]
+    said = [word for row in rows for word in re.findall(r"`([a-z]+)`", row)]
+    assert sorted(said) == sorted(LiveState)

@@ -70,8 +70,8 @@ class Connection:
     ) -> None:
         """A task must run `run`; whoever has made the connection calls `close`.
 
-        `lost` makes the error that open requests get when the connection ends. `log`: the file that
-        errors name in which the log has more, for people.
+        `lost` makes the error that open requests get when the connection ends. `log`: the log file
+        whose path errors tell people, for more.
         """
         self._incoming, self._outgoing = streams
         self._listener = listener

@@ -71,7 +71,7 @@ class FoundHooks:
     files: Mapping[str, str | None] = field(default_factory=dict)
 
     def news(self, named: Mapping[str, str | None]) -> list[str]:
-        """Return what a session has to say of files that are not as it has `named` them."""
+        """Return the notices of files that differ from those that the session has `named`."""
         said = []
         for path in sorted({*named, *self.files}):
             now = self.files.get(path)

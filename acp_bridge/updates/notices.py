@@ -12,7 +12,15 @@ import re
 from typing import Any, Final
 from uuid import uuid4
 
-from acp_bridge.protocol import AGENT_MESSAGE, ErrorCode, Json, as_object, text_chunk, with_own_meta
+from acp_bridge.protocol import (
+    AGENT_MESSAGE,
+    ErrorCode,
+    Json,
+    LiveState,
+    as_object,
+    text_chunk,
+    with_own_meta,
+)
 
 UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
@@ -136,9 +144,9 @@ _LENGTH: Final = 70
 _ROWS: Final = 5
 #: state -> the words for a session at work.
 WORKING: Final = {
-    "running": "a turn runs",
-    "permission": "it waits for an answer",
-    "paused": "its turn is paused",
+    LiveState.RUNNING: "a turn runs",
+    LiveState.PERMISSION: "it waits for an answer",
+    LiveState.PAUSED: "its turn is paused",
 }
 
 NOTHING_RUNS: Final = "Nothing runs and nothing waits."
@@ -289,7 +297,7 @@ def changed_hooks(files: list[str], folder: str) -> str:
 
 
 def hooks_count(file: str, hooks: list[tuple[str, str]], *, new: bool) -> str:
-    """Return what is said of a file of hooks that is new to a session, or has changed since.
+    """Return the notice of a file of hooks that is new to a session, or has changed since.
 
     `hooks`: their events and commands.
     """
@@ -300,7 +308,7 @@ def hooks_count(file: str, hooks: list[tuple[str, str]], *, new: bool) -> str:
 
 
 def hooks_gone(file: str) -> str:
-    """Return what is said of a file of hooks that a session has had, and that is gone."""
+    """Return the notice of a file of hooks that a session has had, and that is gone."""
     return f"[acp-bridge] The hooks of `{file}` are gone: none of them runs in this session."
 
 
@@ -320,7 +328,7 @@ def permission_refused(title: str, why: str) -> str:
 
 
 def permission_allowed(about: str) -> str:
-    """Return what is said of a tool call that a hook has allowed; `about`: all that it was told."""
+    """Return the notice of a tool call that a hook has allowed; `about`: its summary."""
     return f"[acp-bridge] A hook allowed: {as_code(about)}"
 
 

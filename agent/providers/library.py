@@ -145,7 +145,7 @@ def split(model_id: str) -> tuple[str, str, str | None]:
 
 @cache
 def model_info(model: str, provider: str) -> ModelInfo | None:
-    """Returns what LiteLLM's map of models says of a model; None if it isn't in the map."""
+    """Returns a model's window and abilities by LiteLLM's map; None if the map lacks the model."""
     litellm = load()
     try:
         entry = litellm.get_model_info(model, provider)

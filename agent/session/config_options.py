@@ -96,7 +96,7 @@ class ConfigOptions:
         return self._models.open(self._model_id, level)
 
     async def info(self) -> ModelInfo:
-        """Returns what is known of the chosen model; waits until its library is imported.
+        """Returns the chosen model's window and abilities; waits until its library is imported.
 
         Raises ModelError.
         """

@@ -51,7 +51,7 @@ class ModelNews:
         self._told = False
 
     async def tell_promptly(self) -> None:
-        """Tells what is known before the response that opens a session again, if that is quick.
+        """Sends the model's usage before the response that opens a session again, if that is quick.
 
         The options are left out, because the response has them.
         """
@@ -61,7 +61,7 @@ class ModelNews:
             self._told = True
 
     async def tell(self) -> None:
-        """Tells what is known as soon as it is, unless `tell_promptly` did."""
+        """Sends options and usage as soon as they are known, unless `tell_promptly` did."""
         if not self._told:
             await self.tell_options()
             await self.tell_usage()

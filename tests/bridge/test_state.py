@@ -290,16 +290,18 @@ async def test_a_close_behind_a_load_under_way_takes_the_session_from_nobody_who
 async def test_who_loads_a_session_while_a_close_for_all_waits_for_a_load_is_told_of_that_close(
     tmp_path: Path,
 ) -> None:
-    async with bench(tmp_path) as it:
+    async with bench(tmp_path, client_limit=1) as it:
         session_id = await it.new()
         named = {"sessionId": session_id}
         await it.editor.stop_reason(it.editor.prompt(session_id, "hello"))
         await it.editor.ask("session/close", named)
         slow, other = await it.joined(), await it.joined()
         slow.way.stuck = 1
-        slow.send("session/load", {**SETUP, **named})
+        load = slow.send("session/load", {**SETUP, **named})
         end = slow.send("_acp_bridge/close", named)
+        await until(lambda: slow.texts(session_id))  # its load waits for it to read on
         await other.ask("session/load", {**SETUP, **named})
+        assert slow.answers(load) == []
         slow.way.take_all()
         await slow.result(end)
         assert "closed by another client" in other.texts(session_id)[-1]

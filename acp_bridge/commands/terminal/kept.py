@@ -50,7 +50,7 @@ def transcript_of(home: Path, info: SessionInfo) -> list[Json]:
 
 
 def page(home: Path, info: SessionInfo) -> str:
-    """Return what `acp-bridge show` writes of a session, as Markdown. Raises JournalError."""
+    """Return a session's page as Markdown, for `acp-bridge show`. Raises JournalError."""
     waits = waiting_prompts(home, info.session_id)
     head = [
         f"# {one_line(info.title or 'A session without a title')}",

@@ -157,7 +157,7 @@ async def find(
 
 
 def unreachable(lock: Path) -> str:
-    """Return what is said of a session whose lock is taken by a bridge that is not listed."""
+    """Return the sentence about a session whose lock a bridge has taken that is not listed."""
     pid = lease.taker(lock)
     where = f"process {pid}, an acp-bridge" if pid else "an acp-bridge"
     end = f", or end that process: kill {pid}" if pid else ""

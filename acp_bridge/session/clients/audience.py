@@ -17,7 +17,7 @@ from acp_bridge import errors
 from acp_bridge.clients.client import Client
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Standstill, State
-from acp_bridge.protocol import CLOSED_STATE, SESSION_STATE, SESSION_UPDATE, Json
+from acp_bridge.protocol import SESSION_STATE, SESSION_UPDATE, Json, LiveState
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.questions import Questions
 from acp_bridge.session.core import Core, SessionState
@@ -33,10 +33,10 @@ from acp_bridge.updates import notices
 _LENGTH: Final = 200
 #: the words for states that nothing else decides.
 _WORDS: Final = {
-    State.CLOSED: CLOSED_STATE,
-    State.DRAINING: "cancelling",
-    State.BLOCKED: "blocked",
-    State.UNAUTHENTICATED: "blocked",
+    State.CLOSED: LiveState.CLOSED,
+    State.DRAINING: LiveState.CANCELLING,
+    State.BLOCKED: LiveState.BLOCKED,
+    State.UNAUTHENTICATED: LiveState.BLOCKED,
 }
 
 
@@ -60,7 +60,7 @@ class Standing:
         self._core = core
         self._transcript = transcript
         self._prompts = prompts
-        self._word = "idle"
+        self._word = LiveState.IDLE
         self._since = anyio.current_time()
         self._told: tuple[object, ...] = ()
 
@@ -112,25 +112,25 @@ class Standing:
             "clients": len(self._transcript.views),
         }
 
-    def _word_for(self, stand: SessionState) -> str:
+    def _word_for(self, stand: SessionState) -> LiveState:
         now = stand.turns
         state, stands = now.state, now.standstill
         ends = state is State.KILLING and now.running is not None
-        if word := "cancelling" if ends else _WORDS.get(state):
+        if word := LiveState.CANCELLING if ends else _WORDS.get(state):
             return word
         if stands is Standstill.PAUSED:
-            return "paused"
+            return LiveState.PAUSED
         if stand.around.asked:
-            return "permission"
+            return LiveState.PERMISSION
         if state is State.RUNNING:
-            return "running"
+            return LiveState.RUNNING
         if stands is not Standstill.OPEN:
-            return "held"
+            return LiveState.HELD
         if now.asleep:
-            return "asleep"
+            return LiveState.ASLEEP
         if state in (State.STARTING, State.RELOADING, State.KILLING):
-            return self._word if self.closing else "starting"  # nothing starts then
-        return "running" if now.unanswered else "idle"
+            return self._word if self.closing else LiveState.STARTING  # nothing starts then
+        return LiveState.RUNNING if now.unanswered else LiveState.IDLE
 
 
 class Audience:

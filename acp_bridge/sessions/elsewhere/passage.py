@@ -266,7 +266,7 @@ class Passage:
                 self.let_go = reason
             case protocol.SESSION_STATE, {"state": word}:
                 self._note_word()
-                self.leaving |= word == protocol.CLOSED_STATE
+                self.leaving |= word == protocol.LiveState.CLOSED
                 if self.client.hears_state:
                     self.client.peer.notify(method, params)
             case _:

@@ -122,7 +122,7 @@ class SessionCommands:
         self._leave_for(await to_thread.run_sync(known.session, self._home, fork))
 
     def _session(self) -> SessionInfo:
-        """Return what is kept of this session; raises NotFound."""
+        """Return this session's row of the index; raises NotFound."""
         if (info := known.kept(self._home, self._talk.session_id or "")) is None:
             raise known.NotFound("nothing was said here yet, so nothing is kept")
         return info

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import Json, LiveState
 
 #: states in which a turn runs, is paused or is being cancelled.
-_BUSY: Final = frozenset({"running", "permission", "cancelling", "paused"})
+_BUSY: Final = frozenset(
+    {LiveState.RUNNING, LiveState.PERMISSION, LiveState.CANCELLING, LiveState.PAUSED}
+)
 #: states in which a prompt begins as soon as it is sent.
-_FREE: Final = frozenset({"idle", "asleep", "starting"})
+_FREE: Final = frozenset({LiveState.IDLE, LiveState.ASLEEP, LiveState.STARTING})
 #: the words for states that a person should see.
-_WORDS: Final = {
-    "permission": "a permission is asked",
-    "cancelling": "stopping",
-    "paused": "paused, /queue go goes on",
-    "held": "on hold, /queue go goes on",
-    "blocked": "the agent is not ready",
+_WORDS: Final[Mapping[str, str]] = {
+    LiveState.PERMISSION: "a permission is asked",
+    LiveState.CANCELLING: "stopping",
+    LiveState.PAUSED: "paused, /queue go goes on",
+    LiveState.HELD: "on hold, /queue go goes on",
+    LiveState.BLOCKED: "the agent is not ready",
 }
 
 
@@ -25,7 +28,7 @@ _WORDS: Final = {
 class Standing:
     """The members of one `_acp_bridge/state` (docs/extension.md)."""
 
-    state: str = "idle"
+    state: str = LiveState.IDLE
     #: for how long the session has been in this state.
     seconds: int = 0
     #: how many prompts of all clients are in the queue.
@@ -53,7 +56,7 @@ class Standing:
     @property
     def closed(self) -> bool:
         """True if the session was closed or deleted."""
-        return self.state == "closed"
+        return self.state == LiveState.CLOSED
 
     @property
     def word(self) -> str | None:

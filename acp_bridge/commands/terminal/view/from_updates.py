@@ -63,11 +63,11 @@ class Updates:
         return None
 
     def newest_calls(self) -> list[tuple[str, Json]]:
-        """Return id and what is known of each remembered tool call, the newest first."""
+        """Return the id and the merged members of each remembered tool call, the newest first."""
         return list(reversed(self._calls.items()))
 
     def on_call(self, update: Json) -> Call:
-        """Merge an update of a tool call, or a permission request for it, into what is known."""
+        """Merge an update of a tool call, or a permission request for it, into the known call."""
         call_id = str(update.get("toolCallId"))
         before = self._calls.get(call_id)
         stands = {key: update[key] for key in _STANDS if update.get(key) is not None}
