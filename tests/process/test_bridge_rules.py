@@ -56,6 +56,13 @@ async def test_what_rules_decide_is_asked_of_nobody_and_stands_in_the_transcript
         was = decided(client)
         await client.prompt(asks("three", "make"))
         assert len(client.recording.requests("session/request_permission")) == 1
+    code, listed, _ = await world.command("show", session, "--decisions")
+    assert code == 0
+    assert [line.split()[:2] for line in listed.splitlines()] == [
+        ["DECISION", "CALL"],
+        ["allow", "it"],
+        ["deny", "it"],
+    ]
     async with world.inside(session=False) as client:
         since = len(client.recording)
         await client.load_session(session, world.cwd)
