@@ -129,12 +129,12 @@ def test_further_rules_hold_for_one_agent_or_one_folder_alone() -> None:
     folder = "/project/**"
     allow = ["Bash(make)"]
     [[only]]
-    folder = "~/work/**"
+    folder = "~/src/**"
     deny = ["Bash(ls)"]
     """
     make, ls = example(Tool.BASH, "make"), example(Tool.BASH, "ls")
     assert judged(text, make, place("/project/x"), "codex-acp").action == "allow"
     assert judged(text, make, place("/project/x"), "other").action == "ask"
     assert judged(text, make, place("/elsewhere"), "codex-acp").action == "ask"
-    assert judged(text, ls, place("/home/me/work")).action == "deny"
-    assert judged(text, ls, place("/home/me/workshop")).action == "allow"
+    assert judged(text, ls, place("/home/me/src")).action == "deny"
+    assert judged(text, ls, place("/home/me/srcs")).action == "allow"
