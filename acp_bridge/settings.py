@@ -59,6 +59,8 @@ class Settings:
     drain_timeout: float = DRAIN
     #: other clients may connect, over a socket in the home folder.
     listen: bool = True
+    #: the file of the user's rules; None: the one in the home folder, if it is there.
+    rules: Path | None = None
     #: how long work may go on without a client; 0: the bridge ends with its client.
     keep: float = 0.0
     #: the folder in which agents start; None: that of the bridge.

@@ -60,6 +60,11 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "close": Command("end it; it is kept", "commands.live", "ID", "close"),
     "delete": Command("delete it for good", "commands.live", "ID", "delete"),
     "trust": Command("let the hooks of a project run (docs/hooks.md)", "commands.trust", "FOLDER"),
+    "permissions": Command(
+        "how your rules decide about a command (docs/permissions.md)",
+        "commands.permissions",
+        "check",
+    ),
     "doctor": Command("look if all is well, and say what to do if not", "commands.doctor.command"),
     "key": Command(
         "keep a key for the built-in agent, without showing it", "commands.key", "[NAME]"

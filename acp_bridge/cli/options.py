@@ -75,7 +75,7 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
         settings=settings,
         own_agent=not command,
         packages=() if command else packages,
-        log_file=Path(given.log_file).absolute() if given.log_file else None,
+        log_file=_file(given.log_file),
         log_level=given.log_level,
     )
 
@@ -155,8 +155,8 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
             "give it to the command after -- instead" if command else "--openhands has its own"
         )
         fail(f"--model is the built-in agent's; {instead}")
-    profile = given.openhands_profile
-    wrong = openhands.misused(given.openhands, profile, other=bool(command), env=env)
+    server = given.openhands, given.openhands_profile
+    wrong = openhands.misused(*server, other=bool(command), env=env)
     if wrong is not None:
         fail(wrong)
     found = agent_name(command) if command else openhands.NAME if other else BUILT_IN
@@ -181,13 +181,16 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         or DEFAULTS.reload_after_cancel,
         listen=not given.no_listen and _is_on("listen", env),
         drain_timeout=_seconds("drain-timeout", given.drain_timeout, drain, 0.05),
-        request_timeout=_seconds(
-            "request-timeout", given.request_timeout, DEFAULTS.request_timeout, 1
-        ),
+        request_timeout=_seconds("request-timeout", given.request_timeout, waits.REQUEST, 1),
         sleep_after=60 * _minutes("sleep-after", given.sleep_after, sleep),
         spare=waits.SPARE if _choice(Switch, "spare", given.spare) is Switch.ON else 0.0,
         keep=_duration("keep", given.keep),
+        rules=_file(given.rules),
     )
+
+
+def _file(name: str | None) -> Path | None:
+    return Path(name).expanduser().absolute() if name else None
 
 
 def _warn_of_guess(name: str) -> None:

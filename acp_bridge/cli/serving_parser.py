@@ -185,6 +185,12 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
             "let no other client of yours join over a socket in the home\n"
             "folder (ACP_BRIDGE_LISTEN=off)",
         ),
+        Option(
+            "rules",
+            "FILE",
+            "your rules about what agents may do, instead of\n"
+            "permissions.toml in the home folder (ACP_BRIDGE_RULES)",
+        ),
         Option("home", "FOLDER", "where sessions are kept (ACP_BRIDGE_HOME)"),
         Option(
             "log-file",
@@ -235,7 +241,7 @@ def parser(env: Mapping[str, str]) -> Parser:
 def _listing() -> Iterator[Part]:
     """Yield the part of the help that lists the commands, and the heading of the options."""
     yield Heading("Set up (each command has its own --help; docs/commands.md says more)", 1)
-    yield from _commands("doctor", "key", "setup", "completion", "trust", "demo")
+    yield from _commands("doctor", "key", "setup", "completion", "permissions", "trust", "demo")
     yield Heading("Work with sessions", 1)
     yield Heading("a new one, or one that is kept", 2)
     yield from _commands("chat", "run", "sessions", "show")

@@ -9,7 +9,7 @@ from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, fail, print_json, print_text
 from acp_bridge.commands.terminal import known
-from acp_bridge.commands.terminal.kept import page, sessions_table, transcript_of
+from acp_bridge.commands.terminal.kept import decisions, page, sessions_table, transcript_of
 from acp_bridge.journal import JournalError, SessionInfo
 from acp_bridge.protocol import CONTEXT, Json, own_meta
 from acp_bridge.runtime import log
@@ -49,7 +49,7 @@ def show_parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge show`."""
     parser = CommandParser(
         "show",
-        "acp-bridge show [ID] [--json]",
+        "acp-bridge show [ID] [--json | --decisions]",
         _SHOW_ABOUT,
         ["acp-bridge show 3f2a | less", "acp-bridge show --json 3f2a > session.jsonl"],
         "exit code: 0 done, 1 no such session, or it can't be read, 2 wrong usage.",
@@ -59,6 +59,11 @@ def show_parser() -> CommandParser:
         "--json",
         action="store_true",
         help="each update as one line of JSON, as an editor would get it",
+    )
+    parser.add_argument(
+        "--decisions",
+        action="store_true",
+        help="only what your rules have decided (docs/permissions.md)",
     )
     parser.add_home()
     return parser
@@ -95,6 +100,8 @@ def show(arguments: Sequence[str]) -> int:
     except known.NotFound as why:
         return fail("show", why)
     try:
+        if given.decisions:
+            return print_text(decisions(home, info, columns()))
         if not given.json:
             return print_text(page(home, info))
         said = transcript_of(home, info)

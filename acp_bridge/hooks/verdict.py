@@ -87,11 +87,11 @@ def interpret(event: HookEvent, ran: Ran) -> Verdict:
     return Verdict(context=output[:TEXT] if event in _TELL else "")
 
 
-def decide(verdicts: Iterable[Verdict]) -> tuple[Permission, str]:
+def decide(verdicts: Iterable[Verdict]) -> tuple[Permission | None, str]:
     """Return the decision of several hooks about a permission, and the reason of a refusal.
 
     A refusal wins; a hook that has failed, or wants the person asked, outweighs those that
-    allow (invariant C18).
+    allow (invariant C18). None: all have ended well, and none has a word about it.
     """
     said = list(verdicts)
     for verdict in said:
@@ -99,8 +99,9 @@ def decide(verdicts: Iterable[Verdict]) -> tuple[Permission, str]:
             return Permission.DENY, verdict.reason
     wants = {verdict.permission for verdict in said} - {None}
     failed = any(verdict.problem is not None for verdict in said)
-    allowed = wants == {Permission.ALLOW} and not failed
-    return (Permission.ALLOW if allowed else Permission.ASK), ""
+    if failed or Permission.ASK in wants:
+        return Permission.ASK, ""
+    return (Permission.ALLOW if wants else None), ""
 
 
 def _no(event: HookEvent, why: str) -> Verdict:

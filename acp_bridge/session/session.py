@@ -17,6 +17,7 @@ from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Snapshot, Standstill
+from acp_bridge.policy.found import FoundRules
 from acp_bridge.protocol import Json, not_feedback, own_meta
 from acp_bridge.session.clients.audience import Audience
 from acp_bridge.session.clients.permissions import Permissions
@@ -85,7 +86,8 @@ class Session:
         self.memory = memory = Memory(journal)
         self._prompts = prompts = Prompts(journal, shown, core, self._touch)
         self.recovery = Recovery(journal, prompts, updates)
-        self.hooks = SessionHooks(core, prompts, shown, hooks, journal)
+        rules = FoundRules(settings, workspace.cwd)
+        self.hooks = SessionHooks(core, prompts, shown, hooks, journal, rules)
         self.pauses = pauses = Pauses(core, shown, context.capabilities)
 
         # The processes, and what clients ask of them.

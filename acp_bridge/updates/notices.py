@@ -264,6 +264,19 @@ def bad_hooks(file: str, why: str) -> str:
     )
 
 
+def bad_rules(file: str, why: str) -> str:
+    """Return the notice of a file of rules that can't be used."""
+    return (
+        f"[acp-bridge] `{file}`: {why}. Until that is mended, what it refused before is refused,"
+        " and every other permission is asked of you."
+    )
+
+
+def rule_refused(title: str, rule: str) -> str:
+    """Return the notice of a tool call that a rule has refused."""
+    return f"[acp-bridge] Your rule refused {as_code(title)}: {rule}"
+
+
 def untrusted_hooks(folder: str) -> str:
     """Return the notice of a project whose hooks are not trusted."""
     return (

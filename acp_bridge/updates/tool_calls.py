@@ -159,6 +159,11 @@ def names_a_command(call: Json) -> bool:
     return bool(_all_commands(call))
 
 
+def commands_of(call: Json) -> list[str]:
+    """Return every command that a call's input names; a list of arguments as a shell's line."""
+    return list(dict.fromkeys(text for _, text in _all_commands(call)))
+
+
 def _lines(call: Json) -> list[str]:
     """Return the lines about title, commands, paths, and the rest of the input."""
     line, full = title(call), _full_title(call)

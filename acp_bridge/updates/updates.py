@@ -47,6 +47,8 @@ class _Card:
     #: what the agent said of the call, and what its last request for a permission said; forgotten
     #: some time after its end.
     told: Json = field(default_factory=dict)
+    #: each kind that its agent has ever said of it.
+    kinds: set[str] = field(default_factory=set)
     requested: Json = field(default_factory=dict)
 
 
@@ -217,6 +219,8 @@ class Updates:
         changed["toolCallId"] = card.client_id
         if not asks and self.notes.get(card.client_id) == "asked":
             self.forget_notes([card.client_id])
+        if isinstance(kind := call.get("kind"), str):
+            card.kinds.add(kind)
         if card.open and asks:
             card.requested = call
         elif card.open:
@@ -282,6 +286,11 @@ class Updates:
         """Return the description from the call's card, without that of this request about it."""
         card = self._card_of(call)
         return card.told if card else {}
+
+    def kinds_of(self, call: Json) -> frozenset[str]:
+        """Return each kind that the agent has ever said that a tool call is of."""
+        card = self._card_of(call)
+        return frozenset(card.kinds) if card else frozenset()
 
     def _card_of(self, call: Json) -> _Card | None:
         """Return the card of a call that a request is about; None if nothing has shown it yet."""

@@ -162,6 +162,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         "ACP_BRIDGE_SLEEP_AFTER": "0.5",
         "ACP_BRIDGE_SPARE": "on",
         "ACP_BRIDGE_KEEP": "1h",
+        "ACP_BRIDGE_RULES": "/rules",
         "ACP_BRIDGE_MODEL": "demo",
         "ACP_BRIDGE_OPENHANDS": "http://server:1",
         "ACP_BRIDGE_OPENHANDS_PROFILE": "bench",
@@ -179,7 +180,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     assert (settings.drain_timeout, settings.request_timeout) == (0.5, 9)
     assert (settings.sleep_after, settings.spare) == (30, 600)
     assert (settings.sleep_after, settings.keep) == (30, 3600)
-    assert settings.home == Path("/h")
+    assert (settings.home, settings.rules) == (Path("/h"), Path("/rules"))
     assert (settings.agent_name, settings.named) == ("mine", True)
     assert settings.command[3:8] == (
         *("agent.openhands", "--url", "http://server:1", "--profile", "bench"),

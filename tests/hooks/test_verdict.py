@@ -164,8 +164,8 @@ def test_exit_code_2_says_no_with_the_text_on_stderr(
 @pytest.mark.parametrize(
     ("verdicts", "decision"),
     [
-        ([], Permission.ASK),
-        ([Verdict()], Permission.ASK),
+        ([], None),
+        ([Verdict()], None),
         ([ALLOW], Permission.ALLOW),
         ([ALLOW, Verdict()], Permission.ALLOW),
         ([ALLOW, ASK], Permission.ASK),
@@ -176,6 +176,6 @@ def test_exit_code_2_says_no_with_the_text_on_stderr(
     ],
 )
 def test_of_several_hooks_the_strictest_word_counts(
-    verdicts: list[Verdict], decision: Permission
+    verdicts: list[Verdict], decision: Permission | None
 ) -> None:
     assert decide(verdicts) == (decision, "r" if decision is Permission.DENY else "")

@@ -9,6 +9,7 @@ import pytest
 from acp_bridge.protocol import REQUEST_PERMISSION, Json
 from acp_bridge.session.clients.permissions import Permissions
 from acp_bridge.session.clients.to_client import ToClient
+from acp_bridge.session.prompts.hooks import Decision
 from acp_bridge.updates.updates import Updates
 from tests.session.hooked import CALL, OPTIONS
 from tests.session.memory import ClientEnd, MemoryLink
@@ -17,16 +18,21 @@ from tests.session.memory import ClientEnd, MemoryLink
 class PlayedHooks:
     """Hooks that the test plays."""
 
-    decide_permissions = True
+    decide_permissions, refuse_files, deny_unattended = True, False, False
 
     def __init__(self) -> None:
-        self.then: Callable[[str | None], None] = lambda decision: None
+        self.then: Callable[[Decision | None], None] = lambda decision: None
         self.stopped = 0
         self.told: list[tuple[str, str]] = []
 
-    def decide(self, call: Json, then: Callable[[str | None], None]) -> Callable[[], None]:
+    def decide(
+        self, call: Json, kinds: frozenset[str], then: Callable[[Decision | None], None]
+    ) -> Callable[[], None]:
         self.then = then
         return self.stop
+
+    def refuse(self, judge: object, about: str, then: object) -> Callable[[], None]:
+        raise NotImplementedError
 
     def stop(self) -> None:
         self.stopped += 1
@@ -59,7 +65,7 @@ async def test_the_end_of_the_turn_stops_them_and_what_they_say_later_is_nobodys
     assert stage.hooks.stopped == 1
     (answer,) = stage.link.sent.take()
     assert answer["result"] == {"outcome": {"outcome": "cancelled"}}
-    stage.hooks.then("allow")
+    stage.hooks.then(Decision("allow", "hook"))
     assert stage.link.sent.take() == []
     assert stage.client.sent.take() == []
 
@@ -85,7 +91,7 @@ async def test_an_agent_that_takes_its_request_back_is_answered_when_they_have_e
 async def test_the_client_is_asked_when_they_leave_it_to_the_person_who_is_told_then() -> None:
     stage = Stage()
     assert stage.hooks.told == []
-    stage.hooks.then("ask")
+    stage.hooks.then(Decision("ask"))
     (request,) = stage.client.sent.take()
     assert request["method"] == REQUEST_PERMISSION
     assert stage.hooks.told == [("permission_prompt", "rm -r build: command: x")]

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import anyio
 import pytest
@@ -10,6 +11,7 @@ from anyio.abc import TaskGroup
 from acp_bridge.journal import PromptState, SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase
+from acp_bridge.policy.found import FoundRules
 from acp_bridge.protocol import (
     REQUEST_PERMISSION,
     SESSION_CANCEL,
@@ -23,6 +25,7 @@ from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.turn import Turn
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.settings import Settings
 from acp_bridge.updates.late_replay import LateReplay
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import Err, Ok
@@ -37,6 +40,8 @@ PARAMS: Json = {
     "prompt": BLOCKS,
     "_meta": {"acp_bridge": {"delivery": "queue"}, "theirs": 1},
 }
+
+NO_RULES = FoundRules(Settings(("agent",), "agent", Path("/nowhere")), "/nowhere")
 
 
 async def nothing() -> None:
@@ -63,7 +68,7 @@ class Stage:
             self.updates,
             self.prompts,
             Memory(journal),
-            SessionHooks(self.core, self.prompts, self.transcript, None, journal),
+            SessionHooks(self.core, self.prompts, self.transcript, None, journal, NO_RULES),
         )
         self.transcript.attach(self.client.client)
 

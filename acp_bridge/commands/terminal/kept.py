@@ -13,7 +13,7 @@ from acp_bridge.commands.terminal.table import table
 from acp_bridge.commands.terminal.view.markdown import markdown
 from acp_bridge.journal import Journal, PromptRow, PromptState, SessionInfo
 from acp_bridge.journal.reading import transcript, waiting_prompts
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import Json, as_object, own_meta
 from acp_bridge.updates.notices import summary
 from acp_bridge.updates.updates import for_replay
 
@@ -62,6 +62,24 @@ def page(home: Path, info: SessionInfo) -> str:
     said = markdown(transcript_of(home, info))
     parts = [*head, said, *(["## Waiting", "\n".join(queue)] if queue else [])]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def decisions(home: Path, info: SessionInfo, columns: int | None) -> str:
+    """Return a table of what rules have decided in a session. Raises JournalError."""
+    titles: dict[object, str] = {}
+    rows = []
+    for each in transcript_of(home, info):
+        update = as_object(each.get("update"))
+        card = update.get("toolCallId")
+        if isinstance(title := update.get("title"), str):
+            titles[card] = title
+        decided = as_object(own_meta(each).get("decided"))
+        if decided:
+            rules = ", ".join(map(str, decided.get("rules") or [decided.get("by")]))
+            rows.append([str(decided.get("decision")), titles.get(card, ""), rules])
+    if not rows:
+        return "No rule has decided anything in this session.\n"
+    return table(["DECISION", "CALL", "RULE"], rows, columns)
 
 
 def _waiting(row: PromptRow, *, live: bool) -> str:

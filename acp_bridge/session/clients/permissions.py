@@ -1,31 +1,42 @@
-"""Permissions that hooks decide about before the person is asked.
+"""Permissions that rules and hooks decide about before the person is asked.
 
-- A call is allowed only by a hook that says so, and only this once. Whatever else a hook does, the
-  person is asked (invariants C18, K8). The person is asked, too, if the agent has meanwhile changed
-  what it says of the call (V9).
+- A call is allowed only by a rule or a hook that says so, and only this once. Whatever else a hook
+  does, the person is asked (invariants C18, K8). The person is asked, too, if the agent has
+  meanwhile changed what it says of the call (V9).
 - A cancel ends a question to the hooks at once, like a question to a client (invariant C15).
+- What rules refuse, an agent can't do through a client's files and terminals either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
+from acp_bridge.policy.found import FoundRules
 from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json, as_object, objects
 from acp_bridge.session.clients.open_request import OpenRequest
+from acp_bridge.session.prompts.hooks import Decision
 from acp_bridge.updates.tool_calls import disagrees, shows_alike, summary
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.peer import Call
+
+if TYPE_CHECKING:
+    from acp_bridge.policy.definitions import Judgement
 
 #: the methods with which an agent asks the user, and what hooks are told that it is.
 _WAITS = {
     REQUEST_PERMISSION: "permission_prompt",
     protocol.CREATE_ELICITATION: "elicitation_dialog",
 }
+#: what an agent does through a client, without asking a person.
+_OF_CLIENT = frozenset(
+    {protocol.READ_TEXT_FILE, protocol.WRITE_TEXT_FILE, protocol.CREATE_TERMINAL}
+)
 #: the kinds of options that stand for a decision; never one that holds longer than this call,
 #: unless it is a refusal and there is no other.
 _KINDS = {"allow": ("allow_once",), "deny": ("reject_once", "reject_always")}
@@ -38,11 +49,30 @@ class PermissionHooks(Protocol):
     def decide_permissions(self) -> bool:
         """True if the session has hooks for permissions."""
 
-    def decide(self, call: Json, then: Callable[[str | None], None]) -> Callable[[], None]:
-        """Let hooks decide about a tool call; returns a function that stops them.
+    @property
+    def refuse_files(self) -> bool:
+        """True if rules have a word about a client's files and terminals."""
 
-        When they have ended, `then` is told "allow", "deny" or "ask", or None if they were stopped.
+    @property
+    def deny_unattended(self) -> bool:
+        """True if a question that nobody can answer is denied."""
+
+    def decide(
+        self, call: Json, kinds: frozenset[str], then: Callable[[Decision | None], None]
+    ) -> Callable[[], None]:
+        """Let rules and hooks decide about a tool call; returns a function that stops them.
+
+        `kinds`: each that it was ever said to be. When they have ended, `then` is told what they
+        say, or None if they were stopped.
         """
+
+    def refuse(
+        self,
+        judge: Callable[[FoundRules], Awaitable[Judgement]],
+        about: str,
+        then: Callable[[Decision | None], None],
+    ) -> Callable[[], None]:
+        """Let the refusals among the rules decide about what `judge` judges; `then` as above."""
 
     def tell_allowed(self, about: str) -> None:
         """Say in the session that a call was allowed without asking the person."""
@@ -67,7 +97,7 @@ class _Deciding(OpenRequest):
 
 
 class Permissions:
-    """Lets the hooks of a session decide about its agent's permissions."""
+    """Lets the rules and hooks of a session decide about its agent's permissions."""
 
     def __init__(
         self, hooks: PermissionHooks, updates: Updates, show: Callable[[Json], None]
@@ -78,19 +108,69 @@ class Permissions:
         self._show = show
 
     def takes(self, call: Call) -> bool:
-        """Return True for a request that hooks are to decide about."""
+        """Return True for a request that rules or hooks are to decide about."""
+        if call.method in _OF_CLIENT:
+            return self._hooks.refuse_files
         tool_call = call.params.get("toolCall") if isinstance(call.params, dict) else None
         asks = call.method == REQUEST_PERMISSION and isinstance(tool_call, dict)
         return asks and self._hooks.decide_permissions
 
     def decide(self, link: Link, call: Call, ask: Callable[[Link, Call], None]) -> None:
-        """Run the hooks; `ask` asks the client if they leave it to the person."""
+        """Ask rules and hooks; `ask` asks the client if they leave it to the person."""
+        if call.method in _OF_CLIENT:
+            self._refuse(link, call, ask)
+            return
         request = call.params["toolCall"]
         asked = _Deciding(
             link, call, self._updates.card_told(request), self._updates.told_of(request)
         )
         link.at_clients.add(asked)
-        asked.stop = self._hooks.decide(asked.told, partial(self._decided, asked, ask))
+        kinds = self._updates.kinds_of(request)
+        asked.stop = self._hooks.decide(asked.told, kinds, partial(self._decided, asked, ask))
+
+    def _refuse(self, link: Link, call: Call, ask: Callable[[Link, Call], None]) -> None:
+        """Pass a request about a client's file or terminal on, unless a rule refuses it."""
+        params = as_object(call.params)
+        if call.method == protocol.CREATE_TERMINAL:
+            words = [params.get("command"), *(params.get("args") or ())]
+            about = _as_line(words)
+
+            def judge(rules: FoundRules) -> Awaitable[Judgement]:
+                return rules.judge_command(about)
+        else:
+            about = str(params.get("path"))
+            writes = call.method == protocol.WRITE_TEXT_FILE
+
+            def judge(rules: FoundRules) -> Awaitable[Judgement]:
+                return rules.judge_file(about, writes=writes)
+
+        asked = _Deciding(link, call, {}, {})
+        link.at_clients.add(asked)
+        asked.stop = self._hooks.refuse(judge, about, partial(self._passed, asked, ask))
+
+    def _passed(
+        self, asked: _Deciding, ask: Callable[[Link, Call], None], decision: Decision | None
+    ) -> None:
+        if not asked.is_open:
+            return
+        asked.link.at_clients.remove(asked)
+        if decision is None:
+            asked.link.peer.fail(asked.call.id, errors.cancelled())
+        elif decision.action == "deny":
+            said = f"a rule of the user's refuses this: {decision.rules[0]}"
+            asked.link.peer.fail(asked.call.id, errors.refused(said))
+        else:
+            ask(asked.link, asked.call)
+
+    def denies_unattended(self, call: Call) -> bool:
+        """Return True for a permission that is denied because nobody can answer."""
+        tool_call = as_object(call.params).get("toolCall")
+        asks = call.method == REQUEST_PERMISSION and isinstance(tool_call, dict)
+        return asks and self._hooks.deny_unattended
+
+    def deny(self, link: Link, call: Call) -> None:
+        """Deny a permission that nobody can answer, and show the card of its call."""
+        self._settle(link, call, Decision("deny", "unattended"), {})
 
     def tell_that_it_waits(self, call: Call, about: Json | None) -> None:
         """Start the hooks about a question to the user; `about`: all that is known of the call."""
@@ -98,30 +178,44 @@ class Permissions:
             self._hooks.waits_for_user(_WAITS[call.method], asks(call, about))
 
     def _decided(
-        self, asked: _Deciding, ask: Callable[[Link, Call], None], decision: str | None
+        self, asked: _Deciding, ask: Callable[[Link, Call], None], decision: Decision | None
     ) -> None:
         link, call = asked.link, asked.call
         if not asked.is_open:
             return  # it was answered when the hooks were stopped
         link.at_clients.remove(asked)
-        if decision == "allow" and not self._still_says(asked):
-            decision = "ask"
-        option = option_for(decision, call.params.get("options"))
         if decision is None:
             link.peer.fail(call.id, errors.cancelled())
-        elif decision == "deny" or option is not None:
-            card, _, new = self._updates.asked_about(call.params["toolCall"])
-            if new and isinstance(card.get("toolCallId"), str):
-                self._show(new_card(card))
-                self._updates.forget_notes([card["toolCallId"]])
-            if decision == "deny":
-                self._updates.deny(call.params["toolCall"])
-            if decision == "allow":
-                self._hooks.tell_allowed(summary(asked.told))
-            chosen = {"outcome": {"outcome": "selected", "optionId": option}}
-            link.peer.answer(call.id, CANCELLED_PERMISSION if option is None else chosen)
+            return
+        allows = decision.action == "allow" and self._still_says(asked)
+        offered = option_for("allow", call.params.get("options")) is not None
+        if decision.action == "deny" or (allows and offered):
+            self._settle(link, call, decision, asked.told)
         else:
             ask(link, call)
+
+    def _settle(self, link: Link, call: Call, decision: Decision, told: Json) -> None:
+        """Answer a permission that no person was asked for; `told`: what hooks were told of it."""
+        self._show_card(call, decision)
+        if decision.action == "deny":
+            self._updates.deny(call.params["toolCall"])
+        elif decision.by == "hook":
+            self._hooks.tell_allowed(summary(told))
+        option = option_for(decision.action, call.params.get("options"))
+        chosen = {"outcome": {"outcome": "selected", "optionId": option}}
+        link.peer.answer(call.id, CANCELLED_PERMISSION if option is None else chosen)
+
+    def _show_card(self, call: Call, decision: Decision) -> None:
+        """Show the card of a call that no client was asked about, and what a rule decided of it."""
+        card, _, new = self._updates.asked_about(call.params["toolCall"])
+        if not isinstance(card_id := card.get("toolCallId"), str):
+            return
+        if new:
+            self._show(new_card(card))
+            self._updates.forget_notes([card_id])
+        if decision.by != "hook":
+            said = {"sessionUpdate": protocol.TOOL_CALL_UPDATE, "toolCallId": card_id}
+            self._show(protocol.with_own_meta({"update": said}, {"decided": decision.told}))
 
     def _still_says(self, asked: _Deciding) -> bool:
         """Return True if card and request agree, and say what the hooks were told of the call."""
@@ -136,6 +230,12 @@ def asks(call: Call, about: Json | None) -> str:
         return summary(about or {})
     said = call.params.get("message") if isinstance(call.params, dict) else None
     return said if isinstance(said, str) else ""
+
+
+def _as_line(words: list[object]) -> str:
+    """Return a terminal's command as a line: one word alone may be a whole line already."""
+    texts = [each for each in words if isinstance(each, str)]
+    return texts[0] if len(texts) == 1 else shlex.join(texts)
 
 
 def new_card(call: Json) -> Json:

@@ -122,6 +122,9 @@ class ToClient:
     def _ask_people(self, questions: Questions, link: Link, call: Call) -> None:
         """Ask every client that can answer; show the call's card to the other clients."""
         able = questions.clients(link, call)
+        if not able and self._permissions and self._permissions.denies_unattended(call):
+            self._permissions.deny(link, call)
+            return
         if not able and not questions.may_wait(link, call):
             link.peer.fail(call.id, errors.unknown_method(call.method))
             return

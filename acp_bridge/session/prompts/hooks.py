@@ -4,21 +4,29 @@
   `cancelled` is not said while one runs (invariant C10). Accepting a prompt waits for none (Q10).
 - A permission is given by a hook only if every hook that has a word about it says so; whatever goes
   wrong, the person is asked (invariant C18).
+- The user's rules stand around them: a rule's refusal comes first and a rule that asks outweighs a
+  hook that allows; a rule allows only where hooks have no word about it (invariant A1).
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
+import anyio.lowlevel
 
+from acp_bridge import errors
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Moment
+from acp_bridge.policy.found import FoundRules
 from acp_bridge.protocol import Json, feedback_prompt, is_feedback
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
@@ -30,17 +38,7 @@ from acp_bridge.wire.jsonrpc import Ok
 
 if TYPE_CHECKING:
     from acp_bridge.hooks.verdict import Verdict
-import json
-import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-import anyio.lowlevel
-
-from acp_bridge import errors
-
-if TYPE_CHECKING:
-    from acp_bridge.hooks.verdict import Verdict
+    from acp_bridge.policy.definitions import Judgement
 
 #: under which the journal keeps the files of hooks that the session has named, each with its hash.
 _NAMED: Final = "hooks"
@@ -54,6 +52,24 @@ _MOMENTS = {
     "Stop": Moment.TURN_END,
     "AgentDied": Moment.DEATH,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The decision about a tool call: "allow", "deny" or "ask", and what stands behind it.
+
+    `by`: "hook", "rule" or "default", empty for "ask"; `rules`: the rules, as the user wrote them.
+    """
+
+    action: str
+    by: str = ""
+    rules: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> Json:
+        """The decision as a card tells it, `_meta.acp_bridge.decided`."""
+        said: Json = {"decision": self.action, "by": self.by}
+        return {**said, "rules": list(self.rules)} if self.rules else said
 
 
 @dataclass(slots=True, eq=False)
@@ -188,8 +204,10 @@ class SessionHooks:
         transcript: TranscriptOut,
         found: FoundHooks | None,
         journal: SessionJournal,
+        rules: FoundRules,
     ) -> None:
         """Nothing runs yet. `found`: None if there are neither hooks nor notices about them."""
+        self._rules = rules
         self._journal = journal
         #: what is not said yet of their files; None: all is.
         self.unnamed: FoundHooks | None = found or FoundHooks()
@@ -204,8 +222,18 @@ class SessionHooks:
 
     @property
     def decide_permissions(self) -> bool:
-        """True if the session has hooks for permissions."""
-        return self.runs.has("PermissionRequest")
+        """True if the session has hooks or rules for permissions."""
+        return self.runs.has("PermissionRequest") or self._rules.there
+
+    @property
+    def refuse_files(self) -> bool:
+        """True if rules have a word about a client's files and terminals."""
+        return self._rules.there
+
+    @property
+    def deny_unattended(self) -> bool:
+        """True if a question that nobody can answer is denied."""
+        return self._rules.deny_unattended
 
     # --- on the machine's word -----------------------------------------------------------------
 
@@ -288,22 +316,50 @@ class SessionHooks:
 
     # --- the agent asks ------------------------------------------------------------------------
 
-    def decide(self, call: Json, then: Callable[[str | None], None]) -> Callable[[], None]:
-        """Let hooks decide about a tool call; returns a function that stops them.
+    def decide(
+        self, call: Json, kinds: frozenset[str], then: Callable[[Decision | None], None]
+    ) -> Callable[[], None]:
+        """Let rules and hooks decide about a tool call; returns a function that stops them.
 
-        When they have ended, `then` is told "allow", "deny" or "ask", or None if they were stopped.
+        `kinds`: each that it was ever said to be. When they have ended, `then` is told what they
+        say, or None if they were stopped.
         """
         name, kind = tool_name(call)
         given = {"tool_name": name, "tool_kind": kind, "tool_title": call.get("title")}
         given |= {"tool_input": call.get("rawInput"), "tool_use_id": call.get("toolCallId")}
-        result: list[str] = []
+        return self._deciding(lambda: self._permission(call, kinds, given, (name, kind)), then)
+
+    def refuse(
+        self,
+        judge: Callable[[FoundRules], Awaitable[Judgement]],
+        about: str,
+        then: Callable[[Decision | None], None],
+    ) -> Callable[[], None]:
+        """Let the refusals among the rules decide about what the agent asks of a client's files or
+        terminals; `about` names it. Returns a function that stops them; `then` as in `decide`.
+        """
+
+        async def decision() -> Decision:
+            judgement = await judge(self._rules)
+            if judgement.deny is None:
+                return Decision("ask")
+            return self._refused(about, str(judgement.deny))
+
+        return self._deciding(decision, then)
+
+    def _deciding(
+        self,
+        decision: Callable[[], Awaitable[Decision]],
+        then: Callable[[Decision | None], None],
+    ) -> Callable[[], None]:
+        result: list[Decision] = []
 
         async def work() -> None:
-            result.append(await self._permission(given, (name, kind)))
+            result.append(await decision())
 
         def behind(run: Run) -> None:
             stopped = run.scope.cancel_called
-            then(result[0] if result else None if stopped else "ask")
+            then(result[0] if result else None if stopped else Decision("ask"))
 
         return self._aside(work, behind).scope.cancel
 
@@ -317,19 +373,55 @@ class SessionHooks:
             given = {"notification_type": kind, "message": message}
             self._aside(partial(self._tell, "Notification", given, (kind,)))
 
-    async def _permission(self, given: Json, names: tuple[str, ...]) -> str:
+    async def _permission(
+        self, call: Json, kinds: frozenset[str], given: Json, names: tuple[str, ...]
+    ) -> Decision:
+        judged = await self._rules.judge(call, kinds) if self._rules.there else None
+        title = str(given["tool_title"] or given["tool_name"] or "a tool call")
+        if judged and judged.deny:
+            return self._refused(title, str(judged.deny))
+        hooks = None
+        if self.runs.has("PermissionRequest"):
+            hooks = await self._hooks_say(given, names, title)
+        if hooks == "allow" and judged is None:  # what guards the user is the user's to allow
+            judged = await self._rules.judge(call, kinds)
+        self._say()
+        if hooks == "deny":
+            return Decision("deny", "hook")
+        if hooks == "ask" or (judged and (judged.ask or judged.protected)):
+            return Decision("ask")
+        if hooks == "allow":
+            return Decision("allow", "hook")
+        return self._ruled(judged, title) if judged else Decision("ask")
+
+    async def _hooks_say(self, given: Json, names: tuple[str, ...], title: str) -> str | None:
+        """Return "allow", "deny" or "ask", or None if no hook has a word about a call."""
         from acp_bridge.hooks.verdict import Permission, decide
 
         said = await self.runs.each("PermissionRequest", given, names, _denies)
         self._say()
         decision, why = decide(said)
         if decision is Permission.DENY:
-            title = given["tool_title"] or given["tool_name"] or "a tool call"
-            self._transcript.notice(notices.permission_refused(str(title), why))
+            self._transcript.notice(notices.permission_refused(title, why))
         elif self.runs.person_asked:
             decision = Permission.ASK
-        event("hook.decided", session=self._core.id, what=decision.value)
-        return decision.value
+        word = decision.value if decision else None
+        event("hook.decided", session=self._core.id, what=word or "nothing")
+        return word
+
+    def _ruled(self, judged: Judgement, title: str) -> Decision:
+        """Return what the rules decide where no hook has a word."""
+        if judged.allowed:
+            return Decision("allow", "rule", tuple(map(str, judged.allowed)))
+        if judged.default == "deny":
+            self._transcript.notice(notices.rule_refused(title, judged.why or "no rule allows it"))
+            return Decision("deny", "default")
+        return Decision("ask")
+
+    def _refused(self, title: str, rule: str) -> Decision:
+        self._say()
+        self._transcript.notice(notices.rule_refused(title, rule))
+        return Decision("deny", "rule", (rule,))
 
     async def _tell(self, name: str, given: Json, names: tuple[str, ...] = ()) -> None:
         await self.runs.each(name, given, names)
@@ -351,7 +443,8 @@ class SessionHooks:
 
     def take_unsaid(self) -> list[str]:
         """Return the notices about hooks since the last call."""
-        unsaid, self.runs.unsaid = self.runs.unsaid, []
+        unsaid = [*self.runs.unsaid, *self._rules.unsaid]
+        self.runs.unsaid, self._rules.unsaid = [], []
         return [*self._news(), *unsaid]
 
     def _news(self) -> list[str]:

@@ -1,0 +1,157 @@
+"""Rules, calls and decisions. SANS-IO.
+
+A *call* is one tool call of an agent about which a permission is asked. A *rule* is one string of
+`permissions.toml`, such as `Bash(git status *)`, with the list in which it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import Final
+
+
+class Action(StrEnum):
+    """The list in which a rule stands, and what a decision says."""
+
+    DENY = "deny"
+    ASK = "ask"
+    ALLOW = "allow"
+
+
+class Tool(Enum):
+    """The kinds of tools that a rule can name."""
+
+    READ = "Read"
+    SEARCH = "Search"
+    EDIT = "Edit"
+    BASH = "Bash"
+    FETCH = "WebFetch"
+    MCP = "mcp"
+
+
+#: the ACP kinds of tool calls that each tool stands for.
+KINDS: Final = {
+    "read": Tool.READ,
+    "search": Tool.SEARCH,
+    "edit": Tool.EDIT,
+    "delete": Tool.EDIT,
+    "move": Tool.EDIT,
+    "execute": Tool.BASH,
+    "fetch": Tool.FETCH,
+}
+#: the tools whose rules have a pattern of paths.
+PATHS: Final = frozenset({Tool.READ, Tool.SEARCH, Tool.EDIT})
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: its list, the tool that it names, and a pattern; an empty one is every call."""
+
+    action: Action
+    tool: Tool
+    pattern: str
+    #: the rule as it is written, the file, and the line in it, from 1.
+    text: str
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        where = f", line {self.line}" if self.line else ""
+        return f"{self.action} {self.text} ({self.file}{where})" if self.file else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """Rules for one agent and/or one folder; an empty name or pattern is any."""
+
+    agent: str
+    folder: str
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """An example in the file: a command or a path, and the decision that is expected of it."""
+
+    bash: str
+    edit: str
+    read: str
+    decision: Action
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a file of rules says."""
+
+    rules: tuple[Rule, ...] = ()
+    only: tuple[Only, ...] = ()
+    checks: tuple[Check, ...] = ()
+    #: what becomes of a call that no rule names: the person is asked, or it is denied.
+    default: Action = Action.ASK
+    #: what becomes of a question that nobody can answer; None: the file does not say.
+    unattended: Action | None = None
+
+    def of(self, *actions: Action) -> Iterable[Rule]:
+        """Return the general rules of these lists."""
+        return (rule for rule in self.rules if rule.action in actions)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What is known of one tool call."""
+
+    #: None for a call that no rule can allow: of a kind `other` or none, of more than one over
+    #: time, or with an input that is not understood.
+    tool: Tool | None = None
+    #: every tool that it was ever said to be, for refusals.
+    said: frozenset[Tool] = frozenset()
+    #: the name of an MCP tool, `mcp__server__tool`.
+    name: str = ""
+    #: each command line that the call names.
+    commands: tuple[str, ...] = ()
+    #: each path that the call names.
+    paths: tuple[str, ...] = ()
+    #: the address that is fetched.
+    url: str = ""
+    #: the folder that it names for its command, if it names one.
+    cwd: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a call is made: the session's folder, and what nobody's rule may have written to."""
+
+    cwd: str
+    #: paths of files and folders whose writing is always the person's to allow.
+    protected: tuple[str, ...] = ()
+    home: str = field(default="/nonexistent", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the rules say of a call, before hooks and persons have a word.
+
+    `deny` and `ask` are what decides so, if anything does; else `allowed` are the rules that
+    together allow it, or `default` stands.
+    """
+
+    deny: Rule | None = None
+    ask: Rule | None = None
+    #: why the person has to be asked, or why no rule allows.
+    why: str = ""
+    #: True if writing there is the person's alone to allow, so that no hook may.
+    protected: bool = False
+    allowed: tuple[Rule, ...] = ()
+    default: Action = Action.ASK
+
+    @property
+    def action(self) -> Action:
+        """The decision, if no hook has a word about it."""
+        if self.deny:
+            return Action.DENY
+        if self.ask or self.protected:
+            return Action.ASK
+        return Action.ALLOW if self.allowed else self.default

@@ -1,0 +1,89 @@
+"""The rules of a session, if there are any: without a file of rules nothing more is imported."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+
+from acp_bridge.policy.places import OWN_FILE, PROJECT_FILE
+from acp_bridge.protocol import Json
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.threads import NoThread, in_thread
+from acp_bridge.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from acp_bridge.policy.definitions import Judgement
+    from acp_bridge.policy.session_rules import SessionRules
+
+
+class FoundRules:
+    """Judges what an agent asks by the rules of its session, in bounded time."""
+
+    def __init__(self, settings: Settings, cwd: str) -> None:
+        """Nothing is read yet; `cwd` is the session's folder."""
+        self._own = settings.rules or settings.home / OWN_FILE
+        self._project = Path(cwd, PROJECT_FILE)
+        self._settings = settings
+        self._cwd = cwd
+        self._rules: SessionRules | None = None
+        #: notices about files with mistakes that no client has been told yet.
+        self.unsaid: list[str] = []
+
+    @property
+    def there(self) -> bool:
+        """True if a file of rules is there, or was."""
+        return (
+            self._rules is not None or os.path.lexists(self._own) or os.path.lexists(self._project)
+        )
+
+    @property
+    def deny_unattended(self) -> bool:
+        """True if a question that nobody can answer is denied."""
+        return self._rules is not None and self._rules.unattended == "deny"
+
+    async def judge(self, described: Json, kinds: Iterable[object]) -> Judgement:
+        """Return what the rules say of a tool call as the agent has described it.
+
+        `kinds`: each that it was ever said to be.
+        """
+        return await self._judged(lambda rules: rules.judge(described, kinds))
+
+    async def judge_file(self, path: str, *, writes: bool) -> Judgement:
+        """Return what the rules say of a file that the agent reads or writes at the client."""
+        return await self._judged(lambda rules: rules.judge_file(path, writes=writes))
+
+    async def judge_command(self, command: str) -> Judgement:
+        """Return what the rules say of a command that the agent runs in the client's terminal."""
+        return await self._judged(lambda rules: rules.judge_command(command))
+
+    async def _judged(
+        self, judge: Callable[[SessionRules], tuple[Judgement, list[str]]]
+    ) -> Judgement:
+        """Judge in a thread; rules that a silent disk holds back leave the word to the person."""
+        from acp_bridge.policy.definitions import Judgement
+
+        with anyio.move_on_after(waits.HOOKS_READ), suppress(NoThread):
+            work = partial(self._judge_here, judge)
+            judgement, said = await in_thread(work, abandon_on_cancel=True)
+            self.unsaid += said
+            return judgement
+        return Judgement(why="the rules could not be read in time", protected=True)
+
+    def _judge_here(
+        self, judge: Callable[[SessionRules], tuple[Judgement, list[str]]]
+    ) -> tuple[Judgement, list[str]]:
+        from acp_bridge.policy.session_rules import SessionRules
+
+        if self._rules is None:
+            settings = self._settings
+            self._rules = SessionRules(
+                self._own, self._project, settings.home, self._cwd, settings.agent_name
+            )
+        return judge(self._rules)

@@ -1,0 +1,10 @@
+"""Names the files of rules; every bridge imports it, so it imports nothing itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: the user's own rules, in the data folder.
+OWN_FILE: Final = "permissions.toml"
+#: a project's rules, in its folder.
+PROJECT_FILE: Final = ".acp_bridge/permissions.toml"
