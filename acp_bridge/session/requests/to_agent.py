@@ -197,7 +197,6 @@ class ToAgent:
         if self._core.now.running is None:
             prompt = params.get("prompt") if isinstance(params, dict) else None
             self._updates.new_work(prompt if isinstance(prompt, list) else ())
-            self._transcript.begin_work()
         self._core.feed(ev.WorkAsked())
 
     async def _end_silence(self, asked: Asked, link: Link) -> None:

@@ -4,8 +4,8 @@
   behind it. Hold, backlog and the cut between replay and live belong to the one client.
 - A state that changed during the replay is shown once, as it is at the replay's end: it never
   goes back (invariant V1).
-- After the answer `cancelled` nothing at all is shown until the client speaks again, or a turn
-  or other work begins (invariant C23); after a load, nothing but the conversation.
+- After the answer `cancelled` nothing at all is shown until the client speaks again or a turn
+  begins (invariant C23); after a load, nothing but the conversation.
 - What this client can't take is converted here, where it leaves for it.
 """
 

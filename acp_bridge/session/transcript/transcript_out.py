@@ -135,14 +135,8 @@ class TranscriptOut:
         for view in self.views:
             view.then(view.begin_turn)
 
-    def begin_work(self) -> None:
-        """Note that a client has asked the agent for work: all are shown it (invariant C24)."""
-        self.flush()
-        for view in self.views:
-            view.then(view.wake)
-
     def hush(self, client: Client) -> None:
-        """Show the client nothing more until it speaks, or a turn or work begins (invariant C23).
+        """Show the client nothing more until it speaks or a turn begins (invariant C23).
 
         A turn that runs goes on: then a prompt that waited was cancelled.
         """
