@@ -50,7 +50,7 @@ class AtClients:
     terminals: dict[str, Callable[[], None]] = field(default_factory=dict)
     #: when a client was last asked something, or a question was last settled.
     touched: float = 0.0
-    _questions: list[Question] = field(default_factory=list)
+    _questions: dict[Question, None] = field(default_factory=dict)
     #: for how many seconds the process may be silent, and the scope that is cancelled then.
     _limits: list[tuple[float, anyio.CancelScope]] = field(default_factory=list)
 
@@ -59,14 +59,18 @@ class AtClients:
         """The requests that are not answered yet."""
         return tuple(self._questions)
 
+    def has(self, question: Question) -> bool:
+        """Return True while this request is not answered."""
+        return question in self._questions
+
     def add(self, question: Question) -> None:
         """Note a request that a client is asked now."""
-        self._questions.append(question)
+        self._questions[question] = None
         self._touch()
 
     def remove(self, question: Question) -> None:
         """Forget a request that is answered, or given up."""
-        self._questions.remove(question)
+        del self._questions[question]
         self._touch()
 
     def end_questions(self) -> None:

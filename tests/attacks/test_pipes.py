@@ -2,7 +2,6 @@
 
 import pytest
 
-from acp_bridge.keys import FILE
 from tests.attacks.field import SECONDS, Field
 from tests.built_in.support import Provider
 from tests.support.model_replies import Text
@@ -42,7 +41,7 @@ async def test_a_pipe_in_place_of_a_lock_file_holds_up_one_load_and_no_bridge(
 @pytest.mark.hazard("P6")
 async def test_a_pipe_in_place_of_the_file_of_keys_holds_up_no_session(field: Field) -> None:
     async with field.bridge() as client, Provider() as provider:
-        await field.attack(client, PIPING, str(field.home / FILE))
+        await field.attack(client, PIPING, str(field.home / "keys.env"))
         async with field.built_in(provider) as other:
             await other.new_session(field.project)
             provider.say(Text("Hello."))

@@ -116,25 +116,35 @@ async def test_no_words_of_an_agent_hold_up_the_bridge_that_looks_for_secrets_in
     assert (code, "exit code 3" in said) == (6, True), said
 
 
-#: asks about thousands of texts that might stand in thousands of diffs; another prompt is answered.
+#: asks about thousands of texts that might stand in thousands of diffs, or hundreds of questions.
 MANY = r"""
 def session_new(id, params):
     return {"sessionId": str(id)}
 
 def session_prompt(id, params):
-    if params["prompt"][0]["text"] != "ask":
+    words = params["prompt"][0]["text"]
+    if words == "texts":
+        texts = {"text" + f"{n:b}".replace("0", "-").replace("1", "_"): "q" for n in range(5000)}
+        diffs = [{"type": "diff", "path": "/x", "newText": str(n)} for n in range(20_000)]
+        ask(params["sessionId"], 7, rawInput=texts, content=diffs)
+    elif words == "questions":
+        for n in range(400):
+            ask(params["sessionId"], n, rawInput={"command": f"echo {n}"})
+    else:
         return {"stopReason": "end_turn"}
-    texts = {"text" + f"{n:b}".replace("0", "-").replace("1", "_"): "q" for n in range(5000)}
-    diffs = [{"type": "diff", "path": "/x", "newText": str(n)} for n in range(20_000)]
+
+def ask(session, id, **call):
     options = [{"optionId": "reject_once", "name": "No", "kind": "reject_once"}]
-    send(id=7, method="session/request_permission", params={
-        "sessionId": params["sessionId"], "options": options,
-        "toolCall": {"toolCallId": "t", "rawInput": texts, "content": diffs}})
+    send(id=id, method="session/request_permission", params={
+        "sessionId": session, "options": options, "toolCall": {"toolCallId": f"t{id}", **call}})
 """
 
 
 @pytest.mark.hazard("P6", "V9")
-async def test_a_question_about_thousands_of_texts_holds_up_no_other_session(field: Field) -> None:
+@pytest.mark.parametrize(("what", "count"), [("texts", 1), ("questions", 400)])
+async def test_no_mass_of_questions_or_of_what_is_in_one_holds_up_another_session(
+    field: Field, what: str, count: int
+) -> None:
     field.project.mkdir()
     agent = tiny_agent(field.project, MANY)
     command = [*without_rights(), sys.executable, "-m", "acp_bridge", "--", *agent]
@@ -142,6 +152,6 @@ async def test_a_question_about_thousands_of_texts_holds_up_no_other_session(fie
         await client.initialize({})
         other, asking = [await client.new_session(field.folder) for _ in range(2)]
         client.side.handlers["session/request_permission"] = unanswered
-        client.send_prompt("ask", asking)
-        await client.until_request("session/request_permission", within=SECONDS)
+        client.send_prompt(what, asking)
+        await client.until_request("session/request_permission", count, within=SECONDS)
         await client.prompt("hello", other, within=SECONDS)

@@ -21,7 +21,7 @@ class OpenRequest(ABC):
     @property
     def is_open(self) -> bool:
         """True while the agent waits for an answer."""
-        return self in self.link.at_clients.questions
+        return self.link.at_clients.has(self)
 
     @property
     def names_session(self) -> bool:

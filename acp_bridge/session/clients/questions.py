@@ -60,10 +60,15 @@ class _Question(OpenRequest):
     #: how many were asked until now.
     count: int = 0
 
+    #: the subject of the question in one line, and what that was made of.
+    _subject: tuple[Json | None, str] | None = None
+
     @property
     def summary(self) -> str:
-        """The subject of the question, in one line."""
-        return asks(self.call, self.about)
+        """The subject of the question, in one line; it is made once, as it is told often."""
+        if self._subject is None or self._subject[0] is not self.about:
+            self._subject = self.about, asks(self.call, self.about)
+        return self._subject[1]
 
     def call_back(self) -> None:
         """Tell the clients that nobody waits for their answers any more."""
