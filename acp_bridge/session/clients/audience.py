@@ -288,7 +288,7 @@ class Audience:
                 self._questions.withdraw(view.client)
                 self._transcript.detach(view.client)
         if by and not self._ended:
-            self._transcript.wake_all()
+            self._transcript.end_quiet_of_all()
             self._transcript.show_to_others(by, notices.notice(said))
         self._ended = self.standing.closing = True
         for view in self._transcript.views:

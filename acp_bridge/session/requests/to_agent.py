@@ -197,7 +197,7 @@ class ToAgent:
         if self._core.now.running is None:
             prompt = params.get("prompt") if isinstance(params, dict) else None
             self._updates.new_work(prompt if isinstance(prompt, list) else ())
-            self._transcript.wake_all()
+            self._transcript.end_quiet_of_all()
         self._core.feed(ev.WorkAsked())
 
     async def _end_silence(self, asked: Asked, link: Link) -> None:

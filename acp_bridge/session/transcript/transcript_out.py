@@ -135,14 +135,14 @@ class TranscriptOut:
         for view in self.views:
             view.then(view.begin_turn)
 
-    def wake_all(self) -> None:
+    def end_quiet_of_all(self) -> None:
         """End the quiet of all clients: one has asked for work, or ends the session (C23, C24)."""
         self.flush()
         for view in self.views:
             view.then(view.end_quiet)
 
     def hush(self, client: Client) -> None:
-        """Show the client nothing more until it speaks or `wake_all` is called (invariant C23).
+        """Show the client nothing more until it speaks, or a turn or work begins (invariant C23).
 
         A turn that runs goes on: then a prompt that waited was cancelled.
         """
