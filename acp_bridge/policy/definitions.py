@@ -144,6 +144,8 @@ class Judgement:
     why: str = ""
     #: True if writing there is the person's alone to allow, so that no hook may.
     protected: bool = False
+    #: True if the rules could not be read in time: what can't be asked of a person is refused then.
+    unjudged: bool = False
     allowed: tuple[Rule, ...] = ()
     default: Action = Action.ASK
 

@@ -33,6 +33,8 @@ class FoundRules:
         self._settings = settings
         self._cwd = cwd
         self._rules: SessionRules | None = None
+        # One at a time: what an agent asks behind another thing is not done before it.
+        self._one = anyio.Lock()
         #: notices about files with mistakes that no client has been told yet.
         self.unsaid: list[str] = []
 
@@ -70,11 +72,12 @@ class FoundRules:
         from acp_bridge.policy.definitions import Judgement
 
         with anyio.move_on_after(waits.HOOKS_READ), suppress(NoThread):
-            work = partial(self._judge_here, judge)
-            judgement, said = await in_thread(work, abandon_on_cancel=True)
+            async with self._one:
+                work = partial(self._judge_here, judge)
+                judgement, said = await in_thread(work, abandon_on_cancel=True)
             self.unsaid += said
             return judgement
-        return Judgement(why="the rules could not be read in time", protected=True)
+        return Judgement(why="the rules could not be read in time", protected=True, unjudged=True)
 
     def _judge_here(
         self, judge: Callable[[SessionRules], tuple[Judgement, list[str]]]

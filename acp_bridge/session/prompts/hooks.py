@@ -327,7 +327,9 @@ class SessionHooks:
         name, kind = tool_name(call)
         given = {"tool_name": name, "tool_kind": kind, "tool_title": call.get("title")}
         given |= {"tool_input": call.get("rawInput"), "tool_use_id": call.get("toolCallId")}
-        return self._deciding(lambda: self._permission(call, kinds, given, (name, kind)), then)
+        return self._deciding(
+            lambda: self._permission(call, kinds, given, (name, kind)), then, Decision("ask")
+        )
 
     def refuse(
         self,
@@ -341,17 +343,20 @@ class SessionHooks:
 
         async def decision() -> Decision:
             judgement = await judge(self._rules)
-            if judgement.deny is None:
+            if judgement.deny is None and not judgement.unjudged:
                 return Decision("ask")
-            return self._refused(about, str(judgement.deny))
+            return self._refused(about, str(judgement.deny or judgement.why))
 
-        return self._deciding(decision, then)
+        unjudged = Decision("deny", "rule", ("the rules could not be judged",))
+        return self._deciding(decision, then, unjudged)
 
     def _deciding(
         self,
         decision: Callable[[], Awaitable[Decision]],
         then: Callable[[Decision | None], None],
+        failed: Decision,
     ) -> Callable[[], None]:
+        """Decide in a task; `failed` is the decision if that breaks (invariant A1)."""
         result: list[Decision] = []
 
         async def work() -> None:
@@ -359,7 +364,7 @@ class SessionHooks:
 
         def behind(run: Run) -> None:
             stopped = run.scope.cancel_called
-            then(result[0] if result else None if stopped else Decision("ask"))
+            then(result[0] if result else None if stopped else failed)
 
         return self._aside(work, behind).scope.cancel
 
