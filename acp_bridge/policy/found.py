@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import suppress
 from functools import partial
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from acp_bridge.policy.definitions import Judgement
     from acp_bridge.policy.session_rules import SessionRules
+
+logger = logging.getLogger(__name__)
 
 
 class FoundRules:
@@ -66,15 +69,20 @@ class FoundRules:
     async def _judged(
         self, judge: Callable[[SessionRules], tuple[Judgement, list[str]]]
     ) -> Judgement:
-        """Judge in a thread; rules that a silent disk holds back leave the word to the person."""
+        """Judge in a thread; what fails, or what a silent disk holds back, is asked."""
         from acp_bridge.policy.definitions import Judgement
 
-        with anyio.move_on_after(waits.HOOKS_READ), suppress(NoThread):
-            work = partial(self._judge_here, judge)
-            judgement, said = await in_thread(work, abandon_on_cancel=True)
-            self.unsaid += said
-            return judgement
-        return Judgement(why="the rules could not be read in time", protected=True)
+        why = "the rules could not be read in time"
+        try:
+            with anyio.move_on_after(waits.HOOKS_READ), suppress(NoThread):
+                work = partial(self._judge_here, judge)
+                judgement, said = await in_thread(work, abandon_on_cancel=True)
+                self.unsaid += said
+                return judgement
+        except Exception as error:
+            logger.exception("a call can't be judged by the rules")
+            why = f"the rules can't judge it: {type(error).__name__}"
+        return Judgement(why=why, protected=True)
 
     def _judge_here(
         self, judge: Callable[[SessionRules], tuple[Judgement, list[str]]]
