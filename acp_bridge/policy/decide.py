@@ -144,8 +144,9 @@ class _Judged:
             return Tool.BASH in self._call.said
         if any(_may_be(rule.pattern, each.words) for each in self._commands):
             return True
-        raw = (words[at:] for words in self._raw for at in range(len(words)))
-        return any(_may_be(rule.pattern, words) for words in raw)
+        return any(
+            _may_be(rule.pattern, words, at) for words in self._raw for at in range(len(words))
+        )
 
     def _paths(self, tool: Tool) -> list[str]:
         """Return the paths of the call for a rule about this tool, in all their readings."""
@@ -282,12 +283,16 @@ def _allows(rule: Rule, command: shell.Command) -> bool:
     return not rule.pattern or _is_like(_words(rule.pattern), command.words)
 
 
-def _may_be(pattern: str, words: Sequence[str]) -> bool:
-    """Return True if a rule refuses or asks about a command: also `/bin/rm` is `rm`."""
-    if not words:
-        return False
-    short = (wrappers.base(words[0]), *words[1:])
+def _may_be(pattern: str, words: Sequence[str], at: int = 0) -> bool:
+    """Return True if a rule refuses or asks about a command: also `/bin/rm` is `rm`.
+
+    `at`: the place of its first word among these.
+    """
     given = _words(pattern)
+    if not words or ("*" not in given[0] and not words[at].endswith(given[0])):
+        return False
+    words = words[at:]
+    short = (wrappers.base(words[0]), *words[1:])
     if len(given) == 1 and "*" in pattern:
         return any(_glob(pattern).fullmatch(" ".join(each)) is not None for each in (words, short))
     return _is_like(given, words) or _is_like(given, short)
