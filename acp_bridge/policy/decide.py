@@ -11,10 +11,11 @@ import glob
 import os
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from acp_bridge.policy import paths, shell
+from acp_bridge.policy import paths, shell, wrappers
 from acp_bridge.policy.config import BadRules
 from acp_bridge.policy.definitions import (
     PATHS,
@@ -47,6 +48,7 @@ def rules_for(rules: Rules, agent: str, place: Place) -> tuple[Rule, ...]:
 
 def judge(rules: Sequence[Rule], default: Action, call: Call, place: Place) -> Judgement:
     """Return what the rules say of a call."""
+    place = replace(place, real=os.path.realpath(place.cwd))
     lines = [shell.line(each, moved=_moved(call, place)) for each in call.commands]
     judged = _Judged(rules, call, lines, place)
     if deny := judged.first(Action.DENY):
@@ -102,6 +104,11 @@ class _Judged:
         self._lines = lines
         self._place = place
         self._read: dict[str, tuple[str, ...]] = {}
+        self._commands = [command for line in lines for command in line.commands]
+        self._redirects = [each for line in lines for each in line.redirects]
+        self._raw = [each.raw for each in lines if not each.parsed]
+        self._named: dict[Tool, list[str]] = {}
+        self._words = [self._files(each) for each in self._commands]
 
     # --- deny and ask ----------------------------------------------------------------------
 
@@ -112,8 +119,8 @@ class _Judged:
     def unknown(self, action: Action) -> Rule | None:
         """Return a rule about paths of which it can't be told whether a command names them."""
         of_paths = [rule for rule in self._of(action) if rule.tool in PATHS and rule.pattern]
-        unclear = any(self._files(each) is None for each in self._commands()) or any(
-            each.moved and not os.path.isabs(each.path) for each in self._redirects()
+        unclear = any(each is None for each in self._words) or any(
+            each.moved and not os.path.isabs(each.path) for each in self._redirects
         )
         return of_paths[0] if of_paths and unclear else None
 
@@ -129,40 +136,37 @@ class _Judged:
         if rule.tool is Tool.FETCH:
             return Tool.FETCH in call.said and _is_from(rule, call.url, below=True)
         return (rule.tool in call.said and not rule.pattern) or any(
-            paths.matches(rule.pattern, each, self._place)
-            for path in self._paths(rule.tool)
-            for each in self._readings(path)
+            paths.matches(rule.pattern, each, self._place) for each in self._paths(rule.tool)
         )
 
     def _runs(self, rule: Rule) -> bool:
         if not rule.pattern:
             return Tool.BASH in self._call.said
-        if any(_may_be(rule.pattern, each.words) for each in self._commands()):
+        if any(_may_be(rule.pattern, each.words) for each in self._commands):
             return True
-        raw = [each.raw for each in self._lines if not each.parsed]
-        return any(_may_be(rule.pattern, words[at:]) for words in raw for at in range(len(words)))
+        return any(
+            _may_be(rule.pattern, words, at) for words in self._raw for at in range(len(words))
+        )
 
     def _paths(self, tool: Tool) -> list[str]:
-        """Return the paths of the call for a rule about this tool."""
+        """Return the paths of the call for a rule about this tool, in all their readings."""
+        if tool in self._named:
+            return self._named[tool]
         mine = tool in self._call.said or self._call.tool in (Tool.BASH, None)
         found = list(self._call.paths) if mine else []
         if tool is not Tool.SEARCH:
             wanted = tool is Tool.EDIT
-            found += [each.path for each in self._redirects() if each.writes or not wanted]
-            found += [path for each in self._commands() for path in self._files(each) or ()]
-            found += [word for each in self._lines if not each.parsed for word in each.raw]
-        return found
+            found += [each.path for each in self._redirects if each.writes or not wanted]
+            found += [path for each in self._words for path in each or ()]
+            found += [word for words in self._raw for word in words]
+        readings = [each for path in dict.fromkeys(found) for each in self._readings(path)]
+        self._named[tool] = list(dict.fromkeys(readings))
+        return self._named[tool]
 
     def _readings(self, path: str) -> tuple[str, ...]:
         if path not in self._read:
             self._read[path] = paths.readings(path, self._place)
         return self._read[path]
-
-    def _commands(self) -> list[shell.Command]:
-        return [command for line in self._lines for command in line.commands]
-
-    def _redirects(self) -> list[shell.Redirect]:
-        return [each for line in self._lines for each in line.redirects]
 
     def _files(self, command: shell.Command) -> list[str] | None:
         """Return the words of a command that may name files; None if that can't be told."""
@@ -173,6 +177,8 @@ class _Judged:
             if not path:
                 continue
             if command.moved and not path.startswith(("/", "~")):
+                return None
+            if at in command.expands and re.match(r"~[^/]", path):
                 return None
             if at in command.expands and re.search(r"[*?\[]", path):
                 pattern = os.path.join(self._place.cwd, path)
@@ -191,8 +197,8 @@ class _Judged:
         """Return a path to which the call may write though no rule may allow that; else empty."""
         writing = self._call.tool not in (Tool.READ, Tool.SEARCH, Tool.FETCH, Tool.MCP)
         names = list(self._call.paths) if writing and not self._call.commands else []
-        names += [each.path for each in self._redirects() if each.writes]
-        names += [path for each in self._commands() for path in self._files(each) or ()]
+        names += [each.path for each in self._redirects if each.writes]
+        names += [path for each in self._words for path in each or ()]
         for name in filter(None, names):
             for each in self._readings(name):
                 guarded = _GUARDED.intersection(each.split("/"))
@@ -232,7 +238,7 @@ class _Judged:
 
     def _allows_path(self, rules: list[Rule], path: str) -> Rule | None:
         real = paths.resolved(path, self._place)
-        for rule in rules:
+        for rule in rules if real else ():
             if not rule.pattern or paths.matches(rule.pattern, real, self._place):
                 return rule
         return None
@@ -272,31 +278,43 @@ def _one(rules: list[Rule], why: str = "no rule names it") -> tuple[tuple[Rule, 
 def _allows(rule: Rule, command: shell.Command) -> bool:
     """Return True if a rule allows a command; of a wrapper, only its exact words."""
     if command.is_wrapper:
-        return bool(rule.pattern) and tuple(shell.words_of(rule.pattern)) == command.words
+        exact = bool(rule.pattern) and "*" not in command.words
+        return exact and _words(rule.pattern) == command.words
     return not rule.pattern or _is_like(_words(rule.pattern), command.words)
 
 
-def _may_be(pattern: str, words: Sequence[str]) -> bool:
-    """Return True if a rule refuses or asks about a command: also `/bin/rm` is `rm`."""
-    if not words:
-        return False
-    short = (shell.base(words[0]), *words[1:])
+def _may_be(pattern: str, words: Sequence[str], at: int = 0) -> bool:
+    """Return True if a rule refuses or asks about a command: also `/bin/rm` is `rm`.
+
+    `at`: the place of its first word among these.
+    """
     given = _words(pattern)
+    if not words or ("*" not in given[0] and not words[at].endswith(given[0])):
+        return False
+    words = words[at:]
+    short = (wrappers.base(words[0]), *words[1:])
     if len(given) == 1 and "*" in pattern:
         return any(_glob(pattern).fullmatch(" ".join(each)) is not None for each in (words, short))
     return _is_like(given, words) or _is_like(given, short)
 
 
 def _is_like(pattern: Sequence[str], words: Sequence[str]) -> bool:
-    """Return True if words are those of a pattern; a `*` alone is any number of words."""
-    if not pattern:
-        return not words
-    if pattern[0] == "*":
-        rest = pattern[1:]
-        return any(_is_like(rest, words[at:]) for at in range(len(words) + 1))
-    if not words or not _glob(pattern[0]).fullmatch(words[0]):
-        return False
-    return _is_like(pattern[1:], words[1:])
+    """Return True if words are those of a pattern; a `*` alone is any number of words.
+
+    Where they differ, only the last star takes one word more: earlier ones can't help.
+    """
+    at, star, taken, given = 0, -1, 0, 0
+    while given < len(words):
+        if at < len(pattern) and pattern[at] == "*":
+            star, taken, at = at, given, at + 1
+        elif at < len(pattern) and _glob(pattern[at]).fullmatch(words[given]):
+            at, given = at + 1, given + 1
+        elif star >= 0:
+            taken += 1
+            at, given = star + 1, taken
+        else:
+            return False
+    return all(each == "*" for each in pattern[at:])
 
 
 @lru_cache(maxsize=1024)
@@ -309,7 +327,10 @@ def _words(pattern: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _glob(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+    """Return the expression of a pattern with stars; it takes each piece where it stands first."""
+    first, *rest = map(re.escape, pattern.split("*"))
+    middle = "".join(f"(?>.*?{each})" for each in rest[:-1])
+    return re.compile(first + middle + "".join(f".*{each}" for each in rest[-1:]), re.DOTALL)
 
 
 def _is_named(pattern: str, name: str) -> bool:

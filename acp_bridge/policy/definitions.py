@@ -128,6 +128,8 @@ class Place:
     #: paths of files and folders whose writing is always the person's to allow.
     protected: tuple[str, ...] = ()
     home: str = field(default="/nonexistent", repr=False)
+    #: the folder without links, while one call is judged; empty: not looked up.
+    real: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+from acp_bridge import errors
 from acp_bridge.policy.places import OWN_FILE, PROJECT_FILE
 from acp_bridge.protocol import Json
 from acp_bridge.runtime import waits
@@ -68,16 +69,21 @@ class FoundRules:
     async def _judged(
         self, judge: Callable[[SessionRules], tuple[Judgement, list[str]]]
     ) -> Judgement:
-        """Judge in a thread; rules that a silent disk holds back leave the word to the person."""
+        """Judge in a thread; what fails, or what a silent disk holds back, is asked."""
         from acp_bridge.policy.definitions import Judgement
 
-        with anyio.move_on_after(waits.HOOKS_READ), suppress(NoThread):
-            async with self._one:
-                work = partial(self._judge_here, judge)
-                judgement, said = await in_thread(work, abandon_on_cancel=True)
-            self.unsaid += said
-            return judgement
-        return Judgement(why="the rules could not be read in time", protected=True, unjudged=True)
+        why = "the rules could not be read in time"
+        try:
+            with anyio.move_on_after(waits.HOOKS_READ), suppress(NoThread):
+                async with self._one:
+                    work = partial(self._judge_here, judge)
+                    judgement, said = await in_thread(work, abandon_on_cancel=True)
+                self.unsaid += said
+                return judgement
+        except Exception as error:
+            errors.internal(error, "a call can't be judged by the rules")
+            why = "the rules can't judge it"
+        return Judgement(why=why, protected=True, unjudged=True)
 
     def _judge_here(
         self, judge: Callable[[SessionRules], tuple[Judgement, list[str]]]

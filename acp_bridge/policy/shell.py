@@ -15,11 +15,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from acp_bridge.policy import wrappers
+
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 #: characters of a line that is looked at; a longer one is not plain.
 LONGEST: Final = 16 * 1024
+#: parentheses of a line that is looked at: the grammar takes minutes over thousands.
+_PARENTHESES: Final = 100
 #: how deep scripts in scripts (`sh -c "sh -c ..."`) are followed.
 _DEPTH: Final = 8
 #: the kinds of nodes of a plain line; any other stands for what can run or expand something.
@@ -32,71 +36,20 @@ _PLAIN: Final = frozenset(
 _SIGNS: Final = frozenset(
     {"&&", "||", ";", "|", "|&", "&", "\n", '"', "'", ">", ">>", "<", ">&", "<&", "&>", "&>>", ">|"}
 )
+#: what `>&` and `<&` take for a descriptor, and not for a file.
+_DESCRIPTOR: Final = re.compile(r"[0-9]+-?|-")
+#: the one expansion in the name of a redirection's file that is understood.
+_AT_HOME: Final = re.compile(r"~(/[^*?\[]*)?")
+#: the commands behind which a relative path means another file.
+_MOVES: Final = (("cd",), ("pushd",), ("popd",), ("chdir",))
 _WRITES: Final = frozenset({">", ">>", "&>", "&>>", ">|", ">&"})
 _WORDS: Final = frozenset({"word", "string", "raw_string", "number", "concatenation"})
 #: a backslash at the end of a line, which joins it to the next; one behind a backslash does not.
 _JOIN: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
-_ODD: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|[^\x00-\x7f\S]")
+_ODD: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]|[^\x00-\x7f\S]")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED_IN_QUOTES: Final = re.compile(r'\\([\\"$`])')
 _DURATION: Final = re.compile(r"\d+(\.\d+)?[smhd]?")
-_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?[a-zA-Z]?")
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
-_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh"})
-#: programs that run the words behind them, or what these name.
-_RUNNERS: Final = frozenset(
-    {"env", "timeout", "nice", "nohup", "stdbuf", "time", "command", "builtin", "exec", "sudo"}
-    | {"doas", "xargs", "setsid", "ionice", "chrt", "taskset", "unshare", "chroot", "watch"}
-    | {"parallel", "strace", "ltrace", "noglob", "nocorrect", "coproc", "repeat", "busybox"}
-    | {"toybox", "runuser", "flock", "prlimit", "caffeinate", "pkexec", "entr"}
-)
-#: words that begin a script or other code, in which no prefix says what runs.
-_CODE: Final = frozenset(
-    {"eval", "source", ".", "trap", "su", "ssh", "script", "expect", "gdb", "fish", "csh", "tcsh"}
-    | {"awk", "gawk", "mawk", "nawk", "alias", "nsenter", "bwrap", "at", "batch", "crontab"}
-    | {"enable", "hash", "bind", "complete", "mapfile", "readarray", "systemd-run"}
-)
-#: interpreters, and the options behind which code follows.
-_INTERPRETERS: Final = {
-    "python": ("-c",),
-    "perl": ("-e", "-E"),
-    "ruby": ("-e",),
-    "node": ("-e", "-p", "--eval", "--print"),
-    "nodejs": ("-e", "-p", "--eval", "--print"),
-    "bun": ("-e", "-p", "--eval", "--print"),
-    "deno": ("eval",),
-    "php": ("-r", "-B", "-R", "-E"),
-    "lua": ("-e",),
-    "osascript": ("-e",),
-    "find": (
-        "-exec",
-        "-execdir",
-        "-ok",
-        "-okdir",
-        "-delete",
-        "-fprint",
-        "-fprint0",
-        "-fprintf",
-        "-fls",
-    ),
-    "git": ("-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack"),
-    "tar": (
-        "-I",
-        "-F",
-        "--to-command",
-        "--use-compress-program",
-        "--checkpoint-action",
-        "--info-script",
-        "--new-volume-script",
-        "--rsh-command",
-    ),
-    "fd": ("-x", "-X", "--exec", "--exec-batch"),
-    "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
-    "rg": ("--pre",),
-    "sort": ("--compress-program",),
-    "rsync": ("-e", "--rsh", "--rsync-path"),
-}
-_EXECUTES: Final = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +65,7 @@ class Command:
     @property
     def is_wrapper(self) -> bool:
         """True if the first words do not tell what runs."""
-        name = base(self.words[0]) if self.words else ""
-        if not name or 0 in self.expands:
-            return True
-        if name in _RUNNERS or name in _CODE or name in _SHELLS:
-            return True
-        found = _INTERPRETERS.get(re.sub(r"[\d.]+$", "", name), ())
-        return any(_is_option(word, option) for word in self.words[1:] for option in found)
+        return 0 in self.expands or wrappers.is_wrapper(self.words, self.expands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,27 +92,34 @@ class Line:
     raw: tuple[str, ...] = ()
 
 
-def base(name: str) -> str:
-    """Return a program's name without its folder."""
-    return name.rpartition("/")[2]
-
-
 def line(text: str, depth: int = 0, *, moved: bool = False) -> Line:
     """Take a command line apart; `moved`: it is not known what its relative paths mean."""
-    raw = tuple(re.sub(r"[\"'\\]", "", text[: 4 * LONGEST]).replace(";", " ; ").split())
     joined = _JOIN.sub(r"\1", text)
-    if len(text) > LONGEST or depth > _DEPTH:
+    raw = _raw(text) if joined == text else (*_raw(joined), ";", *_raw(text))
+    # In single quotes and in a comment a backslash joins nothing.
+    unclear = joined != text and bool(re.search(r"['#]", text))
+    unclear = unclear or text.count("(") > _PARENTHESES
+    if unclear or len(text) > LONGEST or depth > _DEPTH:
         return Line(plain=False, parsed=False, raw=raw)
     root = _parser().parse(joined.encode(errors="replace")).root_node
-    if root.has_error:
-        return Line(plain=False, parsed=False, raw=raw)
     reader = _Reader(depth, moved=moved)
-    reader.read(root)
-    odd = bool(_ODD.search(text)) or (joined != text and "'" in text)
-    plain = reader.plain and not odd and bool(reader.parts)
+    try:
+        if root.has_error:
+            return Line(plain=False, parsed=False, raw=raw)
+        reader.read(root)
+        apart = _stands_apart(root, joined.encode(errors="replace"))
+    except RecursionError:
+        return Line(plain=False, parsed=False, raw=raw)
+    plain = reader.plain and apart and not _ODD.search(text) and bool(reader.parts)
     return Line(
         plain, True, tuple(reader.parts), tuple(reader.commands), tuple(reader.redirects), raw
     )
+
+
+def _raw(text: str) -> tuple[str, ...]:
+    """Return all words of a line, without a grammar: quotes are taken away, signs part words."""
+    bare = re.sub(r"[\"'\\]", "", text[: 4 * LONGEST])
+    return tuple(re.sub(r"[;&|()<>`]", " ; ", bare).split())
 
 
 def words_of(pattern: str) -> list[str]:
@@ -173,6 +127,26 @@ def words_of(pattern: str) -> list[str]:
     import shlex
 
     return shlex.split(pattern)
+
+
+def _stands_apart(root: Node, source: bytes) -> bool:
+    """Return True if nothing but blanks is left between the words and signs of a line.
+
+    The grammar leaves out a backslash before a blank, and can take one word for two.
+    """
+    end, after_word = 0, False
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        is_word = node.type in _WORDS or node.type in ("file_descriptor", "comment")
+        if node.children and not is_word:
+            waiting.extend(reversed(node.children))
+            continue
+        gap = source[end : node.start_byte]
+        if gap.strip(b" \t\n") or (is_word and after_word and not gap):
+            return False
+        end, after_word = max(end, node.end_byte), is_word
+    return not source[end:].strip(b" \t\n")
 
 
 @cache
@@ -207,32 +181,43 @@ class _Reader:
 
     def _redirect(self, node: Node) -> None:
         sign = next((each.type for each in node.children if not each.is_named), "")
-        targets = [each for each in node.named_children if each.type != "file_descriptor"]
-        for target in targets:
+        for target in _targets(node)[:1]:
             text, expands = self._word(target)
-            if sign in (">&", "<&") and (target.type == "number" or text == "-"):
+            if sign in (">&", "<&") and _DESCRIPTOR.fullmatch(text):
                 continue
-            if expands and not text.startswith("~"):
+            at_home = target.type == "word" and _AT_HOME.fullmatch(text)
+            if (expands and not at_home) or text.startswith("!"):  # zsh: `>!` is `>|`
                 self.plain = False
+            if not expands and text.startswith("~"):
+                text = f"./{text}"
             if text != "/dev/null":
                 self.redirects.append(Redirect(text, sign in _WRITES, self._moved))
 
     def _command(self, node: Node) -> None:
         found: list[tuple[str, bool]] = []
-        for child in node.named_children:
+        parted: int | None = None
+        for child in [*node.named_children, *_redirects_behind(node)]:
             if child.type == "command_name":
                 found.extend(self._word(each) for each in child.named_children)
-            elif child.type not in ("file_redirect", "comment", "variable_assignment"):
+            elif _is_redirect(child):
+                if parted is None and any(each.type.startswith("&>") for each in child.children):
+                    parted = len(found)
+                found.extend(self._word(each) for each in _targets(child)[1:])
+            elif child.type not in ("comment", "variable_assignment"):
                 found.append(self._word(child))
         words = tuple(text for text, _ in found)
         if not words:
             return
         expands = frozenset(at for at, (_, expands) in enumerate(found) if expands)
         command = Command(words, expands, self._moved)
+        if parted is not None and words[parted:]:  # in dash, `ls &> f rm` is `ls & > f rm`
+            self.plain = False
+            self.commands.append(Command(words[parted:], moved=self._moved))
+        before = len(self.commands)
         self.commands.append(command)
         self._unwrap_all(command)
         self._part(command)
-        if words[0] in ("cd", "pushd", "popd", "chdir"):
+        if any(each.words[:1] in _MOVES for each in self.commands[before:]):
             self._moved = True
 
     def _part(self, command: Command, depth: int = 0) -> None:
@@ -244,18 +229,20 @@ class _Reader:
             read = line(script, self._depth + 1)
             self.plain = self.plain and read.plain
             self.parts.extend(self._here(read.parts))
-            self.redirects.extend(replace(each, moved=self._moved) for each in read.redirects)
+            self.redirects.extend(
+                replace(each, moved=each.moved or self._moved) for each in read.redirects
+            )
         else:
             self.parts.append(command)
 
     def _unwrap_all(self, command: Command) -> None:
         """Note every command that a wrapper may run, for refusals."""
-        for words in _run_by(command.words):
+        for words in wrappers.run_by(command.words):
             inner = Command(words, moved=command.moved)
             self.commands.append(inner)
             if len(self.commands) < 1000:
                 self._unwrap_all(inner)
-        for script in _scripts_of(command.words):
+        for script in wrappers.scripts_of(command.words):
             read = line(script, self._depth + 1)
             self.commands.extend(self._here(read.commands))
             if not read.parsed:
@@ -293,6 +280,34 @@ class _Reader:
         return word, expands
 
 
+def _targets(redirect: Node) -> list[Node]:
+    """Return the words behind the sign of a redirection: a file, and further ones of its command.
+
+    The grammar takes `git > f push` for a redirection to two files.
+    """
+    found = [each for each in redirect.named_children if each.type != "file_descriptor"]
+    if redirect.type == "heredoc_redirect":
+        found = [each for each in found if each.type in ("heredoc_start", *_WORDS)]
+    return found
+
+
+def _redirects_behind(command: Node) -> Iterator[Node]:
+    """Give the redirections that stand behind a command, wherever the grammar has put them."""
+    node: Node | None = command
+    while node is not None and not (node.next_sibling and not _is_redirect(node.next_sibling)):
+        behind = node.next_sibling
+        while behind is not None and _is_redirect(behind):
+            yield behind
+            behind = behind.next_sibling
+        if behind is not None:
+            return
+        node = node.parent
+
+
+def _is_redirect(node: Node) -> bool:
+    return node.type.endswith("_redirect")
+
+
 # --- wrappers --------------------------------------------------------------------------------
 
 
@@ -303,7 +318,7 @@ def _behind_harmless(command: Command) -> Command | None:
     match words:
         case ("timeout", duration, _, *_) if _DURATION.fullmatch(duration):
             skipped = 2
-        case ("nice", "-n", number, _, *_) if _NUMBER.fullmatch(number):
+        case ("nice", "-n", number, _, *_) if wrappers.NUMBER.fullmatch(number):
             skipped = 3
         case ("nice" | "nohup" | "time", name, *_) if not name.startswith("-"):
             skipped = 1
@@ -316,41 +331,8 @@ def _behind_harmless(command: Command) -> Command | None:
 def _plain_script(command: Command) -> str | None:
     """Return the script of `sh -c SCRIPT`, if nothing else is given; else None."""
     match command.words:
-        case (shell, "-c" | "-lc", script) if shell in _SHELLS and 2 not in command.expands:
+        case (shell, "-c" | "-lc", script) if shell in wrappers.SHELLS and 2 not in command.expands:
             return script
         case ("/bin/sh" | "/bin/bash" | "/usr/bin/bash", "-c" | "-lc", script):
             return script if 2 not in command.expands else None
     return None
-
-
-def _run_by(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Give every command that a runner may run: which words are its own is not always known."""
-    name = base(words[0])
-    if name in _RUNNERS:
-        for at in range(1, len(words)):
-            yield words[at:]
-            before = words[at - 1] if at > 1 else ""
-            own = words[at].startswith("-") or before.startswith("-") or words[at] == "--"
-            if not (own or _ASSIGNMENT.match(words[at]) or _NUMBER.fullmatch(words[at])):
-                return
-    for at, word in enumerate(words):
-        if name in ("find", "fd", "fdfind") and word in _EXECUTES and words[at + 1 :]:
-            yield words[at + 1 :]
-
-
-def _scripts_of(words: tuple[str, ...]) -> Iterator[str]:
-    """Give every text among the words that is run as a script."""
-    name = base(words[0])
-    if name in _SHELLS or name == "su":
-        for at, word in enumerate(words[:-1]):
-            if at and re.fullmatch(r"-[a-zA-Z]*c", word):
-                yield words[at + 1]
-    elif name in ("eval", "watch", "trap", "parallel"):
-        yield " ".join(word for word in words[1:] if not word.startswith("-"))
-
-
-def _is_option(word: str, option: str) -> bool:
-    """Return True if a word is this option, with or without its value in the same word."""
-    if len(option) == 2 and option.startswith("-"):  # short ones may stand together
-        return bool(re.match(rf"-[a-zA-Z]*{re.escape(option[1])}", word))
-    return word == option or word.startswith(f"{option}=")

@@ -126,6 +126,20 @@ ASKED = [
     "'git status'",
     "'git log' x",
     # redirections
+    "sh -c 'echo &> out/f rm x'",
+    "ls \\ x | \\ rm",
+    "echo a > \\ out/f",
+    "ls a'b'\\ c'd'",
+    "echo a >&0x1",
+    "echo a >&10#f",
+    "echo a > ~root/out",
+    "echo a > ~+/../out",
+    "echo a >! out/f",
+    "time cd / && echo a > out/f",
+    "sh -c 'cd / && echo a > out/f'",
+    "nice > /dev/null rm x",
+    "git > /dev/null -c a=b log",
+    "> /dev/null sh x",
     "echo a > f",
     "echo a >> f",
     "echo a >| f",
@@ -179,6 +193,13 @@ ASKED = [
     "find . -fprint f",
     "python -c 'import os'",
     "python -cimport",
+    "python3 -3c x",
+    "tar --to-comm=rm -xf x",
+    "tar xfI x rm",
+    "sort --compress-prog=rm x",
+    "find *",
+    "python *",
+    "tar cf x -*",
     "python -Bc 'x'",
     "git -c core.pager=rm log",
     "git --exec-path=/evil status",
@@ -210,6 +231,9 @@ ASKED = [
     "ls \u2028 rm",
     "echo a\\\\\nrm x",
     "'ls \\\n' x",
+    "ls # \\\nrm x",
+    "ls #\\\nrm x",
+    "ls \ud800",
     "ls " + "x" * shell.LONGEST,
 ]
 
@@ -292,13 +316,32 @@ REFUSED = [
     "eval 'rm -rf x'",
     "sudo sh -c 'rm -rf x'",
     "watch rm -rf x",
+    "eval rm -rf x",
+    "rm > /dev/null -rf x",
+    "rm 2>&1 -rf x",
+    "ls | rm > f -rf x | ls",
+    "rm <<< x -rf y",
+    "rm << E -rf y\nE",
+    "> f rm > g -rf x",
+    "ls &> f rm -rf x",
+    "flock f rm -rf x",
+    "chroot / rm -rf x",
+    "env -S 'rm -rf x'",
+    "script -c 'rm -rf x'",
+    "bash -c -- 'rm -rf x'",
+    "systemd-run rm -rf x",
+    "ls # \\\nrm -rf x",
+    "ls #\\\nrm -rf x",
+    "ls '&rm -rf x",
+    "sudo " * 1500 + "rm -rf x",
+    "$(" * 2000 + "rm -rf x" + ")" * 2000,
     # not parsed: each word may begin a command
     "ls ' ; rm -rf x",
     "rm -rf x )",
 ]
 
 
-@pytest.mark.parametrize("command", REFUSED)
+@pytest.mark.parametrize("command", REFUSED, ids=lambda command: command[:40])
 def test_a_refusal_is_found_however_deep_a_command_stands(command: str) -> None:
     text = 'deny = ["Bash(rm -rf *)"]\nallow = ["Bash"]'
     assert of_command(text, command) == "deny"
@@ -310,6 +353,34 @@ def test_a_refusal_is_found_however_deep_a_command_stands(command: str) -> None:
 )
 def test_what_stands_in_quotes_or_in_a_heredoc_is_no_command_to_refuse(command: str) -> None:
     assert of_command('deny = ["Bash(rm -rf *)"]', command) == "ask"
+
+
+def test_words_behind_a_redirection_belong_to_its_command() -> None:
+    text = 'allow = ["Bash(git)", "Edit(./**)"]\nask = ["Edit(conf/**)"]'
+    assert of_command(text, "git > out") == "allow"
+    assert of_command(text, "git > out push -f") == "ask"
+    assert of_command(text, "git > conf/a conf/b") == "ask"
+
+
+def test_a_quoted_tilde_is_no_home() -> None:
+    text = 'allow = ["Bash(echo *)", "Edit(~/x)"]'
+    assert of_command(text, "echo a > ~/x") == "allow"
+    assert of_command(text, "echo a > '~/x'") == "ask"
+    assert of_command(text, "echo a > \\~/x") == "ask"
+    assert of_command(text, 'echo a > ~"/x"') == "ask"
+    assert of_command('allow = ["Bash", "Edit(~/**)"]', "echo a > ~/*") == "ask"
+
+
+def test_the_home_of_another_may_hold_what_may_not_be_read() -> None:
+    assert of_command(SECRETS, "cat ~root/x") == "ask"
+
+
+def test_many_stars_and_many_words_are_compared_one_after_the_other() -> None:
+    words = "a " * 7000
+    assert of_command('allow = ["Bash(* a * a * a * b)"]', words) == "ask"
+    assert of_command('allow = ["Bash(* a * a * a *)"]', words) == "allow"
+    assert of_command('allow = ["Bash(x *a*a*a*a*a*b)"]', f"x {'a' * 9000}") == "ask"
+    assert of_command('allow = ["Bash(x *a*b*a)"]', "x cabbca") == "allow"
 
 
 def test_the_strictest_rule_counts_in_any_order() -> None:
