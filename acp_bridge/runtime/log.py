@@ -27,9 +27,9 @@ _SECRETS: Final = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
         r"()-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-        r"(authorization\\*[\"']?\s*[:=]\s*\\*[\"']?)(?:[A-Za-z]+ +)?[A-Za-z0-9_\-./+=~]{4,}",
+        r"(authorization\\*+[\"']?\s*+[:=]\s*+\\*+[\"']?)(?:[A-Za-z]+ +)?[A-Za-z0-9_\-./+=~]{4,}",
         r"((?:api[-_]?key|token|secret|password|authorization|bearer|(?:account|access)key)"
-        r"\\*[\"']?\s*[:=]?\s*\\*[\"']?)[A-Za-z0-9_\-./+=]{8,}",
+        r"\\*+[\"']?\s*+[:=]?\s*+\\*+[\"']?)[A-Za-z0-9_\-./+=]{8,}",
         r"(://[^/@:\s]*:)[^/@\s]+(?=@)",
         r"(https://(?:hooks\.slack\.com|(?:\w+\.)?discord(?:app)?\.com/api/webhooks"
         r"|[\w.-]+\.webhook\.office\.com|hooks\.zapier\.com)/)[^\s\"'<>\\]+",

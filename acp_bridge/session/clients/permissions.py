@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -234,6 +233,8 @@ def asks(call: Call, about: Json | None) -> str:
 
 def _as_line(words: list[object]) -> str:
     """Return a terminal's command as a line: one word alone may be a whole line already."""
+    import shlex  # few bridges ever need it
+
     texts = [each for each in words if isinstance(each, str)]
     return texts[0] if len(texts) == 1 else shlex.join(texts)
 

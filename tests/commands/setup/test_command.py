@@ -257,6 +257,6 @@ def test_options_are_written_in_one_order_however_they_were_given(
     names = [word for word in server["args"] if word.startswith("--")]
     assert sorted(names) == sorted(each.argument for each in options)
     assert names[4:] == [
-        *("--request-timeout", "--openhands", "--agent-name", "--home", "--log-file"),
+        *("--request-timeout", "--openhands", "--agent-name", "--rules", "--home", "--log-file"),
         *("--log-level", "--sleep-after", "--spare", "--no-listen"),
     ]
