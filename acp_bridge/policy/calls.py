@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from acp_bridge.policy.definitions import KINDS, Call, Tool
 from acp_bridge.protocol import Json, as_object, objects
-from acp_bridge.updates.tool_calls import commands_of
+from acp_bridge.updates.tool_calls import commands_of, plain_name, tool_names
 
 #: the members of an input under which agents name the file that is meant.
 _FILES: Final = frozenset(
@@ -61,7 +61,7 @@ def _members(value: object, depth: int = 0) -> Iterator[tuple[str, Any]]:
     if depth > _DEPTH:
         return
     for key, each in as_object(value).items():
-        yield _plain(key), each
+        yield plain_name(key), each
         yield from _members(each, depth + 1)
     for each in value if isinstance(value, list) else ():
         yield from _members(each, depth + 1)
@@ -86,14 +86,10 @@ def _with_words(commands: list[str], members: Iterable[tuple[str, Any]]) -> Iter
 def mcp_name(described: Json) -> str:
     """Return the name of the MCP tool that a call is of; empty for one that is not known as one.
 
-    claude-agent-acp: `_meta.claudeCode.toolName` is `mcp__server__tool`; the built-in agent says it
-    in the same way. Never the title, which can say anything.
+    claude-agent-acp: `_meta.claudeCode.toolName` is `mcp__server__tool`. Never the title, which can
+    say anything.
     """
-    for own in as_object(described.get("_meta")).values():
-        name = as_object(own).get("toolName")
-        if isinstance(name, str) and name.startswith("mcp__"):
-            return name
-    return ""
+    return next((name for name in tool_names(described) if name.startswith("mcp__")), "")
 
 
 def _paths(described: Json, members: Iterable[tuple[str, Any]]) -> list[str]:
@@ -102,10 +98,6 @@ def _paths(described: Json, members: Iterable[tuple[str, Any]]) -> list[str]:
     found += [each.get("path") for each in objects(described.get("content"))]
     found += _texts(members, _FILES)
     return list(dict.fromkeys(each for each in found if _is_text(each)))
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "").replace("-", "")
 
 
 def _is_text(value: object) -> bool:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from urllib.parse import urlsplit
 
 from acp_bridge.policy import paths, shell, wrappers
-from acp_bridge.policy.config import BadRules
 from acp_bridge.policy.definitions import (
     PATHS,
     Action,
@@ -66,7 +66,7 @@ def judge(rules: Sequence[Rule], default: Action, call: Call, place: Place) -> J
 
 def _moved(call: Call, place: Place) -> bool:
     """Return True if the commands of a call run in another folder than the session's."""
-    return bool(call.cwd) and paths.resolved(call.cwd, place) != os.path.realpath(place.cwd)
+    return bool(call.cwd) and paths.resolved(call.cwd, place) != place.real
 
 
 def failed_checks(rules: Rules, place: Place) -> list[str]:
@@ -319,10 +319,8 @@ def _is_like(pattern: Sequence[str], words: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _words(pattern: str) -> tuple[str, ...]:
-    try:
-        return tuple(shell.words_of(pattern))
-    except ValueError:
-        raise BadRules(pattern) from None
+    """Return the words of a rule's pattern, which `policy.config` has checked."""
+    return tuple(shlex.split(pattern))
 
 
 @lru_cache(maxsize=1024)

@@ -6,8 +6,7 @@ A *call* is one tool call of an agent about which a permission is asked. A *rule
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import Final
 
@@ -94,9 +93,14 @@ class Rules:
     #: what becomes of a question that nobody can answer; None: the file does not say.
     unattended: Action | None = None
 
-    def of(self, *actions: Action) -> Iterable[Rule]:
-        """Return the general rules of these lists."""
-        return (rule for rule in self.rules if rule.action in actions)
+    def of(self, *actions: Action) -> Rules:
+        """Return the same with the rules of these lists alone, and without examples."""
+
+        def kept(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+            return tuple(rule for rule in rules if rule.action in actions)
+
+        only = tuple(replace(each, rules=kept(each.rules)) for each in self.only)
+        return replace(self, rules=kept(self.rules), only=only, checks=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ class Place:
     cwd: str
     #: paths of files and folders whose writing is always the person's to allow.
     protected: tuple[str, ...] = ()
-    home: str = field(default="/nonexistent", repr=False)
+    home: str = "/nonexistent"
     #: the folder without links, while one call is judged; empty: not looked up.
     real: str = ""
 

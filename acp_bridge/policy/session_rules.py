@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from acp_bridge.hooks import trust
-from acp_bridge.policy import config, decide
+from acp_bridge.policy import config, decide, paths
 from acp_bridge.policy.calls import call_of
-from acp_bridge.policy.definitions import Action, Call, Judgement, Only, Place, Rules, Tool
+from acp_bridge.policy.definitions import Action, Call, Judgement, Place, Rules, Tool
 from acp_bridge.protocol import Json
 from acp_bridge.updates import notices
 
@@ -49,7 +50,7 @@ def load(path: Path, place: Place, *, project: bool = False) -> Rules | None:
     rules = config.parse(text, path.name)
     if wrong := decide.failed_checks(rules, place):
         raise config.BadRules(wrong[0])
-    return _without_allows(rules) if project else rules
+    return rules.of(Action.DENY, Action.ASK) if project else rules
 
 
 class _File:
@@ -72,7 +73,8 @@ class _File:
         try:
             self.rules, self.mistake = self._load(self.path), ""
         except config.BadRules as bad:
-            self.rules, self.mistake = _refusals(self.rules or Rules()), str(bad)
+            refusals = (self.rules or Rules()).of(Action.DENY)
+            self.rules, self.mistake = replace(refusals, default=Action.ASK), str(bad)
         return bool(self.mistake) and self.mistake != before
 
 
@@ -98,6 +100,8 @@ class SessionRules:
 
     def judge_file(self, path: str, *, writes: bool) -> tuple[Judgement, list[str]]:
         """Return what the rules say of a file that the agent reads or writes at the client."""
+        if not paths.resolved(path, self._place):
+            return Judgement(why="no file can have this name", protected=True, unjudged=True), []
         return self._judge(decide.example(Tool.EDIT if writes else Tool.READ, path))
 
     def judge_command(self, command: str) -> tuple[Judgement, list[str]]:
@@ -135,22 +139,3 @@ def _mark(path: Path) -> _Mark | None:
     except OSError:
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _refusals(rules: Rules) -> Rules:
-    """Return the rules without any that asks or allows."""
-    denies = tuple(rules.of(Action.DENY))
-    only = [
-        Only(each.agent, each.folder, tuple(r for r in each.rules if r.action is Action.DENY))
-        for each in rules.only
-    ]
-    return Rules(denies, tuple(only), unattended=rules.unattended)
-
-
-def _without_allows(rules: Rules) -> Rules:
-    strict = (Action.DENY, Action.ASK)
-    only = [
-        Only(each.agent, each.folder, tuple(r for r in each.rules if r.action in strict))
-        for each in rules.only
-    ]
-    return Rules(tuple(rules.of(*strict)), tuple(only), (), rules.default, rules.unattended)

@@ -122,13 +122,6 @@ def _raw(text: str) -> tuple[str, ...]:
     return tuple(re.sub(r"[;&|()<>`]", " ; ", bare).split())
 
 
-def words_of(pattern: str) -> list[str]:
-    """Return the words of a rule's pattern, which `policy.config` has checked."""
-    import shlex
-
-    return shlex.split(pattern)
-
-
 def _stands_apart(root: Node, source: bytes) -> bool:
     """Return True if nothing but blanks is left between the words and signs of a line.
 

@@ -159,6 +159,13 @@ def names_a_command(call: Json) -> bool:
     return bool(_all_commands(call))
 
 
+def tool_names(call: Json) -> Iterator[str]:
+    """Give each name of a call's tool that its agent tells: ACP has none, so it is in `_meta`."""
+    for own in as_object(call.get("_meta")).values():
+        if isinstance(name := as_object(own).get("toolName"), str) and name:
+            yield name
+
+
 def commands_of(call: Json) -> list[str]:
     """Return every command that a call's input names; a list of arguments as a shell's line."""
     return list(dict.fromkeys(text for _, text in _all_commands(call)))
@@ -173,12 +180,12 @@ def _lines(call: Json) -> list[str]:
     if full and line != full and not {full, full.strip("`")} & {text for _, text in commands}:
         lines.append(_line("title", full))
     lines += [_line(*each) for each in commands if line not in (each[1], f"`{each[1]}`")]
-    lines += _paths(call, {text for name, text in members if _plain(name) not in _TEXTS})
+    lines += _paths(call, {text for name, text in members if plain_name(name) not in _TEXTS})
     diffs = _diffs(call) if len(members) <= _COMPARED else []
     changed = [str(diff.get(key)) for diff in diffs for key in ("oldText", "newText")]
     for name, text in members:
-        of_diff = _plain(name) in _TEXTS and any(text in each for each in changed)
-        in_title = _plain(name) in _FILES and text in _words(call)
+        of_diff = plain_name(name) in _TEXTS and any(text in each for each in changed)
+        in_title = plain_name(name) in _FILES and text in _words(call)
         if not (of_diff or in_title or (name, text) in commands):
             lines.append(_line(name, text))
     says_more = lines or members or any(each.strip() for each in _texts(call))
@@ -235,9 +242,9 @@ def _commands(value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
         for each in value:
             yield from _commands(each, depth + 1)
     for name, each in as_object(value).items():
-        if _plain(name) in _COMMANDS and isinstance(each, str) and each:
+        if plain_name(name) in _COMMANDS and isinstance(each, str) and each:
             yield name, each
-        elif _plain(name) in _COMMANDS and _is_argv(each):
+        elif plain_name(name) in _COMMANDS and _is_argv(each):
             yield name, _text(each)
         else:
             yield from _commands(each, depth + 1)
@@ -247,7 +254,7 @@ def _is_argv(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """Return the name of a member in lower case, without `_` and `-`."""
     return name.removesuffix(_ON_CARD).lower().replace("_", "").replace("-", "")
 

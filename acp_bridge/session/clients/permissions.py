@@ -110,9 +110,7 @@ class Permissions:
         """Return True for a request that rules or hooks are to decide about."""
         if call.method in _OF_CLIENT:
             return self._hooks.refuse_files
-        tool_call = call.params.get("toolCall") if isinstance(call.params, dict) else None
-        asks = call.method == REQUEST_PERMISSION and isinstance(tool_call, dict)
-        return asks and self._hooks.decide_permissions
+        return _asks_about_a_call(call) and self._hooks.decide_permissions
 
     def decide(self, link: Link, call: Call, ask: Callable[[Link, Call], None]) -> None:
         """Ask rules and hooks; `ask` asks the client if they leave it to the person."""
@@ -163,9 +161,7 @@ class Permissions:
 
     def denies_unattended(self, call: Call) -> bool:
         """Return True for a permission that is denied because nobody can answer."""
-        tool_call = as_object(call.params).get("toolCall")
-        asks = call.method == REQUEST_PERMISSION and isinstance(tool_call, dict)
-        return asks and self._hooks.deny_unattended
+        return _asks_about_a_call(call) and self._hooks.deny_unattended
 
     def deny(self, link: Link, call: Call) -> None:
         """Deny a permission that nobody can answer, and show the card of its call."""
@@ -229,6 +225,11 @@ def asks(call: Call, about: Json | None) -> str:
         return summary(about or {})
     said = call.params.get("message") if isinstance(call.params, dict) else None
     return said if isinstance(said, str) else ""
+
+
+def _asks_about_a_call(call: Call) -> bool:
+    asked = as_object(call.params).get("toolCall")
+    return call.method == REQUEST_PERMISSION and isinstance(asked, dict)
 
 
 def _as_line(words: list[object]) -> str:

@@ -34,6 +34,7 @@ from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
+from acp_bridge.updates.tool_calls import tool_names
 from acp_bridge.wire.jsonrpc import Ok
 
 if TYPE_CHECKING:
@@ -484,12 +485,7 @@ def tool_name(call: Json) -> tuple[str, str]:
     """
     kind = call.get("kind")
     kind = kind if isinstance(kind, str) else ""
-    meta = call.get("_meta")
-    for own in meta.values() if isinstance(meta, dict) else ():
-        name = own.get("toolName") if isinstance(own, dict) else None
-        if isinstance(name, str) and name:
-            return name, kind
-    return kind, kind
+    return next(tool_names(call), kind), kind
 
 
 def _blocks(verdict: Verdict) -> bool:
