@@ -120,7 +120,7 @@ class Session:
         )
 
         # What the agent says.
-        permissions = Permissions(self.hooks, updates, shown.show)
+        permissions = Permissions(self.hooks, rules, updates, shown.show)
         to_client = ToClient(
             self.id, shown.asked, updates, shown.record_at_once, permissions, people
         )

@@ -12,13 +12,13 @@ from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.prompts.hooks import Decision
 from acp_bridge.updates.updates import Updates
 from tests.session.hooked import CALL, OPTIONS
-from tests.session.memory import ClientEnd, MemoryLink
+from tests.session.memory import NO_RULES, ClientEnd, MemoryLink
 
 
 class PlayedHooks:
     """Hooks that the test plays."""
 
-    decide_permissions, refuse_files, deny_unattended = True, False, False
+    decide_permissions = True
 
     def __init__(self) -> None:
         self.then: Callable[[Decision | None], None] = lambda decision: None
@@ -51,7 +51,7 @@ class Stage:
         self.hooks, self.client, self.link = PlayedHooks(), ClientEnd(), MemoryLink()
         self.shown: list[Json] = []
         updates = Updates(set())
-        permissions = Permissions(self.hooks, updates, self.shown.append)
+        permissions = Permissions(self.hooks, NO_RULES, updates, self.shown.append)
         way = ToClient("s", lambda: self.client.client, updates, permissions=permissions)
         params = {"sessionId": "0", "toolCall": CALL, "options": OPTIONS}
         call = self.link.asks(REQUEST_PERMISSION, params, "p")

@@ -244,6 +244,7 @@ async def test_what_rules_refuse_the_agent_does_not_get_from_the_client_either(
             (WRITE_TEXT_FILE, {"path": str(it.work / "secret/x"), "content": ""}),
             (CREATE_TERMINAL, {"command": "rm", "args": ["x y"]}),
             (CREATE_TERMINAL, {"command": "ls; rm x"}),
+            (CREATE_TERMINAL, {"command": "rm", "args": 5}),
             (READ_TEXT_FILE, {"path": "a\0b"}),
         ):
             error = await it.does(method, **params)

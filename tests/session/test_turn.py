@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import anyio
 import pytest
@@ -11,7 +10,6 @@ from anyio.abc import TaskGroup
 from acp_bridge.journal import PromptState, SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase
-from acp_bridge.policy.found import FoundRules
 from acp_bridge.protocol import (
     REQUEST_PERMISSION,
     SESSION_CANCEL,
@@ -25,12 +23,11 @@ from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.turn import Turn
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.settings import Settings
 from acp_bridge.updates.late_replay import LateReplay
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import Err, Ok
 from tests.session.journals import failing, recorded, states
-from tests.session.memory import ClientEnd, Json
+from tests.session.memory import NO_RULES, ClientEnd, Json
 from tests.session.played_agent import BUSY, PlayedAgent
 from tests.session.played_core import PlayedCore
 
@@ -40,8 +37,6 @@ PARAMS: Json = {
     "prompt": BLOCKS,
     "_meta": {"acp_bridge": {"delivery": "queue"}, "theirs": 1},
 }
-
-NO_RULES = FoundRules(Settings(("agent",), "agent", Path("/nowhere")), "/nowhere")
 
 
 async def nothing() -> None:

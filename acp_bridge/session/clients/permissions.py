@@ -48,14 +48,6 @@ class PermissionHooks(Protocol):
     def decide_permissions(self) -> bool:
         """True if the session has hooks for permissions."""
 
-    @property
-    def refuse_files(self) -> bool:
-        """True if rules have a word about a client's files and terminals."""
-
-    @property
-    def deny_unattended(self) -> bool:
-        """True if a question that nobody can answer is denied."""
-
     def decide(
         self, call: Json, kinds: frozenset[str], then: Callable[[Decision | None], None]
     ) -> Callable[[], None]:
@@ -67,11 +59,11 @@ class PermissionHooks(Protocol):
 
     def refuse(
         self,
-        judge: Callable[[FoundRules], Awaitable[Judgement]],
+        judge: Callable[[], Awaitable[Judgement]],
         about: str,
         then: Callable[[Decision | None], None],
     ) -> Callable[[], None]:
-        """Let the refusals among the rules decide about what `judge` judges; `then` as above."""
+        """Let the refusals among the rules decide, which `judge` asks; `then` as above."""
 
     def tell_allowed(self, about: str) -> None:
         """Say in the session that a call was allowed without asking the person."""
@@ -99,17 +91,22 @@ class Permissions:
     """Lets the rules and hooks of a session decide about its agent's permissions."""
 
     def __init__(
-        self, hooks: PermissionHooks, updates: Updates, show: Callable[[Json], None]
+        self,
+        hooks: PermissionHooks,
+        rules: FoundRules,
+        updates: Updates,
+        show: Callable[[Json], None],
     ) -> None:
         """`show` records and shows the card of a call about which no client is asked."""
         self._hooks = hooks
+        self._rules = rules
         self._updates = updates
         self._show = show
 
     def takes(self, call: Call) -> bool:
         """Return True for a request that rules or hooks are to decide about."""
         if call.method in _OF_CLIENT:
-            return self._hooks.refuse_files
+            return self._rules.there
         return _asks_about_a_call(call) and self._hooks.decide_permissions
 
     def decide(self, link: Link, call: Call, ask: Callable[[Link, Call], None]) -> None:
@@ -128,19 +125,14 @@ class Permissions:
     def _refuse(self, link: Link, call: Call, ask: Callable[[Link, Call], None]) -> None:
         """Pass a request about a client's file or terminal on, unless a rule refuses it."""
         params = as_object(call.params)
+        judge: Callable[[], Awaitable[Judgement]]
         if call.method == protocol.CREATE_TERMINAL:
-            words = [params.get("command"), *(params.get("args") or ())]
-            about = _as_line(words)
-
-            def judge(rules: FoundRules) -> Awaitable[Judgement]:
-                return rules.judge_command(about)
+            about = _as_line(params)
+            judge = partial(self._rules.judge_command, about)
         else:
             about = str(params.get("path"))
             writes = call.method == protocol.WRITE_TEXT_FILE
-
-            def judge(rules: FoundRules) -> Awaitable[Judgement]:
-                return rules.judge_file(about, writes=writes)
-
+            judge = partial(self._rules.judge_file, about, writes=writes)
         asked = _Deciding(link, call, {}, {})
         link.at_clients.add(asked)
         asked.stop = self._hooks.refuse(judge, about, partial(self._passed, asked, ask))
@@ -161,7 +153,7 @@ class Permissions:
 
     def denies_unattended(self, call: Call) -> bool:
         """Return True for a permission that is denied because nobody can answer."""
-        return _asks_about_a_call(call) and self._hooks.deny_unattended
+        return _asks_about_a_call(call) and self._rules.deny_unattended
 
     def deny(self, link: Link, call: Call) -> None:
         """Deny a permission that nobody can answer, and show the card of its call."""
@@ -232,12 +224,14 @@ def _asks_about_a_call(call: Call) -> bool:
     return call.method == REQUEST_PERMISSION and isinstance(asked, dict)
 
 
-def _as_line(words: list[object]) -> str:
-    """Return a terminal's command as a line: one word alone may be a whole line already."""
+def _as_line(params: Json) -> str:
+    """Return a terminal's command as a line; without arguments it may be a whole line already."""
     import shlex  # few bridges ever need it
 
-    texts = [each for each in words if isinstance(each, str)]
-    return texts[0] if len(texts) == 1 else shlex.join(texts)
+    args = params.get("args")
+    given = [params.get("command"), *(args if isinstance(args, list) else [])]
+    words = [each for each in given if isinstance(each, str)]
+    return words[0] if len(words) == 1 else shlex.join(words)
 
 
 def new_card(call: Json) -> Json:

@@ -226,16 +226,6 @@ class SessionHooks:
         """True if the session has hooks or rules for permissions."""
         return self.runs.has("PermissionRequest") or self._rules.there
 
-    @property
-    def refuse_files(self) -> bool:
-        """True if rules have a word about a client's files and terminals."""
-        return self._rules.there
-
-    @property
-    def deny_unattended(self) -> bool:
-        """True if a question that nobody can answer is denied."""
-        return self._rules.deny_unattended
-
     # --- on the machine's word -----------------------------------------------------------------
 
     def run(self, key: int, moment: Moment, again: int) -> None:
@@ -334,7 +324,7 @@ class SessionHooks:
 
     def refuse(
         self,
-        judge: Callable[[FoundRules], Awaitable[Judgement]],
+        judge: Callable[[], Awaitable[Judgement]],
         about: str,
         then: Callable[[Decision | None], None],
     ) -> Callable[[], None]:
@@ -343,7 +333,7 @@ class SessionHooks:
         """
 
         async def decision() -> Decision:
-            judgement = await judge(self._rules)
+            judgement = await judge()
             if judgement.deny is None and not judgement.unjudged:
                 return Decision("ask")
             return self._refused(about, str(judgement.deny or judgement.why))
