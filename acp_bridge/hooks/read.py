@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from pathlib import Path
 
 from acp_bridge.hooks import config, trust
@@ -39,18 +38,12 @@ def read(home: Path, folder: Path) -> FoundHooks | None:
 def load(path: Path, *, project: bool) -> tuple[bytes, tuple[Hook, ...]] | None:
     """Return the content and the hooks of a file, None if it is not there; raises BadHooks."""
     try:
-        content = trust.read_file(path, _LARGEST)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise config.BadHooks(f"it can't be read: {error.strerror}") from error
+        found = trust.read_text(path, _LARGEST)
     except trust.NotTrustable as error:
         raise config.BadHooks(str(error)) from error
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise config.BadHooks(f"line {line}: it is not UTF-8") from error
+    if found is None:
+        return None
+    content, text = found
     return content, config.parse(text, project=project)
 
 
@@ -66,8 +59,11 @@ def hooks_in(path: Path, *, project: bool) -> tuple[Hook, ...] | None:
 def _load_own(path: Path) -> tuple[bytes, tuple[Hook, ...]] | None:
     """Do as `load` does for the user's own file, which nobody else may write."""
     loaded = load(path, project=False)
-    if loaded and path.stat().st_mode & stat.S_IWOTH:
-        raise config.BadHooks("anybody may write this file; `chmod o-w` it")
+    try:
+        if loaded:
+            trust.check_own(path)
+    except trust.NotTrustable as error:
+        raise config.BadHooks(str(error)) from error
     return loaded
 
 

@@ -61,6 +61,29 @@ def read_file(path: Path, largest: int = LARGEST) -> bytes:
         return file.read(largest + 1)
 
 
+def read_text(path: Path, largest: int) -> tuple[bytes, str] | None:
+    """Return the content of a file of the user's and its text, None if it is not there.
+
+    Raises NotTrustable for one that can't be read, and for one that is no text, with the line.
+    """
+    try:
+        content = read_file(path, largest)
+        return content, content.decode()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise NotTrustable(f"it can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise NotTrustable(f"line {line}: it is not UTF-8") from error
+
+
+def check_own(path: Path) -> None:
+    """Raise NotTrustable for a file that anybody may write; raises OSError."""
+    if path.stat().st_mode & stat.S_IWOTH:
+        raise NotTrustable("anybody may write this file; `chmod o-w` it")
+
+
 def named_files(folder: Path, hooks: Iterable[Hook]) -> list[str]:
     """Return the files of the project that commands name, as paths below it, sorted.
 

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -32,22 +31,18 @@ def load(path: Path, place: Place, *, project: bool = False) -> Rules | None:
     The user's own may not be writable by everybody; its examples must be decided as they say.
     """
     try:
-        content = trust.read_file(path, _LARGEST)
-        open_to_all = bool(path.stat().st_mode & stat.S_IWOTH)
+        found = trust.read_text(path, _LARGEST)
+        if found is None:
+            return None
+        if not project:
+            trust.check_own(path)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise config.BadRules(f"it can't be read: {error.strerror}") from error
     except trust.NotTrustable as error:
         raise config.BadRules(str(error)) from error
-    if open_to_all and not project:
-        raise config.BadRules("anybody may write this file; `chmod o-w` it")
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise config.BadRules(f"line {line}: it is not UTF-8") from error
-    rules = config.parse(text, path.name)
+    rules = config.parse(found[1], path.name)
     if wrong := decide.failed_checks(rules, place):
         raise config.BadRules(wrong[0])
     return rules.of(Action.DENY, Action.ASK) if project else rules
