@@ -12,9 +12,9 @@ from acp_bridge.cli.harmless import exact
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import print_text, say_on_stderr
-from acp_bridge.policy import config, decide, session_rules
-from acp_bridge.policy.definitions import Action, Judgement, Place, Rules, Tool
+from acp_bridge.policy.definitions import Judgement, Tool
 from acp_bridge.policy.places import OWN_FILE, PROJECT_FILE
+from acp_bridge.policy.session_rules import SessionRules
 
 _ABOUT: Final = """\
 Say how the rules in permissions.toml decide about a command, or about a path that an agent wants to
@@ -66,20 +66,16 @@ def main(arguments: Sequence[str]) -> int:
     home = data_folder(given.home)
     own = Path(given.rules).expanduser().absolute() if given.rules else home / OWN_FILE
     folder = os.path.abspath(os.path.expanduser(given.folder))
-    place = Place(folder, (str(home), str(own)), os.path.expanduser("~"))
-    found: list[Rules] = []
-    for path in (own, Path(folder, PROJECT_FILE)):
-        try:
-            rules = session_rules.load(path, place, project=path != own)
-        except config.BadRules as bad:
-            return _fail(f"{path}: {bad}")
-        found += [rules] if rules else []
-    if not found:
+    rules = SessionRules(own, Path(folder, PROJECT_FILE), home, folder, given.agent)
+    tool, text = named[0]
+    if tool is Tool.BASH:
+        judged, _ = rules.judge_command(text)
+    else:
+        judged, _ = rules.judge_file(text, writes=tool is Tool.EDIT)
+    for path, mistake in rules.mistakes:
+        return _fail(f"{path}: {mistake}")
+    if not rules.are_there:
         return _fail(f"there is no {own}")
-    rules_of_both = [rule for each in found for rule in decide.rules_for(each, given.agent, place)]
-    strict = any(each.default is Action.DENY for each in found)
-    default = Action.DENY if strict else Action.ASK
-    judged = decide.judge(rules_of_both, default, decide.example(*named[0]), place)
     return print_text(f"{exact(_said(judged))}\n")
 
 

@@ -104,6 +104,16 @@ class SessionRules:
         return self._judge(decide.example(Tool.BASH, command))
 
     @property
+    def mistakes(self) -> list[tuple[Path, str]]:
+        """Each file with a mistake, and the mistake, as they were when a call was last judged."""
+        return [(each.path, each.mistake) for each in self._files if each.mistake]
+
+    @property
+    def are_there(self) -> bool:
+        """True if a file of rules was there when a call was last judged."""
+        return any(each.rules for each in self._files)
+
+    @property
     def unattended(self) -> Action | None:
         """What becomes of a question that nobody can answer; None: no file says."""
         said = {each.rules.unattended for each in self._files if each.rules}
