@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.harmless import exact
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import CommandParser
-from acp_bridge.cli.printing import print_text, say_on_stderr
+from acp_bridge.cli.printing import fail, print_text
 from acp_bridge.policy.definitions import Judgement, Tool
 from acp_bridge.policy.places import OWN_FILE, PROJECT_FILE
 from acp_bridge.policy.session_rules import SessionRules
@@ -73,9 +72,9 @@ def main(arguments: Sequence[str]) -> int:
     else:
         judged, _ = rules.judge_file(text, writes=tool is Tool.EDIT)
     for path, mistake in rules.mistakes:
-        return _fail(f"{path}: {mistake}")
+        return fail("permissions", f"{path}: {mistake}")
     if not rules.are_there:
-        return _fail(f"there is no {own}")
+        return fail("permissions", f"there is no {own}")
     return print_text(f"{exact(_said(judged))}\n")
 
 
@@ -87,8 +86,3 @@ def _said(judged: Judgement) -> str:
     if judged.allowed and not judged.protected:
         return f"{judged.action}: {', '.join(map(str, judged.allowed))}"
     return f"{judged.action}: {judged.why}"
-
-
-def _fail(why: str) -> int:
-    say_on_stderr(f"acp-bridge permissions: {exact(why)}\n")
-    return Exit.FAILED
