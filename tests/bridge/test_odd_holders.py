@@ -332,6 +332,7 @@ async def test_only_a_prompt_that_a_silent_holder_may_not_have_read_is_taken_bac
         it.editor.prompt(session_id, "read")
         await until(lambda: len(got(odd, LIVE)) > asked)
         (passage,) = it.bridge._sessions.passages.held.values()
+        await until(lambda: got(odd, "session/prompt"))  # a question may have come before it
         await until(lambda: passage._life.has_read > got(odd, "session/prompt")[0]["id"])
         del odd.says[LIVE]
         it.editor.prompt(session_id, "/queue wait")  # taken back, it would stop the turn
