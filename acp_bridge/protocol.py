@@ -134,6 +134,9 @@ OWN_TURNS_ONLY: Final = "ownTurnsOnly"
 WHOLE_CALLS: Final = "wholeCalls"
 HEARS_LAST_WORDS: Final = "lastWords"
 
+#: in the answer to `initialize`, of an agent and of the bridge: it takes `STEERING`.
+CAN_STEER: Final[Json] = {"steering": {"supported": True}}
+
 #: abilities of an agent in `agentCapabilities._meta.acp_bridge`: it takes
 #: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.
 CAN_PAUSE: Final = "pause"
@@ -271,6 +274,8 @@ ASSUMED: Final = "assumed"
 ONLY_LIVE: Final = "onlyIfLive"
 #: in a prompt's `_meta`, for the built-in agent: its demo is not to answer for want of a key.
 NO_DEMO: Final = "noDemo"
+#: of a prompt that is left over: the agent may have read it.
+PERHAPS_READ: Final = "perhapsRead"
 #: in a resume: the client saw the session until the bridge that held it ended.
 CONTINUES: Final = "continues"
 #: in the answer to a load: the bridge that holds the session, and its settings.
@@ -302,6 +307,11 @@ def can_own(capabilities: object, ability: str) -> bool:
 def can_ask(capabilities: object) -> bool:
     """Return True when an agent can be asked beside a session: by itself, or in a fork."""
     return can_own(capabilities, CAN_ASK) or has(capabilities, "sessionCapabilities", "fork")
+
+
+def can_steer(initialized: Json) -> bool:
+    """Return True when an agent's answer to `initialize` says that it takes `_session/steering`."""
+    return has(initialized, "_meta", "steering", "supported")
 
 
 def with_own_meta(holder: Json, own: Json) -> Json:

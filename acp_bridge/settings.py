@@ -14,10 +14,11 @@ DRAIN: Final = 2.0
 
 
 class Delivery(StrEnum):
-    """Says what happens to a prompt that comes during a turn: it waits, or cancels the turn."""
+    """Says what happens to a prompt that comes during a turn: it waits, cancels or joins it."""
 
     QUEUE = "queue"
     INTERRUPT = "interrupt"
+    STEER = "steer"
 
 
 class OnCancel(StrEnum):

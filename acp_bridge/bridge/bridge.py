@@ -257,11 +257,12 @@ class Bridge:
             elsewhere.take_load(request, params)
             slow = self._sessions.attaching.held_back(request, params, slow)
             client.run(self._tasks, request, slow, params)
-        elif method == protocol.SESSION_PROMPT:
+        elif method in (protocol.SESSION_PROMPT, protocol.STEERING):
             session = self._session(params)
             check.prompt(params)
             session.audience.check_prompt(client)
-            session.on_prompt(request, params)
+            take = session.on_prompt if method == protocol.SESSION_PROMPT else session.on_steering
+            take(request, params)
         elif method == protocol.LIVE:
             request.answer(self._sessions.attaching.listed())
         elif method == protocol.CANCEL_TURN:

@@ -95,9 +95,10 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
     "prompts and cancels": (
         Option(
             "delivery",
-            "queue|interrupt",
-            "a prompt that comes during a turn waits for its end, or\n"
-            f"cancels it (ACP_BRIDGE_DELIVERY; default {DEFAULTS.delivery})",
+            "queue|interrupt|steer",
+            "a prompt that comes during a turn waits for its end,\n"
+            "cancels it, or joins it where the agent can take words\n"
+            f"(ACP_BRIDGE_DELIVERY; default {DEFAULTS.delivery})",
         ),
         Option(
             "on-cancel",

@@ -13,6 +13,7 @@ from acp_bridge import __version__
 from acp_bridge.protocol import (
     ASK,
     CAN_PAUSE,
+    CAN_STEER,
     GO,
     HOLD,
     PAUSE,
@@ -104,6 +105,7 @@ def for_client(agent: Json, settings: Json) -> Json:
         "agentCapabilities": capabilities,
         "agentInfo": info if isinstance(info, dict) else _OWN_INFO,
         "authMethods": objects(agent.get("authMethods")),
+        "_meta": {**as_object(agent.get("_meta")), **CAN_STEER},
     }
 
 

@@ -81,6 +81,27 @@ class SessionJournal:
         move = prompt_rows.move(seq, PromptState.WAITING, PromptState.SENT)
         self._take(seq, Write((move,), seq, (words_line(seq),), Went.SENT))
 
+    def start_steering(self, seq: int, turn: int) -> None:
+        """Note that a waiting prompt is about to join the turn of another, where its words stand.
+
+        Raises as `start_turn` does.
+        """
+        move = prompt_rows.move(seq, PromptState.WAITING, PromptState.SENT)
+        self._take(seq, Write((move,), turn, (words_line(seq),)))
+
+    def return_to_queue(self, seq: int) -> None:
+        """Let a prompt wait again that was sent to join a turn.
+
+        Raises JournalError when the journal is closed.
+        """
+        move = prompt_rows.move(seq, PromptState.SENT, PromptState.WAITING)
+        self._file.write_or_keep(Write((move,)))
+
+    def began_turn(self, seq: int) -> bool:
+        """Return False if a prompt has joined the turn of another. Raises JournalError."""
+        sql = "SELECT count(*) FROM (SELECT 1 FROM updates WHERE turn = ? LIMIT 1)"
+        return bool(self._file.value(sql, (seq,)))
+
     def end_prompt(
         self, seq: int, outcome: Mapping[str, Any], agent_outcome: Mapping[str, Any] | None
     ) -> None:

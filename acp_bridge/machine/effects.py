@@ -28,6 +28,10 @@ class Failure(Enum):
     CLOSED = auto()
     #: the session was closed for all before the prompt ran: the prompt is left over.
     KEPT = auto()
+    #: the turn that the prompt was to join has ended without it: the prompt is left over.
+    NOT_JOINED = auto()
+    #: the prompt was taken into a turn that showed nothing more: it is left over.
+    PERHAPS_UNREAD = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,31 @@ class SendPrompt:
     """Send the prompt to the agent, which begins its turn; feed `AgentAnswered` at its end."""
 
     epoch: int
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    """Give the agent the prompt's words for the turn that runs, then feed `SteerAnswered`.
+
+    Feed `WordsFollowed` when the agent shows something of the turn after it has taken them.
+    """
+
+    epoch: int
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """Tell who asked that the prompt waits for a turn of its own: it does not join one."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """Show the words of a prompt that was to join a turn: that was stopped, and they don't run."""
+
     key: int
 
 
@@ -267,6 +296,9 @@ class Dropped:
 Effect: TypeAlias = (
     Commit
     | SendPrompt
+    | Steer
+    | Queued
+    | GiveBack
     | SendCancel
     | StopWork
     | SendPause

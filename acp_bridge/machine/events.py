@@ -22,6 +22,17 @@ class Timer(Enum):
     SIGN = auto()
 
 
+class Steered(Enum):
+    """What an agent made of words that it was given for the turn that runs."""
+
+    #: they have joined the turn.
+    JOINED = auto()
+    #: it has nothing of them.
+    NOT_TAKEN = auto()
+    #: it has not said.
+    UNKNOWN = auto()
+
+
 class Moment(Enum):
     """The moments at which the machine asks for a session's hooks."""
 
@@ -35,10 +46,30 @@ class Moment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PromptReceived:
-    """A prompt was read; with `interrupt` it supersedes the oldest one without an answer."""
+    """A prompt was read.
+
+    With `interrupt` it supersedes the oldest one without an answer. With `steers` its words are to
+    join the turn that runs; without one, or if they can't, it is the next to run.
+    """
 
     key: int
     interrupt: bool = False
+    steers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SteerWaiting:
+    """The user wants the words of a prompt that waits to join the turn that runs."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class SteerAnswered:
+    """The agent answered the `Steer` of this prompt, was silent for too long, or is gone."""
+
+    key: int
+    how: Steered
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +276,24 @@ class PauseAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class MaySteer:
+    """The process takes words into the turn that runs from now on, or (`now` is False) does not.
+
+    The shell feeds it only of a process that can; while the user is asked something it does not.
+    """
+
+    epoch: int
+    now: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WordsFollowed:
+    """The process has shown something of the turn since words joined it."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkAsked:
     """The client has asked the agent for something beside prompts that may start work."""
 
@@ -270,7 +319,15 @@ class Shutdown:
     """The bridge ends, and the session with it."""
 
 
-PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | NotBegun | RunLeftOver
+PromptEvent: TypeAlias = (
+    PromptReceived
+    | SteerWaiting
+    | SteerAnswered
+    | Committed
+    | CommitFailed
+    | NotBegun
+    | RunLeftOver
+)
 
 HookEvent: TypeAlias = HooksDone | HookBegan | HookEnded
 GateEvent: TypeAlias = Pause | HoldQueue | Go
@@ -286,6 +343,8 @@ AgentEvent: TypeAlias = (
     | TreeDead
     | Leaked
     | PauseAnswered
+    | MaySteer
+    | WordsFollowed
 )
 
 Event: TypeAlias = (

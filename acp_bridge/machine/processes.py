@@ -173,8 +173,8 @@ class Processes:
 
     def _tell_death(self, detail: object) -> list[Effect]:
         """Run the hooks about a death, unless the user has just stopped the hooks that ran."""
-        hooked = self._queue.hooked
-        return [] if hooked and hooked.ending else self._open_hooks.tell_death(detail)
+        stopped = any(prompt.ending for prompt in self._queue.hooked)
+        return [] if stopped else self._open_hooks.tell_death(detail)
 
     # --- a process starts ----------------------------------------------------------------------
 

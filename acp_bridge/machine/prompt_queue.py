@@ -3,7 +3,11 @@
 The queue has the prompt that runs and those that wait; hooks about a prompt and the user's pause or
 hold keep it where it is.
 
-- They wait in the order of reading; a superseder (`interrupt`) goes first, the newest before all.
+- They wait in the order of reading; a superseder (`interrupt`) goes first, the newest before all;
+  behind it a hook's feedback, then what was to join a turn.
+- A prompt that `steers` is to join the turn that runs. It is sent into the turn one at a time, and
+  is answered with the turn's end. If the agent did not take it, it is the next to run; a Stop
+  gives it back. One that may have been lost at the agent is left over, and never sent again.
 - Every prompt leaves with exactly one `AnswerPrompt` (or, when the bridge ends, one `LeaveOver` or
   `Interrupted`). (invariant Q9)
 - A prompt that is left over from a bridge that ended is *carried* by a `/queue run`, the carrier,
@@ -29,18 +33,21 @@ from acp_bridge.machine.effects import (
     EndTurn,
     Failed,
     Failure,
+    GiveBack,
     Interrupted,
     LeaveOver,
     Outcome,
+    Queued,
     Refused,
     Replied,
     RunHooks,
     SendGo,
     SendPause,
+    Steer,
     StopHooks,
     TellDeath,
 )
-from acp_bridge.machine.events import Moment
+from acp_bridge.machine.events import Moment, Steered
 from acp_bridge.machine.states import Standstill, State
 
 #: the journal's failures: the agent has nothing of the prompt.
@@ -69,6 +76,16 @@ class QueuedPrompt:
     victim: int | None = None
     interrupt: bool = False
     committed: bool = False
+    #: it is to join the turn that runs.
+    steers: bool = False
+    #: it goes before those that wait in the order of reading, since it was to join a turn.
+    first: bool = False
+    #: who asked has been told that it waits for a turn of its own.
+    told: bool = False
+    #: what the agent made of it, once it was sent into a turn and answered; else None.
+    taken: Steered | None = None
+    #: the agent has shown something of the turn since then.
+    followed: bool = False
     #: the journal has the agent's own answer, though it is shown as cancelled.
     noted: bool = False
     hooks: Hooks = Hooks.PASSED
@@ -101,6 +118,11 @@ class QueuedPrompt:
         return outcome
 
 
+def _rank(prompt: QueuedPrompt) -> int:
+    """Return the place of a prompt among those that wait; within a place it is that of reading."""
+    return 0 if prompt.again else 1 if prompt.first else 2
+
+
 class PromptQueue:
     """Keeps the waiting prompts and the running one; methods that end a prompt return effects."""
 
@@ -109,6 +131,8 @@ class PromptQueue:
         self.running: QueuedPrompt | None = None
         #: the prompt whose turn is over and whose hooks run.
         self.leaving: QueuedPrompt | None = None
+        #: the prompts that were sent into the running turn, in order.
+        self.joining: list[QueuedPrompt] = []
         self._waiting: list[QueuedPrompt] = []
 
     @property
@@ -120,7 +144,9 @@ class PromptQueue:
     def unanswered(self) -> list[QueuedPrompt]:
         """All prompts, the oldest first: `session/cancel` means that one. (invariant C20)"""
         current = self.running or self.leaving
-        return [current, *self._waiting] if current else self._waiting
+        if not current and not self.joining:
+            return self._waiting
+        return [*([current] if current else []), *self.joining, *self._waiting]
 
     @property
     def waiting(self) -> list[QueuedPrompt]:
@@ -128,22 +154,28 @@ class PromptQueue:
         if len(self._waiting) < 2:
             return self._waiting
         urgent = [prompt for prompt in reversed(self._waiting) if prompt.interrupt]
-        return urgent + [prompt for prompt in self._waiting if not prompt.interrupt]
+        return urgent + sorted((p for p in self._waiting if not p.interrupt), key=_rank)
 
     @property
-    def hooked(self) -> QueuedPrompt | None:
-        """The prompt about which hooks run; there is one at most."""
-        return next((p for p in self.unanswered if p.hooks is Hooks.RUNNING), None)
+    def hooked(self) -> list[QueuedPrompt]:
+        """The prompts about which hooks run: at most one whose turn is over, and one that waits."""
+        return [p for p in self.unanswered if p.hooks is Hooks.RUNNING]
+
+    def hooked_as(self, key: int) -> QueuedPrompt | None:
+        """Return the prompt with this key, if hooks run about it."""
+        return next((prompt for prompt in self.hooked if prompt.key == key), None)
 
     def find(self, key: int) -> QueuedPrompt | None:
         """Return the waiting prompt with this key, or None."""
         return next((prompt for prompt in self._waiting if prompt.key == key), None)
 
-    def receive(self, key: int, interrupt: bool, hooks: Hooks = Hooks.PASSED) -> None:
+    def receive(self, key: int, interrupt: bool, hooks: Hooks = Hooks.PASSED) -> QueuedPrompt:
         """Append a prompt without a commit yet; raises ValueError if the key is here already."""
         self._refuse_again(key)
         victim = self.unanswered[0].root if interrupt and self.unanswered else None
-        self._waiting.append(QueuedPrompt(key, key, victim, interrupt, hooks=hooks))
+        prompt = QueuedPrompt(key, key, victim, interrupt, hooks=hooks)
+        self._waiting.append(prompt)
+        return prompt
 
     def receive_left_over(
         self, carrier: int, keys: tuple[int, ...], hooks: Hooks = Hooks.PASSED
@@ -160,10 +192,13 @@ class PromptQueue:
         return self.running
 
     def finish(self, outcome: Outcome) -> list[Effect]:
-        """Answer the running prompt."""
+        """Answer the running prompt, and those that have joined its turn."""
         prompt, self.running = self.running, None
         assert prompt is not None
-        return self._answer(prompt, outcome)
+        joined = self.end_joined(outcome)
+        first = [effect for effect in joined if isinstance(effect, GiveBack)]  # before `cancelled`
+        then = [effect for effect in joined if effect not in first]
+        return [*first, *self._answer(prompt, outcome), *then]
 
     def drop(
         self, outcome: Outcome, which: Callable[[QueuedPrompt], bool] = lambda prompt: True
@@ -196,7 +231,8 @@ class PromptQueue:
     def interrupt(self) -> list[Effect]:
         """Give up the running prompt because the bridge ends: nobody can be told. (invariant Q6)"""
         prompt, self.running = self.running, None
-        return [Interrupted(prompt.key)] if prompt else []
+        sent, self.joining = [*([prompt] if prompt else []), *self.joining], []
+        return [Interrupted(each.key) for each in sent]
 
     def leave_over(self) -> list[Effect]:
         """Leave over the prompts that wait, because the bridge ends.
@@ -204,7 +240,7 @@ class PromptQueue:
         A prompt that was cancelled, or whose turn is over, is answered without a wait for hooks.
         """
         out: list[Effect] = [StopHooks()] if self.hooked else []
-        out += self.end_hooks()
+        out += self.end_all_hooks()
         keys = tuple(prompt.key for prompt in self.waiting)
         self._waiting = []
         return [*out, LeaveOver(keys)] if keys else out
@@ -224,7 +260,7 @@ class PromptQueue:
         assert prompt is not None
         prompt.hooks, prompt.replied = Hooks.RUNNING, Replied(answer)
         self.leaving = prompt
-        out: list[Effect] = [EndTurn(prompt.key, answer)]
+        out: list[Effect] = [EndTurn(prompt.key, answer), *self.end_joined(Replied(answer))]
         return [*out, RunHooks(prompt.key, Moment.TURN_END, prompt.again)]
 
     def follow(self, key: int) -> list[Effect]:
@@ -239,11 +275,12 @@ class PromptQueue:
         out: list[Effect] = [AnswerPrompt(before.key, before.replied)] if before.carried else []
         return [*out, Commit(key)]
 
-    def end_hooks(self) -> list[Effect]:
-        """Go on with the prompt whose hooks ran: they have ended, or are waited for no longer."""
-        prompt = self.hooked
-        if prompt is None:
-            return []
+    def end_all_hooks(self) -> list[Effect]:
+        """Wait for no hook about a prompt any longer."""
+        return [effect for prompt in self.hooked for effect in self.end_hooks(prompt)]
+
+    def end_hooks(self, prompt: QueuedPrompt) -> list[Effect]:
+        """Go on with a prompt whose hooks ran: they have ended, or are waited for no longer."""
         prompt.hooks = Hooks.PASSED
         if prompt is self.leaving:
             self.leaving = None
@@ -251,14 +288,91 @@ class PromptQueue:
         return self.drop(prompt.ending, lambda other: other is prompt) if prompt.ending else []
 
     def _stop(self, outcome: Outcome, which: Callable[[QueuedPrompt], bool]) -> list[Effect]:
-        """Decide how the prompt with running hooks ends, if `which` chooses it, and kill them."""
-        prompt, cancelled = self.hooked, isinstance(outcome, Cancelled)
-        if prompt is None or not which(prompt) or (prompt is self.leaving and not cancelled):
-            return []
-        first = prompt.ending is None
-        if first or cancelled:
-            prompt.ending = outcome
-        return [StopHooks()] if first else []
+        """Decide how the prompts end that `which` chooses and whose hooks run, and kill those."""
+        cancelled, stops = isinstance(outcome, Cancelled), False
+        for prompt in self.hooked:
+            if not which(prompt) or (prompt is self.leaving and not cancelled):
+                continue
+            first = prompt.ending is None
+            if first or cancelled:
+                prompt.ending = outcome
+            stops |= first
+        return [StopHooks()] if stops else []
+
+    # --- words that join the running turn ------------------------------------------------------
+
+    def next_to_join(self) -> QueuedPrompt | None:
+        """Return the prompt that is to join the turn next; None while the agent owes an answer."""
+        if any(prompt.taken is None for prompt in self.joining):
+            return None
+        return next((prompt for prompt in self._waiting if prompt.steers), None)
+
+    def join(self, prompt: QueuedPrompt, epoch: int) -> list[Effect]:
+        """Send the prompt into the turn."""
+        self._waiting.remove(prompt)
+        self.joining.append(prompt)
+        return [Steer(epoch, prompt.key)]
+
+    def joined(self, key: int, how: Steered, *, stopped: bool) -> list[Effect] | None:
+        """Take the agent's answer; None if no such prompt waits for one.
+
+        What it did not take is the next to run; `stopped`: it is given back with the turn's end.
+        """
+        prompt = next((p for p in self.joining if p.key == key and p.taken is None), None)
+        if prompt is None:
+            return None
+        if how is Steered.NOT_TAKEN and not stopped:
+            self.joining.remove(prompt)
+            self._waiting.insert(0, prompt)
+            return self._queue_up([prompt])
+        if how is not Steered.NOT_TAKEN:
+            prompt.taken = how
+        return [] if self.running else self.end_joined(Replied(None))
+
+    def follow_words(self) -> bool:
+        """Note that the agent showed something after it took words; False if it took none."""
+        taken = [prompt for prompt in self.joining if prompt.taken]
+        for prompt in taken:
+            prompt.followed = True
+        return bool(taken)
+
+    def end_joined(self, outcome: Outcome) -> list[Effect]:
+        """Answer what has joined a turn that ends with this outcome.
+
+        If the turn ended well, the agent's word is waited for of prompts that it has not said to
+        have taken; what has not been sent yet is the next to run.
+        """
+        out: list[Effect] = []
+        well, sent = isinstance(outcome, Replied), self.joining
+        self.joining = [prompt for prompt in sent if well and prompt.taken is None]
+        for prompt in sent:
+            if prompt.taken is None and isinstance(outcome, Cancelled):
+                out.append(GiveBack(prompt.key))
+            if prompt not in self.joining:
+                lost = well and not prompt.followed
+                told = Failed(Failure.PERHAPS_UNREAD) if lost else outcome
+                out.append(AnswerPrompt(prompt.key, told))
+        return out + self._queue_up([prompt for prompt in self._waiting if prompt.steers])
+
+    def give_back(self) -> list[Effect]:
+        """Cancel what waits to join a turn, because that was stopped."""
+        keys = [prompt.key for prompt in self._waiting if prompt.steers and not prompt.ending]
+        out: list[Effect] = [GiveBack(key) for key in keys]
+        return out + self.drop(Cancelled(), lambda prompt: prompt.steers)
+
+    def tell_queued(self, prompt: QueuedPrompt) -> list[Effect]:
+        """Tell, once, that a prompt which is on disk waits for a turn of its own."""
+        tells = prompt.committed and prompt.first and not prompt.told
+        prompt.told |= tells
+        return [Queued(prompt.key)] if tells else []
+
+    def _queue_up(self, prompts: list[QueuedPrompt]) -> list[Effect]:
+        """Let prompts that were to join a turn wait for one of their own."""
+        out: list[Effect] = []
+        for prompt in prompts:
+            prompt.steers = False
+            out += self.tell_queued(prompt)
+        return out
 
     # --- answers -------------------------------------------------------------------------------
 

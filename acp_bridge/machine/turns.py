@@ -4,6 +4,8 @@ What happens to a prompt is decided here, from its reading to its answer: when i
 turn ends, what a Stop, a hook, a pause and the end of the session do to it. The rules:
 
 - One turn runs at a time; prompts run in the order of reading, only after they are committed.
+- Words that are to join the running turn are sent into it while the agent takes them. They never
+  run after a Stop of that turn, nor if the agent may have taken them.
 - Every prompt gets exactly one `AnswerPrompt` (or, when the bridge ends, one `LeaveOver`
   or `Interrupted`), and is sent at most once: its key names its turn.
 - What comes from an old epoch, an old turn or a disarmed timer is `Dropped`.
@@ -57,20 +59,23 @@ from acp_bridge.machine.events import (
     HookEnded,
     HookEvent,
     HooksDone,
+    MaySteer,
     Moment,
     NotBegun,
     Pause,
     PauseAnswered,
-    PromptEvent,
     PromptReceived,
     ReplaceProcess,
     RunLeftOver,
     Shutdown,
     Sleep,
     StartFailed,
+    SteerAnswered,
+    SteerWaiting,
     Timer,
     TreeDead,
     Warm,
+    WordsFollowed,
     WorkAsked,
 )
 from acp_bridge.machine.processes import Epochs, Processes
@@ -145,6 +150,7 @@ class TurnEnd:
         """Go on from a turn in which the agent's process ended by itself."""
         out = self._open_hooks.tell_death(detail)
         self._outcome = Failed(Failure.AGENT_DIED, detail)
+        out += self._queue.drop(Failed(Failure.NOT_JOINED), lambda prompt: prompt.steers)
         return out + self._processes.restart()
 
     # --- the agent has ended it ----------------------------------------------------------------
@@ -208,7 +214,7 @@ class TurnEnd:
         out = self._queue.leave_over()
         if self._states.current is State.RUNNING:
             return [*out, CloseCards(), *self._queue.interrupt()]
-        return out + self.finish_badly()
+        return out + (self.finish_badly() if self._queue.running else self._queue.interrupt())
 
     def _finish(self, outcome: Outcome) -> list[Effect]:
         self.mark_over(cancelled=isinstance(outcome, Cancelled))
@@ -234,15 +240,20 @@ class TurnMachine:
         always_reload: bool = False,
         provisional: bool = False,
         hooks: frozenset[Moment] = frozenset(),
+        steers: bool = False,
     ) -> None:
         """`epoch` > 0 names a process that has the session open already (`session/new`).
 
         `clear_on_cancel`: a Stop cancels all prompts that wait, too. `always_reload`: no process is
         used again after a cancel. `provisional`: that process may not get a prompt; the shell feeds
         `ReplaceProcess` in time. `hooks`: the moments for which the session has hooks.
+        `steers`: the agent can take words into a turn that runs.
         """
         self._tokens = count(1)
         self._clear_on_cancel = clear_on_cancel
+        self._can_steer = steers
+        #: the process that takes words into the turn that runs just now, or 0.
+        self._may_steer = 0
         self._timers = Timers(self._tokens)
         self._states = states = States(self._timers, has_process=epoch > 0)
         self._queue = queue = PromptQueue()
@@ -303,6 +314,8 @@ class TurnMachine:
         match event:
             case PromptReceived() | Committed() | CommitFailed() | NotBegun() | RunLeftOver():
                 return self._take_prompt(event)
+            case SteerWaiting() | SteerAnswered():
+                return self._take_steering(event)
             case Cancel() | CancelPrompt():
                 return self._cancel(event)
             case HooksDone() | HookBegan() | HookEnded():
@@ -329,14 +342,17 @@ class TurnMachine:
 
     # --- prompts: read, committed, superseded, cancelled, sent ---------------------------------
 
-    def _take_prompt(self, event: PromptEvent) -> list[Effect]:
+    def _take_prompt(
+        self, event: PromptReceived | Committed | CommitFailed | NotBegun | RunLeftOver
+    ) -> list[Effect]:
         """Handle what client and journal say of prompts; ValueError for one that was read twice."""
         queue, state, closing = self._queue, self._states.current, self._states.closing
         match event:
             case PromptReceived(key) | RunLeftOver(key) if closing:
                 return [AnswerPrompt(key, Failed(Failure.CLOSED))]
-            case PromptReceived(key, interrupt):
-                queue.receive(key, interrupt, self._open_hooks.before_prompt)
+            case PromptReceived(key, interrupt, steers):
+                prompt = queue.receive(key, interrupt, self._open_hooks.before_prompt)
+                prompt.first, prompt.steers = steers, steers and state is State.RUNNING
                 return [Commit(key)]
             case RunLeftOver(carrier, keys):
                 return queue.receive_left_over(carrier, keys, self._open_hooks.before_prompt)
@@ -361,14 +377,17 @@ class TurnMachine:
         if not prompt or prompt.committed:
             return [Dropped(event)]
         prompt.committed = True
-        return [] if prompt.victim is None else self._supersede(prompt.key, prompt.victim)
+        if prompt.victim is not None:
+            return self._supersede(prompt.key, prompt.victim)
+        joins = prompt.steers and self._can_steer
+        return [] if joins else self._queue.tell_queued(prompt)
 
     def _supersede(self, key: int, victim: int) -> list[Effect]:
         """Cancel the victim of a prompt that interrupts, and the feedback that followed it."""
         running = self._queue.running
         self._gate.end_older_pause(key)
         turn = self._states.current is State.RUNNING and running and running.root == victim
-        out = self._turn_end.drain() if turn else []
+        out = [*self._turn_end.drain(), *self._queue.give_back()] if turn else []
         return out + self._queue.drop(Cancelled(), lambda prompt: prompt.root == victim)
 
     def _cancel(self, event: Cancel | CancelPrompt) -> list[Effect]:
@@ -391,7 +410,10 @@ class TurnMachine:
             first = next((p.request for p in queue.unanswered if p.request in own), None)
             return self._drop_with(first, own) or [Dropped(event)]
         self._gate.end_pause()
-        return self._turn_end.cancel() + self._drop_with(oldest.request, own)
+        out = self._turn_end.cancel() + queue.give_back()
+        if not running:  # the agent has not said whether it took them into a turn that is over
+            out += queue.end_joined(Cancelled())
+        return out + self._drop_with(oldest.request, own)
 
     def _drop_with(self, request: int | None, own: frozenset[int] | None) -> list[Effect]:
         """Cancel this request's waiting prompts, and those that a Stop ends beside them."""
@@ -411,7 +433,9 @@ class TurnMachine:
             self._gate.end_pause()
         if self._states.closing or self._gate.closed or queue.leaving:
             return []
-        if not waiting or not waiting[0].committed:
+        if self._states.current is State.RUNNING:
+            return self._join_next()
+        if not waiting or not waiting[0].committed or queue.joining:
             return []
         first, hooked, state = waiting[0], queue.hooked, self._states.current
         out: list[Effect] = []
@@ -430,6 +454,35 @@ class TurnMachine:
         prompt = self._queue.take_next()
         return [*out, SendPrompt(self._epochs.current, prompt.key)]
 
+    # --- words that join the running turn ------------------------------------------------------
+
+    def _join_next(self) -> list[Effect]:
+        """Send the next words that are to join the running turn, when their hooks have passed."""
+        queue, epoch = self._queue, self._epochs.current
+        prompt = queue.next_to_join() if self._may_steer == epoch else None
+        if prompt is None or not prompt.committed or prompt.ending:
+            return []
+        if prompt.hooks is Hooks.DUE and not queue.hooked:
+            return queue.begin_hooks(prompt)
+        return queue.join(prompt, epoch) if prompt.hooks is Hooks.PASSED else []
+
+    def _take_steering(self, event: SteerWaiting | SteerAnswered) -> list[Effect]:
+        """Handle the wish that a waiting prompt joins the turn, and the agent's answer to one."""
+        match event:
+            case SteerWaiting(key):
+                prompt = self._queue.find(key)
+                runs = self._states.current is State.RUNNING
+                if not runs or not prompt or prompt.carried or prompt.again or prompt.interrupt:
+                    return [Dropped(event)]
+                prompt.first, prompt.steers = True, True
+                return []
+            case SteerAnswered(key, how):
+                stopped = self._states.closing or self._turn_end.cancels
+                out = self._queue.joined(key, how, stopped=stopped)
+                return [Dropped(event)] if out is None else out
+            case _:
+                assert_never(event)
+
     # --- hooks: before a prompt is sent, after its turn, and those that run on their own -------
 
     def _take_hook(self, event: HookEvent) -> list[Effect]:
@@ -437,8 +490,8 @@ class TurnMachine:
         out: list[Effect] = []
         match event:
             case HooksDone(key):
-                prompt = self._queue.hooked
-                if prompt is None or prompt.key != key:
+                prompt = self._queue.hooked_as(key)
+                if prompt is None:
                     return [Dropped(event)]
                 out = self._hooks_done(prompt, event)
             case HookBegan() if self._states.current is State.CLOSED:
@@ -466,7 +519,7 @@ class TurnMachine:
             self._turn_end.mark_over(cancelled=isinstance(prompt.ending, Cancelled))
         elif event.refusal is not None and not prompt.ending:
             prompt.ending = Refused(event.refusal)
-        return out + self._queue.end_hooks()
+        return out + self._queue.end_hooks(prompt)
 
     # --- pause and hold ------------------------------------------------------------------------
 
@@ -528,6 +581,11 @@ class TurnMachine:
                 return self._processes.restart()
             case State.KILLING, AgentAnswered(_, queue.running_key):
                 return turn_end.note(event)
+            case _, MaySteer(epoch, now):
+                self._may_steer = epoch if now else 0
+                return []
+            case _, WordsFollowed() if queue.follow_words():
+                return []
             case _:
                 return self._processes.take(event)
 
@@ -553,7 +611,7 @@ class TurnMachine:
         self._open_hooks.forget()
         if self._states.closing:
             out = self._epochs.bury(*sorted(self._epochs.dying))
-            out += self._queue.end_hooks()
+            out += self._queue.end_all_hooks()
         self._processes.use_up()
         return out + self._turn_end.finish_badly() + self._processes.go_on()
 
@@ -575,6 +633,7 @@ class TurnMachine:
             self._turn_end.mark_cancelled()
             queue = self._queue
             out += queue.keep() if event.keeps_prompts else queue.drop(Cancelled())
+            out += [] if queue.running else queue.end_joined(Cancelled())
         else:
             out += self._turn_end.abandon()
         return out + self._end_process(event)

@@ -22,7 +22,7 @@ from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.events import Moment
+from acp_bridge.machine.events import Moment, Steered
 from acp_bridge.machine.states import Snapshot
 from acp_bridge.machine.turns import TurnMachine
 from acp_bridge.session.opening import Workspace
@@ -38,6 +38,8 @@ def instead_of(effect: ef.Effect, exc: Exception) -> list[ev.Event]:
             return [ev.CommitFailed(key, error.message)]
         case ef.SendPrompt(epoch, key):  # sending is the last thing done: the agent has nothing
             return [ev.AgentAnswered(epoch, key, Err(error))]
+        case ef.Steer(_, key):
+            return [ev.SteerAnswered(key, Steered.NOT_TAKEN)]
         case ef.RunHooks(key):
             return [ev.HooksDone(key)]
     return []
@@ -199,10 +201,13 @@ class Core:
         self._tasks.start_soon(contained, work, args, failed)
 
 
-def new_machine(settings: Settings, hooks: frozenset[Moment], link: Link | None) -> TurnMachine:
+def new_machine(
+    settings: Settings, hooks: frozenset[Moment], link: Link | None, *, steers: bool
+) -> TurnMachine:
     """Return the machine of a session, as the settings have it.
 
-    `link`: the process that has the session open already, if one has.
+    `link`: the process that has the session open already, if one has. `steers`: the agent can take
+    words into a turn that runs.
     """
     return TurnMachine(
         epoch=1 if link else 0,
@@ -210,4 +215,5 @@ def new_machine(settings: Settings, hooks: frozenset[Moment], link: Link | None)
         always_reload=settings.reload_after_cancel is ReloadAfterCancel.ALWAYS,
         provisional=link is not None and link.light,
         hooks=hooks,
+        steers=steers,
     )

@@ -31,6 +31,7 @@ from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.prompts.steering import Steering
 from acp_bridge.session.prompts.turn import Turn
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.session_context import SessionContext
@@ -85,6 +86,7 @@ class Effects:
     sleep: Sleep
     prompts: Prompts
     turn: Turn
+    steering: Steering
     pauses: Pauses
     hooks: SessionHooks
     deadlines: Deadlines
@@ -105,6 +107,8 @@ class Effects:
                 if self.sleep.seconds:
                     self.sleep.note_turn()
                 self.turn.begin(processes.link(epoch), key)
+            case ef.Steer(epoch, key):
+                self.steering.send(processes.link(epoch), key)
             case ef.SendCancel(epoch, key):
                 self.turn.cancel(processes.link(epoch), key)
             case ef.StopWork(epoch):
@@ -135,6 +139,10 @@ class Effects:
                 self.turn.say_not_run(key, outcome)
                 self.turn.say_if_forgotten(outcome)
                 self.prompts.answer(key, outcome)
+            case ef.Queued(key):
+                self.steering.say_queued(key)
+            case ef.GiveBack(key):
+                self.steering.give_back(key)
             case ef.NoteOutcome(key, answer):
                 self.prompts.note(key, answer)
             case ef.EndTurn(key, answer):
@@ -183,6 +191,8 @@ class Effects:
             who.append(self.from_agent.follow)
         if self.to_agent.deferred and not on_its_way:
             who.append(self.to_agent.follow)
+        if self.context.steers:
+            who.append(self.steering.follow)
         if self.sleep.seconds:
             who.append(self.sleep.follow)
         who.append(self.audience.follow)

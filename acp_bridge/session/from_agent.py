@@ -25,6 +25,7 @@ from acp_bridge.protocol import (
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.core import Core, SessionState
+from acp_bridge.session.prompts.steering import Steering
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.pacing import Pacing
@@ -49,6 +50,7 @@ class FromAgent:
         user_settings: UserSettings,
         title: Title,
         to_agent: ToAgent,
+        steering: Steering,
         disturb: Callable[[], None] | None,
     ) -> None:
         """`disturb` notes that the agent has said something; None: the session never sleeps."""
@@ -56,6 +58,7 @@ class FromAgent:
         self._user_settings = user_settings
         self._title = title
         self._to_agent = to_agent
+        self._steering = steering
         self._disturb = disturb
         self._journal = journal
         self._updates = updates
@@ -99,6 +102,8 @@ class FromAgent:
             self._withheld[shown["sessionUpdate"]] = told
             return
         self._transcript.show(told, again=self._phase is Phase.REPLAY)
+        if self._steering.listens and self._phase is Phase.LIVE and not is_state(shown):
+            self._steering.note_shown(link.epoch)
         if shown["sessionUpdate"] in (TOOL_CALL, TOOL_CALL_UPDATE):
             self._to_client.note_card(shown)
 

@@ -30,6 +30,8 @@ class Recovery:
         """End the turns that ran, and take the prompts that waited. Raises JournalError."""
         ends: dict[int, bytes] = {}
         for row in self._journal.prompts(PromptState.SENT):
+            if not self._journal.began_turn(row.seq):
+                continue  # it had joined the turn of another, which tells how that ended
             ended = await self._still_open(row.seq)
             self._updates.forget_notes(update["toolCallId"] for update in ended)
             said = [{"update": update} for update in ended]

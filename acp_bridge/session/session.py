@@ -38,6 +38,7 @@ from acp_bridge.session.prompts.hooks import SessionHooks, moments_of
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.queue_command import QueueCommand
+from acp_bridge.session.prompts.steering import Steering
 from acp_bridge.session.prompts.turn import Turn
 from acp_bridge.session.recovery import Recovery
 from acp_bridge.session.requests.ask import Ask
@@ -71,7 +72,7 @@ class Session:
         self.early: WaitingRequests | None = None
         self._context, self._lease = context, lease
         settings = context.settings
-        machine = new_machine(settings, moments_of(hooks), link)
+        machine = new_machine(settings, moments_of(hooks), link, steers=context.steers)
         self.core = core = Core(self.id, workspace, machine, context.tasks)
         self.feed, self.spawn = core.feed, core.spawn
 
@@ -97,8 +98,18 @@ class Session:
         self.to_agent = to_agent = ToAgent(core, shown, chosen, updates, self.wake, patience)
         self.ask = ask = Ask(core, context, to_agent, shown)
         self._queue = QueueCommand(
-            core, prompts, shown, memory, pauses, ask.command, self.title.set_own, words
+            core,
+            prompts,
+            shown,
+            memory,
+            pauses,
+            ask.command,
+            self.title.set_own,
+            words,
+            can_steer=context.steers,
         )
+        turn = Turn(core, journal, shown, updates, prompts, memory, self.hooks)
+        self._steering = steering = Steering(core, journal, shown, prompts, turn.join)
 
         # The clients that have the session.
         self._questions = people = Questions(
@@ -145,6 +156,7 @@ class Session:
             chosen,
             self.title,
             to_agent,
+            steering,
             sleep.disturb if sleep.seconds else None,
         )
         processes.owner = from_agent
@@ -170,7 +182,8 @@ class Session:
             provisional=provisional,
             sleep=sleep,
             prompts=prompts,
-            turn=Turn(core, journal, shown, updates, prompts, memory, self.hooks),
+            turn=turn,
+            steering=steering,
             pauses=pauses,
             hooks=self.hooks,
             deadlines=Deadlines(core, settings),
@@ -281,12 +294,23 @@ class Session:
         params = not_feedback(params)
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
-        self.feed(ev.PromptReceived(key, interrupt=asked == Delivery.INTERRUPT))
+        interrupts, steers = asked == Delivery.INTERRUPT, asked == Delivery.STEER
+        if steers:
+            self._prompts.get(key).delivery = "queued"  # until it has joined a turn
+        self.feed(ev.PromptReceived(key, interrupts, steers))
         if self.now.standstill is not Standstill.OPEN:
-            self.pauses.note_prompt(request.client, interrupts=asked == Delivery.INTERRUPT)
+            self.pauses.note_prompt(request.client, interrupts=interrupts)
         # A prompt that was refused, since the session is closed, lists nothing.
         if not self.title.settled and not self.closing:
             self.title.note_prompt(params)
+
+    def on_steering(self, request: ClientRequest, params: Json) -> None:
+        """Take words for the turn that runs; `params` has been checked. Raises RpcError."""
+        self.transcript.end_quiet(request.client)
+        if self.early is not None:
+            self.early.add(request)
+        else:
+            self._steering.ask(request, params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
         """Do what a client's `$/cancel_request` says; False for a request of another session."""

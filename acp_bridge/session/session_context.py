@@ -106,6 +106,8 @@ class SessionContext:
     command: AgentCommand
     #: what the agent said in `initialize` that it can do; None before that.
     capabilities: object = None
+    #: the agent takes words into a turn that runs.
+    steers: bool = False
     #: the name that the agent gives itself in `initialize`; None if it has none, or before that.
     agent_info: str | None = None
     #: where other clients reach this bridge; None: nowhere.

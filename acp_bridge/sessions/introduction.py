@@ -14,7 +14,7 @@ from acp_bridge import errors
 from acp_bridge.clients import handshake
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.client import ANSWERED, ClientRequest, Stage
-from acp_bridge.protocol import INITIALIZE, Json
+from acp_bridge.protocol import INITIALIZE, Json, can_steer
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
 from acp_bridge.sessions.pool import Pool
@@ -80,6 +80,7 @@ class Introduction:
         else:
             agent = (await self._pool.ready()).initialized
         self._context.capabilities = agent.get("agentCapabilities")
+        self._context.steers = can_steer(agent)
         self._context.agent_info = handshake.name_of(agent)
         self._agent = agent
         self.made.set()

@@ -14,10 +14,12 @@ from uuid import uuid4
 
 from acp_bridge.protocol import (
     AGENT_MESSAGE,
+    PERHAPS_READ,
     ErrorCode,
     Json,
     LiveState,
     as_object,
+    own_meta,
     text_chunk,
     with_own_meta,
 )
@@ -239,6 +241,32 @@ def queue(waiting: list[Json], left: list[Json], standstill: str | None = None) 
         lines += ["Left over since a restart:", numbered(left)]
         lines.append("`/queue run` runs them, `/queue drop [number]` forgets.")
     return "\n\n".join(lines)
+
+
+def given_back(prompt: list[Any]) -> str:
+    """Return the notice of words that were to join a turn which is stopped."""
+    return f"[acp-bridge] Stopped before the agent took these words: {_beginning(prompt)}"
+
+
+def not_joined(prompt: list[Any], *, perhaps_read: bool) -> str:
+    """Return the notice of words that were to join a turn, and are left over."""
+    why = (
+        "Perhaps not read: the agent took these words into a turn that ended without another word"
+        if perhaps_read
+        else "Not sent: the agent ended during the turn that these words were to join"
+    )
+    return f"[acp-bridge] {why}. They are left over, `/queue run` sends them: {_beginning(prompt)}"
+
+
+def steers(prompt: list[Any], *, now: bool) -> str:
+    """Return the answer to `/queue steer`; `now`: the agent takes words into the turn that runs."""
+    what = "joins the turn that runs" if now else "is the next to run: this agent takes no words in"
+    return f"{_beginning(prompt)} {what}."
+
+
+def no_such_waiting(words: list[str], usage: str) -> str:
+    """Return the answer to `/queue steer` with words that are no waiting prompt's number."""
+    return f"No prompt {' '.join(words)!r} waits that could join the turn. {usage}"
 
 
 def running(count: int) -> str:
@@ -474,4 +502,13 @@ def first_line(prompt: list[Any], length: int) -> str:
 
 def numbered(prompts: list[Json]) -> str:
     """Return a list of prompts, each with its number and the beginning of its text."""
-    return "\n".join(f"{n}. {summary(p['prompt'], _LENGTH)}" for n, p in enumerate(prompts, 1))
+    return "\n".join(f"{n}. {_listed(params)}" for n, params in enumerate(prompts, 1))
+
+
+def _listed(params: Json) -> str:
+    unread = " (perhaps not read)" if PERHAPS_READ in own_meta(params) else ""
+    return summary(params["prompt"], _LENGTH) + unread
+
+
+def _beginning(prompt: list[Any]) -> str:
+    return as_code(summary(prompt, _LENGTH))

@@ -119,6 +119,12 @@ class Updates:
         if self.late:
             self.late.add_prompt(prompt)
 
+    def join_turn(self, words: Sequence[Any]) -> None:
+        """Let the user's words join the turn that runs: these content blocks go to the agent."""
+        self._echo = Echo(words)
+        if self.late:
+            self.late.add_prompt(words)
+
     def new_work(self, prompt: Sequence[Any] = ()) -> None:
         """Begin work that the client asks for outside of a turn, with these content blocks."""
         self._works += 1

@@ -1,4 +1,4 @@
-"""Work that a client asks for beside prompts, such as steering: shown, asked about and stopped."""
+"""Work that a client asks for beside prompts: shown, asked about and stopped."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ WORDS = [f"word {n}" for n in range(20)]
 
 @dataclass(slots=True)
 class Stopped:
-    """A session whose turn was stopped, with an agent that can be steered."""
+    """A session whose turn was stopped, with an agent that can be given work."""
 
     it: Bench
     id: str
@@ -30,7 +30,7 @@ class Stopped:
     async def steers(self) -> None:
         """Ask for work; the agent has answered, and works now."""
         block = {"type": "text", "text": "go on"}
-        await self.it.editor.ask("_session/steering", {"sessionId": self.id, "prompt": [block]})
+        await self.it.editor.ask("_agent/goal", {"sessionId": self.id, "prompt": [block]})
 
     def says(self, *words: str) -> None:
         for word in words:
@@ -64,7 +64,7 @@ class Stopped:
 @asynccontextmanager
 async def stopped(home: Path, **more: Any) -> AsyncIterator[Stopped]:
     agent = Agent()
-    agent.script["_session/steering"] = {"outcome": "startedNewTurn"}
+    agent.script["_agent/goal"] = {"outcome": "startedNewTurn"}
     async with bench(home, agent, drain_timeout=60, **more) as it:
         here = Stopped(it, await it.new())
         gate = agent.stops_at("session/prompt")
@@ -102,8 +102,8 @@ async def test_work_that_a_notification_of_the_agents_own_asks_for_is_shown_and_
     tmp_path: Path,
 ) -> None:
     async with stopped(tmp_path) as here:
-        here.it.editor.notify("_session/steering", {"sessionId": here.id})
-        await until(lambda: here.it.agent.params("_session/steering"))
+        here.it.editor.notify("_agent/goal", {"sessionId": here.id})
+        await until(lambda: here.it.agent.params("_agent/goal"))
         here.says(*WORDS)
         here.shows("edit", "in_progress")
         await here.it.editor.handled()

@@ -12,7 +12,6 @@ from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates.updates import Updates
-from tests.session.journals import recorded_texts
 from tests.session.memory import ClientEnd, MemoryLink
 from tests.session.played_core import PlayedCore
 from tests.session.waiting import beside, quiet, until
@@ -396,21 +395,3 @@ async def test_a_notification_names_the_agents_session_and_without_a_process_goe
     (told,) = stage.link.sent.take()
     assert (told["method"], told["params"]) == ("_x/y", {"sessionId": "0", "n": 1})
     assert "id" not in told
-
-
-# --- what the user says into a running turn -------------------------------------------------------
-
-
-@pytest.mark.hazard("K1")
-@pytest.mark.parametrize(("outcome", "kept"), [("injected", ["also"]), ("promptRequired", [])])
-async def test_what_the_user_steers_a_turn_with_is_recorded_if_the_agent_took_it(
-    journal: SessionJournal, outcome: str, kept: list[str]
-) -> None:
-    stage = Stage(journal, State.RUNNING)
-    params = {"sessionId": "s", "prompt": [{"type": "text", "text": "also"}]}
-    stage.to_agent.pass_on(stage.one.asks("_session/steering", params, 1))
-    assert stage.to_agent.busy
-    (asked,) = stage.link.sent.take()
-    stage.answers(asked["id"], {"outcome": outcome})
-    assert not stage.to_agent.busy
-    assert await recorded_texts(journal) == kept

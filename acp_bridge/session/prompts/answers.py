@@ -69,6 +69,16 @@ def _failure(why: Failure, detail: object) -> RpcError:
                 "the session was closed for all before this prompt ran; it is kept: load the"
                 " session, and `/queue run` runs it"
             )
+        case Failure.NOT_JOINED:
+            return errors.agent_trouble(
+                "the agent ended during the turn that these words were to join; they are left over:"
+                " `/queue run` runs them"
+            )
+        case Failure.PERHAPS_UNREAD:
+            return errors.agent_trouble(
+                "the agent took these words into a turn that then ended without another word; it"
+                " has perhaps not read them, and they are left over: `/queue run` sends them again"
+            )
         case Failure.NO_AGENT:
             why_not = detail.describe() if isinstance(detail, Exit) else detail
             told = f": {why_not}" if why_not else " in time"

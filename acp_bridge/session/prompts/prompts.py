@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Final
 from uuid import uuid4
 
 import anyio
@@ -18,14 +19,17 @@ from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import INTERRUPTED, JournalError, SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Failed, Failure, Outcome, Replied
-from acp_bridge.protocol import ACCEPTED, Json
+from acp_bridge.protocol import ACCEPTED, PERHAPS_READ, Json, own_meta, with_own_meta
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
-from acp_bridge.wire.jsonrpc import Answer
+from acp_bridge.wire.jsonrpc import Answer, Ok
+
+#: why a prompt that was to join a turn is left over.
+_LEFT: Final = (Failure.NOT_JOINED, Failure.PERHAPS_UNREAD)
 
 
 @dataclass(slots=True)
@@ -45,6 +49,12 @@ class Prompt:
     cancelled_with: object = None
     #: how many replays its client had been shown when the client sent the prompt.
     replays: int = 0
+    #: the `_session/steering` that brought it, until that is answered.
+    steering: ClientRequest | None = None
+    #: it is for a turn that runs, and for no other.
+    only_running: bool = False
+    #: for one that was to join a turn, what the answer tells: "steered" or "queued".
+    delivery: str = ""
     prompt_id: str = field(default_factory=lambda: uuid4().hex)
     #: the requests that wait for its end beside its own (`/queue wait`).
     waits: list[ClientRequest] = field(default_factory=list)
@@ -89,6 +99,10 @@ class Prompts:
         """The parameters of the prompts that wait for the user's word, by key, in order (R12)."""
         return {key: self._open[key].params for key in self._left_over}
 
+    def find(self, key: int) -> Prompt | None:
+        """Return the prompt with this key, or None."""
+        return self._open.get(key)
+
     def get(self, key: int) -> Prompt:
         """Return the prompt with this key; raises KeyError."""
         return self._open[key]
@@ -121,7 +135,8 @@ class Prompts:
         That is the client that sent the prompt, unless it has loaded the session since. No client
         shows by itself a prompt that was left over, or a hook's feedback.
         """
-        client = prompt.request.client if prompt.request else None
+        asked = prompt.request or prompt.steering
+        client = asked.client if asked else None
         view = self._transcript.view_of(client) if client else None
         return client if view and view.replays == prompt.replays else None
 
@@ -173,9 +188,14 @@ class Prompts:
         """Write the outcome into the journal, then tell it to the client that asked."""
         prompt = self._open.pop(key)
         answer = answers.of_outcome(outcome, prompt.cancelled_with)
-        own = outcome.answer if isinstance(outcome, Replied) else None
+        joined = prompt.delivery == "steered"  # the agent's answer is that to another prompt
+        own = outcome.answer if isinstance(outcome, Replied) and not joined else None
+        if prompt.delivery and isinstance(answer, Ok) and isinstance(answer.result, dict):
+            answer = Ok(_with_delivery(answer.result, prompt.delivery))
         try:
-            if outcome == Failed(Failure.KEPT):
+            if isinstance(outcome, Failed) and outcome.why in _LEFT:
+                self._leave(key, prompt, perhaps_read=outcome.why is Failure.PERHAPS_UNREAD)
+            elif outcome == Failed(Failure.KEPT):
                 self._keep(prompt)
             else:
                 self._end(prompt, answers.for_journal(answer) or {}, own)
@@ -227,6 +247,20 @@ class Prompts:
             prompt.request = None
             self._left_over.append(key)
             self._keep(prompt)
+
+    def _leave(self, key: int, prompt: Prompt, *, perhaps_read: bool) -> None:
+        """Leave a prompt over that was to join a turn; it waits for the user's `/queue run`."""
+        left = replace(prompt, request=None, steering=None, waits=[], delivery="")
+        if perhaps_read:
+            own = own_meta(prompt.params)
+            left.params = with_own_meta(prompt.params, {**own, PERHAPS_READ: True})
+            self._try(self._journal.return_to_queue, prompt.seq)
+        self._open[key] = left
+        self._left_over.append(key)
+        self._keep(left)
+        self._transcript.notice(
+            notices.not_joined(prompt.params["prompt"], perhaps_read=perhaps_read)
+        )
 
     def _keep(self, prompt: Prompt) -> None:
         """Note in the journal that a prompt is left over."""
@@ -304,3 +338,8 @@ class Prompts:
     @property
     def _session_id(self) -> str:
         return self._journal.info.session_id
+
+
+def _with_delivery(result: Json, delivery: str) -> Json:
+    """Return the answer to a prompt that was to join a turn, with what came of that."""
+    return with_own_meta(result, {**own_meta(result), "delivery": delivery})

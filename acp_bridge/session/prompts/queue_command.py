@@ -8,6 +8,8 @@
 /queue wait       stays open until the turn that runs has ended, whoever asked for it (Stop reaches
                   that turn)
 /queue stop       stops the turn that runs, whoever asked for it
+/queue steer N    sends the words of a prompt that waits into the turn that runs, if the agent can
+                  take them; else that prompt runs next
 /queue title WORDS
                   gives the session a title, which stays
 /queue ask WORDS  asks the agent on a copy of the session, of which nothing is left
@@ -41,6 +43,7 @@ _WORDS: Final = (
     "go",
     "wait",
     "stop",
+    "steer NUMBER",
     "run",
     "drop [number]",
     "memory new",
@@ -94,17 +97,20 @@ class QueueCommand:
         ask: Callable[[ClientRequest, str], None],
         set_title: Callable[[str], str],
         words: tuple[str, ...],
+        *,
+        can_steer: bool,
     ) -> None:
         """Nothing happens before `run`.
 
         `ask` answers a prompt with a question beside the session; `set_title` returns the title
-        as it is kept; `words` are those on offer.
+        as it is kept; `words` are those on offer; `can_steer`: the agent takes words into a turn.
         """
         self._core = core
         self._memory = memory
         self._pauses = pauses
         self._ask = ask
         self._set_title = set_title
+        self._can_steer = can_steer
         self._usage = usage(words)
         self._prompts = prompts
         self._transcript = transcript
@@ -164,6 +170,8 @@ class QueueCommand:
                 self._transcript.notice(notices.NOTHING_RUNS)
             case ["stop"]:
                 self._stop()
+            case ["steer", *rest]:
+                self._transcript.notice(self._steer(rest))
             case ["drop", *rest]:
                 self._transcript.notice(self._drop(rest))
             case ["memory", "new" | "restore" as how]:
@@ -180,6 +188,18 @@ class QueueCommand:
             self._core.feed(ev.Cancel())
         else:
             self._transcript.notice(notices.NOTHING_RUNS)
+
+    def _steer(self, words: list[str]) -> str:
+        if self._core.now.running is None:
+            return notices.NOTHING_RUNS
+        waiting = self._core.now.waiting
+        key = next((key for n, key in enumerate(waiting, 1) if words == [str(n)]), None)
+        if key is None:
+            return notices.no_such_waiting(words, self._usage)
+        prompt = self._prompts.get(key)
+        prompt.delivery = "queued"
+        self._core.feed(ev.SteerWaiting(key))
+        return notices.steers(prompt.params["prompt"], now=self._can_steer)
 
     def _run_left_over(self, request: ClientRequest, params: Json) -> None:
         left = list(self._prompts.left_over)

@@ -10,6 +10,7 @@ from acp_bridge.protocol import (
     CONTEXT,
     SESSION_CANCEL,
     SESSION_PROMPT,
+    Json,
     is_feedback,
     user_chunk,
     with_own_meta,
@@ -63,15 +64,10 @@ class Turn:
             return
         blocks = prompt.params["prompt"]
         carried = self._memory.take_transcript(blocks) if self._memory.transcript else None
-        context = self._hooks.take_context(key) if self._hooks.context else ""
-        added = [{"type": "text", "text": context}] if context else []
+        added = self._added(key)
         sent = [carried, *blocks, *added] if carried else [*blocks, *added]
         self._updates.new_turn(key, sent)
-        self._show_words(prompt)
-        for block in added:
-            self._transcript.record_only(
-                with_own_meta({"update": user_chunk(block)}, {CONTEXT: True})
-            )
+        self._show_words(prompt, added)
         event("turn.started", session=session_id, turn=prompt.seq, agent=link.name)
         if carried:
             self._transcript.notice(notices.memory_sent(len(carried["text"])))
@@ -86,6 +82,19 @@ class Turn:
                 self._core.feed(ev.AgentAnswered(epoch, key, answer))
 
         link.request_for(prompt.request, SESSION_PROMPT, params, answered)
+
+    def join(self, key: int) -> list[Json]:
+        """Show the words of a prompt that joins the turn that runs; returns the blocks to send."""
+        prompt, added = self._prompts.get(key), self._added(key)
+        sent = [*prompt.params["prompt"], *added]
+        self._updates.join_turn(sent)
+        self._show_words(prompt, added)
+        return sent
+
+    def _added(self, key: int) -> list[Json]:
+        """Return the blocks that hooks add to a prompt."""
+        context = self._hooks.take_context(key) if self._hooks.context else ""
+        return [{"type": "text", "text": context}] if context else []
 
     def say_not_run(self, key: int, outcome: Outcome) -> None:
         """Show a notice that a prompt never ran, unless its answer says why."""
@@ -111,18 +120,25 @@ class Turn:
             self._journal.start_turn(prompt.seq)
         except JournalError as exc:
             event("journal.failed", session=self._journal.info.session_id, what=exc)
-        self._show_words(prompt)
+        self._show_words(prompt, [])
         self._transcript.notice(text)
         self._transcript.end_turn(prompt.seq)  # the notice is all that is said of its end
 
-    def _show_words(self, prompt: Prompt) -> None:
-        """Show a prompt's words to clients that don't show them already, then hooks' notices."""
+    def _show_words(self, prompt: Prompt, added: list[Json]) -> None:
+        """Show a prompt's words to clients that don't show them already, then hooks' notices.
+
+        `added`: what hooks have added for the agent, which is only recorded.
+        """
         shows_them = self._prompts.shown_by(prompt)
         for chunk in words_of(prompt.params):
             self._transcript.show_to_others(shows_them, chunk)
         if self._hooks.unnamed is not None or self._hooks.runs.unsaid:
             for text in self._hooks.take_unsaid():
                 self._transcript.notice(text)
+        for block in added:
+            self._transcript.record_only(
+                with_own_meta({"update": user_chunk(block)}, {CONTEXT: True})
+            )
 
     def cancel(self, link: Link, key: int) -> None:
         """Send the agent `session/cancel`, and end its open questions to the user."""

@@ -18,7 +18,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing
-from acp_bridge.protocol import Json, user_chunk
+from acp_bridge.protocol import Json
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core, SessionState
@@ -268,13 +268,6 @@ class ToAgent:
             if not asked.beside:
                 await asked.settled.wait()
 
-    def _note_steering(self, request: ClientRequest, result: object) -> None:
-        """Record a user's words that the agent has taken into the running turn."""
-        match request.method, request.params, result:
-            case protocol.STEERING, {"prompt": list(said)}, {"outcome": o} if o != "promptRequired":
-                for block in said:
-                    self._transcript.record_said(request.client, {"update": user_chunk(block)})
-
     def pass_notification(self, method: str, params: Json) -> None:
         """Send a notification to the agent; without a process it goes to nobody."""
         if link := self._core.link:
@@ -290,7 +283,6 @@ class ToAgent:
         told = answer
         try:
             if isinstance(answer, Ok):
-                self._note_steering(request, answer.result)
                 for update in self._set(request, answer.result):
                     self._transcript.tell_others(request.client, {"update": update})
                 if isinstance(answer.result, dict):

@@ -1,0 +1,191 @@
+"""Steering: the user's words join the turn that runs, where the agent can take them.
+
+- The words are a prompt like any other until they are sent: on disk first, with the hooks about it.
+- The machine says when they are sent, and what becomes of them with the turn's end. What an agent
+  may have read is never sent again. (invariant Q12)
+- An agent is asked for `promptRequired` if its turn is over, so that it begins none of its own.
+- Who asked by `_session/steering` is answered in that method's words; who sent a prompt with
+  `delivery: "steer"` is answered with the turn's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+
+from acp_bridge import errors
+from acp_bridge.agents.link import Link
+from acp_bridge.clients.client import ClientRequest
+from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.events import Steered
+from acp_bridge.machine.states import State
+from acp_bridge.protocol import STEERING, ErrorCode, Json, as_object, not_feedback, with_own_meta
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
+from acp_bridge.session.core import Core, SessionState
+from acp_bridge.session.prompts.prompts import Prompt, Prompts
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates import notices
+from acp_bridge.wire.jsonrpc import Answer, Err, Ok
+
+#: the one value of `_meta.steering.idleBehavior`: without a turn, the agent begins none.
+PROMPT_REQUIRED: Final = "promptRequired"
+_NOBODY_RUNS: Final[Json] = {"outcome": PROMPT_REQUIRED, "reason": "noRunningTurn"}
+#: errors with which an agent has nothing of a request.
+_REFUSALS: Final = (
+    ErrorCode.METHOD_NOT_FOUND,
+    ErrorCode.INVALID_PARAMS,
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.RESOURCE_NOT_FOUND,
+)
+
+
+class Steering:
+    """Carries the words of one session's users into the turn that runs."""
+
+    def __init__(
+        self,
+        core: Core,
+        journal: SessionJournal,
+        transcript: TranscriptOut,
+        prompts: Prompts,
+        join: Callable[[int], list[Json]],
+    ) -> None:
+        """`join` shows the words of a prompt in the turn, and returns the blocks to send."""
+        self._core = core
+        self._journal = journal
+        self._transcript = transcript
+        self._prompts = prompts
+        self._join = join
+        #: words have joined the turn, and the agent has shown nothing since.
+        self.listens = False
+        #: what the machine was told last: the process that takes words now, or 0.
+        self._told = 0
+
+    # --- asked by `_session/steering` ----------------------------------------------------------
+
+    def ask(self, request: ClientRequest, params: Json) -> None:
+        """Take words for the turn that runs; `params` has been checked, but for `_meta`.
+
+        Raises RpcError for an `idleBehavior` that is not known.
+        """
+        asked = as_object(as_object(params.get("_meta")).get("steering")).get("idleBehavior")
+        if asked not in (None, PROMPT_REQUIRED):
+            raise errors.invalid(f"must be {PROMPT_REQUIRED!r}", "_meta.steering.idleBehavior")
+        only_running = asked == PROMPT_REQUIRED
+        if only_running and self._core.now.state is not State.RUNNING:
+            request.answer(_NOBODY_RUNS)
+            return
+        key = self._prompts.add(not_feedback(params), None)
+        prompt = self._prompts.get(key)
+        prompt.steering, prompt.only_running = request, only_running
+        self._core.feed(ev.PromptReceived(key, steers=True))
+
+    def say_queued(self, key: int) -> None:
+        """Tell who asked that the words wait for a turn of their own.
+
+        Words that are for a running turn only, and found none, are taken back instead.
+        """
+        prompt = self._prompts.get(key)
+        if prompt.steering and prompt.only_running and self._core.now.state is not State.RUNNING:
+            self._answer(prompt, Ok(_NOBODY_RUNS))
+            self._core.feed(ev.CancelPrompt(key))
+            return
+        self._answer(prompt, _outcome("startedNewTurn", "queued"))
+
+    def _answer(self, prompt: Prompt, answer: Answer) -> None:
+        request, prompt.steering = prompt.steering, None
+        if request:
+            self._transcript.then(request.client, lambda: request.respond(answer))
+
+    # --- at the agent --------------------------------------------------------------------------
+
+    def follow(self, before: SessionState, after: SessionState) -> None:
+        """Tell the machine whether the process takes words: not while the user is asked."""
+        epoch = after.turns.epoch
+        takes = 0 if after.around.asked else epoch
+        if takes != self._told:
+            self._told = takes
+            self._core.feed(ev.MaySteer(epoch, bool(takes)))
+
+    def send(self, link: Link, key: int) -> None:
+        """Give the agent the words of a prompt; its answer becomes `SteerAnswered`."""
+        prompt = self._prompts.get(key)
+        self._transcript.flush()
+        try:
+            self._journal.start_steering(prompt.seq, self._transcript.seq)
+        except JournalError as exc:  # sent now, it could be offered again after a kill (Q5)
+            event("journal.failed", session=self._core.id, what=exc)
+            self._core.feed(ev.SteerAnswered(key, Steered.NOT_TAKEN))
+            return
+        blocks = self._join(key)
+        event("turn.steered", session=self._core.id, turn=prompt.seq, agent=link.name)
+        params: Json = {"sessionId": link.agent_session_id, "prompt": blocks}
+        params["_meta"] = {"steering": {"idleBehavior": PROMPT_REQUIRED}}
+        answered = anyio.Event()
+
+        def on_answer(answer: Answer) -> None:
+            if not answered.is_set():
+                answered.set()
+                self._answered(key, Steered.UNKNOWN if link.gone else _how(answer))
+
+        link.request_for(prompt.request or prompt.steering, STEERING, params, on_answer)
+        if not answered.is_set():
+            self._core.spawn(self._end_silence, answered, on_answer)
+
+    async def _end_silence(
+        self, answered: anyio.Event, on_answer: Callable[[Answer], None]
+    ) -> None:
+        """Go on without the agent's answer if it doesn't come in time."""
+        with anyio.move_on_after(waits.AGENT_PATIENCE):
+            await answered.wait()
+        on_answer(Err(errors.silent(STEERING, waits.AGENT_PATIENCE)))
+
+    def _answered(self, key: int, how: Steered) -> None:
+        prompt = self._prompts.find(key)
+        if prompt is None:  # the turn is over, and it was answered
+            return
+        if how is Steered.NOT_TAKEN:
+            self._journal.return_to_queue(prompt.seq)
+        elif self._core.now.running is not None:
+            self.listens = True
+            prompt.delivery = "steered"
+        if how is Steered.JOINED:
+            self._answer(prompt, _outcome("injected", "steered"))
+        elif how is Steered.UNKNOWN:
+            unsaid = errors.agent_trouble("the agent has not said whether it took the words")
+            self._answer(prompt, Err(unsaid))
+        self._core.feed(ev.SteerAnswered(key, how))
+
+    def note_shown(self, epoch: int) -> None:
+        """Note that the agent has shown something of the turn since words joined it."""
+        self.listens = False
+        self._core.feed(ev.WordsFollowed(epoch))
+
+    # --- what did not join ---------------------------------------------------------------------
+
+    def give_back(self, key: int) -> None:
+        """Show the words of a prompt that was to join a turn that is stopped."""
+        prompt = self._prompts.get(key)
+        self._transcript.notice(notices.given_back(prompt.params["prompt"]))
+        self._answer(prompt, _outcome("failed", "queued"))
+
+
+def _outcome(outcome: str, delivery: str) -> Answer:
+    return Ok(with_own_meta({"outcome": outcome}, {"delivery": delivery}))
+
+
+def _how(answer: Answer) -> Steered:
+    """Return what an agent's answer says that it made of the words."""
+    match answer:
+        case Ok({"outcome": "injected" | "startedNewTurn"}):
+            return Steered.JOINED
+        case Ok({"outcome": "promptRequired" | "failed"}):
+            return Steered.NOT_TAKEN
+        case Err(error) if error.code in _REFUSALS:
+            return Steered.NOT_TAKEN
+        case _:
+            return Steered.UNKNOWN
