@@ -28,7 +28,9 @@ class Failure(Enum):
     CLOSED = auto()
     #: the session was closed for all before the prompt ran: the prompt is left over.
     KEPT = auto()
-    #: the turn that the prompt was to join has ended without it: the prompt is left over.
+    #: the turn that the prompt was for, and no other, has ended without it.
+    NO_TURN = auto()
+    #: the agent died in the turn that the prompt was to join: the prompt is left over.
     NOT_JOINED = auto()
     #: the prompt was taken into a turn that showed nothing more: it is left over.
     PERHAPS_UNREAD = auto()

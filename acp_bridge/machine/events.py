@@ -49,12 +49,14 @@ class PromptReceived:
     """A prompt was read.
 
     With `interrupt` it supersedes the oldest one without an answer. With `steers` its words are to
-    join the turn that runs; without one, or if they can't, it is the next to run.
+    join the turn that runs; without one, or if they can't, it is the next to run. With `lapses` it
+    does not run if the turn ends without it.
     """
 
     key: int
     interrupt: bool = False
     steers: bool = False
+    lapses: bool = False
 
 
 @dataclass(frozen=True, slots=True)

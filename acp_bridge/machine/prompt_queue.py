@@ -80,6 +80,8 @@ class QueuedPrompt:
     steers: bool = False
     #: it goes before those that wait in the order of reading, since it was to join a turn.
     first: bool = False
+    #: it does not run if the turn that it is to join ends without it.
+    lapses: bool = False
     #: who asked has been told that it waits for a turn of its own.
     told: bool = False
     #: what the agent made of it, once it was sent into a turn and answered; else None.
@@ -364,15 +366,17 @@ class PromptQueue:
         """Tell, once, that a prompt which is on disk waits for a turn of its own."""
         tells = prompt.committed and prompt.first and not prompt.told
         prompt.told |= tells
+        prompt.lapses &= not tells
         return [Queued(prompt.key)] if tells else []
 
     def _queue_up(self, prompts: list[QueuedPrompt]) -> list[Effect]:
-        """Let prompts that were to join a turn wait for one of their own."""
+        """Let prompts that were to join a turn wait for one of their own, unless they lapse."""
         out: list[Effect] = []
+        lapsed = [prompt for prompt in prompts if prompt.lapses]
         for prompt in prompts:
             prompt.steers = False
-            out += self.tell_queued(prompt)
-        return out
+            out += self.tell_queued(prompt) if prompt not in lapsed else []
+        return out + self.drop(Failed(Failure.NO_TURN), lambda prompt: prompt in lapsed)
 
     # --- answers -------------------------------------------------------------------------------
 

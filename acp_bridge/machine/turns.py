@@ -350,9 +350,10 @@ class TurnMachine:
         match event:
             case PromptReceived(key) | RunLeftOver(key) if closing:
                 return [AnswerPrompt(key, Failed(Failure.CLOSED))]
-            case PromptReceived(key, interrupt, steers):
+            case PromptReceived(key, interrupt, steers, lapses):
                 prompt = queue.receive(key, interrupt, self._open_hooks.before_prompt)
                 prompt.first, prompt.steers = steers, steers and state is State.RUNNING
+                prompt.lapses = lapses
                 return [Commit(key)]
             case RunLeftOver(carrier, keys):
                 return queue.receive_left_over(carrier, keys, self._open_hooks.before_prompt)

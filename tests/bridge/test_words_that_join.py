@@ -54,6 +54,14 @@ class Running:
         params = {"sessionId": self.id, "prompt": words(text), **own, **more}
         return (client or self.it.editor).send("session/prompt", params)
 
+    async def has_accepted(self, text: str) -> tuple[Editor, Any]:
+        """Let one more client steer; its words are on disk. Returns it and its request's id."""
+        client = await self.it.attached(self.id, accepted=True)
+        asked = self.steers(text, client)
+        await client.got("_acp_bridge/accepted")
+        await self.it.editor.handled()
+        return client, asked
+
     def asks_to_steer(self, text: str, **meta: Any) -> Any:
         params: Json = {"sessionId": self.id, "prompt": words(text)}
         if meta:
@@ -93,7 +101,8 @@ async def running(home: Path, *, able: bool = True, **more: Any) -> AsyncIterato
         agent.script["initialize"]["_meta"] = {"steering": {"supported": True}}
     gate = agent.stops_at("session/prompt")
     async with bench(home, agent, drain_timeout=60, **more) as it:
-        session_id = await it.new()
+        opened = await it.editor.ask("session/new", {"cwd": str(home), "mcpServers": []})
+        session_id = opened["sessionId"]
         here = Running(it, session_id, gate, it.editor.prompt(session_id, "runs"))
 
         async def steered(process: Process, params: Json) -> Any:
@@ -173,6 +182,43 @@ async def test_without_a_turn_words_that_are_for_one_only_are_not_taken(tmp_path
         assert answer == {"outcome": "promptRequired", "reason": "noRunningTurn"}
         await here.it.editor.handled()
         assert here.prompted == ["runs"]
+
+
+@pytest.mark.hazard("Q12")
+async def test_words_for_one_turn_only_are_not_run_if_it_ends_without_them(tmp_path: Path) -> None:
+    async with running(tmp_path) as here:
+        await here.it.editor.ask("_acp_bridge/hold", {"sessionId": here.id})
+        asked = here.asks_to_steer("never", idleBehavior="promptRequired")
+        queued = here.asks_to_steer("next")
+        await here.it.editor.handled()
+        await here.ends()
+        assert (await here.it.editor.result(asked))["outcome"] == "promptRequired"
+        assert (await here.it.editor.result(queued))["outcome"] == "startedNewTurn"
+        await here.it.editor.ask("_acp_bridge/go", {"sessionId": here.id})
+        await until(lambda: here.prompted == ["runs", "next"])
+
+
+@pytest.mark.hazard("Q12", "Q10")
+async def test_hooks_may_refuse_words_and_add_to_them(tmp_path: Path) -> None:
+    script = """import json, sys
+given = json.load(sys.stdin)["prompt"]
+if given == "secret":
+    print(json.dumps({"decision": "block", "reason": "no secrets"}))
+else:
+    more = {"hookEventName": "UserPromptSubmit", "additionalContext": "mind the gap"}
+    print(json.dumps({"hookSpecificOutput": more}))
+"""
+    (tmp_path / "hook.py").write_text(script)
+    hook = f"[[UserPromptSubmit]]\ncommand = 'python3 {tmp_path / 'hook.py'}'\n"
+    (tmp_path / "hooks.toml").write_text(hook)
+    async with running(tmp_path) as here:
+        refused, method = here.steers("secret"), here.asks_to_steer("secret")
+        assert await here.it.editor.stop_reason(refused) == "refusal"
+        assert (await here.it.editor.result(method))["outcome"] == "failed"
+        here.steers("also")
+        await until(lambda: here.steered == ["also"])
+        (sent,) = here.it.agent.params(STEER)
+        assert [block["text"] for block in sent["prompt"]] == ["also", "mind the gap"]
 
 
 async def test_another_idle_behaviour_and_empty_words_are_refused(tmp_path: Path) -> None:
@@ -287,8 +333,7 @@ async def test_words_wait_while_the_user_is_asked_something(tmp_path: Path) -> N
         params = {"toolCall": call, "options": OPTIONS, "sessionId": here.process.agent_session_id}
         here.process.says({"id": 7, "method": PERMISSION, "params": params})
         (asked,) = await here.it.editor.got(PERMISSION)
-        here.steers("later")
-        await here.it.editor.handled()
+        await here.has_accepted("later")
         assert here.steered == []
         here.it.editor.answers_with(asked, chosen("yes"))
         await until(lambda: here.steered == ["later"])
@@ -298,8 +343,7 @@ async def test_words_wait_while_the_user_is_asked_something(tmp_path: Path) -> N
 async def test_words_wait_while_the_session_is_on_hold(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         await here.it.editor.ask("_acp_bridge/hold", {"sessionId": here.id})
-        here.steers("later")
-        await here.it.editor.handled()
+        await here.has_accepted("later")
         assert here.steered == []
         await here.it.editor.ask("_acp_bridge/go", {"sessionId": here.id})
         await until(lambda: here.steered == ["later"])
@@ -338,11 +382,10 @@ async def test_at_the_agents_death_sent_words_end_with_the_turn_and_others_are_l
         sent = here.steers("sent")
         await until(lambda: here.steered == ["sent"])
         await here.it.editor.ask("_acp_bridge/hold", {"sessionId": here.id})
-        waits = here.steers("waits")
-        await here.it.editor.handled()
+        other, waits = await here.has_accepted("waits")
         here.process.dies(Exit(3, None))
         assert "ended during the turn" in (await here.it.editor.refusal(sent)).message
-        assert "left over" in (await here.it.editor.refusal(waits)).message
+        assert "left over" in (await other.refusal(waits)).message
         assert here.left_over() == ["waits"]
         assert here.steered == ["sent"]
 

@@ -42,12 +42,14 @@ class Bench:
         clear_on_cancel: bool = False,
         always_reload: bool = False,
         hooks: frozenset[Moment] = frozenset(),
+        steers: bool = False,
     ) -> None:
         self.turns = TurnMachine(
             epoch=epoch,
             clear_on_cancel=clear_on_cancel,
             always_reload=always_reload,
             hooks=hooks,
+            steers=steers,
         )
         self.armed: dict[Timer, int] = {}
         self.dropped: list[Event] = []

@@ -18,12 +18,15 @@ from acp_bridge.machine.effects import (
     Dropped,
     Effect,
     Failed,
+    GiveBack,
     Kill,
     Open,
+    Queued,
     Release,
     RunHooks,
     SendPrompt,
     Start,
+    Steer,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -44,6 +47,7 @@ from acp_bridge.machine.events import (
     Leaked,
     Loaded,
     LoadRefused,
+    MaySteer,
     Moment,
     NeedsAuth,
     NotBegun,
@@ -56,9 +60,13 @@ from acp_bridge.machine.events import (
     Sleep,
     Started,
     StartFailed,
+    SteerAnswered,
+    Steered,
+    SteerWaiting,
     Timer,
     TreeDead,
     Warm,
+    WordsFollowed,
     WorkAsked,
 )
 from acp_bridge.machine.states import NEXT, Happened, State, States
@@ -93,14 +101,25 @@ def distrusted() -> Bench:
 
 
 def hooked(*events: Event, epoch: int = 1, fire: tuple[Timer, ...] = ()) -> Bench:
-    """A session that has hooks for every moment."""
-    bench = Bench(epoch=epoch, hooks=frozenset(Moment))
+    """A session that has hooks for every moment, and an agent that takes words into a turn."""
+    bench = Bench(epoch=epoch, hooks=frozenset(Moment), steers=True)
     bench.do(*events)
     for timer in fire:
         bench.fire(timer)
     return bench
 
 
+def steered(*events: Event) -> Bench:
+    """A session whose agent takes words into a turn: 1 runs, 2 waits."""
+    bench = Bench(steers=True)
+    bench.do(*TWO, *events)
+    return bench
+
+
+#: Words, 3, are to join the turn of 1; the agent takes words; it has answered that it took 3.
+WORDS = (PromptReceived(3, steers=True), Committed(3))
+SENT = (MaySteer(1), *WORDS)
+JOINED = (*SENT, SteerAnswered(3, Steered.JOINED))
 #: A turn of 1 has ended, and its hooks run.
 OVER = (*TWO, HooksDone(1), AgentAnswered(1, 1))
 #: A hook of 1 runs, of which the machine was told: about a permission, say.
@@ -168,6 +187,17 @@ STATES: dict[str, Callable[[], Bench]] = {
     "KILLING, the tree is dead and a hook runs": lambda: hooked(
         *ASIDE, CANCEL, EXITED, TreeDead(1)
     ),
+    "RUNNING, the agent takes words": lambda: steered(MaySteer(1)),
+    "RUNNING, words wait to join": lambda: steered(*WORDS),
+    "RUNNING, words wait for the end of a hold": lambda: steered(MaySteer(1), HOLD, *WORDS),
+    "RUNNING, words are sent": lambda: steered(*SENT),
+    "RUNNING, words have joined": lambda: steered(*JOINED),
+    "RUNNING, words were followed": lambda: steered(*JOINED, WordsFollowed(1)),
+    "IDLE, sent words are unanswered": lambda: steered(*SENT, AgentAnswered(1, 1)),
+    "DRAINING, words are sent": lambda: steered(*SENT, CANCEL),
+    "DRAINING, words have joined": lambda: steered(*JOINED, CANCEL),
+    "KILLING, words are sent to a dead agent": lambda: steered(*SENT, EXITED),
+    "RUNNING, hooks run about words": lambda: hooked(*TWO, HooksDone(1), *SENT),
     "KILLING, to be closed, and hooks run": lambda: hooked(*TWO, CLOSE),
     "KILLING, to be closed, and only hooks run": lambda: hooked(*TWO, CLOSE, TreeDead(1)),
 }
@@ -176,6 +206,15 @@ STATES: dict[str, Callable[[], Bench]] = {
 EVENTS: dict[str, Callable[[int, int], Event]] = {
     "prompt read": lambda epoch, key: PromptReceived(8),
     "superseder read": lambda epoch, key: PromptReceived(8, True),
+    "words read": lambda epoch, key: PromptReceived(8, steers=True),
+    "words committed": lambda epoch, key: Committed(8),
+    "steer 2": lambda epoch, key: SteerWaiting(2),
+    "3 joined": lambda epoch, key: SteerAnswered(3, Steered.JOINED),
+    "3 not taken": lambda epoch, key: SteerAnswered(3, Steered.NOT_TAKEN),
+    "3 unknown": lambda epoch, key: SteerAnswered(3, Steered.UNKNOWN),
+    "takes words": lambda epoch, key: MaySteer(epoch),
+    "takes no words": lambda epoch, key: MaySteer(epoch, False),
+    "words followed": lambda epoch, key: WordsFollowed(epoch),
     "prompt committed": lambda epoch, key: Committed(8),
     "superseder committed": lambda epoch, key: Committed(8),
     "commit failed": lambda epoch, key: CommitFailed(8),
@@ -222,6 +261,7 @@ EVENTS: dict[str, Callable[[int, int], Event]] = {
 FIRST = {
     "prompt committed": PromptReceived(8),
     "superseder committed": PromptReceived(8, True),
+    "words committed": PromptReceived(8, steers=True),
     "commit failed": PromptReceived(8),
 }
 
@@ -258,8 +298,8 @@ def word(effect: Effect) -> str:
             return f"Answer({key},{type(outcome).__name__})"
         case Start(epoch) | Open(epoch) | Kill(epoch) | Release(epoch):
             return f"{type(effect).__name__}({epoch})"
-        case SendPrompt(_, key):
-            return f"SendPrompt({key})"
+        case SendPrompt(_, key) | Steer(_, key) | Queued(key) | GiveBack(key):
+            return f"{type(effect).__name__}({key})"
         case RunHooks(key, moment):
             return f"RunHooks({key},{moment.name})"
         case _:

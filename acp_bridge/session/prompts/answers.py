@@ -69,6 +69,8 @@ def _failure(why: Failure, detail: object) -> RpcError:
                 "the session was closed for all before this prompt ran; it is kept: load the"
                 " session, and `/queue run` runs it"
             )
+        case Failure.NO_TURN:
+            return errors.agent_trouble("the turn that these words were for has ended")
         case Failure.NOT_JOINED:
             return errors.agent_trouble(
                 "the agent ended during the turn that these words were to join; they are left over:"

@@ -51,8 +51,6 @@ class Prompt:
     replays: int = 0
     #: the `_session/steering` that brought it, until that is answered.
     steering: ClientRequest | None = None
-    #: it is for a turn that runs, and for no other.
-    only_running: bool = False
     #: for one that was to join a turn, what the answer tells: "steered" or "queued".
     delivery: str = ""
     prompt_id: str = field(default_factory=lambda: uuid4().hex)

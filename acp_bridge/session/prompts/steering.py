@@ -20,6 +20,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.machine import events as ev
+from acp_bridge.machine.effects import Failed, Failure, Outcome
 from acp_bridge.machine.events import Steered
 from acp_bridge.machine.states import State
 from acp_bridge.protocol import STEERING, ErrorCode, Json, as_object, not_feedback, with_own_meta
@@ -80,21 +81,18 @@ class Steering:
             request.answer(_NOBODY_RUNS)
             return
         key = self._prompts.add(not_feedback(params), None)
-        prompt = self._prompts.get(key)
-        prompt.steering, prompt.only_running = request, only_running
-        self._core.feed(ev.PromptReceived(key, steers=True))
+        self._prompts.get(key).steering = request
+        self._core.feed(ev.PromptReceived(key, steers=True, lapses=only_running))
 
     def say_queued(self, key: int) -> None:
-        """Tell who asked that the words wait for a turn of their own.
+        """Tell who asked that the words wait for a turn of their own."""
+        self._answer(self._prompts.get(key), _outcome("startedNewTurn", "queued"))
 
-        Words that are for a running turn only, and found none, are taken back instead.
-        """
-        prompt = self._prompts.get(key)
-        if prompt.steering and prompt.only_running and self._core.now.state is not State.RUNNING:
-            self._answer(prompt, Ok(_NOBODY_RUNS))
-            self._core.feed(ev.CancelPrompt(key))
-            return
-        self._answer(prompt, _outcome("startedNewTurn", "queued"))
+    def settle(self, key: int, outcome: Outcome) -> None:
+        """Answer who asked for words that end before the agent took them."""
+        if (prompt := self._prompts.find(key)) and prompt.steering:
+            lapsed = outcome == Failed(Failure.NO_TURN)
+            self._answer(prompt, Ok(_NOBODY_RUNS) if lapsed else _outcome("failed", "queued"))
 
     def _answer(self, prompt: Prompt, answer: Answer) -> None:
         request, prompt.steering = prompt.steering, None
@@ -171,7 +169,6 @@ class Steering:
         """Show the words of a prompt that was to join a turn that is stopped."""
         prompt = self._prompts.get(key)
         self._transcript.notice(notices.given_back(prompt.params["prompt"]))
-        self._answer(prompt, _outcome("failed", "queued"))
 
 
 def _outcome(outcome: str, delivery: str) -> Answer:
