@@ -1,0 +1,221 @@
+"""Words that join a turn, in any history: each is answered once, and none is sent twice.
+
+A small reference beside that of the other prompts: it knows what each prompt asked for and what the
+agent made of it, and judges what the machine sends, gives back and answers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from acp_bridge.machine.effects import (
+    AnswerPrompt,
+    Arm,
+    CloseAgent,
+    Commit,
+    Disarm,
+    Effect,
+    Failed,
+    Failure,
+    GiveBack,
+    Interrupted,
+    Kill,
+    LeaveOver,
+    Open,
+    Queued,
+    Replied,
+    RunHooks,
+    SendPrompt,
+    Start,
+    Steer,
+)
+from acp_bridge.machine.events import (
+    AgentAnswered,
+    AgentExited,
+    Cancel,
+    CancelPrompt,
+    Close,
+    CommitFailed,
+    Committed,
+    Deadline,
+    Event,
+    Go,
+    HoldQueue,
+    HooksDone,
+    Loaded,
+    MaySteer,
+    Moment,
+    PromptReceived,
+    Shutdown,
+    Started,
+    SteerAnswered,
+    Steered,
+    SteerWaiting,
+    Timer,
+    TreeDead,
+    WordsFollowed,
+)
+from acp_bridge.machine.turns import TurnMachine
+from tests.machine.bench import Bench
+
+#: more rounds than any of these histories needs until nothing is due.
+ROUNDS = 400
+
+
+class Joining:
+    """Holds a machine whose agent takes words, and what is known of each prompt."""
+
+    def __init__(self, random: Random, *, hooks: frozenset[Moment], able: bool) -> None:
+        self.random, self.able = random, able
+        self.turns = TurnMachine(epoch=1, hooks=hooks, steers=able)
+        self.keys = 0
+        self.due: list[Event] = []
+        self.armed: dict[Timer, int] = {}
+        #: by key: what the agent answered to it; None: it was sent, and has no answer.
+        self.sent: dict[int, Steered | None] = {}
+        #: keys that were to join a turn which was stopped: they never run.
+        self.stopped: set[int] = set()
+        self.ends: Counter[int] = Counter()
+        self.told: Counter[int] = Counter()
+        self.ran: list[int] = []
+        #: the process that takes words, as the machine was told.
+        self.takes = 0
+
+    def feed(self, event: Event) -> list[Effect]:
+        before = self.turns.snapshot
+        if isinstance(event, SteerAnswered) and event.key in self.sent:
+            self.sent[event.key] = event.how
+        if isinstance(event, MaySteer):
+            self.takes = event.epoch if event.now else 0
+        effects = self.turns.step(event)
+        stops = isinstance(event, Cancel) and before.state.name == "RUNNING"
+        for effect in effects:
+            self.note(effect)
+            if stops and isinstance(effect, GiveBack):
+                self.stopped.add(effect.key)
+        return effects
+
+    def note(self, effect: Effect) -> None:
+        now = self.turns.snapshot
+        match effect:
+            case Commit(key):
+                self.due.append(Committed(key))
+            case RunHooks(key):
+                self.due.append(HooksDone(key, "no" if self.random.random() < 0.1 else None))
+            case Start(epoch):
+                self.due.append(Started(epoch))
+            case Open(epoch):
+                self.due.append(Loaded(epoch))
+            case Kill(epoch) | CloseAgent(epoch):
+                self.due.append(TreeDead(epoch))
+            case Arm(timer, token):
+                self.armed[timer] = token
+            case Disarm(timer):
+                del self.armed[timer]
+            case SendPrompt(epoch, key):
+                assert self.sent.get(key, Steered.NOT_TAKEN) is Steered.NOT_TAKEN, "sent twice"
+                assert key not in self.stopped, "it was given back"
+                assert None not in self.sent.values(), "the agent has not said what it took"
+                self.ran.append(key)
+                self.due.append(AgentAnswered(epoch, key, f"answer {key}"))
+            case Steer(epoch, key):
+                assert self.able
+                assert now.state.name == "RUNNING"
+                assert (epoch, epoch) == (self.takes, now.epoch)
+                assert now.standstill.name == "OPEN"
+                assert None not in self.sent.values(), "two at once"
+                assert self.sent.get(key, Steered.NOT_TAKEN) is Steered.NOT_TAKEN, "sent twice"
+                assert key not in self.stopped
+                self.sent[key] = None
+                self.due.append(SteerAnswered(key, self.random.choice(list(Steered))))
+            case Queued(key):
+                self.told[key] += 1
+            case AnswerPrompt(key, outcome):
+                self.ends[key] += 1
+                self.judge(key, outcome)
+            case LeaveOver(keys):
+                self.ends.update(keys)
+            case Interrupted(key):
+                self.ends[key] += 1
+
+    def judge(self, key: int, outcome: object) -> None:
+        """Judge the answer to a prompt; that of one which was never to join a turn is not ours."""
+        how = self.sent.pop(key, Steered.NOT_TAKEN)
+        if isinstance(outcome, Replied) and key not in self.ran:
+            assert how in (Steered.JOINED, Steered.UNKNOWN), "it was answered, and never sent"
+        if isinstance(outcome, Failed) and outcome.why is Failure.PERHAPS_UNREAD:
+            assert how is not Steered.NOT_TAKEN
+
+    def happen(self) -> None:
+        """Let one thing happen."""
+        random, epoch = self.random, self.turns.snapshot.epoch
+        self.keys += 1
+        kinds: list[tuple[float, Event]] = [
+            (3, PromptReceived(self.keys, steers=True)),
+            (1, PromptReceived(self.keys, steers=True, lapses=True)),
+            (1, PromptReceived(self.keys)),
+            (0.3, PromptReceived(self.keys, interrupt=True)),
+            (2 if self.able else 0, MaySteer(epoch, random.random() < 0.8)),
+            (1.5, WordsFollowed(epoch)),
+            (1, SteerWaiting(random.randint(1, self.keys))),
+            (0.7, Cancel()),
+            (0.7, CancelPrompt(random.randint(1, self.keys))),
+            (0.4, HoldQueue()),
+            (0.8, Go()),
+            (0.3, AgentExited(epoch)),
+            (0.2, CommitFailed(random.randint(1, self.keys))),
+            (0.03, random.choice([Close(), Close(keeps_prompts=True), Shutdown()])),
+        ]
+        for _ in range(random.randint(0, 2)):
+            self.as_it_should()
+        weights = [weight for weight, _ in kinds]
+        (chosen,) = random.choices([event for _, event in kinds], weights)
+        self.feed(chosen)
+
+    def as_it_should(self) -> bool:
+        """Let something happen that is due; returns False if nothing is."""
+        if not self.due:
+            return False
+        self.feed(self.due.pop(self.random.randrange(len(self.due))))
+        return True
+
+    def come_to_rest(self) -> None:
+        """Let the world do what it should until nothing is due, and nothing is held."""
+        for _ in range(ROUNDS):
+            self.feed(Go())
+            if self.as_it_should():
+                continue
+            for timer, token in list(self.armed.items()):
+                del self.armed[timer]
+                self.feed(Deadline(timer, token))
+            if not self.due and not self.turns.snapshot.unanswered:
+                return
+        raise AssertionError(f"it never comes to rest: {self.turns.snapshot}")
+
+
+@pytest.mark.hazard("Q12", "Q9")
+@pytest.mark.parametrize("seed", range(60))
+def test_after_any_history_words_are_answered_once_and_never_sent_twice(seed: int) -> None:
+    random = Random(seed)
+    for number in range(12):
+        hooks = frozenset(Moment) if number % 2 else frozenset[Moment]()
+        world = Joining(random, hooks=hooks, able=number % 3 > 0)
+        for _ in range(60):
+            world.happen()
+        world.come_to_rest()
+        assert set(world.ends.values()) <= {1}
+        assert set(world.told.values()) <= {1}
+        assert not set(world.ran) & world.stopped
+
+
+@pytest.mark.hazard("Q12")
+def test_a_stop_after_the_turn_gives_back_words_that_the_agent_has_not_answered() -> None:
+    bench = Bench(steers=True)
+    bench.do(PromptReceived(1), Committed(1), MaySteer(1))
+    bench.do(PromptReceived(2, steers=True), Committed(2), AgentAnswered(1, 1))
+    assert GiveBack(2) in bench.do(Cancel())
+    assert bench.do(SteerAnswered(2, Steered.NOT_TAKEN)) == []
+    assert bench.now.unanswered == ()
