@@ -80,6 +80,8 @@ class QueuedPrompt:
     steers: bool = False
     #: it goes before those that wait in the order of reading, since it was to join a turn.
     first: bool = False
+    #: the agent did not take it: it only waits for the end of the turn.
+    refused: bool = False
     #: it does not run if the turn that it is to join ends without it.
     lapses: bool = False
     #: who asked has been told that it waits for a turn of its own.
@@ -307,7 +309,7 @@ class PromptQueue:
         """Return the prompt that is to join the turn next; None while the agent owes an answer."""
         if any(prompt.taken is None for prompt in self.joining):
             return None
-        return next((prompt for prompt in self._waiting if prompt.steers), None)
+        return next((p for p in self._waiting if p.steers and not p.refused), None)
 
     def join(self, prompt: QueuedPrompt, epoch: int) -> list[Effect]:
         """Send the prompt into the turn."""
@@ -326,7 +328,9 @@ class PromptQueue:
         if how is Steered.NOT_TAKEN and not stopped:
             self.joining.remove(prompt)
             self._waiting.insert(0, prompt)
-            return self._queue_up([prompt])
+            prompt.refused = True
+            over = self.running is None or prompt.lapses
+            return self._queue_up([prompt]) if over else self.tell_queued(prompt)
         if how is not Steered.NOT_TAKEN:
             prompt.taken = how
         return [] if self.running else self.end_joined(Replied(None))

@@ -475,7 +475,7 @@ class TurnMachine:
                 runs = self._states.current is State.RUNNING
                 if not runs or not prompt or prompt.carried or prompt.again or prompt.interrupt:
                     return [Dropped(event)]
-                prompt.first, prompt.steers = True, True
+                prompt.first, prompt.steers, prompt.refused = True, True, False
                 return []
             case SteerAnswered(key, how):
                 stopped = self._states.closing or self._turn_end.cancels

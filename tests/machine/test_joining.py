@@ -76,7 +76,9 @@ class Joining:
         self.armed: dict[Timer, int] = {}
         #: by key: what the agent answered to it; None: it was sent, and has no answer.
         self.sent: dict[int, Steered | None] = {}
-        #: keys that were to join a turn which was stopped: they never run.
+        #: keys that are to join the turn that runs.
+        self.wants: set[int] = set()
+        #: those of a turn which was stopped: they never run.
         self.stopped: set[int] = set()
         self.ends: Counter[int] = Counter()
         self.told: Counter[int] = Counter()
@@ -91,11 +93,13 @@ class Joining:
         if isinstance(event, MaySteer):
             self.takes = event.epoch if event.now else 0
         effects = self.turns.step(event)
-        stops = isinstance(event, Cancel) and before.state.name == "RUNNING"
+        runs = before.state.name == "RUNNING"
+        if runs and isinstance(event, Cancel):
+            self.stopped |= {key for key in self.wants if not self.ends[key]}
+        if runs and isinstance(event, PromptReceived) and event.steers:
+            self.wants.add(event.key)
         for effect in effects:
             self.note(effect)
-            if stops and isinstance(effect, GiveBack):
-                self.stopped.add(effect.key)
         return effects
 
     def note(self, effect: Effect) -> None:
@@ -120,6 +124,7 @@ class Joining:
                 assert key not in self.stopped, "it was given back"
                 assert None not in self.sent.values(), "the agent has not said what it took"
                 self.ran.append(key)
+                self.wants.clear()
                 self.due.append(AgentAnswered(epoch, key, f"answer {key}"))
             case Steer(epoch, key):
                 assert self.able
