@@ -24,7 +24,7 @@ from tests.hazards import (
 )
 
 NUMBERS = [
-    *(f"Q{n}" for n in range(1, 15)),
+    *(f"Q{n}" for n in range(1, 16)),
     *(f"C{n}" for n in range(1, 25)),
     *(f"R{n}" for n in range(1, 17)),
     *(f"T{n}" for n in range(1, 4)),

@@ -123,7 +123,7 @@ async def test_it_is_advertised_for_every_agent(tmp_path: Path) -> None:
         assert answer["_meta"]["steering"] == {"supported": True}
 
 
-@pytest.mark.hazard("Q12", "K1")
+@pytest.mark.hazard("Q15", "K1")
 async def test_a_prompt_that_steers_joins_the_turn_and_is_answered_with_its_end(
     tmp_path: Path,
 ) -> None:
@@ -149,7 +149,7 @@ async def test_a_prompt_that_steers_joins_the_turn_and_is_answered_with_its_end(
         ]
 
 
-@pytest.mark.hazard("Q12")
+@pytest.mark.hazard("Q15")
 async def test_the_method_is_answered_when_the_agent_has_taken_the_words(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         answer = await here.it.editor.result(
@@ -184,7 +184,7 @@ async def test_without_a_turn_words_that_are_for_one_only_are_not_taken(tmp_path
         assert here.prompted == ["runs"]
 
 
-@pytest.mark.hazard("Q12")
+@pytest.mark.hazard("Q15")
 async def test_words_for_one_turn_only_are_not_run_if_it_ends_without_them(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         await here.it.editor.ask("_acp_bridge/hold", {"sessionId": here.id})
@@ -198,7 +198,7 @@ async def test_words_for_one_turn_only_are_not_run_if_it_ends_without_them(tmp_p
         await until(lambda: here.prompted == ["runs", "next"])
 
 
-@pytest.mark.hazard("Q12", "Q10")
+@pytest.mark.hazard("Q15", "Q10")
 async def test_hooks_may_refuse_words_and_add_to_them(tmp_path: Path) -> None:
     script = """import json, sys
 given = json.load(sys.stdin)["prompt"]
@@ -231,7 +231,7 @@ async def test_another_idle_behaviour_and_empty_words_are_refused(tmp_path: Path
         assert here.steered == []
 
 
-@pytest.mark.hazard("Q12")
+@pytest.mark.hazard("Q15")
 async def test_words_for_an_agent_that_takes_none_run_before_all_that_waits(
     tmp_path: Path,
 ) -> None:
@@ -248,7 +248,7 @@ async def test_words_for_an_agent_that_takes_none_run_before_all_that_waits(
         assert here.steered == []
 
 
-@pytest.mark.hazard("Q12")
+@pytest.mark.hazard("Q15")
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -273,7 +273,7 @@ async def test_words_that_the_agent_did_not_take_are_the_next_to_run(
         assert here.prompted == ["runs", "mine", "waits"]
 
 
-@pytest.mark.hazard("Q12")
+@pytest.mark.hazard("Q15")
 async def test_words_after_which_the_turn_showed_nothing_are_left_over_and_not_sent_again(
     tmp_path: Path,
 ) -> None:
@@ -291,7 +291,7 @@ async def test_words_after_which_the_turn_showed_nothing_are_left_over_and_not_s
         assert "1. lost (perhaps not read)" in "".join(here.it.editor.texts(here.id))
 
 
-@pytest.mark.hazard("Q12", "C1")
+@pytest.mark.hazard("Q15", "C1")
 async def test_a_stop_before_the_words_landed_gives_them_back_and_never_runs_them(
     tmp_path: Path,
 ) -> None:
@@ -311,7 +311,7 @@ async def test_a_stop_before_the_words_landed_gives_them_back_and_never_runs_the
         assert here.left_over() == []
 
 
-@pytest.mark.hazard("Q12", "V4")
+@pytest.mark.hazard("Q15", "V4")
 async def test_a_stop_of_the_turn_ends_words_that_another_client_had_sent_into_it(
     tmp_path: Path,
 ) -> None:
@@ -326,7 +326,7 @@ async def test_a_stop_of_the_turn_ends_words_that_another_client_had_sent_into_i
         assert await other.stop_reason(joined) == "cancelled"
 
 
-@pytest.mark.hazard("Q12")
+@pytest.mark.hazard("Q15")
 async def test_words_wait_while_the_user_is_asked_something(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         call = {"toolCallId": "edit", "title": "Edit x"}
@@ -339,7 +339,7 @@ async def test_words_wait_while_the_user_is_asked_something(tmp_path: Path) -> N
         await until(lambda: here.steered == ["later"])
 
 
-@pytest.mark.hazard("Q12")
+@pytest.mark.hazard("Q15")
 async def test_words_wait_while_the_session_is_on_hold(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         await here.it.editor.ask("_acp_bridge/hold", {"sessionId": here.id})
@@ -349,7 +349,7 @@ async def test_words_wait_while_the_session_is_on_hold(tmp_path: Path) -> None:
         await until(lambda: here.steered == ["later"])
 
 
-@pytest.mark.hazard("Q12")
+@pytest.mark.hazard("Q15")
 async def test_words_are_sent_one_after_the_other_in_the_order_of_reading(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         landing = here.it.agent.stops_at(STEER)
@@ -362,7 +362,7 @@ async def test_words_are_sent_one_after_the_other_in_the_order_of_reading(tmp_pa
         await until(lambda: here.steered == ["one", "two", "three"])
 
 
-@pytest.mark.hazard("Q12")
+@pytest.mark.hazard("Q15")
 async def test_a_cancel_of_its_request_takes_words_back_until_they_are_sent(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         await here.it.editor.ask("_acp_bridge/hold", {"sessionId": here.id})
@@ -374,7 +374,7 @@ async def test_a_cancel_of_its_request_takes_words_back_until_they_are_sent(tmp_
         assert (here.steered, here.prompted) == ([], ["runs"])
 
 
-@pytest.mark.hazard("Q12", "P4")
+@pytest.mark.hazard("Q15", "P4")
 async def test_at_the_agents_death_sent_words_end_with_the_turn_and_others_are_left_over(
     tmp_path: Path,
 ) -> None:
@@ -398,7 +398,7 @@ async def test_observers_can_not_steer(tmp_path: Path) -> None:
         assert here.steered == []
 
 
-@pytest.mark.hazard("Q12")
+@pytest.mark.hazard("Q15")
 async def test_a_prompt_that_waits_can_be_sent_into_the_turn_by_its_number(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         first, second = (here.it.editor.prompt(here.id, text) for text in ("one", "two"))
@@ -413,7 +413,7 @@ async def test_a_prompt_that_waits_can_be_sent_into_the_turn_by_its_number(tmp_p
         assert "Nothing runs" in here.it.editor.texts(here.id)[-1]
 
 
-@pytest.mark.hazard("Q12")
+@pytest.mark.hazard("Q15")
 async def test_with_the_setting_every_prompt_during_a_turn_steers(tmp_path: Path) -> None:
     from acp_bridge.settings import Delivery
 

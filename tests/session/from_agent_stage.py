@@ -8,6 +8,7 @@ from acp_bridge.machine.states import Phase, State
 from acp_bridge.protocol import text_chunk
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.from_agent import FromAgent
+from acp_bridge.session.prompts.steering import Steering
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.pacing import Pacing
@@ -47,6 +48,13 @@ class Settings(UserSettings):
         super().note_update(update, announced=announced)
 
 
+class NoSteering(Steering):
+    """No words have joined a turn."""
+
+    def __init__(self) -> None:
+        self.listens = False
+
+
 class Busy(ToAgent):
     """Has a request at the agent, if the test says so."""
 
@@ -77,6 +85,7 @@ class Stage:
             self.settings,
             Title(self.core, Journal(Path()), journal, self.transcript),
             self.to_agent,
+            NoSteering(),
             lambda: None,
         )
         self.link = self.process(1)

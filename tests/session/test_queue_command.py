@@ -85,6 +85,7 @@ class Stage:
             lambda request, question: self.asked.append(question),
             str.upper,
             queue_command.offered(None),
+            can_steer=False,
         )
         self._asked = 0
         #: the questions beside the session.

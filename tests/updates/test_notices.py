@@ -96,6 +96,7 @@ def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None
             "/queue go",
             "/queue wait",
             "/queue stop",
+            "/queue steer NUMBER",
             "/queue run",
             "/queue drop [number]",
             "/queue memory new",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from acp_bridge import errors
 from acp_bridge.agents.outcome import Exit
@@ -69,24 +69,28 @@ def _failure(why: Failure, detail: object) -> RpcError:
                 "the session was closed for all before this prompt ran; it is kept: load the"
                 " session, and `/queue run` runs it"
             )
-        case Failure.NO_TURN:
-            return errors.agent_trouble("the turn that these words were for has ended")
-        case Failure.NOT_JOINED:
-            return errors.agent_trouble(
-                "the agent ended during the turn that these words were to join; they are left over:"
-                " `/queue run` runs them"
-            )
-        case Failure.PERHAPS_UNREAD:
-            return errors.agent_trouble(
-                "the agent took these words into a turn that then ended without another word; it"
-                " has perhaps not read them, and they are left over: `/queue run` sends them again"
-            )
+        case Failure.NO_TURN | Failure.NOT_JOINED | Failure.PERHAPS_UNREAD:
+            return errors.agent_trouble(_NOT_JOINED[why])
         case Failure.NO_AGENT:
             why_not = detail.describe() if isinstance(detail, Exit) else detail
             told = f": {why_not}" if why_not else " in time"
             return errors.agent_trouble(f"the agent could not be made ready{told}")
         case _:
             assert_never(why)
+
+
+#: why a prompt that was to join a turn did not.
+_NOT_JOINED: Final = {
+    Failure.NO_TURN: "the turn that these words were for has ended",
+    Failure.NOT_JOINED: (
+        "the agent ended during the turn that these words were to join; they are left over:"
+        " `/queue run` runs them"
+    ),
+    Failure.PERHAPS_UNREAD: (
+        "the agent took these words into a turn that then ended without another word; it has"
+        " perhaps not read them, and they are left over: `/queue run` sends them again"
+    ),
+}
 
 
 def says_why_not_ready(outcome: Outcome) -> bool:

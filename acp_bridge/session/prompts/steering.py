@@ -2,7 +2,7 @@
 
 - The words are a prompt like any other until they are sent: on disk first, with the hooks about it.
 - The machine says when they are sent, and what becomes of them with the turn's end. What an agent
-  may have read is never sent again. (invariant Q12)
+  may have read is never sent again. (invariant Q15)
 - An agent is asked for `promptRequired` if its turn is over, so that it begins none of its own.
 - Who asked by `_session/steering` is answered in that method's words; who sent a prompt with
   `delivery: "steer"` is answered with the turn's end.
