@@ -8,6 +8,7 @@ import pytest
 
 from tests.process.bridge_support import World, accepted, stopped
 from tests.support.client import RecordingClient
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -33,7 +34,7 @@ async def test_words_join_the_turn_of_an_agent_that_takes_them(world: World) -> 
         first = client.send_prompt("say one; gate g")
         await world.gates.reached("g")
         second = client.send_prompt("say two", _meta=STEER)
-        await client.logged("steered")
+        await until(lambda: world.log.events("steered"))
         world.gates.open("g")
         assert await stopped(client, first) == "end_turn"
         assert await stopped(client, second) == "end_turn"
@@ -49,7 +50,7 @@ async def test_after_a_kill_sent_words_are_interrupted_and_others_left_over(worl
         client.send_prompt("say one; gate never")
         await world.gates.reached("never")
         client.send_prompt("say sent", _meta=STEER)
-        await client.logged("steered")
+        await until(lambda: world.log.events("steered"))
         await client.request("_acp_bridge/hold", {"sessionId": session})
         await accepted(client, client.send_prompt("say waits", _meta=STEER))
         client.kill()
@@ -75,7 +76,7 @@ async def test_words_reach_a_turn_that_another_bridge_runs(world: World) -> None
         async with world.bridge("steers", session=False) as other:
             await other.load_session(session, world.cwd)
             second = other.send_prompt("say two", session, _meta=STEER)
-            await client.logged("steered")
+            await until(lambda: world.log.events("steered"))
             params = {"sessionId": session, "prompt": [{"type": "text", "text": "say three"}]}
             taken = await other.request("_session/steering", params)
             assert taken["outcome"] == "injected"
@@ -93,7 +94,7 @@ async def test_a_deaf_agent_is_killed_with_the_words_that_it_took(world: World) 
         first = client.send_prompt("say one; gate never")
         await world.gates.reached("never")
         second = client.send_prompt("say two", _meta=STEER)
-        await client.logged("steered")
+        await until(lambda: world.log.events("steered"))
         client.cancel()
         assert await stopped(client, first) == "cancelled"
         assert await stopped(client, second) == "cancelled"
