@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from acp_bridge.protocol import AGENT_MESSAGE, USER_MESSAGE
 from tests.crash.told import Lost
-from tests.fuzz.prompts import KEPT, ClosedForAll, Guest, Prompt, number_of
+from tests.fuzz.prompts import KEPT, UNREAD, ClosedForAll, Guest, Prompt, number_of
 from tests.fuzz.questions import Person, judge_answers_heard, judge_who_was_asked
 from tests.fuzz.sights import Sight, flat
 from tests.fuzz.states import judge_states
@@ -168,6 +168,9 @@ class Ledger:
             for block in message["params"]["prompt"]
             if number_of(block["text"]) is not None
         ]
+        texts += [event["prompt"] for event in log.events("steered")]
+        again = {prompt.text for prompt in self.prompts if UNREAD in str(prompt.answer)}
+        texts = [text for text in texts if text not in again]  # the user may send them again
         if twice := [text for text, times in Counter(texts).items() if times > 1]:
             raise Lost(f"sent to an agent twice: {twice}")
         answers = Counter(
@@ -175,8 +178,8 @@ class Ledger:
             for event in log.events("received")
             if "method" not in event["message"]
         )
-        if again := [each for each, times in answers.items() if times > 1]:
-            raise Lost(f"an agent's request was answered twice: {again}")
+        if answered := [each for each, times in answers.items() if times > 1]:
+            raise Lost(f"an agent's request was answered twice: {answered}")
         self._judge_order([number_of(turn["prompt"]) for turn in log.turns()])
 
     def _judge_order(self, ran: list[int | None]) -> None:

@@ -160,7 +160,10 @@ class Operations:
             self.caller.stop(session_id)
             urgent = True
         life, by, era = self.caller.life, self.caller.number, len(self.ledger.turns)
-        prompt = Prompt(number, session_id, life, text, words, urgent, by, era)
+        steers = not urgent and script.steers(text)
+        prompt = Prompt(number, session_id, life, text, words, urgent or steers, by, era)
+        if steers:
+            prompt.steers, extra = True, {"_meta": {"acp_bridge": {"delivery": "steer"}}, **extra}
         self.ledger.prompts.append(prompt)
         self.caller.prompt(prompt, script.request_id(operation.rng, number), **extra)
 

@@ -13,6 +13,8 @@ from tests.support.recording import Message
 
 #: what a prompt is answered with that waited when its session was closed for all.
 KEPT = "; it is kept:"
+#: what words are answered with that the agent may not have read, and that it was never sent.
+UNREAD, NOT_JOINED = "perhaps not read", "that these words were to join"
 WORD = re.compile(r"p(\d+)\.\d+\.")
 
 
@@ -33,6 +35,8 @@ class Prompt:
     by: int = 0
     #: how many bridges had ended when it was sent.
     era: int = 0
+    #: its words are to join the turn that runs: they may be sent into it, and be shown there.
+    steers: bool = False
     #: its client has sent something after it that may cancel it.
     own_stop: bool = False
     #: its client did not have the session for a while.

@@ -92,6 +92,8 @@ def behaviours(seed: int) -> tuple[str, ...]:
         chosen.append(rng.choice([name for name in names if name != _HEAVY]))
     if random.Random(f"{seed}.pauses").random() < 0.4:
         chosen.append("pauses")
+    if random.Random(f"{seed}.steers").random() < 0.5:
+        chosen.append("steers")
     if "late-replay" in chosen:
         chosen.append("load-only")  # else it is never asked to replay
     return tuple(dict.fromkeys(filter(None, chosen)))
@@ -173,6 +175,11 @@ def prompt_text(rng: random.Random, number: int) -> tuple[str, list[str]]:
     if (end := rng.choice(_ENDS)) and rng.random() < 0.4:
         parts.append(end)
     return "; ".join(parts).replace("NUMBER", str(number)), said
+
+
+def steers(text: str) -> bool:
+    """True if a prompt is to join the turn that runs: one in eight, whatever else is drawn."""
+    return random.Random(f"steer {text}").random() < 0.125
 
 
 def _question(name: str) -> str:

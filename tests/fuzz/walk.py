@@ -244,7 +244,9 @@ class Walk:
         if prompt.stopped == "cancelled":
             by_any = (prompt.life, prompt.session_id) in self._ledger.stops
             # A turn whose client does not have the session any more is anybody's to end.
-            if not by_any and not prompt.own_stop and not (prompt.unseen and prompt.stoppable):
+            # What joined a turn ends with that, whoever stops it.
+            others = (prompt.unseen or prompt.steers) and prompt.stoppable
+            if not by_any and not prompt.own_stop and not others:
                 raise Lost(f"prompt {prompt.number} is cancelled, and nobody did")
             if turn.number == prompt.number:
                 turn.dead |= turn.ids
