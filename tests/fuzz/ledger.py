@@ -194,8 +194,9 @@ class Ledger:
             if prompt.urgent:
                 continue
             # Prompts that were left over ran later, by the user's word, in an order of their own:
-            # of an earlier life, or kept when the session was closed for all.
-            left = prompt.era != life, KEPT in str(prompt.answer)
+            # of an earlier life, or kept when the session was closed for all. Of several bridges
+            # another one's end begins a life, too, which leaves nothing over here.
+            left = prompt.era if self.several else prompt.era != life, KEPT in str(prompt.answer)
             which = (prompt.session_id, life, left, prompt.by)
             if number < last[which]:
                 raise Lost(f"prompt {number} ran after {last[which]}")

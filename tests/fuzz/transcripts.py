@@ -118,7 +118,7 @@ class Transcript:
     _marks: dict[str, int] = field(default_factory=dict)
     #: closes that are not answered: what is shown until then is not followed by all the rest.
     leaving: int = 0
-    #: another client may have closed it: what is shown until the next load is not, either.
+    #: it may have been cut off: what is shown until the next load is not, either.
     closed: bool = False
     #: the loads that were sent behind a close without an answer: what waited for them may be
     #: shown by the replay alone.
@@ -173,8 +173,12 @@ class Transcript:
             self.missed()
             self.closed = True
 
-    def closed_by_other(self) -> None:
-        """Take another client's request to close the session for all, of which none is told."""
+    def cut_off(self) -> None:
+        """What is shown until the next load need not be followed by all the rest.
+
+        Another client has closed the session for all, or the bridge that had it has ended: what was
+        on its way is shown, then something may be missing, and the session may go on.
+        """
         self.missed()
         self.closed = True
         self._closed_in |= self._marks.keys()

@@ -94,6 +94,8 @@ class Walk:
         """Take the end of another bridge, which may have had sessions that this client sees."""
         for sight in self.sights.values():
             sight.bridge_ended()
+        for transcript in self._who.transcripts.values():
+            transcript.cut_off()
 
     def take(self, record: Record) -> None:
         while self._closings and self._closings[0].time <= record.time:
@@ -208,7 +210,7 @@ class Walk:
         until it loads the session again."""
         if session_id in self._who.transcripts:
             self._loses_sight(session_id)
-            self._transcript(session_id).closed_by_other()
+            self._transcript(session_id).cut_off()
 
     def _unsee(self, session_id: str) -> None:
         for prompt in self._prompts.values():
