@@ -309,6 +309,35 @@ async def _steer(client: RecordingClient, text: str) -> None:
     await client.request("_session/steering", params, within=PATIENCE)
 
 
+async def join(stand: Stand) -> str:
+    """Words while a turn runs: in it or next, answered, shown once and given to the model once."""
+    async with stand.start() as client:
+        about = await client.initialize(within=PATIENCE)
+        if not (about.get("_meta") or {}).get("steering"):
+            return f"{SKIPPED}has no `_session/steering`"
+        await client.new_session(stand.home, PATIENCE)
+        running = client.send_prompt("COUNT 100 20 X")
+        await client.until_text("X3", within=PATIENCE)
+        words = "COUNT 5 0 J"
+        if stand.bridged:
+            own = {"acp_bridge": {"delivery": "steer"}}
+            joined = client.send_prompt(words, _meta=own)
+            ended = [
+                _stop(await client.answer_to(each, within=PATIENCE)) for each in (running, joined)
+            ]
+        else:
+            await _steer(client, words)
+            ended = [_stop(await client.answer_to(running, within=PATIENCE))]
+        if set(ended) != {"end_turn"}:
+            return ", ".join(ended)
+        if wrong := await _next(client, "N"):
+            return wrong
+        shown, given = client.text().count(_words("J", 5)), stand.server.given_for("N")
+        if (shown, given.count(words)) != (1, 1):
+            return f"shown {shown} times, given {given.count(words)} times"
+        return OK
+
+
 async def fork(stand: Stand) -> str:
     """A fork is prompted at once, and knows what was said; its source goes on."""
     async with stand.start() as client:
@@ -351,6 +380,7 @@ TRIALS: dict[str, Callable[[Stand], Awaitable[str]]] = {
     "always allowed": always,
     "cancel while it asks": stop_asking,
     "steering after a cancel": steer,
+    "words while a turn runs": join,
     "a fork, prompted at once": fork,
     "a denied card, loaded again": denied,
     "ended, then load": restart,
