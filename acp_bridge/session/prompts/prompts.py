@@ -252,13 +252,17 @@ class Prompts:
         if perhaps_read:
             own = own_meta(prompt.params)
             left.params = with_own_meta(prompt.params, {**own, PERHAPS_READ: True})
-            self._try(self._journal.return_to_queue, prompt.seq)
+            self.not_sent(prompt)
         self._open[key] = left
         self._left_over.append(key)
         self._keep(left)
         self._transcript.notice(
             notices.not_joined(prompt.params["prompt"], perhaps_read=perhaps_read)
         )
+
+    def not_sent(self, prompt: Prompt) -> None:
+        """Note in the journal that a prompt which was sent into a turn counts as waiting again."""
+        self._try(self._journal.return_to_queue, prompt.seq)
 
     def _keep(self, prompt: Prompt) -> None:
         """Note in the journal that a prompt is left over."""

@@ -147,7 +147,7 @@ class Steering:
         if prompt is None:  # the turn is over, and it was answered
             return
         if how is Steered.NOT_TAKEN:
-            self._journal.return_to_queue(prompt.seq)
+            self._prompts.not_sent(prompt)
         elif self._core.now.running is not None:
             self.listens = True
             prompt.delivery = "steered"
