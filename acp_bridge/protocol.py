@@ -134,6 +134,9 @@ OWN_TURNS_ONLY: Final = "ownTurnsOnly"
 WHOLE_CALLS: Final = "wholeCalls"
 HEARS_LAST_WORDS: Final = "lastWords"
 
+#: in the answer to `initialize`, of an agent and of the bridge: it takes `STEERING`.
+CAN_STEER: Final[Json] = {"steering": {"supported": True}}
+
 #: abilities of an agent in `agentCapabilities._meta.acp_bridge`: it takes
 #: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.
 CAN_PAUSE: Final = "pause"
