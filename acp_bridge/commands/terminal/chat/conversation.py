@@ -289,15 +289,15 @@ class Conversation:
         if (first := self.prompts.begin_next(self.standing, at_once=at_once)) is not None:
             self.transcript.end_turn()
             if not first.shown:
-                self._say(first)
+                self._show_words(first)
             self._said_aside = False
             self.unprinted.collect()
 
     def _say_aside(self, prompt: Prompt) -> None:
-        self._say(prompt)
+        self._show_words(prompt)
         self._said_aside = True
 
-    def _say(self, prompt: Prompt) -> None:
+    def _show_words(self, prompt: Prompt) -> None:
         self.transcript.say_aside(prompt.blocks)
         prompt.shown = True
 

@@ -69,20 +69,13 @@ def bindings(
 def _editing(keys: KeyBindings, conversation: Conversation, line: Buffer, enter: Enter) -> None:
     chosen = Condition(lambda: bool(line.complete_state and line.complete_state.current_completion))
 
-    def send(*, steers: bool) -> None:
-        text = line.text
-        if not text.strip():
-            return
-        line.reset(append_to_history=True)
-        enter(text, steers=steers)
-
     @keys.add("enter", filter=~is_searching)
     def _enter(_: KeyPressEvent) -> None:
-        send(steers=False)
+        _send(line, enter, steers=False)
 
     @keys.add("escape", "enter")
     def _steer(_: KeyPressEvent) -> None:
-        send(steers=True)
+        _send(line, enter, steers=True)
 
     @keys.add("enter", filter=is_searching)
     def _take_found(_: KeyPressEvent) -> None:
@@ -107,6 +100,14 @@ def _editing(keys: KeyBindings, conversation: Conversation, line: Buffer, enter:
     @keys.add("c-j")
     def _new_line(_: KeyPressEvent) -> None:
         line.insert_text("\n")
+
+
+def _send(line: Buffer, enter: Enter, *, steers: bool) -> None:
+    """Give `enter` what was typed, and empty the line; nothing happens if it is blank."""
+    text = line.text
+    if text.strip():
+        line.reset(append_to_history=True)
+        enter(text, steers=steers)
 
 
 def _questions(keys: KeyBindings, conversation: Conversation, line: Buffer) -> None:
