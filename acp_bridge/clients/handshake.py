@@ -59,6 +59,7 @@ BUILTIN: Json = {
             ),
         }
     ],
+    "_meta": CAN_STEER,
 }
 #: the `agentInfo` for the client of an agent that gives none.
 _OWN_INFO: Json = {"name": "acp-bridge", "title": "acp-bridge", "version": __version__}

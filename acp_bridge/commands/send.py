@@ -22,7 +22,13 @@ from acp_bridge.commands.terminal.known import WHERE
 from acp_bridge.commands.terminal.left_over import leave_prompt
 from acp_bridge.commands.terminal.live import Asleep, LiveSession, unreachable
 from acp_bridge.commands.terminal.screen import StdScreen, std_screen
-from acp_bridge.commands.terminal.sending import NotAccepted, Sending, prompt_params
+from acp_bridge.commands.terminal.sending import (
+    INTERRUPT,
+    STEER,
+    NotAccepted,
+    Sending,
+    prompt_params,
+)
 from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
 from acp_bridge.journal import Journal, JournalError
 from acp_bridge.wire.jsonrpc import RpcError
@@ -36,6 +42,7 @@ To a session that is not live, the prompt is recorded and left over: nothing run
 opens the session and says /queue run."""
 _EXAMPLES: Final = (
     'acp-bridge send 3f2a "When you are done, update the changelog"',
+    'acp-bridge send --steer 3f2a "Leave the tests alone"',
     "acp-bridge send --wait 3f2a - < prompt.txt",
 )
 _AFTER: Final = """\
@@ -43,10 +50,14 @@ exit code: 0 the prompt is in the queue, or left over; 1 no such session, or nob
 usage; 130 interrupted: the prompt stays in the queue. With --wait those of 'acp-bridge run', but
 for 3 and 7."""
 
+_STEERS: Final = """\
+Sent to session {}. The words join the turn that runs, if the agent can take them;
+else the prompt is the next to run."""
+
 
 def parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge send`."""
-    usage = 'acp-bridge send ID "PROMPT" [--wait] [--interrupt] [--json]'
+    usage = 'acp-bridge send ID "PROMPT" [--wait] [--interrupt|--steer] [--json]'
     parser = CommandParser("send", usage, _ABOUT, _EXAMPLES, _AFTER)
     parser.add_argument("session", metavar="ID")
     parser.add_argument("prompt", metavar="PROMPT")
@@ -55,10 +66,22 @@ def parser() -> CommandParser:
         action="store_true",
         help="stay, and write the answer to stdout, as 'acp-bridge run' does",
     )
-    parser.add_argument(
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
         "--interrupt",
-        action="store_true",
+        action="store_const",
+        dest="delivery",
+        const=INTERRUPT,
         help="cancel the turn that runs; this prompt is next",
+    )
+    how.add_argument(
+        "--steer",
+        action="store_const",
+        dest="delivery",
+        const=STEER,
+        help="send the words into the turn that runs, if the agent can take them; else this\n"
+        "prompt is the next to run. With --wait what the turn says from then on is\n"
+        "written, and whether the words joined it",
     )
     parser.add_argument(
         "--json",
@@ -91,7 +114,7 @@ async def _send(given: argparse.Namespace) -> int:
         sendings: list[Sending] = []
 
         def listener(session: LiveSession) -> Sending:
-            how = {"interrupt": given.interrupt, "no_demo": given.wait}
+            how = {"delivery": given.delivery, "no_demo": given.wait}
             params = prompt_params(session.session_id, given.prompt, **how)
             sendings.append(Sending(params, screen, stop, shows=given.wait, json=given.json))
             return sendings[0]
@@ -106,7 +129,8 @@ async def _send(given: argparse.Namespace) -> int:
                     return await _waited(sendings[0], screen)
                 except RpcError as error:
                     return fail("send", said(error), of_error(error))
-            screen.write(f"In the queue of session {named(session)}.\n".encode())
+            told = _STEERS if given.delivery == STEER else "In the queue of session {}."
+            screen.write(f"{told.format(named(session))}\n".encode())
             return Exit.DONE
 
         try:
@@ -126,7 +150,7 @@ async def _waited(sending: Sending, screen: StdScreen) -> Exit:
 
 async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) -> int:
     short = one_line(asleep.session_id[:8])
-    if given.wait or given.interrupt:
+    if given.wait or given.delivery == INTERRUPT:
         why = "nothing would run the prompt, so it was not recorded"
         return fail("send", f"session {short} is not live: {why}")
     home = data_folder(given.home)

@@ -1,7 +1,8 @@
 """Makes room when a conversation no longer fits the model's window.
 
 First the results of tools are left out, oldest first. Then a summary takes the place of the middle
-of the conversation. The system prompt, the prompt being answered and the last entries stay.
+of the conversation. The system prompt, the prompt being answered with the words that joined its
+turn, and the last entries stay.
 
 Invariants
 - Compaction only adds records to the transcript, and they change only what the model is given. A
@@ -170,8 +171,8 @@ class Compactor:
             if used > target // 2:
                 break
             cut -= 1
-        prompt = self._history.said_again(cut)
-        middle = [e for e in entries[self._summarised : cut] if e is not prompt]
+        stay = set(map(id, self._history.said_again(cut)))
+        middle = [e for e in entries[self._summarised : cut] if id(e) not in stay]
         return cut if middle and estimate.of_entries(middle) >= target * _LEAST else 0
 
     async def _summarise(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -44,7 +44,7 @@ class Call:
 
 @dataclass(slots=True)
 class Prompt:
-    """A prompt of the user, as ACP content blocks."""
+    """A prompt of the user, as ACP content blocks, or words that joined a turn."""
 
     blocks: list[dict[str, Any]]
     #: the mode of the session at this prompt and at the one before; "" if not known
@@ -55,6 +55,8 @@ class Prompt:
     gone_before: tuple[str, ...] = ()
     #: the message's `content` for a model that takes images (True) or none (False), cached
     contents: dict[bool, str | list[dict[str, Any]]] = field(default_factory=dict)
+    #: True for words that joined the turn of the prompt before them
+    joined: bool = False
     #: True if the model refused the turn: no model is given it any more
     refused: bool = False
 
@@ -117,8 +119,9 @@ class Summary:
 
     text: str
     entries: int
-    #: the prompt that the next entry answers, which the model is given again; None for none
-    prompt: Prompt | None = None
+    #: the prompt that the next entry answers and the words that joined its turn before, which the
+    #: model is given again
+    prompts: Sequence[Prompt] = ()
 
 
 @dataclass(frozen=True, slots=True)

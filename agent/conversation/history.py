@@ -4,6 +4,7 @@ A record is a JSON object; `t` is its kind. The kinds and their other members:
 - `system` text: the system prompt; the last one holds
 - `user` blocks (ACP content blocks), mode (the session's), gone? (names of tools that were used and
   are not there any more)
+- `steer` blocks (ACP content blocks): words of the user that joined the turn of the last prompt
 - `text` | `reasoning` d: a token that was shown
 - `provider` d: `Completion.provider` of the answer, after its tokens and before its calls
 - `call` id, name, arguments, card: a tool call and the card that was opened for it (`toolCallId`,
@@ -139,14 +140,17 @@ class History:
         entries = self._entries[:upto]
         return list(messages_of(self._system, entries, self._summary, images=images))
 
-    def said_again(self, count: int) -> Prompt | None:
-        """Returns the prompt that must stay if a summary replaces the first `count` entries.
+    def said_again(self, count: int) -> Sequence[Prompt]:
+        """Returns what must stay if a summary replaces the first `count` entries.
 
-        It is the prompt that the next entry answers; None if the next entry is a prompt itself.
+        It is the prompt that the next entry answers, and the words that joined its turn before;
+        nothing if the next entry begins a turn itself.
         """
-        if count == len(self._entries) or isinstance(self._entries[count], Prompt):
-            return None
-        return next((e for e in reversed(self._entries[:count]) if isinstance(e, Prompt)), None)
+        if count == len(self._entries) or _begins_turn(self._entries[count]):
+            return ()
+        begins = [n for n, entry in enumerate(self._entries[:count]) if _begins_turn(entry)]
+        turn = self._entries[begins[-1] if begins else 0 : count]
+        return [entry for entry in turn if isinstance(entry, Prompt)]
 
     def replay(self, *, running: bool = False) -> list[Update]:
         """Returns the session updates that show the whole history as it is now.
@@ -165,8 +169,8 @@ class History:
             return
         self._run = None
         match record:
-            case {"t": "user", "blocks": [*blocks], **rest}:
-                self._prompt([block for block in blocks if isinstance(block, dict)], rest)
+            case {"t": "user" | "steer" as kind, "blocks": [*blocks], **rest}:
+                self._prompt(kind, _objects(blocks), rest)
             case {
                 "t": "call",
                 "id": str(call_id),
@@ -197,7 +201,10 @@ class History:
             case _:
                 self._account(record)
 
-    def _prompt(self, blocks: list[dict[str, Any]], rest: Record) -> None:
+    def _prompt(self, kind: str, blocks: list[dict[str, Any]], rest: Record) -> None:
+        if kind == "steer":
+            self._entries.append(Prompt(blocks, joined=True))
+            return
         mode, gone = str(rest.get("mode", "")), _names(rest.get("gone"))
         self._entries.append(Prompt(blocks, mode, self._mode, gone, self._gone))
         self._mode, self._gone = mode, gone
@@ -238,7 +245,7 @@ class History:
     def _refuse(self) -> None:
         for entry in reversed(self._entries):
             entry.refused = True
-            if isinstance(entry, Prompt):
+            if _begins_turn(entry):
                 return
 
     def _call(self, call: ToolCall, card_id: str, card: dict[str, Any]) -> None:
@@ -282,6 +289,14 @@ def title_of(text: str) -> str:
     """Returns the first line of a prompt's text, cut to the length of a title."""
     line = text.strip().partition("\n")[0]
     return line if len(line) <= _TITLE_LENGTH else line[: _TITLE_LENGTH - 1] + "…"
+
+
+def _begins_turn(entry: Entry) -> bool:
+    return isinstance(entry, Prompt) and not entry.joined
+
+
+def _objects(told: list[Any]) -> list[dict[str, Any]]:
+    return [each for each in told if isinstance(each, dict)]
 
 
 def _is_unknown(call: Call) -> bool:

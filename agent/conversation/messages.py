@@ -62,8 +62,8 @@ def messages_of(
         yield {"role": "system", "content": system}
     if summary is not None:
         yield {"role": "user", "content": _SUMMARY + summary.text}
-        if summary.prompt is not None:
-            yield from messages_of_entry(summary.prompt, images=images)
+        for prompt in summary.prompts:
+            yield from messages_of_entry(prompt, images=images)
         entries = entries[summary.entries :]
     for entry in entries:
         yield from messages_of_entry(entry, images=images)

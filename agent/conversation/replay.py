@@ -83,7 +83,7 @@ def _last_plans(entries: Sequence[Entry]) -> dict[int, list[dict[str, Any]]]:
     found: dict[int, list[dict[str, Any]]] = {}
     latest: int | None = None
     for number, entry in enumerate(entries):
-        if isinstance(entry, Prompt):
+        if isinstance(entry, Prompt) and not entry.joined:
             latest = None
         elif isinstance(entry, Answer) and entry.plan is not None:
             if latest is not None:

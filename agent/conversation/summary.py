@@ -90,8 +90,7 @@ async def _unheard(token: Token) -> None:
 def _told(entries: Sequence[Entry], earlier: Summary | None) -> Iterator[str]:
     if earlier is not None:
         yield f"## Summary of what came before\n{earlier.text}"
-        if earlier.prompt is not None and not earlier.prompt.refused:
-            yield _prompt(earlier.prompt)
+        yield from (_prompt(prompt) for prompt in earlier.prompts if not prompt.refused)
     for entry in entries:
         if entry.refused:
             continue

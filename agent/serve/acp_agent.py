@@ -34,13 +34,14 @@ from acp.schema import (
 )
 from pydantic import BaseModel
 
-from acp_bridge.protocol import NO_DEMO
+from acp_bridge.protocol import NO_DEMO, STEERING
 from agent.conversation import transcript
 from agent.conversation.transcript import Transcript, UnknownSession
 from agent.errors import invalid_params, unknown_session
 from agent.model import ModelError
 from agent.serve.introduction import AUTH_METHOD, introduction
 from agent.serve.open_sessions import OpenSessions, checked_blocks
+from agent.serve.steering import steered
 from agent.session.session import Session
 from agent.session.session_params import SessionParams
 from agent.session.shared_parts import SharedParts
@@ -179,6 +180,11 @@ class AcpAgent(OpenSessions[Session]):
         stop = await session.prompt(blocks, no_demo=(meta or {}).get(NO_DEMO) is True)
         self._later(session.title.make)
         return PromptResponse(stop_reason=stop)
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if f"_{method}" == STEERING:
+            return await steered(self._session, params)
+        return await super().ext_method(method, params)
 
     async def set_session_mode(
         self, session_id: str, mode_id: str, **_: Any

@@ -21,7 +21,7 @@ from acp.schema import (
 )
 
 from acp_bridge import __version__
-from acp_bridge.protocol import VERSION
+from acp_bridge.protocol import CAN_STEER, VERSION
 from agent.key_help import key_help
 from agent.serve.extension import ABILITIES
 
@@ -58,4 +58,5 @@ def introduction() -> InitializeResponse:
         ),
         agent_info=Implementation(name="acp-bridge-agent", title="acp-bridge", version=__version__),
         auth_methods=[AUTH_METHOD],
+        field_meta=CAN_STEER,
     )

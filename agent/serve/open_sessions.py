@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
@@ -66,7 +67,7 @@ class OpenSessions(Generic[S]):
         raise unknown_session()
 
 
-def checked_blocks(prompt: list[BaseModel]) -> list[dict[str, Any]]:
+def checked_blocks(prompt: Sequence[BaseModel]) -> list[dict[str, Any]]:
     """Returns a prompt's content blocks in wire form.
 
     Raises RequestError if empty or with audio.

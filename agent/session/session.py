@@ -13,6 +13,7 @@ Invariants
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 from collections import deque
@@ -41,6 +42,7 @@ from agent.tools import Toolbox, ToolContext
 from agent.turn.loop import StopReason, Turn
 from agent.turn.pause import Pause
 from agent.turn.permissions import Permissions, PromptCancelled
+from agent.turn.steering import Steering
 
 logger = logging.getLogger(__name__)
 
@@ -54,11 +56,12 @@ COMMANDS_UPDATE: Update = {
 
 
 class _PendingPrompt:
-    """An unanswered prompt: its cancel scope, its pause, and an event for its answer."""
+    """An unanswered prompt: its cancel scope, its pause, words for it, an event for its answer."""
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
         self.pause = Pause()
+        self.steering = Steering()
         self.answered = anyio.Event()
 
 
@@ -168,7 +171,7 @@ class Session:
             with pending.scope:
                 while (first := self._pending[0]) is not pending:
                     await first.answered.wait()
-                stop = await self._answer(blocks, pending.pause, no_demo=no_demo)
+                stop = await self._answer(blocks, pending, no_demo=no_demo)
                 if stop != "cancelled":
                     await self._show_title()
         except Exception:
@@ -200,6 +203,18 @@ class Session:
         if self._pending:
             self._pending[0].pause.go()
 
+    async def steer(self, blocks: list[dict[str, Any]]) -> bool:
+        """Has the user's words join the running turn; returns False if it can take none.
+
+        Must not await before the words are taken, or they could overtake one another.
+        """
+        first = self._pending[0] if self._pending else None
+        if first is None or first.scope.cancel_called or not first.steering.add(blocks):
+            return False
+        with contextlib.suppress(ModelError):  # the turn itself fails with it
+            await self._news.tell_unseen(blocks)
+        return True
+
     async def ask(self, question: str) -> str:
         return await self.questions.answer(question, self.context)
 
@@ -222,7 +237,7 @@ class Session:
     # answering a prompt
 
     async def _answer(
-        self, blocks: list[dict[str, Any]], pause: Pause, *, no_demo: bool
+        self, blocks: list[dict[str, Any]], pending: _PendingPrompt, *, no_demo: bool
     ) -> StopReason:
         await self._asides.send_delayed()
         await self._demo_notice.before_answer(no_demo=no_demo)
@@ -231,6 +246,7 @@ class Session:
             await self.say(await self._compactor.compact(model))
             await self._news.tell_usage()
             return "end_turn"
+        pending.steering.open()
         await self.servers.settled()
         await self._news.wait()
         await self._news.tell_unseen(blocks)
@@ -243,7 +259,8 @@ class Session:
             context=self.context,
             secrets=self._shared.secrets,
             compactor=self._compactor,
-            pause=pause,
+            pause=pending.pause,
+            steering=pending.steering,
             max_calls=self._shared.settings.max_calls,
             watch=self._shared.settings.stuck_detection,
         )

@@ -13,6 +13,8 @@ Invariants
   `max_turn_requests`.
 - A request that does not fit the model's window is tried again only after room was made, and only
   if nothing of the answer was told.
+- Words that join the turn are put into the history just before a model call, so they follow the
+  last result. While words wait the turn goes on, whatever the answer was, unless the model refused.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from agent.tools import Toolbox, ToolContext
 from agent.turn.pause import Pause
 from agent.turn.permissions import Permissions
 from agent.turn.recorder import Recorder
+from agent.turn.steering import Steering
 from agent.turn.stuck_watch import StuckWatch
 from agent.turn.tool_calls import ToolCalls
 
@@ -69,6 +72,7 @@ class Turn:
         secrets: Secrets,
         compactor: Compactor | None = None,
         pause: Pause | None = None,
+        steering: Steering | None = None,
         max_calls: int = 100,
         watch: bool = True,
         on_token: Sequence[OnToken] = (),
@@ -78,10 +82,13 @@ class Turn:
         self._permissions = permissions
         self._compactor = compactor
         self._pause = pause or Pause()
+        self._steering = steering or Steering()
         self._max_calls = max_calls
         self._recorder = recorder = Recorder(transcript, context.client)
         self._watch = StuckWatch(recorder, enabled=watch)
-        self._calls = ToolCalls(tools, permissions, context, secrets, recorder, self._pause)
+        self._calls = ToolCalls(
+            tools, permissions, context, secrets, recorder, self._pause, self._steering
+        )
         self._on_token: list[Callable[[Part], Awaitable[None]]] = [
             recorder.record_token,
             recorder.show_token,
@@ -100,58 +107,81 @@ class Turn:
         if gone := self._tools.missing(self._recorder.history.tool_names):
             prompt["gone"] = gone
         await self._recorder.record(prompt)
-        for _ in range(self._max_calls):
+        try:
+            return await self._go_on()
+        except ModelError as error:
+            await self._join()
+            if error.kind != "refused":
+                raise
+            await self._recorder.notice(str(error))
+            return await self._refused()
+        finally:
+            self._steering.end()
+
+    async def _go_on(self) -> StopReason:
+        """Calls the model until the turn ends. Raises ModelError, PromptCancelled."""
+        for left in reversed(range(self._max_calls)):
             await anyio.lowlevel.checkpoint()
-            try:
-                if await self._fit() and await self._watch.room_was_made():
-                    break
-                completion = await self._complete()
-            except ModelError as error:
-                if error.kind != "refused":
-                    raise
-                await self._recorder.notice(str(error))
-                return await self._refused()
-            if completion.stop != "end_turn":
-                await self._calls.refuse(completion.tool_calls, _NOT_RUN[completion.stop])
-                return await self._refused() if completion.stop == "refusal" else completion.stop
-            await self._calls.run(completion.tool_calls)
-            if await self._watch.ends_turn():
+            if await self._fit() and await self._watch.room_was_made() and self._steering.close():
                 break
-            if not completion.tool_calls and not self._watch.was_told:
+            completion = await self._complete(last=left == 0)
+            if completion.stop == "end_turn":
+                await self._calls.run(completion.tool_calls)
+            else:
+                await self._calls.refuse(completion.tool_calls, _NOT_RUN[completion.stop])
+            if completion.stop == "refusal":
+                return await self._refused()
+            if self._steering.waits:
+                continue
+            if completion.stop != "end_turn":
+                return completion.stop
+            if await self._watch.ends_turn() and self._steering.close():
+                break
+            if not completion.tool_calls and not self._watch.was_told and self._steering.close():
                 return "end_turn"
         return "max_turn_requests"
 
     async def _refused(self) -> StopReason:
         """Records that the model must not be given this turn again, as ACP demands."""
+        await self._join()
         await self._recorder.record({"t": "refused"})
         return "refusal"
+
+    async def _join(self) -> None:
+        """Puts the words that wait into the history."""
+        while (words := self._steering.next()) is not None:
+            await self._recorder.record({"t": "steer", "blocks": words})
 
     async def _fit(self) -> bool:
         """Makes room in the model's window if an answer needs it; returns True if it did."""
         if self._compactor is None:
             return False
         async with self._pause.call():
+            await self._join()
             return await self._compactor.fit(self._model(), self._tools.specs)
 
-    async def _complete(self) -> Completion:
+    async def _complete(self, *, last: bool) -> Completion:
         """Returns one answer of the model; makes room and asks again if the request doesn't fit.
 
-        Raises ModelError.
+        `last`: the turn begins no other model call. Raises ModelError.
         """
         await anyio.lowlevel.checkpoint()
         while True:
             self._told = False
             async with self._pause.call():
-                if (completion := await self._call(self._model())) is not None:
+                if (completion := await self._call(self._model(), last=last)) is not None:
                     return completion
 
-    async def _call(self, model: Model) -> Completion | None:
+    async def _call(self, model: Model, *, last: bool) -> Completion | None:
         """Returns the model's answer; None if the request didn't fit and room was made.
 
         Raises ModelError.
         """
         info = await model.info()  # fresh, since a refusal may have told the window's size
         await anyio.lowlevel.checkpoint()
+        await self._join()
+        if last:
+            self._steering.close()
         messages = self._recorder.history.messages(images=info.takes_images)
         try:
             completion = await model.complete(messages, self._tools.specs, self._tell)

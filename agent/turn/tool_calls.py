@@ -11,6 +11,8 @@ Invariants
   just before it runs, so that it sees what the calls before it did.
 - Once the user was asked and did not allow a call, the calls of the same answer that have not
   begun are neither asked for nor run, because they were meant to follow it. The model is told.
+- The same holds while words of the user's wait to join the turn. A call has begun once it is
+  prepared: its question is asked, and what is allowed runs.
 - Nothing that is recorded or shown of a tool's work holds a secret.
 - After a cancellation no tool begins (invariant C3) and none is left running (invariant C10).
 """
@@ -39,6 +41,7 @@ from agent.turn.card import Card
 from agent.turn.pause import Pause
 from agent.turn.permissions import Permissions, PromptCancelled, Rejected
 from agent.turn.recorder import Recorder
+from agent.turn.steering import Steering
 
 if TYPE_CHECKING:
     from agent.secrets import Secrets
@@ -56,6 +59,10 @@ _SECRET_LOST = (
 )
 _UNREADABLE = "\n(An image of it can't be read and was left out.)"
 _AFTER_REJECTION = "Not run: the user did not allow an earlier call of this answer."
+_WORDS_WAIT = (
+    "Not run: the user has said something meanwhile, which follows. Call the tool again if that is"
+    " still right."
+)
 
 Content = list[dict[str, Any]]
 T = TypeVar("T")
@@ -72,9 +79,11 @@ class ToolCalls:
         secrets: Secrets,
         recorder: Recorder,
         pause: Pause,
+        steering: Steering,
     ) -> None:
         self._tools = tools
         self._pause = pause
+        self._steering = steering
         self._permissions = permissions
         self._context = context
         self._secrets = secrets
@@ -138,6 +147,8 @@ class ToolCalls:
             raise ToolError(card.problem)
         tool, client = card.tool, self._context.client
         async with self._pause.call():
+            if self._steering.waits:
+                raise ToolError(_WORDS_WAIT)
             action = await _guarded(tool.name, tool.prepare(card.args, self._context))
         if action.content:
             await self._show_before(card, action.content)

@@ -29,6 +29,7 @@ from agent.tools.standard import standard_tools
 from agent.turn.loop import StopReason, Turn
 from agent.turn.pause import Pause
 from agent.turn.permissions import Permissions
+from agent.turn.steering import Steering
 
 _ENDS = ("completed", "failed")
 
@@ -290,6 +291,8 @@ class Bench:
         self.secrets = Secrets([])
         self.compactor: Compactor | None = None
         self.pause = Pause()
+        self.steering = Steering()
+        self.steering.open()
         self.max_calls = 100
         self.watch = True
 
@@ -303,10 +306,15 @@ class Bench:
             secrets=self.secrets,
             compactor=self.compactor,
             pause=self.pause,
+            steering=self.steering,
             max_calls=self.max_calls,
             watch=self.watch,
             on_token=on_token,
         )
+
+    def says(self, text: str) -> bool:
+        """The user's words for the turn that runs; False if it takes none."""
+        return self.steering.add(user(text))
 
     def told(self) -> list[str]:
         """What the model was told of its calls, in their order."""

@@ -294,7 +294,7 @@ async def test_while_the_agent_starts_commands_answer_and_what_was_not_sent_is_n
         await there.sees("starting")
         await gates.reached("initialize")
         there.type("/help\r")
-        await there.sees("Enter sends; Alt-Enter")
+        await there.sees("Enter sends; Ctrl-J")
         there.type("/mode auto\r")
         await there.sees("the session is not open yet")
         there.type("say early\r")

@@ -3,8 +3,9 @@
 Invariants
 - Without `--wait` the command is done when the prompt is on the disk of the session's bridge, which
   runs it though the sender has left.
-- With `--wait`, only the turn of this prompt is shown. The agent's questions are left to clients
-  that have a person; the command says that a question is open.
+- With `--wait`, only the turn of this prompt is shown. If its words are to join a running turn,
+  everything is shown from then on: nobody says at which word they have joined it. The agent's
+  questions are left to clients that have a person; the command says that a question is open.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from acp_bridge.protocol import (
     ErrorCode,
     Json,
     as_object,
+    own_meta,
     with_own_meta,
 )
 from acp_bridge.wire.jsonrpc import RpcError
@@ -45,17 +47,27 @@ from acp_bridge.wire.jsonrpc import RpcError
 _PATIENCE: Final = 30.0
 
 
+#: the `delivery` of a prompt that cancels the running turn, and of one that joins it.
+INTERRUPT: Final = "interrupt"
+STEER: Final = "steer"
+#: says what has come of words that were to join a turn, by the `delivery` in the answer.
+_DELIVERED: Final = {
+    "steered": "the words joined the running turn",
+    "queued": "the words did not join a running turn",
+}
+
+
 def prompt_params(
-    session_id: str, text: str, *, interrupt: bool = False, no_demo: bool = False
+    session_id: str, text: str, *, delivery: str | None = None, no_demo: bool = False
 ) -> Json:
-    """Return the params of `session/prompt`; `interrupt`: cancel the running turn for it.
+    """Return the params of `session/prompt`; `delivery`: INTERRUPT, STEER, or None to wait.
 
     `no_demo`: a script needs a real answer, so the built-in agent's demo must not give one.
     """
     params: Json = {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
     if no_demo:
         params["_meta"] = {NO_DEMO: True}
-    return with_own_meta(params, {"delivery": "interrupt"}) if interrupt else params
+    return with_own_meta(params, {"delivery": delivery}) if delivery else params
 
 
 class NotAccepted(Exception):
@@ -77,6 +89,7 @@ class Sending:
         self._sent: Sent | None = None
         #: a prompt of this client runs.
         self._mine = False
+        self._steers = own_meta(params).get("delivery") == STEER
 
     # -- messages of the bridge
 
@@ -88,7 +101,7 @@ class Sending:
         if params.get("sessionId") != self._session_id:
             return
         if method == SESSION_UPDATE:
-            if self._mine and self._shows:
+            if self._shows and (self._mine or (self._steers and self._accepted.is_set())):
                 self._answer.show(params)
         elif method == SESSION_STATE:
             turn = params.get("turn")
@@ -151,6 +164,8 @@ class Sending:
             raise
         code = of_stop_reason(outcome.get("stopReason"), denied=False)
         self._answer.end({"sessionId": self._session_id, **outcome, "exitCode": int(code)})
+        if self._steers and (told := _DELIVERED.get(str(own_meta(outcome).get("delivery")))):
+            self._screen.tell(f"acp-bridge: {told}")
         if code in SAID:
             self._screen.tell(f"acp-bridge: {SAID[code]}")
         return code

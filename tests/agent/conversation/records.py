@@ -18,6 +18,10 @@ def user(text: str, *blocks: dict[str, Any]) -> Record:
     return {"t": "user", "blocks": [{"type": "text", "text": text}, *blocks]}
 
 
+def steer(text: str) -> Record:
+    return {"t": "steer", "blocks": [{"type": "text", "text": text}]}
+
+
 def text(token: str) -> Record:
     return {"t": "text", "d": token}
 
@@ -89,11 +93,14 @@ content = st.lists(
 )
 junk = st.dictionaries(
     st.sampled_from(["t", "d", "card", "blocks", "entries", "cards", "text", "input", "output"]),
-    st.sampled_from(["text", "user", "trim", "summary", "provider", "usage", 7, -7, [], [7], None]),
+    st.sampled_from(
+        ["text", "user", "steer", "trim", "summary", "provider", "usage", 7, -7, [], [7], None]
+    ),
 )
 #: any record, whole or not
 records = st.one_of(
     st.builds(lambda b: {"t": "user", "blocks": b}, st.lists(block, max_size=2)),
+    st.builds(lambda b: {"t": "steer", "blocks": b}, st.lists(block, max_size=2)),
     st.builds(text, words),
     st.builds(reasoning, words),
     st.builds(call, numbers),

@@ -29,6 +29,7 @@ from tests.agent.conversation.records import (
     call,
     records,
     result,
+    steer,
     text,
     usage,
     user,
@@ -429,3 +430,20 @@ async def test_whatever_goes_the_messages_stay_well_formed_and_reload(
         await bench.compact()
         assert bench.messages is not None
         assert bench.transcript.history.replay() == shown
+
+
+async def test_words_that_joined_the_turn_stay_with_its_prompt_until_it_ends(
+    tmp_path: Path,
+) -> None:
+    found = working(1)
+    for n in range(2, 30):
+        found += [steer(f"<w{n}>")] if n in (2, 20, 29) else []
+        found += [{**call(n), "arguments": '"' + "x" * 500 + '"'}, result(n, "r")]
+    bench = Bench(tmp_path, found, Summariser(window=2_000))
+    await bench.fit()
+    assert "the summary" in bench.contents[1]
+    assert bench.contents[2:5] == ["mend it", "<w2>", "<w20>"]
+    assert bench.contents.count("<w29>") == 1
+    bench.transcript.append(user("<next>"))
+    await bench.compact()
+    assert not {"mend it", "<w2>"} & set(bench.contents)

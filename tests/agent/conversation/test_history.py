@@ -14,6 +14,7 @@ from tests.agent.conversation.records import (
     reasoning,
     records,
     result,
+    steer,
     text,
     usage,
     user,
@@ -63,6 +64,18 @@ def test_a_replay_shows_messages_not_tokens() -> None:
         ("agent_message_chunk", "ab"),
     ]
     assert history.replay() == history.replay()
+
+
+def test_words_that_joined_a_turn_are_replayed_in_their_place_as_the_users() -> None:
+    plan = {"t": "plan", "entries": [{"content": "p"}]}
+    found = [user("hi"), call(1), plan, result(1, "x"), steer("in verse"), plan, text("so")]
+    shown = folded(found).replay()
+    assert [u["sessionUpdate"] for u in shown] == [
+        *("user_message_chunk", "tool_call", "tool_call_update"),
+        *("user_message_chunk", "agent_message_chunk", "plan"),  # one plan for the whole turn
+    ]
+    assert [u["content"]["text"] for u in shown if "messageId" in u] == ["hi", "in verse", "so"]
+    assert len({u["messageId"] for u in shown if "messageId" in u}) == 3
 
 
 def test_tokens_that_follow_a_replay_belong_to_the_same_message() -> None:

@@ -18,6 +18,7 @@ from tests.agent.conversation.records import (
     reasoning,
     records,
     result,
+    steer,
     text,
     usage,
     user,
@@ -224,7 +225,8 @@ def test_the_prompt_that_is_being_answered_outlives_a_summary_of_it() -> None:
 def test_a_turn_that_was_refused_is_no_longer_given() -> None:
     """ACP: the prompt and everything after it are not part of the next one."""
     before = [user("one"), text("1")]
-    refused = [user("two"), call(1), result(1, "a"), text("I can't"), {"t": "refused"}]
+    refused = [user("two"), call(1), result(1, "a"), steer("please"), text("I can't")]
+    refused = [*refused, {"t": "refused"}]
     history = folded([*before, *refused])
     assert history.messages() == folded(before).messages()
     assert "I can't" in str(history.replay())

@@ -68,7 +68,7 @@ async def test_an_earlier_summary_and_its_prompt_come_first() -> None:
     model = Asked()
     (prompt,) = folded([user("mend it")]).entries
     assert isinstance(prompt, Prompt)
-    await ask(model, text("on it"), earlier=Summary("so far", 3, prompt))
+    await ask(model, text("on it"), earlier=Summary("so far", 3, [prompt]))
     told = [line for line in model.text.splitlines() if line]
     assert told[1:7] == [
         "## Summary of what came before",

@@ -292,7 +292,9 @@ async def test_escape_alone_stops_the_turn_and_as_the_begin_of_a_key_does_not(
     async with chat(tmp_path) as running:
         call = await running.prompt("do")
         await running.terminal.shows("Esc stops")
-        running.type("one\x1b\rtwo\x1b[D")
+        running.type("one\x1b\r")
+        steered = await running.prompted("one")
+        running.type("two\x1b[D")
         await running.terminal.shows("two")
         running.ask()
         await running.terminal.shows("Alt-1 or Alt-y: Allow")
@@ -302,8 +304,9 @@ async def test_escape_alone_stops_the_turn_and_as_the_begin_of_a_key_does_not(
             assert await running.bridge.told("session/cancel") == {"sessionId": SESSION}
             await running.bridge.until(lambda: running.bridge.answered)
         assert running.bridge.answered == [Ok({"outcome": {"outcome": "cancelled"}})]
+        running.end_turn(steered, "cancelled")
         running.end_turn(call, "cancelled")
-        await running.terminal.hides("Esc stops")
+        await running.terminal.shows("stopped")
         running.type("\x1b\x1b")
         running.type("\x15again")
         await running.terminal.shows("again")
@@ -360,11 +363,11 @@ async def test_ctrl_d_leaves_on_an_empty_line_alone(tmp_path: Path) -> None:
             await running.left.wait()
 
 
-async def test_a_paste_of_many_lines_and_alt_enter_send_nothing(tmp_path: Path) -> None:
+async def test_a_paste_of_many_lines_and_ctrl_j_send_nothing(tmp_path: Path) -> None:
     async with chat(tmp_path) as running:
         running.type("\x1b[200~one\rtwo\nthree\x1b[201~")
         await running.terminal.shows("three")
-        running.type("\x1b\rfour\nfive")
+        running.type("\nfour\nfive")
         await running.terminal.shows("five")
         assert not [call for call in running.bridge.calls if call.method == "session/prompt"]
         running.type("\r")

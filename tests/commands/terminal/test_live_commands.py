@@ -214,6 +214,22 @@ def test_a_prompt_is_sent_to_a_live_session(bridge: Bridge, said: Said) -> None:
     assert bridge.calls("session/prompt")[-1]["_meta"]["acp_bridge"] == {"delivery": "interrupt"}
 
 
+def test_words_for_the_turn_that_runs_are_sent_as_such(bridge: Bridge, said: Said) -> None:
+    bridge.answers["session/prompt"] = bridge.accept
+    code, out, err = said("send", "abc", "also", "--steer")
+    assert (code, err) == (0, "")
+    assert out == (
+        "Sent to session abcd1111 (Par\\x1bser). The words join the turn that runs, if the agent"
+        " can take them;\nelse the prompt is the next to run.\n"
+    )
+    assert bridge.calls("session/prompt")[-1]["_meta"] == {"acp_bridge": {"delivery": "steer"}}
+    assert said("send", "abc", "also", "--steer", "--wait")[:2] == (0, "the answer\n")
+    assert said("send", "abc", "also", "--steer", "--interrupt")[0] == 2
+    code, out, _ = said("send", "bcd", "later", "--steer")  # there is no turn: a prompt like others
+    assert (code, "recorded, and left over" in out) == (0, True)
+    assert "1. later (left over)" in said("show", "bcd")[1]
+
+
 def test_a_prompt_to_a_session_that_sleeps_is_said_to_be_held(bridge: Bridge, said: Said) -> None:
     code, out, _ = said("send", "bcd", "later")
     assert code == 0

@@ -10,7 +10,13 @@ import pytest
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.sent import ConnectionLost
 from acp_bridge.cli.exits import Exit
-from acp_bridge.commands.terminal.sending import NotAccepted, Sending, prompt_params
+from acp_bridge.commands.terminal.sending import (
+    INTERRUPT,
+    STEER,
+    NotAccepted,
+    Sending,
+    prompt_params,
+)
 from acp_bridge.commands.terminal.waiting import Stop
 from acp_bridge.protocol import Json
 from acp_bridge.wire.jsonrpc import RpcError
@@ -22,12 +28,11 @@ from tests.commands.terminal.screens import MemoryScreen
 class Sent:
     """A prompt on its way, with the bridge that it goes to."""
 
-    def __init__(self, json: bool) -> None:
+    def __init__(self, json: bool, delivery: str | None) -> None:
         self.bridge = FakeBridge(**{"_acp_bridge/attach": {}})
         self.screen, self.stop = MemoryScreen(), Stop()
-        self.sending = Sending(
-            prompt_params("s", "do"), self.screen, self.stop, shows=True, json=json
-        )
+        params = prompt_params("s", "do", delivery=delivery)
+        self.sending = Sending(params, self.screen, self.stop, shows=True, json=json)
 
     async def accepted(self) -> Call:
         call = await self.bridge.asked("session/prompt")
@@ -41,8 +46,10 @@ class Sent:
 
 
 @asynccontextmanager
-async def sending(*, json: bool = False) -> AsyncIterator[tuple[Sent, Connection]]:
-    sent = Sent(json)
+async def sending(
+    *, json: bool = False, delivery: str | None = None
+) -> AsyncIterator[tuple[Sent, Connection]]:
+    sent = Sent(json, delivery)
     with anyio.fail_after(5):
         async with connection_to(sent.bridge, sent.sending) as connection:
             yield sent, connection
@@ -74,7 +81,7 @@ async def test_it_is_sent_when_it_is_accepted() -> None:
 
 
 def test_an_interrupting_prompt_says_so() -> None:
-    params = prompt_params("s", "do", interrupt=True)
+    params = prompt_params("s", "do", delivery=INTERRUPT)
     assert params["_meta"] == {"acp_bridge": {"delivery": "interrupt"}}
 
 
@@ -124,6 +131,32 @@ async def test_of_all_that_comes_only_the_own_turn_is_shown() -> None:
             "acp-bridge: the agent stopped at a limit of tokens or of requests"
         ]
     assert sent.screen.text == "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("delivery", "told"),
+    [
+        ("steered", ["acp-bridge: the words joined the running turn"]),
+        ("queued", ["acp-bridge: the words did not join a running turn"]),
+        (None, []),
+        ({"odd": 1}, []),
+    ],
+)
+async def test_of_a_turn_that_the_words_are_to_join_all_is_shown_from_then_on(
+    delivery: object, told: list[str]
+) -> None:
+    async with sending(delivery=STEER) as (sent, connection):
+        bridge = sent.bridge
+        sent.state(mine=False)
+        bridge.say("s", "before")
+        call = await beside(sent, connection)
+        assert call.params["_meta"] == {"acp_bridge": {"delivery": "steer"}}
+        bridge.say("s", "since")
+        meta = {"_meta": {"acp_bridge": {"delivery": delivery}}} if delivery else {}
+        bridge.peer.answer(call.id, {"stopReason": "end_turn", **meta})
+        assert await sent.sending.wait() is Exit.DONE
+        assert sent.screen.told == told
+    assert sent.screen.text == "since\n"
 
 
 @pytest.mark.parametrize("odd", [None, [1], "end_turn"])

@@ -13,7 +13,7 @@ _MOST_WAITING: Final = 4
 
 def waiting(conversation: Conversation, look: Look) -> list[str]:
     """Return the lines that list this terminal's prompts that wait in the queue."""
-    prompts = conversation.prompts.waiting
+    prompts = conversation.queued
     lines = [f"  waits: {prompt.summary}" for prompt in prompts[:_MOST_WAITING]]
     if (more := len(prompts) - len(lines)) > 0:
         lines.append(f"  {look.marks.more} {more} more")
@@ -41,7 +41,7 @@ def status(conversation: Conversation, look: Look) -> str:
     shown, standing = conversation.shown, conversation.standing
     parts = [_doing(conversation, look)]
     if standing is not None:
-        others = standing.waiting - len(conversation.prompts.waiting)
+        others = standing.waiting - len(conversation.queued)
         parts += [f"{others} of others wait"] if others > 0 else []
         parts += [f"{standing.clients} clients"] if standing.clients > 1 else []
     parts += ["read-only"] if conversation.read_only else []

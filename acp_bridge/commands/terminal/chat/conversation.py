@@ -31,6 +31,7 @@ from acp_bridge.commands.terminal.chat.questions import Option, Question, Questi
 from acp_bridge.commands.terminal.chat.settings_shown import Command, SettingsShown
 from acp_bridge.commands.terminal.chat.standing import Standing, standing
 from acp_bridge.commands.terminal.chat.unprinted import Unprinted
+from acp_bridge.commands.terminal.sending import STEER
 from acp_bridge.commands.terminal.view.block_text import one_line
 from acp_bridge.commands.terminal.view.blocks import Line, Tone
 from acp_bridge.commands.terminal.view.transcript import Transcript
@@ -117,6 +118,11 @@ class Conversation:
         """True while a turn runs, whichever client asked for it."""
         return self.prompts.begun is not None or bool(self.standing and self.standing.busy)
 
+    @property
+    def queued(self) -> list[Prompt]:
+        """This terminal's prompts that wait in the queue."""
+        return self.prompts.queued(self.standing)
+
     def say(self, text: str, tone: Tone = Tone.NEWS) -> None:
         """Print a line of this program's own."""
         self.unprinted.say(Line(text, tone))
@@ -174,12 +180,16 @@ class Conversation:
 
     # -- what a person does
 
-    def enter(self, text: str) -> None:
-        """Send a prompt, or keep it until the session is open."""
+    def enter(self, text: str, *, steers: bool = False) -> None:
+        """Send a prompt, or keep it until the session is open.
+
+        `steers`: its words are to join the turn that runs, if one does.
+        """
         if self.read_only:
             self.say("this only looks on (--read-only): nothing was sent")
             return
         prompt = Prompt(text, blocks_of(text, self.folder))
+        prompt.steers = steers and self.running and not prompt.has_no_turn
         self.prompts.unanswered.append(prompt)
         if self.session_id is not None:
             self._send(prompt)
@@ -187,9 +197,9 @@ class Conversation:
 
     def take_back(self) -> str | None:
         """Take the last waiting prompt of this terminal off the queue; return its text, or None."""
-        if not (waiting := self.prompts.waiting):
+        if not (queued := self.queued):
             return None
-        last = waiting[-1]
+        last = queued[-1]
         last.taken_back = True
         if last.sent is None or self._connection is None:
             self.prompts.unanswered.remove(last)
@@ -263,9 +273,11 @@ class Conversation:
 
     def _send(self, prompt: Prompt) -> None:
         assert self._connection is not None
-        params = {"sessionId": self.session_id, "prompt": prompt.blocks}
+        params: Json = {"sessionId": self.session_id, "prompt": prompt.blocks}
+        if prompt.steers:
+            params = acp.with_own_meta(params, {"delivery": STEER})
         prompt.sent = sent = self._connection.send(acp.SESSION_PROMPT, params)
-        if prompt.has_no_turn:
+        if prompt.has_no_turn or prompt.steers:
             self._say_aside(prompt)
             self.unprinted.collect()
         elif self.standing is None or self.standing.free:
@@ -275,13 +287,19 @@ class Conversation:
     def _begin_next(self, *, at_once: bool = False) -> None:
         """Show the first waiting prompt as begun, if its turn has begun."""
         if (first := self.prompts.begin_next(self.standing, at_once=at_once)) is not None:
-            self.transcript.begin_turn(first.blocks)
+            self.transcript.end_turn()
+            if not first.shown:
+                self._show_words(first)
             self._said_aside = False
             self.unprinted.collect()
 
     def _say_aside(self, prompt: Prompt) -> None:
-        self.transcript.say_aside(prompt.blocks)
+        self._show_words(prompt)
         self._said_aside = True
+
+    def _show_words(self, prompt: Prompt) -> None:
+        self.transcript.say_aside(prompt.blocks)
+        prompt.shown = True
 
     def _answered(self, prompt: Prompt, sent: Sent) -> None:
         back = prompt.taken_back and was_taken_back(sent)  # it stands in the input line
@@ -290,7 +308,11 @@ class Conversation:
             self.transcript.end_turn()
             if line is not None and self._said_aside:  # else it would be read as the end of that
                 line = replace(line, text=f"{one_line(prompt.text, 40)}: {line.text}")
-        elif not prompt.has_no_turn and not back:  # it has no turn: it was not shown as begun
+        elif back and prompt.shown:
+            line = Line(f"taken back: {one_line(prompt.text, 40)}")
+        elif prompt.steers:  # the turn that it joined has a line of its own
+            line = line if line is not None and line.tone is Tone.ERROR else None
+        elif not prompt.shown and not back:  # it has no turn: it was not shown as begun
             self._say_aside(prompt)
         if line is not None:
             self.transcript.say(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition, is_searching
@@ -17,10 +17,17 @@ from acp_bridge.commands.terminal.chat.conversation import Conversation
 _CHOOSING: Final = "123456789yand"
 
 
+class Enter(Protocol):
+    """Takes what was typed; `steers`: its words are to join the turn that runs."""
+
+    def __call__(self, text: str, *, steers: bool) -> None:
+        """Run or send the text."""
+
+
 def bindings(
     conversation: Conversation,
     line: Buffer,
-    enter: Callable[[str], None],
+    enter: Enter,
     leave: Callable[[], None],
 ) -> KeyBindings:
     """Return the key bindings; `enter` gets the text that was typed, `leave` ends the program."""
@@ -59,18 +66,16 @@ def bindings(
     return keys
 
 
-def _editing(
-    keys: KeyBindings, conversation: Conversation, line: Buffer, enter: Callable[[str], None]
-) -> None:
+def _editing(keys: KeyBindings, conversation: Conversation, line: Buffer, enter: Enter) -> None:
     chosen = Condition(lambda: bool(line.complete_state and line.complete_state.current_completion))
 
     @keys.add("enter", filter=~is_searching)
     def _enter(_: KeyPressEvent) -> None:
-        text = line.text
-        if not text.strip():
-            return
-        line.reset(append_to_history=True)
-        enter(text)
+        _send(line, enter, steers=False)
+
+    @keys.add("escape", "enter")
+    def _steer(_: KeyPressEvent) -> None:
+        _send(line, enter, steers=True)
 
     @keys.add("enter", filter=is_searching)
     def _take_found(_: KeyPressEvent) -> None:
@@ -92,10 +97,17 @@ def _editing(
     def _no_completion(_: KeyPressEvent) -> None:
         line.cancel_completion()
 
-    @keys.add("escape", "enter")
     @keys.add("c-j")
     def _new_line(_: KeyPressEvent) -> None:
         line.insert_text("\n")
+
+
+def _send(line: Buffer, enter: Enter, *, steers: bool) -> None:
+    """Give `enter` what was typed, and empty the line; nothing happens if it is blank."""
+    text = line.text
+    if text.strip():
+        line.reset(append_to_history=True)
+        enter(text, steers=steers)
 
 
 def _questions(keys: KeyBindings, conversation: Conversation, line: Buffer) -> None:

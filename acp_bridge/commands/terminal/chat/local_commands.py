@@ -30,9 +30,11 @@ _AS_IT_IS: Final = "Nothing was sent. With a space before it, it goes to the age
 #: each sentence group is one line, which the screen wraps to its width.
 HELP: Final = "\n".join(
     [
-        "Enter sends; Alt-Enter or Ctrl-J begins a new line; Up and Down bring back what was"
-        " entered, and Ctrl-R searches it. @ names a file, / a command; Tab completes.",
-        "While a turn runs, what you enter waits for its end; Up on an empty line takes it back.",
+        "Enter sends; Ctrl-J begins a new line; Up and Down bring back what was entered, and"
+        " Ctrl-R searches it. @ names a file, / a command; Tab completes.",
+        "While a turn runs, what you enter waits for its end; Up on an empty line takes it back."
+        " Alt-Enter sends the words into the turn, if the agent can take them; else they are the"
+        " next prompt to run.",
         "Esc or Ctrl-C stops the turn, Ctrl-C twice leaves. Ctrl-D on an empty line leaves, Ctrl-Z"
         " suspends.",
         "Shift-Tab: the next mode. Ctrl-O shows the whole output of the last tool call, again: of"

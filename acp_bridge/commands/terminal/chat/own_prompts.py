@@ -26,6 +26,16 @@ class OwnPrompts:
         """The prompts whose turn has not begun."""
         return [each for each in self.unanswered if each.waits and each is not self.begun]
 
+    def queued(self, standing: Standing | None) -> list[Prompt]:
+        """Return the waiting prompts without those whose words have joined the turn that runs.
+
+        The bridge tells only how many prompts it has in the queue: what that leaves out has joined.
+        """
+        waiting = self.waiting
+        joined = len(waiting) - standing.waiting if standing is not None else 0
+        out = [each for each in waiting if each.steers][: max(0, joined)]
+        return [each for each in waiting if each not in out]
+
     @property
     def seconds(self) -> float:
         """For how many seconds the turn has been running."""
@@ -48,20 +58,21 @@ class OwnPrompts:
                 prompt.taken_back = False
 
     def begin_next(self, standing: Standing | None, *, at_once: bool = False) -> Prompt | None:
-        """Note the first waiting prompt as begun, and return it; None if its turn has not begun.
+        """Note the waiting prompt whose turn has begun, and return it; None if none has.
 
-        `standing`: the state that the bridge told, None if it tells none. `at_once`: nothing runs
-        or waits before the prompt, so it begins when it is sent.
+        `standing`: the state that the bridge told, None if it tells none: then they run in the
+        order of entering. `at_once`: nothing runs or waits before the first prompt, so it begins
+        when it is sent.
         """
-        first = self.waiting[0] if self.begun is None and self.waiting else None
-        if first is None or first.sent is None:
+        waiting = self.waiting if self.begun is None else []
+        if standing is not None and not at_once:
+            told = standing.prompt_id
+            waiting = [each for each in waiting if told is not None and each.prompt_id == told]
+        if not waiting or waiting[0].sent is None:
             return None
-        told = standing.prompt_id if standing else None
-        if not at_once and standing is not None and (told is None or told != first.prompt_id):
-            return None
-        self.begun = first
+        self.begun = waiting[0]
         self.note_turn(0)
-        return first
+        return self.begun
 
     def remove(self, prompt: Prompt) -> bool:
         """Remove a prompt that was answered; returns True if its turn was the running one."""

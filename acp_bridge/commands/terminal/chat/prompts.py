@@ -27,6 +27,10 @@ class Prompt:
     prompt_id: object = None
     #: the user took it back into the input line.
     taken_back: bool = False
+    #: its words are to join the turn that runs.
+    steers: bool = False
+    #: its words stand in the transcript.
+    shown: bool = False
 
     @property
     def has_no_turn(self) -> bool:

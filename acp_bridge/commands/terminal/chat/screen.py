@@ -181,7 +181,7 @@ class Screen:
 
     # -- input
 
-    def _enter(self, text: str) -> None:
+    def _enter(self, text: str, *, steers: bool) -> None:
         talk = self._conversation
         if not run_local(talk, text, self.leave) and not refuse_unknown(talk, text):
-            talk.enter(text)
+            talk.enter(text, steers=steers)
