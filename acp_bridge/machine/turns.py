@@ -72,10 +72,11 @@ from acp_bridge.machine.events import (
     TreeDead,
     Warm,
     WorkAsked,
+    WorkOver,
 )
 from acp_bridge.machine.processes import Epochs, Processes
 from acp_bridge.machine.prompt_queue import Gate, Hooks, OpenHooks, PromptQueue, QueuedPrompt
-from acp_bridge.machine.states import Happened, Phase, Snapshot, State, States, Timers
+from acp_bridge.machine.states import FREE, Happened, Phase, Snapshot, State, States, Timers
 
 #: hooks send the agent back to work so often in a row for one prompt of the user's.
 MAX_AGAIN = 5
@@ -123,23 +124,18 @@ class TurnEnd:
         self.mark_cancelled()
         return out
 
-    def stop_work(self) -> list[Effect]:
-        """End the work that the client asked for beside prompts, for a Stop without a prompt."""
-        self._states.work_asked, self._states.between_turns = False, Phase.LEAK
-        return [StopWork(self._epochs.current), *self._open_hooks.stop()]
-
     def mark_cancelled(self) -> None:
         """Make `cancelled` the answer of a turn that is ending, whatever ended it."""
         self._outcome = Cancelled()
 
     def drain(self) -> list[Effect]:
-        """Tell the agent to cancel the running prompt."""
-        self._outcome = Cancelled()
-        self._states.work_asked = False
+        """Tell the agent to cancel the running prompt, or what it does outside of one."""
+        self._outcome, self._states.work_asked = Cancelled(), False
         out = self._states.advance(Happened.CANCEL_SENT)
         if prompt := self._queue.running:
-            out.append(SendCancel(self._epochs.current, prompt.key))
-        return out + self._open_hooks.stop()
+            return [*out, SendCancel(self._epochs.current, prompt.key), *self._open_hooks.stop()]
+        self._states.between_turns = Phase.LEAK
+        return [*out, StopWork(self._epochs.current), *self._open_hooks.stop()]
 
     def died(self, detail: object) -> list[Effect]:
         """Go on from a turn in which the agent's process ended by itself."""
@@ -167,7 +163,7 @@ class TurnEnd:
         return self.note(event) + self.end_drain()
 
     def end_drain(self) -> list[Effect]:
-        """Go on from a cancelled turn that the agent has ended, unless a hook of it runs."""
+        """Go on when the agent has ended what was cancelled, unless a hook of a turn runs."""
         processes = self._processes
         reloads = processes.reloads_after_cancel or processes.provisional
         if reloads and not self._states.closing:
@@ -278,8 +274,9 @@ class TurnMachine:
             unanswered=tuple(dict.fromkeys([prompt.request for prompt in queue.unanswered])),
             standstill=self._gate.standstill(states.current),
             at_rest=self._at_rest,
+            may_work=states.may_work,
             asleep=processes.asleep,
-            provisional=states.current is State.IDLE and processes.provisional,
+            provisional=states.current in FREE and processes.provisional,
             ending=states.closing,
         )
 
@@ -377,10 +374,9 @@ class TurnMachine:
         It ends no prompt of another client than the one that says it. (invariant V4)
         """
         queue, own = self._queue, event.requests
-        if self._states.closing or not queue.unanswered:
-            works = self._states.current is State.IDLE and self._states.work_asked
-            stops = works and isinstance(event, Cancel)
-            return self._turn_end.stop_work() if stops else [Dropped(event)]
+        if self._states.closing or not queue.unanswered or own == frozenset():
+            stops = self._states.may_work and isinstance(event, Cancel)
+            return self._turn_end.drain() if stops else [Dropped(event)]
         oldest, running = queue.unanswered[0], queue.running
         if isinstance(event, CancelPrompt):
             key = event.key
@@ -417,7 +413,7 @@ class TurnMachine:
         out: list[Effect] = []
         if first.hooks is Hooks.DUE and not hooked and not queue.running:
             out = queue.begin_hooks(first)
-        if state is State.IDLE:
+        if state in FREE:
             waits = hooked or first.hooks is not Hooks.PASSED or self._processes.provisional
             return out if waits else out + self._send()
         idle = state in (State.COLD, State.BLOCKED, State.UNAUTHENTICATED)
@@ -524,6 +520,8 @@ class TurnMachine:
                 return turn_end.died(detail)
             case State.DRAINING, AgentAnswered(_, queue.running_key):
                 return turn_end.drained(event)
+            case State.DRAINING, WorkOver() if not queue.running:
+                return turn_end.end_drain()
             case State.DRAINING, AgentExited():
                 return self._processes.restart()
             case State.KILLING, AgentAnswered(_, queue.running_key):
@@ -582,7 +580,9 @@ class TurnMachine:
     def _end_process(self, event: Close | Shutdown) -> list[Effect]:
         processes, dying = self._processes, sorted(self._epochs.dying)
         match self._states.current:
-            case State.IDLE | State.RUNNING | State.DRAINING if not self._queue.running:
+            case State.IDLE | State.WORKING:
+                return processes.close_agent()
+            case State.RUNNING | State.DRAINING if not self._queue.running:
                 return processes.close_agent()
             case State.RUNNING:
                 return self._turn_end.drain()
@@ -594,7 +594,7 @@ class TurnMachine:
                 return processes.end()
             case State.CLOSED:
                 return [Dropped(event)]
-            case State.IDLE | State.DRAINING | State.KILLING:
+            case State.DRAINING | State.KILLING:
                 return []  # what is on its way leads to the end
             case _:
                 assert_never(self._states.current)

@@ -33,6 +33,7 @@ from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
 from acp_bridge.session.process.sleep import Sleep
+from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import queue_command
 from acp_bridge.session.prompts.hooks import SessionHooks, moments_of
 from acp_bridge.session.prompts.pauses import Pauses
@@ -124,6 +125,7 @@ class Session:
         to_client = ToClient(
             self.id, shown.asked, updates, shown.record_at_once, permissions, people
         )
+        work = Work(core, updates, shown, settings)
         pacing = self.audience.pacing
         self._sleep = sleep = Sleep(
             core,
@@ -145,6 +147,7 @@ class Session:
             chosen,
             self.title,
             to_agent,
+            work,
             sleep.disturb if sleep.seconds else None,
         )
         processes.owner = from_agent
@@ -169,6 +172,7 @@ class Session:
             restart=restart,
             provisional=provisional,
             sleep=sleep,
+            work=work,
             prompts=prompts,
             turn=Turn(core, journal, shown, updates, prompts, memory, self.hooks),
             pauses=pauses,
@@ -271,6 +275,7 @@ class Session:
     def on_prompt(self, request: ClientRequest, params: Json) -> None:
         """Queue a prompt in the order of reading; `params` has been checked."""
         self.transcript.end_quiet(request.client)
+        self.audience.take_back_stop(request.client)
         if self.early is not None:
             self.early.add(request)
             return
@@ -295,6 +300,9 @@ class Session:
         key = self._prompts.key_of(client, request_id)
         if key is not None:
             self.feed(ev.CancelPrompt(key, self.audience.own(client)))
+            return True
+        if any(each.is_of(client, request_id) for each in self._prompts.waits_for_work):
+            self.feed(ev.Cancel(frozenset()))
             return True
         return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
 

@@ -117,7 +117,7 @@ class QueueCommand:
             case ["go"]:
                 needed = self._pauses.said is not None
             case ["wait" | "stop"]:
-                needed = bool(self._core.now.unanswered)
+                needed = self._core.now.busy or self._core.now.may_work
             case _:
                 needed = False
         return needed or not agent_has_one
@@ -140,6 +140,9 @@ class QueueCommand:
                 return
             case ["wait"] if unanswered := self._core.now.unanswered:
                 self._prompts.wait_for(unanswered[0], request)
+                return
+            case ["wait"] if self._core.now.works:
+                self._prompts.waits_for_work.append(request)
                 return
             case _:
                 self._do(words)
@@ -178,6 +181,9 @@ class QueueCommand:
             stopped = self._prompts.get(running).params
             self._transcript.notice(notices.stopping(stopped))  # nothing follows `cancelled`
             self._core.feed(ev.Cancel())
+        elif self._core.now.may_work:
+            self._transcript.notice(notices.STOPPING_WORK)
+            self._core.feed(ev.Cancel(frozenset()))
         else:
             self._transcript.notice(notices.NOTHING_RUNS)
 
