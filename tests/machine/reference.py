@@ -384,6 +384,7 @@ class Reference(Line):
                 assert epoch in self.started
                 assert not isinstance(effect, CloseAgent) or self.closing
                 self.doomed.add(epoch)
+                self.asleep &= isinstance(event, Sleep)  # else somebody needs another one
                 self.work_seen &= epoch not in self.opened
                 self.work_stops &= epoch not in self.opened
             case Release(epoch):
