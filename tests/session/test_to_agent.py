@@ -72,9 +72,7 @@ class Stage:
 
 
 @pytest.mark.hazard("T3", "P13")
-@pytest.mark.parametrize(
-    "state", [State.IDLE, State.WORKING, State.RUNNING, State.DRAINING]
-)
+@pytest.mark.parametrize("state", [State.IDLE, State.WORKING, State.RUNNING, State.DRAINING])
 async def test_a_request_goes_out_at_once_and_its_answer_comes_back_as_it_is(
     journal: SessionJournal, state: State
 ) -> None:

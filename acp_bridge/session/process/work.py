@@ -86,7 +86,7 @@ class Work:
         elif was.running is not None and now.running is None:
             self._of_turns = self._updates.open_cards - self._of_work
             self._made = self._updates.made
-            if self._open:
+            if self._goes_on:
                 self.note()
         if was.state is now.state:
             return
@@ -117,13 +117,18 @@ class Work:
         return self._updates.open_cards - self._of_turns
 
     @property
+    def _goes_on(self) -> bool:
+        """True while a call of the work is open that was not denied, nor only asked about."""
+        return not self._open <= self._updates.notes.keys()
+
+    @property
     def _holds(self) -> bool:
         """True while a card of the work is open, or a person is asked; never after a Stop."""
         link = self._core.link
         if self.stopping or link is None:
             return False
         asks = any(each.asks_a_person and each.names_session for each in link.at_clients.questions)
-        return asks or bool(self._open)
+        return asks or self._goes_on
 
     # --- its end by a Stop ---------------------------------------------------------------------
 
