@@ -92,6 +92,8 @@ def behaviours(seed: int) -> tuple[str, ...]:
         chosen.append(rng.choice([name for name in names if name != _HEAVY]))
     if random.Random(f"{seed}.pauses").random() < 0.4:
         chosen.append("pauses")
+    if random.Random(f"{seed}.works").random() < 0.2:
+        chosen.append("works-on")
     if "late-replay" in chosen:
         chosen.append("load-only")  # else it is never asked to replay
     return tuple(dict.fromkeys(filter(None, chosen)))
