@@ -110,8 +110,7 @@ class Effects:
             case ef.SendCancel(epoch, key):
                 self.turn.cancel(processes.link(epoch), key)
             case ef.StopWork(epoch):
-                self.turn.stop_work(processes.link(epoch))
-                self.work.stop(epoch)
+                self._stop_work(processes.link(epoch))
             case ef.SendPause(epoch, token):
                 self.pauses.ask_agent(processes.link(epoch), token)
             case ef.SendGo(epoch):
@@ -123,8 +122,7 @@ class Effects:
             case ef.Open(epoch):
                 spawn(self._open, processes.link(epoch))
             case ef.Kill(epoch):
-                at_work = self.work.stopping == epoch
-                spawn(self._kill_at_work if at_work else processes.kill, epoch)
+                spawn(self._kill, epoch, self.work.stopping == epoch)
             case ef.CloseAgent(epoch):
                 spawn(processes.close, epoch, self.grace)
             case ef.Release(epoch):
@@ -198,11 +196,19 @@ class Effects:
             who.append(lambda before, after: note_work())
         return who
 
-    async def _kill_at_work(self, epoch: int) -> None:
-        """Kill a process that was told to stop what it does outside of a prompt, and say so."""
-        if link := self.processes.get(epoch):
-            await self.work.say_killed(link)
-        await self.processes.kill(epoch)
+    def _stop_work(self, link: Link) -> None:
+        """Tell the agent to stop what it does outside of a prompt, and end its cards."""
+        self.turn.stop_work(link)
+        self.work.stop(link.epoch)
+
+    async def _kill(self, epoch: int, at_work: bool) -> None:
+        """Kill a process; `at_work`: it was told to stop what it does outside of a prompt."""
+        link = self.processes.get(epoch)
+        try:
+            if at_work and link:
+                await self.work.say_killed(link)
+        finally:
+            await self.processes.kill(epoch)
 
     async def _open(self, link: Link) -> None:
         """Give a process the session."""

@@ -5,9 +5,9 @@
                   can do that
 /queue hold       lets the turn end, and starts nothing more
 /queue go         ends a pause or a hold
-/queue wait       stays open until the turn that runs has ended, whoever asked for it (Stop reaches
-                  that turn)
-/queue stop       stops the turn that runs, whoever asked for it
+/queue wait       stays open until the turn that runs has ended, whoever asked for it, or what the
+                  agent does without one (Stop reaches that)
+/queue stop       stops the turn that runs, whoever asked for it, or what the agent does without one
 /queue title WORDS
                   gives the session a title, which stays
 /queue ask WORDS  asks the agent on a copy of the session, of which nothing is left

@@ -114,7 +114,7 @@ class Conversation:
 
     @property
     def running(self) -> bool:
-        """True while a turn runs, whichever client asked for it."""
+        """True while a turn runs, whichever client asked for it, or the agent works without one."""
         return self.prompts.begun is not None or bool(self.standing and self.standing.busy)
 
     def say(self, text: str, tone: Tone = Tone.NEWS) -> None:
