@@ -195,15 +195,19 @@ async def test_a_stop_right_before_a_prompt_of_the_same_client_stops_nothing(
     tmp_path: Path,
 ) -> None:
     async with at_work(tmp_path, stop_delay=0.2) as here:
+        other = AtWork(here.it, await here.it.new())
         await begins(here)
+        await begins(other)
         await here.stops()
-        assert here.cancels == 0
         prompt = here.it.editor.prompt(here.id, "hello")
         assert await here.it.editor.stop_reason(prompt) == "end_turn"
         here.says("more work")
         await until(works(here))
+        await other.stops()  # whose time is over later
+        await until(lambda: here.cancels)
+        assert here.it.agent.params("session/cancel") == [{"sessionId": "agent-2"}]
         await here.stops()
-        await until(lambda: here.cancels == 1)
+        await until(lambda: here.cancels == 2)
 
 
 @pytest.mark.parametrize("by", ["method", "word"])
