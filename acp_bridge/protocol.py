@@ -110,6 +110,8 @@ class LiveState(StrEnum):
     IDLE = "idle"
     STARTING = "starting"
     RUNNING = "running"
+    #: the agent works without a prompt.
+    WORKING = "working"
     #: the agent asks the user something.
     PERMISSION = "permission"
     PAUSED = "paused"

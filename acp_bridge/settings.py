@@ -58,6 +58,10 @@ class Settings:
     reload_after_cancel: ReloadAfterCancel = ReloadAfterCancel.UNCLEAN
     #: for an agent to stop, from the cancel on.
     drain_timeout: float = DRAIN
+    #: an agent without a prompt that is silent for so long, with nothing open, does nothing.
+    work_silence: float = waits.WORK
+    #: a Stop of what an agent does without a prompt waits for a prompt of the same client.
+    stop_delay: float = waits.STOP
     #: other clients may connect, over a socket in the home folder.
     listen: bool = True
     #: the file of the user's rules; None: the one in the home folder, if it is there.

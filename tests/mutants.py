@@ -25,6 +25,7 @@ EXPLAINED = ROOT / "tests" / "mutants_explained.txt"
 #: what is mutated, and the tests that have to see it.
 TARGETS = {
     "acp_bridge/machine/turns.py": "tests/machine",
+    "acp_bridge/machine/turn_end.py": "tests/machine",
     "acp_bridge/machine/processes.py": "tests/machine",
     "acp_bridge/machine/prompt_queue.py": "tests/machine",
     "acp_bridge/machine/states.py": "tests/machine",

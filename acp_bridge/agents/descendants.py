@@ -56,6 +56,24 @@ def begun_before(moment: int, pids: Iterable[int]) -> frozenset[int]:
     return frozenset(pid for pid in pids if _begun(pid) < moment)
 
 
+def programs_since(main: int, moment: int) -> list[str]:
+    """Return the names of the programs in an agent's tree that have begun since that moment.
+
+    Each is named once, in the order of their beginning; none is where the system doesn't tell.
+    """
+    found = first_descendants(main)
+    later = sorted(found - begun_before(moment, found), key=lambda pid: (_begun(pid), pid))
+    return list(dict.fromkeys(name for pid in later if (name := _program(pid))))
+
+
+def _program(pid: int) -> str:
+    """Return the name of the file that a process runs; "" if that can't be seen."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)"))
+    except OSError:
+        return ""
+
+
 def _begun(pid: int) -> float:
     try:
         return int(_status(pid)[19])

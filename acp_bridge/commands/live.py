@@ -34,7 +34,8 @@ List the sessions that are live: those that an editor, 'acp-bridge chat' or 'acp
 open now. Shown are the state and for how long, how many prompts wait, and how many clients have the
 session. What an agent asks stands below, with the command that answers."""
 _CANCEL_ABOUT: Final = """\
-Cancel the turn that runs in a session, whoever asked for it. Prompts that wait run after it.
+Cancel the turn that runs in a session, whoever asked for it, or what its agent does without one.
+Prompts that wait run after it.
 ID is the session's id; its first characters are enough."""
 _CANCEL_AFTER: Final = """\
 exit code: 0 it was cancelled, 1 nothing runs there, no such session, or nobody answers, 2 wrong
@@ -155,7 +156,7 @@ def cancel(arguments: Sequence[str]) -> int:
         result = await _told(connection, CANCEL_TURN, session)
         if not (isinstance(result, dict) and result.get("cancelled")):
             return fail("cancel", f"nothing runs in session {named(session)}")
-        return print_text(f"Cancelled the turn in session {named(session)}.\n")
+        return print_text(f"Cancelled what runs in session {named(session)}.\n")
 
     return _simple(cancel_parser(), arguments, act)
 

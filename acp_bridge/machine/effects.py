@@ -124,7 +124,7 @@ class SendCancel:
 @dataclass(frozen=True, slots=True)
 class StopWork:
     """Send `session/cancel` to an agent that works outside of a prompt, answer `cancelled` to what
-    it asks of the user, and end its open tool cards."""
+    it asks of the user, and end the cards of that work; then feed `WorkOver` when it is silent."""
 
     epoch: int
 

@@ -139,6 +139,7 @@ class Cancel:
     """The client sent `session/cancel`.
 
     `requests`: the keys of the client's own requests, the only ones that it may end; None: all.
+    Without any, or if no prompt is open, it is for what the agent does outside of a prompt.
     """
 
     requests: frozenset[int] | None = None
@@ -296,6 +297,20 @@ class WordsFollowed:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkSeen:
+    """The agent does something outside of a prompt."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOver:
+    """The agent does nothing outside of a prompt any more, or has heeded the Stop of that."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkAsked:
     """The client has asked the agent for something beside prompts that may start work."""
 
@@ -347,6 +362,8 @@ AgentEvent: TypeAlias = (
     | PauseAnswered
     | MaySteer
     | WordsFollowed
+    | WorkSeen
+    | WorkOver
 )
 
 Event: TypeAlias = (

@@ -35,6 +35,8 @@ from acp_bridge.machine.events import (
     StartFailed,
     TreeDead,
     Warm,
+    WorkOver,
+    WorkSeen,
 )
 from acp_bridge.machine.prompt_queue import OpenHooks, PromptQueue
 from acp_bridge.machine.states import Happened, Phase, State, States
@@ -163,13 +165,22 @@ class Processes:
                 return self._fail(detail, permanent)
             case State.STARTING | State.RELOADING, AgentExited(_, detail):
                 return self._fail(detail)
-            case State.IDLE | State.RUNNING | State.DRAINING, Leaked():
+            case State.IDLE, WorkSeen() if self._counts_as_work:
+                return self._states.advance(Happened.WORK_SEEN)
+            case State.WORKING, WorkOver():
+                return self._states.advance(Happened.WORK_OVER)
+            case State.IDLE | State.WORKING | State.RUNNING | State.DRAINING, Leaked():
                 self.reloads_after_cancel = True
                 return self.replace(event)
-            case State.IDLE | State.UNAUTHENTICATED, AgentExited(_, detail):
+            case State.IDLE | State.WORKING | State.UNAUTHENTICATED, AgentExited(_, detail):
                 return self._tell_death(detail) + self.kill(revive=False)
             case _:
                 return [Dropped(event)]
+
+    @property
+    def _counts_as_work(self) -> bool:
+        """True if what the agent does between turns is neither a replay nor a leak."""
+        return self._states.permits(provisional=self.provisional).updates is Phase.LIVE
 
     def _tell_death(self, detail: object) -> list[Effect]:
         """Run the hooks about a death, unless the user has just stopped the hooks that ran."""
@@ -220,7 +231,7 @@ class Processes:
             case State.RUNNING | State.DRAINING:
                 self.provisional = True
                 return []
-            case State.IDLE | State.RELOADING:
+            case State.IDLE | State.WORKING | State.RELOADING:
                 return self.restart()
             case _:
                 return [Dropped(event)]

@@ -30,9 +30,11 @@ class State(Enum):
     RELOADING = auto()
     #: the agent is ready for a prompt.
     IDLE = auto()
+    #: the same, and it works on by itself, outside of a prompt.
+    WORKING = auto()
     #: the agent has a prompt.
     RUNNING = auto()
-    #: the agent was told to cancel its prompt.
+    #: the agent was told to cancel its prompt, or what it does outside of one.
     DRAINING = auto()
     #: a process was told to die and is not yet dead.
     KILLING = auto()
@@ -42,6 +44,10 @@ class State(Enum):
     UNAUTHENTICATED = auto()
     #: the session has ended.
     CLOSED = auto()
+
+
+#: the states in which the agent can be sent a prompt.
+FREE: Final = (State.IDLE, State.WORKING)
 
 
 class Happened(Enum):
@@ -57,9 +63,13 @@ class Happened(Enum):
     LOGIN_WANTED = auto()
     #: the agent was sent a prompt.
     PROMPT_SENT = auto()
-    #: the agent was told to cancel its prompt.
+    #: the agent does something outside of a prompt.
+    WORK_SEEN = auto()
+    #: it does nothing more of that.
+    WORK_OVER = auto()
+    #: the agent was told to cancel its prompt, or what it does outside of one.
     CANCEL_SENT = auto()
-    #: the turn is over, and its process may be used again.
+    #: the turn is over, or a drain, and the process may be used again.
     TURN_OVER = auto()
     #: the process was told to end, or hooks of a session that ends were.
     TOLD_TO_END = auto()
@@ -91,6 +101,14 @@ NEXT: Final = {
     },
     State.IDLE: {
         Happened.PROMPT_SENT: State.RUNNING,
+        Happened.WORK_SEEN: State.WORKING,
+        Happened.CANCEL_SENT: State.DRAINING,  # a client asked for work, and none was seen yet
+        Happened.TOLD_TO_END: State.KILLING,
+    },
+    State.WORKING: {
+        Happened.PROMPT_SENT: State.RUNNING,
+        Happened.WORK_OVER: State.IDLE,
+        Happened.CANCEL_SENT: State.DRAINING,
         Happened.TOLD_TO_END: State.KILLING,
     },
     State.RUNNING: {
@@ -233,6 +251,7 @@ PERMITS: Final = {
     State.STARTING: Permits(Passing.WAITS, notifies=True, asks_early=True),
     State.RELOADING: Permits(Passing.WAITS, updates=Phase.REPLAY, notifies=True),
     State.IDLE: Permits(Passing.NOW, updates=Phase.LIVE, notifies=True, paced=True),
+    State.WORKING: Permits(Passing.NOW, updates=Phase.LIVE, notifies=True, paced=True),
     State.RUNNING: Permits(Passing.NOW, updates=Phase.LIVE, notifies=True, paced=True),
     State.DRAINING: Permits(Passing.NOW, updates=Phase.LIVE, notifies=True, drains=True),
     State.KILLING: Permits(Passing.WAITS),
@@ -240,8 +259,8 @@ PERMITS: Final = {
     State.UNAUTHENTICATED: Permits(Passing.REFUSED, notifies=True, asks_early=True),
     State.CLOSED: Permits(Passing.GONE),
 }
-#: In IDLE it depends: on what the updates between two turns count for, and on whether the process
-#: is provisional.
+#: In IDLE and WORKING it depends: on what the updates between two turns count for, and on whether
+#: the process is provisional.
 _IDLE: Final = {
     (updates, provisional): replace(
         PERMITS[State.IDLE],
@@ -288,6 +307,8 @@ class Snapshot:
     standstill: Standstill
     #: the process has the session, and neither a prompt nor a hook is at work.
     at_rest: bool
+    #: the agent works outside of a prompt, or a client asked it to: a Stop reaches that.
+    may_work: bool
     #: there is no process, or it ends, because the session was at rest for long.
     asleep: bool
     #: the process has the session, and is to be replaced before it gets a prompt.
@@ -301,6 +322,17 @@ class Snapshot:
         first = self.unanswered[0] if self.unanswered else None
         stands = self.standstill is not Standstill.OPEN
         return None if stands and first in self.waiting else first
+
+    @property
+    def works(self) -> bool:
+        """True while the agent works outside of a prompt, also while that is being stopped."""
+        drains = self.state is State.DRAINING and self.running is None
+        return self.state is State.WORKING or drains
+
+    @property
+    def busy(self) -> bool:
+        """True while a prompt has no answer, or the agent works outside of one."""
+        return bool(self.unanswered) or self.works
 
     @property
     def stopped(self) -> bool:
@@ -337,6 +369,12 @@ class States:
         self.closing = False
         self._timers = timers
 
+    @property
+    def may_work(self) -> bool:
+        """True if the agent works outside of a prompt, or was asked to."""
+        asked = self.current is State.IDLE and self.work_asked
+        return self.current is State.WORKING or asked
+
     def advance(self, happened: Happened) -> list[Effect]:
         """Go to the next state and arm its deadlines; KeyError if the table has none."""
         self.current = NEXT[self.current][happened]
@@ -345,7 +383,7 @@ class States:
 
     def permits(self, *, provisional: bool) -> Permits:
         """Return the rights of this state; `provisional`: the process is to get no prompt."""
-        if self.current is State.IDLE:
+        if self.current in FREE:
             updates = Phase.LIVE if self.work_asked else self.between_turns
             return _IDLE[updates, provisional]
         return PERMITS[self.current]

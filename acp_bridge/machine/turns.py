@@ -12,9 +12,8 @@ turn ends, what a Stop, a hook, a pause and the end of the session do to it. The
 - Nothing is sent, and no process is started, while the user has paused or held the session, or
   while hooks about a prompt run. A Stop ends a turn that is paused as any other, whatever came
   before or comes after it.
-- The end of a bad turn has one order: tree dead, terminals released, cards closed, prompt
-  answered, session reloaded, next prompt.
-- `cancelled` is answered only when no hook of the turn runs any more. (invariant C10)
+
+How a turn ends is decided in `turn_end.py`.
 """
 
 from __future__ import annotations
@@ -25,21 +24,15 @@ from typing import assert_never
 from acp_bridge.machine.effects import (
     AnswerPrompt,
     Cancelled,
-    CloseCards,
     Commit,
     Dropped,
     Effect,
     Failed,
     Failure,
-    NoteOutcome,
-    Outcome,
     Refused,
     RefuseFeedback,
-    Replied,
-    SendCancel,
     SendPrompt,
     StillWaits,
-    StopWork,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -77,156 +70,15 @@ from acp_bridge.machine.events import (
     Warm,
     WordsFollowed,
     WorkAsked,
+    WorkOver,
 )
 from acp_bridge.machine.processes import Epochs, Processes
 from acp_bridge.machine.prompt_queue import Gate, Hooks, OpenHooks, PromptQueue, QueuedPrompt
-from acp_bridge.machine.states import Happened, Phase, Snapshot, State, States, Timers
+from acp_bridge.machine.states import FREE, Happened, Phase, Snapshot, State, States, Timers
+from acp_bridge.machine.turn_end import TurnEnd
 
 #: hooks send the agent back to work so often in a row for one prompt of the user's.
 MAX_AGAIN = 5
-
-
-class TurnEnd:
-    """Decides how the running turn ends, and when; methods return effects."""
-
-    def __init__(
-        self,
-        states: States,
-        queue: PromptQueue,
-        epochs: Epochs,
-        open_hooks: OpenHooks,
-        processes: Processes,
-    ) -> None:
-        self._states = states
-        self._queue = queue
-        self._epochs = epochs
-        self._open_hooks = open_hooks
-        self._processes = processes
-        #: what the running prompt is answered when its process is dead.
-        self._outcome: Outcome = Cancelled()
-
-    @property
-    def cancels(self) -> bool:
-        """True if the running turn is about to be answered `cancelled`."""
-        over = self._states.current in (State.DRAINING, State.KILLING) and self._queue.running
-        return bool(over) and isinstance(self._outcome, Cancelled)
-
-    @property
-    def _hooks_hold_up(self) -> bool:
-        """True if a cancelled turn may not end yet, because a hook of it runs. (invariant C10)"""
-        return self._open_hooks.running and self.cancels
-
-    # --- the turn is to end --------------------------------------------------------------------
-
-    def cancel(self) -> list[Effect]:
-        """Cancel the turn for the user's Stop; one that is ending is answered `cancelled`."""
-        running, out = self._queue.running, list[Effect]()
-        if self._states.current is State.RUNNING:
-            out = self.drain()
-        elif running:
-            out = self._open_hooks.stop()
-        self.mark_cancelled()
-        return out
-
-    def stop_work(self) -> list[Effect]:
-        """End the work that the client asked for beside prompts, for a Stop without a prompt."""
-        self._states.work_asked, self._states.between_turns = False, Phase.LEAK
-        return [StopWork(self._epochs.current), *self._open_hooks.stop()]
-
-    def mark_cancelled(self) -> None:
-        """Make `cancelled` the answer of a turn that is ending, whatever ended it."""
-        self._outcome = Cancelled()
-
-    def drain(self) -> list[Effect]:
-        """Tell the agent to cancel the running prompt."""
-        self._outcome = Cancelled()
-        self._states.work_asked = False
-        out = self._states.advance(Happened.CANCEL_SENT)
-        if prompt := self._queue.running:
-            out.append(SendCancel(self._epochs.current, prompt.key))
-        return out + self._open_hooks.stop()
-
-    def died(self, detail: object) -> list[Effect]:
-        """Go on from a turn in which the agent's process ended by itself."""
-        out = self._open_hooks.tell_death(detail)
-        self._outcome = Failed(Failure.AGENT_DIED, detail)
-        out += self._queue.drop(Failed(Failure.NOT_JOINED), lambda prompt: prompt.steers)
-        return out + self._processes.restart()
-
-    # --- the agent has ended it ----------------------------------------------------------------
-
-    def answered(self, answer: object) -> list[Effect]:
-        """Take the agent's answer to a prompt that nobody cancelled."""
-        ends = (
-            self._queue.leave(answer)
-            if self._open_hooks.after_turn
-            else self._finish(Replied(answer))
-        )
-        return ends + self._processes.rest()
-
-    def not_begun(self) -> list[Effect]:
-        """Answer a prompt that was not sent, because the journal could not note its start."""
-        return self._finish(Failed(Failure.NOT_BEGUN)) + self._processes.rest()
-
-    def drained(self, event: AgentAnswered) -> list[Effect]:
-        """Take the answer that came in time to a cancelled prompt."""
-        return self.note(event) + self.end_drain()
-
-    def end_drain(self) -> list[Effect]:
-        """Go on from a cancelled turn that the agent has ended, unless a hook of it runs."""
-        processes = self._processes
-        reloads = processes.reloads_after_cancel or processes.provisional
-        if reloads and not self._states.closing:
-            return processes.restart()
-        if self._hooks_hold_up:
-            return []
-        return self._epochs.drop_spare() + self.finish_badly() + processes.rest()
-
-    def note(self, event: AgentAnswered) -> list[Effect]:
-        """Keep the agent's own answer to a cancelled prompt, for the journal. (invariant C13)"""
-        prompt = self._queue.running
-        if prompt and not prompt.noted and isinstance(self._outcome, Cancelled):
-            prompt.noted = True
-            return [NoteOutcome(prompt.key, event.answer)]
-        return [Dropped(event)]
-
-    # --- nothing more comes of it --------------------------------------------------------------
-
-    def after_hooks(self) -> list[Effect]:
-        """Go on with a turn that waited for the end of hooks, or with the end of the session."""
-        state, running = self._states.current, self._queue.running
-        if state is State.DRAINING and running and running.noted and not self._hooks_hold_up:
-            return self.end_drain()
-        return self.after_deaths()
-
-    def after_deaths(self) -> list[Effect]:
-        """Go on when every process that was told to die is dead, and no hook holds the turn up."""
-        if self._states.current is not State.KILLING or self._epochs.dying or self._hooks_hold_up:
-            return []
-        return self.finish_badly() + self._processes.go_on()
-
-    def finish_badly(self) -> list[Effect]:
-        """Answer the prompt of a turn that is over; its open cards end (C22)."""
-        return [CloseCards(), *self._finish(self._outcome)] if self._queue.running else []
-
-    def abandon(self) -> list[Effect]:
-        """Leave waiting prompts over; interrupt the turn unless it was cancelled. (invariant Q6)"""
-        out = self._queue.leave_over()
-        if self._states.current is State.RUNNING:
-            return [*out, CloseCards(), *self._queue.interrupt()]
-        return out + (self.finish_badly() if self._queue.running else self._queue.interrupt())
-
-    def _finish(self, outcome: Outcome) -> list[Effect]:
-        self.mark_over(cancelled=isinstance(outcome, Cancelled))
-        return self._queue.finish(outcome)
-
-    def mark_over(self, *, cancelled: bool) -> None:
-        """Set how the agent's updates are treated from the end of this turn on.
-
-        A process that was given the session meanwhile may replay it, and knows of no such turn.
-        """
-        if self._states.between_turns is not Phase.REPLAY:
-            self._states.between_turns = Phase.LEAK if cancelled else Phase.LIVE
 
 
 class TurnMachine:
@@ -289,8 +141,9 @@ class TurnMachine:
             unanswered=tuple(dict.fromkeys([prompt.request for prompt in queue.unanswered])),
             standstill=self._gate.standstill(states.current),
             at_rest=self._at_rest,
+            may_work=states.may_work,
             asleep=processes.asleep,
-            provisional=states.current is State.IDLE and processes.provisional,
+            provisional=states.current in FREE and processes.provisional,
             ending=states.closing,
         )
 
@@ -397,10 +250,9 @@ class TurnMachine:
         It ends no prompt of another client than the one that says it. (invariant V4)
         """
         queue, own = self._queue, event.requests
-        if self._states.closing or not queue.unanswered:
-            works = self._states.current is State.IDLE and self._states.work_asked
-            stops = works and isinstance(event, Cancel)
-            return self._turn_end.stop_work() if stops else [Dropped(event)]
+        if self._states.closing or not queue.unanswered or own == frozenset():
+            stops = self._states.may_work and isinstance(event, Cancel)
+            return self._turn_end.drain() if stops else [Dropped(event)]
         oldest, running = queue.unanswered[0], queue.running
         if isinstance(event, CancelPrompt):
             key = event.key
@@ -442,7 +294,7 @@ class TurnMachine:
         out: list[Effect] = []
         if first.hooks is Hooks.DUE and not hooked and not queue.running:
             out = queue.begin_hooks(first)
-        if state is State.IDLE:
+        if state in FREE:
             waits = hooked or first.hooks is not Hooks.PASSED or self._processes.provisional
             return out if waits else out + self._send()
         idle = state in (State.COLD, State.BLOCKED, State.UNAUTHENTICATED)
@@ -578,6 +430,8 @@ class TurnMachine:
                 return turn_end.died(detail)
             case State.DRAINING, AgentAnswered(_, queue.running_key):
                 return turn_end.drained(event)
+            case State.DRAINING, WorkOver() if not queue.running:
+                return turn_end.end_drain()
             case State.DRAINING, AgentExited():
                 return self._processes.restart()
             case State.KILLING, AgentAnswered(_, queue.running_key):
@@ -642,7 +496,9 @@ class TurnMachine:
     def _end_process(self, event: Close | Shutdown) -> list[Effect]:
         processes, dying = self._processes, sorted(self._epochs.dying)
         match self._states.current:
-            case State.IDLE | State.RUNNING | State.DRAINING if not self._queue.running:
+            case State.IDLE | State.WORKING:
+                return processes.close_agent()
+            case State.RUNNING | State.DRAINING if not self._queue.running:
                 return processes.close_agent()
             case State.RUNNING:
                 return self._turn_end.drain()
@@ -654,7 +510,7 @@ class TurnMachine:
                 return processes.end()
             case State.CLOSED:
                 return [Dropped(event)]
-            case State.IDLE | State.DRAINING | State.KILLING:
+            case State.DRAINING | State.KILLING:
                 return []  # what is on its way leads to the end
             case _:
                 assert_never(self._states.current)

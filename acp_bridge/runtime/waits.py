@@ -35,6 +35,15 @@ SPARE: Final = 600.0
 #: A session that took the last one opens in it, before the next is started.
 SPARE_PAUSE: Final = 1.0
 
+# --- an agent works outside of a prompt -------------------------------------------------------
+
+#: An agent that says nothing for so long, and has nothing open, does nothing.
+WORK: Final = 2.0
+#: A Stop waits for so long for a prompt of the same client: some send one before every prompt.
+STOP: Final = 0.1
+#: The programs of an agent are looked at before it is killed. Far below KILL.
+LAST_LOOK: Final = 0.2
+
 # --- an agent's tree is killed ---------------------------------------------------------------
 
 #: A guard kills its tree. Then the bridge does it, too: the guard may hang. Far below END.

@@ -18,7 +18,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Timer
-from acp_bridge.machine.states import Passing
+from acp_bridge.machine.states import Passing, State
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.audience import Audience
 from acp_bridge.session.core import Core, Follower, SessionState
@@ -27,6 +27,7 @@ from acp_bridge.session.process.agent_processes import AgentProcesses
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
 from acp_bridge.session.process.sleep import Sleep
+from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.pauses import Pauses
@@ -84,6 +85,7 @@ class Effects:
     restart: Restart
     provisional: Provisional
     sleep: Sleep
+    work: Work
     prompts: Prompts
     turn: Turn
     steering: Steering
@@ -112,7 +114,7 @@ class Effects:
             case ef.SendCancel(epoch, key):
                 self.turn.cancel(processes.link(epoch), key)
             case ef.StopWork(epoch):
-                self.turn.stop_work(processes.link(epoch))
+                self._stop_work(processes.link(epoch))
             case ef.SendPause(epoch, token):
                 self.pauses.ask_agent(processes.link(epoch), token)
             case ef.SendGo(epoch):
@@ -124,7 +126,7 @@ class Effects:
             case ef.Open(epoch):
                 spawn(self._open, processes.link(epoch))
             case ef.Kill(epoch):
-                spawn(processes.kill, epoch)
+                spawn(self._kill, epoch, self.work.stopping == epoch)
             case ef.CloseAgent(epoch):
                 spawn(processes.close, epoch, self.grace)
             case ef.Release(epoch):
@@ -179,7 +181,7 @@ class Effects:
 
     def concerned(self, before: SessionState, after: SessionState) -> list[Follower]:
         """Return the parts that a change of the state concerns, in the order of telling."""
-        now, context = after.turns, self.context
+        was, now, context = before.turns, after.turns, self.context
         on_its_way = now.permits.requests in (Passing.WAITS, Passing.SETTINGS)
         who: list[Follower] = []
         if now.blocked and not self.restart.failure_told:
@@ -188,7 +190,11 @@ class Effects:
             who.append(self.provisional.follow)
         if now.standstill is not self.pauses.told:
             who.append(self.pauses.follow)
-        if now.permits is not before.turns.permits:
+        if now.state is not was.state or now.running != was.running:
+            who.append(self.work.follow)
+        if self.prompts.waits_for_work and not now.works and now.state is not State.KILLING:
+            who.append(self.prompts.end_waits_for_work)
+        if now.permits is not was.permits:
             who.append(self.from_agent.follow)
         if self.to_agent.deferred and not on_its_way:
             who.append(self.to_agent.follow)
@@ -200,6 +206,20 @@ class Effects:
         if note_work := context.note_work:
             who.append(lambda before, after: note_work())
         return who
+
+    def _stop_work(self, link: Link) -> None:
+        """Tell the agent to stop what it does outside of a prompt, and end its cards."""
+        self.turn.stop_work(link)
+        self.work.stop(link.epoch)
+
+    async def _kill(self, epoch: int, at_work: bool) -> None:
+        """Kill a process; `at_work`: it was told to stop what it does outside of a prompt."""
+        link = self.processes.get(epoch)
+        try:
+            if at_work and link:
+                await self.work.say_killed(link)
+        finally:
+            await self.processes.kill(epoch)
 
     async def _open(self, link: Link) -> None:
         """Give a process the session."""

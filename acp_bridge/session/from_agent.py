@@ -14,6 +14,7 @@ from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase, Snapshot, State
 from acp_bridge.protocol import (
+    ASKS_A_PERSON,
     CANCEL_REQUEST,
     INFO_UPDATE,
     TOOL_CALL,
@@ -25,6 +26,7 @@ from acp_bridge.protocol import (
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.core import Core, SessionState
+from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts.steering import Steering
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
@@ -51,6 +53,7 @@ class FromAgent:
         title: Title,
         to_agent: ToAgent,
         steering: Steering,
+        work: Work,
         disturb: Callable[[], None] | None,
     ) -> None:
         """`disturb` notes that the agent has said something; None: the session never sleeps."""
@@ -59,6 +62,7 @@ class FromAgent:
         self._title = title
         self._to_agent = to_agent
         self._steering = steering
+        self._work = work
         self._disturb = disturb
         self._journal = journal
         self._updates = updates
@@ -68,7 +72,7 @@ class FromAgent:
         # The phase of a process holds until the next event; a read brings hundreds of updates.
         self._phased: tuple[Link, Snapshot] | None = None
         self._phase = Phase.NOTHING
-        self._draining = False
+        self._draining = self._outside = False
         #: the read that is being taken holds more than answers.
         self._spoke = False
         #: by its kind the last state that the agent told while nobody could be shown it.
@@ -82,6 +86,7 @@ class FromAgent:
         if self._phased is None or self._phased[0] is not link or self._phased[1] is not now:
             self._phased = link, now
             self._phase, self._draining = now.phase(link.epoch), now.permits.drains
+            self._outside = self._is_outside(self._phase)
         update = params.get("update")
         if self._phase is Phase.NOTHING or not isinstance(update, dict):
             return
@@ -91,9 +96,13 @@ class FromAgent:
         # A cancelled turn whose client doesn't read: what waits stays bounded (P15).
         unread = self._draining and self._pacing.unread
         if unread and not is_state(update):
+            if self._outside:
+                self._work.note_update(update)
             return
         if (shown := self._taken(link, update)) is None:
             return
+        if self._outside:
+            self._work.note_update(shown)
         if is_state(shown) and (shown := self._note_state(shown)) is None:
             return
         told = {**params, "update": shown}
@@ -106,6 +115,10 @@ class FromAgent:
             self._steering.note_shown(link.epoch)
         if shown["sessionUpdate"] in (TOOL_CALL, TOOL_CALL_UPDATE):
             self._to_client.note_card(shown)
+
+    def _is_outside(self, phase: Phase) -> bool:
+        """Return True if what the agent does in this phase is done outside of a prompt."""
+        return phase is Phase.LIVE and self._core.now.running is None
 
     def _taken(self, link: Link, update: Json) -> Json | None:
         """Return the update in the form that is recorded; None for one to drop, such as a leak."""
@@ -131,6 +144,8 @@ class FromAgent:
         except Leak:
             link.peer.fail(call.id, errors.cancelled())
             refused = tainted = True
+        if call.method in ASKS_A_PERSON and self._is_outside(phase):
+            self._work.note()
         if refused and tainted:
             self._leaked(link)
 

@@ -33,6 +33,7 @@ from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
 from acp_bridge.session.process.sleep import Sleep
+from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import queue_command
 from acp_bridge.session.prompts.hooks import SessionHooks, moments_of
 from acp_bridge.session.prompts.pauses import Pauses
@@ -135,6 +136,7 @@ class Session:
         to_client = ToClient(
             self.id, shown.asked, updates, shown.record_at_once, permissions, people
         )
+        work = Work(core, updates, shown, settings)
         pacing = self.audience.pacing
         self._sleep = sleep = Sleep(
             core,
@@ -157,6 +159,7 @@ class Session:
             self.title,
             to_agent,
             steering,
+            work,
             sleep.disturb if sleep.seconds else None,
         )
         processes.owner = from_agent
@@ -181,6 +184,7 @@ class Session:
             restart=restart,
             provisional=provisional,
             sleep=sleep,
+            work=work,
             prompts=prompts,
             turn=turn,
             steering=steering,
@@ -284,6 +288,7 @@ class Session:
     def on_prompt(self, request: ClientRequest, params: Json) -> None:
         """Queue a prompt in the order of reading; `params` has been checked."""
         self.transcript.end_quiet(request.client)
+        self.audience.take_back_stop(request.client)
         if self.early is not None:
             self.early.add(request)
             return
@@ -319,6 +324,9 @@ class Session:
         key = self._prompts.key_of(client, request_id)
         if key is not None:
             self.feed(ev.CancelPrompt(key, self.audience.own(client)))
+            return True
+        if any(each.is_of(client, request_id) for each in self._prompts.waits_for_work):
+            self.feed(ev.Cancel(frozenset()))
             return True
         return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
 

@@ -108,12 +108,12 @@ class Attaching:
     def goes_on_without(self, client: Client, session: Session) -> bool:
         """Return True if the session goes on when this client closes it.
 
-        It does while other clients have it, and in a kept bridge while a prompt is unanswered.
+        It does while other clients have it, and in a kept bridge while there is work.
         """
         if session.closing:
             return False
         others = session.transcript.has_others(client)
-        return others or (self._kept and bool(session.now.unanswered))
+        return others or (self._kept and session.now.busy)
 
     def forget(self, client: Client) -> None:
         """Let a client whose connection has ended leave every session."""
@@ -127,8 +127,8 @@ class Attaching:
 
     @property
     def works(self) -> bool:
-        """True if a turn runs in one of the sessions, or a prompt waits."""
-        return any(session.now.unanswered for session in self._live.values())
+        """True if in one of the sessions a prompt has no answer, or the agent works without one."""
+        return any(session.now.busy for session in self._live.values())
 
     def listed(self) -> Json:
         """Return the answer to `_acp_bridge/live`."""

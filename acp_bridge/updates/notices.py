@@ -149,8 +149,10 @@ WORKING: Final = {
     LiveState.RUNNING: "a turn runs",
     LiveState.PERMISSION: "it waits for an answer",
     LiveState.PAUSED: "its turn is paused",
+    LiveState.WORKING: "the agent works",
 }
 
+STOPPING_WORK: Final = "Stopping what the agent does outside of a prompt."
 NOTHING_RUNS: Final = "Nothing runs and nothing waits."
 NEXT: Final = (
     "[acp-bridge] What was waited for has ended, and there is more: `/queue wait` waits for the"
@@ -394,6 +396,19 @@ def at_work(running: Json | None, waiting: list[Json]) -> str:
 def stopping(prompt: Json) -> str:
     """Return the answer to `/queue stop`; `prompt`: the parameters of the prompt that it ends."""
     return f"Stopping {_quoted(prompt)}."
+
+
+def killed_at_work(programs: list[str]) -> str:
+    """Return the notice of an agent that a Stop outside of a prompt kills.
+
+    `programs`: the names of those that it has started, and that end with it.
+    """
+    said = "[acp-bridge] After your Stop the agent was killed, and is started again."
+    if not programs:
+        return said
+    named = [as_code(code(each)) for each in programs[:_ROWS]]
+    more = [f"{len(programs) - _ROWS} more"] if len(programs) > _ROWS else []
+    return f"{said} What it had started ends with it: {', '.join([*named, *more])}."
 
 
 def kept_work(rows: list[Json], agent: str) -> str:

@@ -86,6 +86,8 @@ class Updates:
         self._turn = 0
         #: how often work was asked for outside of a turn.
         self._works = 0
+        #: how many cards were made.
+        self.made = 0
         self._reuses = False
         #: the client-side ids that were given out and are not in the journal yet.
         self.new_ids: list[str] = []
@@ -221,6 +223,7 @@ class Updates:
                 card = None
         if card is None:
             card = self._cards[agent_id] = _Card(self._unique(agent_id), self._turn)
+            self.made += 1
         changed = dict(call)
         changed["toolCallId"] = card.client_id
         if not asks and self.notes.get(card.client_id) == "asked":
@@ -336,11 +339,10 @@ class Updates:
 
     # --- the end of a turn ---------------------------------------------------------------------
 
-    def close_cards(self, *, over: bool = True) -> list[Json]:
+    def close_cards(self) -> list[Json]:
         """Return the updates that end the turn's open cards; later updates of the turn are leaks.
 
-        Cards and messages of earlier turns stay as they are (invariant C22). If it is not `over`,
-        since no answer has said so, the agent may still end them.
+        Cards and messages of earlier turns stay as they are (invariant C22).
         """
         closing = []
         for card in self._cards.values():
@@ -349,10 +351,10 @@ class Updates:
                     closing.append(closing_update(card.client_id))
                 self._end(card)
                 self.forget_notes([card.client_id])
-                card.dead = over
+                card.dead = True
                 card.told, card.requested = {}, {}
         for message in self._messages.values():
-            message.dead |= over and message.turn == self._turn
+            message.dead |= message.turn == self._turn
         return closing
 
     def settle(self, card_id: str) -> bool:
@@ -404,9 +406,9 @@ class Updates:
         }
 
     @property
-    def has_open_cards(self) -> bool:
-        """True if a tool call is open, maybe one of an earlier turn."""
-        return any(card.open for card in self._cards.values())
+    def open_cards(self) -> frozenset[str]:
+        """The client-side ids of the tool calls that are open, also those of earlier turns."""
+        return frozenset(card.client_id for card in self._cards.values() if card.open)
 
     # --- commands ------------------------------------------------------------------------------
 

@@ -154,7 +154,7 @@ async def test_an_agent_can_not_pose_as_the_bridge_of_its_session(field: Field) 
         code, said = await field.command("send", short, "for the agent alone")
         assert code == 0, said
         code, said = await field.command("cancel", short)
-        assert (code, said.startswith(f"Cancelled the turn in session {short}")) == (0, True)
+        assert (code, said.startswith(f"Cancelled what runs in session {short}")) == (0, True)
         assert (await client.answer_to(running))["result"]["stopReason"] == "cancelled"
     assert not heard.exists()
 

@@ -84,7 +84,7 @@ CASES = {
     "acp-bridge setup z": {"zed"},
     "acp-bridge setup zed --wr": {"--write"},
     "acp-bridge --deliv": {"--delivery"},
-    "acp-bridge --delivery ": {"queue", "interrupt"},
+    "acp-bridge --delivery ": {"queue", "interrupt", "steer"},
     "acp-stdio-bridge --delivery int": {"interrupt"},
     "acp-bridge run --permissions ": {"allow", "deny"},
     "acp-bridge run --perm": {"--permissions"},
@@ -109,7 +109,7 @@ CASES = {
 }
 #: What bash makes of --delivery=, of which it sees the = as a word.
 EQUALS = {
-    "acp-bridge --delivery =": {"queue", "interrupt"},
+    "acp-bridge --delivery =": {"queue", "interrupt", "steer"},
     "acp-bridge --delivery = int": {"interrupt"},
     "acp-bridge run --permissions = d": {"deny"},
 }

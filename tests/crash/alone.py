@@ -99,6 +99,28 @@ async def sleep(it: Round) -> None:
         await it.note(client)
 
 
+async def work(it: Round) -> None:
+    """The bridge or the agent is killed while the agent works outside of a prompt, or is told to
+    stop that; the built-in agent never works so.
+    """
+    deaf = ["ignores-cancel"] if it.rng.random() < 0.5 else []
+    async with it.bridge(*deaf, "works-on") as client:
+        await it.begin(client)
+        await client.prompt("say first", within=it.patience)
+        if not it.built_in:
+            await client.until_text("[on]")
+        if it.rng.random() < 0.5:
+            client.cancel()
+        await anyio.sleep(it.rng.random() * 0.6)
+        if it.rng.random() < 0.5:
+            kill_bridge(client)
+            await it.note(client)
+            return
+        kill_agent(it, client)
+        await client.answer_to(client.send_prompt("say second"), within=it.patience)
+        it.note_so_far(client)
+
+
 async def migration(it: Round) -> None:
     """The bridge is killed while it makes a session's journal, or brings it up to date."""
     async with it.bridge() as client:
@@ -149,5 +171,6 @@ ALONE: dict[str, Callable[[Round], Awaitable[None]]] = {
     "drain": drain,
     "load": load,
     "sleep": sleep,
+    "work": work,
     "migration": migration,
 }

@@ -17,8 +17,8 @@ from tests.support.client import RecordingClient
 from tests.support.recording import Message
 
 _STREAM = re.compile(r"stream (\d+)")
-#: what the fixture agent says of the answer to a question.
-_ANSWERED = re.compile(r"\[permission [^]]*\]")
+#: what the fixture agent says of the answer to a question, and outside of prompts.
+_ANSWERED = re.compile(r"\[permission [^]]*\]|\[on\]")
 
 
 class Lost(AssertionError):

@@ -287,8 +287,8 @@ class Life:
             caller.listen()
 
 
-#: States in which a turn runs, or may begin at once.
-_WORKING = ("running", "permission", "paused", "cancelling", "starting")
+#: States in which a turn runs or may begin at once, or the agent works without one.
+_WORKING = ("running", "working", "permission", "paused", "cancelling", "starting")
 
 
 async def _live(client: RecordingClient) -> list[Message]:

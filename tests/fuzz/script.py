@@ -94,6 +94,8 @@ def behaviours(seed: int) -> tuple[str, ...]:
         chosen.append("pauses")
     if random.Random(f"{seed}.steers").random() < 0.5:
         chosen.append("steers")
+    if random.Random(f"{seed}.works").random() < 0.2:
+        chosen.append("works-on")
     if "late-replay" in chosen:
         chosen.append("load-only")  # else it is never asked to replay
     return tuple(dict.fromkeys(filter(None, chosen)))

@@ -11,7 +11,16 @@ from tests.support.recording import Recording
 
 #: nothing runs or waits in these.
 _AT_REST = frozenset(("idle", "asleep", "closed"))
-_WORDS = _AT_REST | {"running", "permission", "paused", "held", "cancelling", "starting", "blocked"}
+_WORDS = _AT_REST | {
+    "running",
+    "working",
+    "permission",
+    "paused",
+    "held",
+    "cancelling",
+    "starting",
+    "blocked",
+}
 
 
 def judge_states(recording: Recording, prompts: Iterable[Prompt], own: set[int]) -> int:

@@ -74,6 +74,8 @@ from acp_bridge.machine.events import (
     TreeDead,
     Warm,
     WorkAsked,
+    WorkOver,
+    WorkSeen,
 )
 from acp_bridge.machine.states import Standstill
 from tests.machine.reference_hooks import Asked, Line
@@ -109,7 +111,11 @@ class Reference(Line):
     released: set[int] = field(default_factory=set)
     #: the client has asked for work beside prompts, and has not said Stop since.
     work_asked: bool = False
-    #: that Stop has ended such work, and no prompt was sent since.
+    #: the agent was seen to work outside of a prompt.
+    work_seen: bool = False
+    #: the agent was told to stop that, and has not done so yet.
+    work_stops: bool = False
+    #: a Stop has ended work outside of a prompt, and no prompt was sent since.
     work_stopped: bool = False
     #: epochs that may not get another prompt.
     unfit: set[int] = field(default_factory=set)
@@ -139,7 +145,7 @@ class Reference(Line):
                 self.commit(key)
             case WorkAsked():
                 self.work_asked = not self.closing
-            case Cancel():
+            case Cancel(None):
                 self.cancel()
             case CancelPrompt(key):
                 self.cancel_one(key)
@@ -187,6 +193,10 @@ class Reference(Line):
                 self.dead.add(epoch)
             case StartFailed(epoch) if epoch in self.started - self.opened | self.doomed:
                 self.dead.add(epoch)
+            case WorkSeen(epoch) if epoch in self.loaded - self.doomed:
+                self.work_seen = not self.work_stops
+            case WorkOver(epoch) if epoch in self.loaded - self.doomed:
+                self.work_seen = self.work_stops = False
             case Leaked(epoch) if epoch in self.loaded and epoch not in self.doomed:
                 self.leaky = True
                 self.unfit.add(epoch)
@@ -251,6 +261,7 @@ class Reference(Line):
             assert Kill(event.epoch) in effects
             assert event.epoch in self.loaded - self.doomed
             assert not self.line
+            assert not self.work_stops
             assert not self.asides
             assert not self.closing
             self.asleep = True
@@ -345,6 +356,7 @@ class Reference(Line):
         assert self.hooked is None, "hooks run"
         assert self.next()[0].checked, "its hooks did not run"
         assert not self.closing
+        assert not self.work_stops, "what was stopped goes on"
         self.running = self.next()[0]
         assert self.running.key == effect.key, "not in order"
         assert self.running.committed
@@ -352,6 +364,7 @@ class Reference(Line):
         assert effect.key not in self.sent_keys, "sent twice"
         assert effect.epoch in self.loaded - self.unfit - self.doomed
         self.told = self.noted = self.died = self.unsent = self.work_stopped = False
+        self.work_seen = False
         self.sent_keys.add(effect.key)
         self.sent_last, self.epoch = effect.key, effect.epoch
 
@@ -371,16 +384,23 @@ class Reference(Line):
                 assert epoch in self.started
                 assert not isinstance(effect, CloseAgent) or self.closing
                 self.doomed.add(epoch)
+                self.asleep &= isinstance(event, Sleep)  # else somebody needs another one
+                self.work_seen &= epoch not in self.opened
+                self.work_stops &= epoch not in self.opened
             case Release(epoch):
                 assert epoch in self.dead or (self.closing and late(event, Timer.KILL))
                 assert epoch not in self.released
                 self.released.add(epoch)
             case StopWork(epoch):
                 assert isinstance(event, Cancel)
-                assert self.work_asked, "there is no work"
-                assert not self.line
+                assert self.work_asked or self.work_seen, "there is no work"
+                assert self.running is None
+                assert not self.line or event.requests == frozenset(), "a prompt is meant"
                 assert epoch in self.loaded - self.doomed
-                self.work_asked, self.work_stopped = False, True
+                self.work_asked = self.work_seen = False
+                self.work_stops = self.work_stopped = True
+                if self.leaky or self.always_reload:
+                    self.unfit.add(epoch)
             case Closed():
                 assert self.closing
                 assert not self.line

@@ -1,6 +1,6 @@
 """The machine's table: `table.txt` as it is read, and the page of it in docs/architecture.md.
 
-`make states` writes that page: for each of the ten states and the commonest events the state that
+`make states` writes that page: for each of the states and the commonest events the state that
 follows, in any of the situations of `table.txt`. tests/test_docs.py fails while it is out of date.
 """
 

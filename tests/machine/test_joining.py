@@ -164,6 +164,7 @@ class Joining:
         """Let one thing happen."""
         random, epoch = self.random, self.turns.snapshot.epoch
         self.keys += 1
+        ends: list[Event] = [Close(), Close(keeps_prompts=True), Shutdown()]
         kinds: list[tuple[float, Event]] = [
             (3, PromptReceived(self.keys, steers=True)),
             (1, PromptReceived(self.keys, steers=True, lapses=True)),
@@ -178,7 +179,7 @@ class Joining:
             (0.8, Go()),
             (0.3, AgentExited(epoch)),
             (0.2, CommitFailed(random.randint(1, self.keys))),
-            (0.03, random.choice([Close(), Close(keeps_prompts=True), Shutdown()])),
+            (0.03, random.choice(ends)),
         ]
         for _ in range(random.randint(0, 2)):
             self.as_it_should()

@@ -90,7 +90,9 @@ class AnyHistory(RuleBasedStateMachine):
         self.world.about_a_prompt(kind, back)
 
     @rule(
-        event=st.sampled_from([Cancel(), Cancel(), Cancel(), Warm(), WorkAsked(), ReplaceProcess()])
+        event=st.sampled_from(
+            [Cancel(), Cancel(), Cancel(frozenset()), Warm(), WorkAsked(), ReplaceProcess()]
+        )
     )
     def client(self, event: Event) -> None:
         self.world.feed(event)

@@ -68,6 +68,8 @@ from acp_bridge.machine.events import (
     Warm,
     WordsFollowed,
     WorkAsked,
+    WorkOver,
+    WorkSeen,
 )
 from acp_bridge.machine.states import NEXT, Happened, State, States
 from tests.machine.bench import Bench
@@ -136,6 +138,18 @@ STATES: dict[str, Callable[[], Bench]] = {
     "RELOADING, nothing waits": lambda: after(Warm(), STARTED, epoch=0),
     "IDLE": lambda: after(epoch=1),
     "IDLE, work was asked for": lambda: after(WorkAsked(), epoch=1),
+    "WORKING": lambda: after(WorkSeen(1), epoch=1),
+    "WORKING, a prompt waits for the end of a hold": lambda: after(
+        WorkSeen(1), HOLD, *TWO[:2], epoch=1
+    ),
+    "DRAINING, outside of a prompt": lambda: after(WorkSeen(1), CANCEL, epoch=1),
+    "DRAINING, outside of a prompt, and two wait": lambda: after(
+        WorkSeen(1), CANCEL, *TWO, epoch=1
+    ),
+    "KILLING, outside of a prompt": lambda: after(WorkSeen(1), CANCEL, fire=(DRAIN,), epoch=1),
+    "IDLE, after a Stop outside of a prompt": lambda: after(
+        WorkSeen(1), CANCEL, WorkOver(1), epoch=1
+    ),
     "IDLE, after a cancelled turn": lambda: after(*TWO[:2], CANCEL, AgentAnswered(1, 1), epoch=1),
     "RUNNING": lambda: after(*TWO, epoch=1),
     "RUNNING, pausing": lambda: after(*TWO, PAUSE, epoch=1),
@@ -226,6 +240,7 @@ EVENTS: dict[str, Callable[[int, int], Event]] = {
     "hook began": lambda epoch, key: HookBegan(2),
     "hook ended": lambda epoch, key: HookEnded(1),
     "cancel": lambda epoch, key: Cancel(),
+    "cancel of work": lambda epoch, key: Cancel(frozenset()),
     "cancel of 1": lambda epoch, key: CancelPrompt(1),
     "cancel of 2": lambda epoch, key: CancelPrompt(2),
     "pause": lambda epoch, key: Pause(),
@@ -233,6 +248,8 @@ EVENTS: dict[str, Callable[[int, int], Event]] = {
     "go": lambda epoch, key: Go(),
     "warm": lambda epoch, key: Warm(),
     "work asked": lambda epoch, key: WorkAsked(),
+    "work seen": lambda epoch, key: WorkSeen(epoch),
+    "work over": lambda epoch, key: WorkOver(epoch),
     "sleep": lambda epoch, key: Sleep(epoch),
     "replace": lambda epoch, key: ReplaceProcess(),
     "close": lambda epoch, key: Close(),

@@ -23,6 +23,7 @@ from acp_bridge.machine.effects import (
     SendPause,
     SendPrompt,
     Start,
+    StopWork,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -59,6 +60,8 @@ from acp_bridge.machine.events import (
     TreeDead,
     Warm,
     WorkAsked,
+    WorkOver,
+    WorkSeen,
 )
 from acp_bridge.machine.states import Phase, Snapshot
 from acp_bridge.machine.turns import TurnMachine
@@ -79,6 +82,7 @@ WRONG: dict[type[Event], list[type[AgentEvent]]] = {
     Loaded: [LoadRefused, NeedsAuth, AgentExited],
     AgentAnswered: [AgentExited, Leaked],
     PauseAnswered: [AgentExited, Leaked],
+    WorkOver: [AgentExited, Leaked],
 }
 #: The events that a process may cause at any time.
 PROCESS: list[type[AgentEvent]] = [
@@ -90,6 +94,9 @@ PROCESS: list[type[AgentEvent]] = [
     AgentExited,
     TreeDead,
     Leaked,
+    WorkSeen,
+    WorkSeen,
+    WorkOver,
 ]
 
 
@@ -131,10 +138,12 @@ class World:
         return self.turns.snapshot
 
     def feed(self, event: Event) -> None:
-        state = self.now.state
+        before = self.now
         self.reference.before(event)
         effects = self.turns.step(event)
-        assert effects != [Dropped(event)] or self.now.state is state
+        assert effects != [Dropped(event)] or self.now.state is before.state
+        if event == Cancel(frozenset()):
+            assert (StopWork(before.epoch) in effects) == before.may_work
         self.reference.after(event, effects)
         for effect in effects:
             self.note(effect)
@@ -161,6 +170,8 @@ class World:
                 self.due.append(AgentAnswered(epoch, key, f"answer {key}"))
             case SendPause(epoch, token):
                 self.due.append(PauseAnswered(epoch, token))
+            case StopWork(epoch):
+                self.due.append(WorkOver(epoch))
             case Kill(epoch) | CloseAgent(epoch):
                 self.due.append(TreeDead(epoch))
 
@@ -176,7 +187,9 @@ class World:
         else:
             assert not of_states
         known.check_gate(now.standstill, state, Timer.SIGN in self.armed)
-        if state in ("COLD", "IDLE", "BLOCKED", "UNAUTHENTICATED", "CLOSED"):
+        assert known.work_seen or state != "WORKING"
+        assert known.work_stops == (state == "DRAINING" and now.running is None)
+        if state in ("COLD", "IDLE", "WORKING", "BLOCKED", "UNAUTHENTICATED", "CLOSED"):
             stranded = any(asked.committed for asked in known.next()[:1])
             assert known.gate_closed or known.hooked or not stranded, "stranded"
         if now.asleep:
@@ -299,6 +312,7 @@ class World:
             (6, lambda: self.prompt(random.random() < 0.25, random.random() < 0.7)),
             (1, lambda: self.queue_run(random.choice(few))),
             (3, lambda: self.feed(Cancel())),
+            (1, lambda: self.feed(Cancel(frozenset()))),
             (1, lambda: self.feed(random.choice(user))),
             (3, lambda: self.feed(random.choice(gate))),
             (1, lambda: self.pause_answered(random.random() < 0.7, random.choice([0, 0, 1]))),

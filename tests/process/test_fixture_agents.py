@@ -91,6 +91,21 @@ async def test_a_new_process_loads_the_session_with_its_killed_turn(
     assert len(set(agent_log.pids())) == 2
 
 
+@pytest.mark.parametrize("end", ["cancel", "prompt"])
+async def test_works_on_outside_of_prompts_until_a_cancel_or_the_next_prompt(
+    start_agent: StartAgent, end: str
+) -> None:
+    async with start_agent("works-on") as client:
+        await client.prompt("say one")
+        await client.until_text("[on][on]")
+        if end == "cancel":
+            client.cancel()
+        else:
+            client.send_prompt("fail")
+        await client.until_recorded(lambda: client.updates()[-1].get("status") == "completed")
+        assert client.text().count("[on]") < 100
+
+
 def leave_half_written(home: Path) -> None:
     """Leave what a kill leaves: a file without a line, a line without its end, an end alone."""
     (kept,) = home.glob("*/*.jsonl")

@@ -22,7 +22,7 @@ def test_a_parent_that_hangs_leaves_time_for_the_command_line() -> None:
 
 def test_a_kill_has_ended_before_a_session_gives_the_tree_up() -> None:
     assert waits.GUARD * 2 < waits.KILL
-    assert waits.KILL + waits.LAST_WORDS < waits.GIVE_UP
+    assert waits.LAST_LOOK + waits.KILL + waits.LAST_WORDS < waits.GIVE_UP
 
 
 def test_the_guard_tries_several_times_within_the_time_for_a_kill() -> None:

@@ -8,6 +8,7 @@ from acp_bridge.machine.states import Phase, State
 from acp_bridge.protocol import text_chunk
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.from_agent import FromAgent
+from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts.steering import Steering
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
@@ -18,6 +19,7 @@ from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import encode
 from tests.session.memory import ClientEnd, MemoryLink
 from tests.session.played_core import PlayedCore
+from tests.sessions.world import settings
 
 Json = dict[str, Any]
 CAN_ALL: Json = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
@@ -86,6 +88,7 @@ class Stage:
             Title(self.core, Journal(Path()), journal, self.transcript),
             self.to_agent,
             NoSteering(),
+            Work(self.core, self.updates, self.transcript, settings(Path())),
             lambda: None,
         )
         self.link = self.process(1)

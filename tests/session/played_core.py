@@ -67,6 +67,7 @@ class PlayedCore(Core):
             unanswered=self.unanswered,
             standstill=self.standstill,
             at_rest=self.machine_state is State.IDLE,
+            may_work=self.machine_state is State.WORKING,
             asleep=False,
             provisional=False,
             ending=False,

@@ -66,7 +66,8 @@ async def test_each_phase_takes_or_drops_the_conversation_and_the_state(
     stage.says(chunk("a"), USAGE)
     assert stage.shown() == [chunk("a")] * conversation + [USAGE] * state
     assert stage.settings.kept == [USAGE] * state
-    assert stage.core.fed == [ev.Leaked(1)] * unclean
+    works = [ev.WorkSeen(1)] * conversation
+    assert stage.core.fed == works + [ev.Leaked(1)] * unclean
     assert await recorded_texts(journal) == ["a"] * conversation
     assert journal.get("state:usage_update") == ({"update": USAGE} if state else None)
 
@@ -187,7 +188,7 @@ async def test_who_does_not_have_the_session_asks_the_client_only_early_for_a_lo
     stage.link.asks("_x/login", {"url": "u"})
     stage.process(2).asks("_x/login", {"url": "u"})
     early = {State.STARTING, State.BLOCKED, State.UNAUTHENTICATED}
-    having = {State.RELOADING, State.IDLE, State.RUNNING, State.DRAINING}
+    having = {State.RELOADING, State.IDLE, State.WORKING, State.RUNNING, State.DRAINING}
     assert len(stage.client.sent.take()) == (state in early | having)
     assert stage.answers() == ([] if state in early | having else [CANCELLED])
 

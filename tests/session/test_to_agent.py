@@ -40,7 +40,7 @@ class Stage:
 
     def enter(self, state: State) -> None:
         self.core.machine_state = state
-        has_it = state in (State.IDLE, State.RUNNING, State.DRAINING)
+        has_it = state in (State.IDLE, State.WORKING, State.RUNNING, State.DRAINING)
         self.core.link_now = self.link if has_it else None
         self.to_agent.follow(self.core.state, self.core.state)
 
@@ -71,7 +71,7 @@ class Stage:
 
 
 @pytest.mark.hazard("T3", "P13")
-@pytest.mark.parametrize("state", [State.IDLE, State.RUNNING, State.DRAINING])
+@pytest.mark.parametrize("state", [State.IDLE, State.WORKING, State.RUNNING, State.DRAINING])
 async def test_a_request_goes_out_at_once_and_its_answer_comes_back_as_it_is(
     journal: SessionJournal, state: State
 ) -> None:

@@ -106,3 +106,9 @@ def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None
         assert {hint: hint in hints for hint in optional} == optional
         for named in ("/queue", *hints):
             assert f"`{named}`" in queue_command.usage(words)
+
+
+def test_a_kill_names_a_few_of_the_programs_that_end_with_it_and_counts_the_others() -> None:
+    assert "What it had started" not in notices.killed_at_work([])
+    named = notices.killed_at_work(["a`b", *"cdefgh"])
+    assert named.endswith("ends with it: `a'b`, `c`, `d`, `e`, `f`, 2 more.")

@@ -3,6 +3,8 @@
 - A client's Stop is about its own prompts. One that has none stops the turn that runs only if no
   client that has the session waits for it: some send a Stop before every prompt (invariant V4).
 - For a Stop, a prompt that a client waits for with `/queue wait` counts as that client's own.
+- A Stop where no prompt is open is for what the agent does outside of prompts. It waits for a
+  moment, and is void if a prompt of the same client comes.
 - The prompts of a client that leaves run like any other; their answers go nowhere.
 """
 
@@ -124,6 +126,8 @@ class Standing:
             return LiveState.PERMISSION
         if state is State.RUNNING:
             return LiveState.RUNNING
+        if state is State.WORKING and (stands is not Standstill.OPEN or not now.unanswered):
+            return LiveState.WORKING
         if stands is not Standstill.OPEN:
             return LiveState.HELD
         if now.asleep:
@@ -151,6 +155,9 @@ class Audience:
             core, transcript, settings.client_limit, self.go_on_without, settings.unread
         )
         self._core = core
+        self._stop_delay = settings.stop_delay
+        #: the Stops that wait for a moment, by client.
+        self._stops: dict[Client, anyio.CancelScope] = {}
         self._transcript = transcript
         self._prompts = prompts
         self._questions = questions
@@ -186,7 +193,24 @@ class Audience:
         if own := self.own(client):
             self._core.feed(ev.Cancel(own))
         elif self._may_stop(client):
-            self._core.feed(ev.Cancel(frozenset(self._core.now.unanswered[:1])))
+            if oldest := self._core.now.unanswered[:1]:
+                self._core.feed(ev.Cancel(frozenset(oldest)))
+            elif self._core.now.may_work and client not in self._stops:
+                self._stops[client] = anyio.CancelScope()
+                self._core.spawn(self._stop_work, client, self._stops[client])
+
+    async def _stop_work(self, client: Client, scope: anyio.CancelScope) -> None:
+        """Stop what the agent does outside of prompts, unless a prompt of the client comes."""
+        with scope:
+            await anyio.sleep(self._stop_delay)
+        if not scope.cancel_called:
+            del self._stops[client]
+            self._core.feed(ev.Cancel(frozenset()))
+
+    def take_back_stop(self, client: Client) -> None:
+        """Drop a Stop that waits: the client has sent a prompt right behind it (invariant V4)."""
+        if scope := self._stops.pop(client, None):
+            scope.cancel()
 
     def own(self, client: Client) -> frozenset[int]:
         """Return the keys of the open requests whose answer this client waits for."""
@@ -196,21 +220,24 @@ class Audience:
     def _may_stop(self, client: Client) -> bool:
         """Return True if a Stop of this client, which waits for no prompt, may end the oldest one.
 
-        It may not while a client that has the session waits for that prompt. Where no prompt is
-        open, a Stop is for work that a client asked the agent for by another request.
+        It may not while a client that has the session waits for that prompt.
         """
         oldest = self._core.now.unanswered[:1]
         clients = [client for key in oldest for client in self._prompts.clients_of(key)]
         waits = any(self._transcript.view_of(each) is not None for each in clients)
-        stranger = client.on_socket and self._transcript.view_of(client) is None
-        return not waits and not stranger and not client.observes
+        has = self._transcript.view_of(client) is not None or client in self._detached
+        return not waits and has and not client.observes
 
     def cancel_turn(self) -> Json:
-        """Answer `_acp_bridge/cancel`: the turn that runs ends, whoever asked for it."""
-        runs = self._core.now.foremost is not None
-        if runs or not self._core.now.unanswered:
-            self._core.feed(ev.Cancel())
-        return {"cancelled": runs}
+        """Answer `_acp_bridge/cancel`: the turn that runs ends, whoever asked for it.
+
+        Where none runs, what the agent does outside of prompts does.
+        """
+        now = self._core.now
+        runs, works = now.foremost is not None, now.may_work
+        if runs or works:
+            self._core.feed(ev.Cancel(None if runs else frozenset()))
+        return {"cancelled": runs or works}
 
     def at_work(self, client: Client) -> str | None:
         """Return the notice of running turns and waiting prompts for a client that has just loaded.
@@ -274,9 +301,9 @@ class Audience:
             self._end_if_left()
 
     def _end_if_left(self) -> None:
-        """End a session that a client has closed, once it has neither a client nor a prompt."""
+        """End a session that a client has closed, once it has neither a client nor work."""
         left = not self._transcript.views and not self._detached
-        if self._closed_by_one and left and not self._core.now.unanswered:
+        if self._closed_by_one and left and not self._core.now.busy:
             self._closed_by_one = False
             self._close()
 

@@ -18,11 +18,12 @@ import anyio
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import INTERRUPTED, JournalError, SessionJournal
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.effects import Cancelled, Failed, Failure, Outcome, Replied
+from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Replied
+from acp_bridge.machine.states import State
 from acp_bridge.protocol import ACCEPTED, PERHAPS_READ, Json, own_meta, with_own_meta
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
-from acp_bridge.session.core import Core
+from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
@@ -89,6 +90,8 @@ class Prompts:
         self._touch = touch
         self._open: dict[int, Prompt] = {}
         self._left_over: list[int] = []
+        #: the requests that wait for the end of what the agent does outside of prompts.
+        self.waits_for_work: list[ClientRequest] = []
         self._last_key = 0
         self._catching_up = False
 
@@ -207,6 +210,16 @@ class Prompts:
         # Another turn may run: this prompt had waited behind it.
         if isinstance(outcome, Cancelled) and not self._transcript.seq:
             for request in prompt.requests:
+                self._transcript.hush(request.client)
+
+    def end_waits_for_work(self, before: SessionState, after: SessionState) -> None:
+        """Answer each `/queue wait` for what the agent did outside of prompts: it is over."""
+        stopped = before.turns.state in (State.DRAINING, State.KILLING)
+        answer = answers.of_wait(Cancelled() if stopped else Done())
+        waits, self.waits_for_work = self.waits_for_work, []
+        for request in waits:
+            self._end_wait(request, answer)
+            if stopped:
                 self._transcript.hush(request.client)
 
     def _end_wait(self, request: ClientRequest, answer: Answer) -> None:

@@ -5,9 +5,9 @@
                   can do that
 /queue hold       lets the turn end, and starts nothing more
 /queue go         ends a pause or a hold
-/queue wait       stays open until the turn that runs has ended, whoever asked for it (Stop reaches
-                  that turn)
-/queue stop       stops the turn that runs, whoever asked for it
+/queue wait       stays open until the turn that runs has ended, whoever asked for it, or what the
+                  agent does without one (Stop reaches that)
+/queue stop       stops the turn that runs, whoever asked for it, or what the agent does without one
 /queue steer N    sends the words of a prompt that waits into the turn that runs, if the agent can
                   take them; else that prompt runs next
 /queue title WORDS
@@ -123,7 +123,7 @@ class QueueCommand:
             case ["go"]:
                 needed = self._pauses.said is not None
             case ["wait" | "stop"]:
-                needed = bool(self._core.now.unanswered)
+                needed = self._core.now.busy or self._core.now.may_work
             case _:
                 needed = False
         return needed or not agent_has_one
@@ -146,6 +146,9 @@ class QueueCommand:
                 return
             case ["wait"] if unanswered := self._core.now.unanswered:
                 self._prompts.wait_for(unanswered[0], request)
+                return
+            case ["wait"] if self._core.now.works:
+                self._prompts.waits_for_work.append(request)
                 return
             case _:
                 self._do(words)
@@ -186,6 +189,9 @@ class QueueCommand:
             stopped = self._prompts.get(running).params
             self._transcript.notice(notices.stopping(stopped))  # nothing follows `cancelled`
             self._core.feed(ev.Cancel())
+        elif self._core.now.may_work:
+            self._transcript.notice(notices.STOPPING_WORK)
+            self._core.feed(ev.Cancel(frozenset()))
         else:
             self._transcript.notice(notices.NOTHING_RUNS)
 

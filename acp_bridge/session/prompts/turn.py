@@ -147,11 +147,9 @@ class Turn:
         _cancel(link)
 
     def stop_work(self, link: Link) -> None:
-        """Tell the agent to stop what it does outside of a prompt; end its questions and cards."""
+        """Tell the agent to stop what it does outside of a prompt, and end its open questions."""
         event("work.cancel", session=self._journal.info.session_id, agent=link.name)
         _cancel(link)
-        for update in self._updates.close_cards(over=False):
-            self._transcript.show({"update": update})
 
     def end_cards(self, epoch: int) -> None:
         """Show an end of the cards that a process which is dead has left open before the turn that

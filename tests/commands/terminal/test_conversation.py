@@ -233,6 +233,20 @@ async def test_ctrl_c_ends_the_turn_of_whoever_asked_it_but_not_of_one_who_looks
         assert (bridge.calls, bridge.notified) == ([], [])
 
 
+async def test_an_agent_that_works_without_a_prompt_is_at_work_and_ctrl_c_stops_it(
+    tmp_path: Path,
+) -> None:
+    async with attached(tmp_path) as (talk, bridge):
+        told(bridge, "working")
+        await settled(bridge)
+        assert talk.running
+        assert not talk.interrupt()
+        assert (await bridge.asked("_acp_bridge/cancel")).params == {"sessionId": SESSION}
+        told(bridge, "idle")
+        await settled(bridge)
+        assert not talk.running
+
+
 async def test_the_bell_rings_when_a_question_is_shown_and_when_nothing_runs_any_more(
     tmp_path: Path,
 ) -> None:

@@ -146,7 +146,7 @@ def test_where_nobody_can_look_nothing_is_said_to_be_not_live(
 
 def test_cancel_says_if_something_ran(bridge: Bridge, said: Said) -> None:
     bridge.answers["_acp_bridge/cancel"] = {"cancelled": True}
-    told = "Cancelled the turn in session abcd1111 (Par\\x1bser).\n"
+    told = "Cancelled what runs in session abcd1111 (Par\\x1bser).\n"
     assert said("cancel", "abc") == (0, told, "")
     assert bridge.calls("_acp_bridge/cancel") == [{"sessionId": LIVE}]
     bridge.answers["_acp_bridge/cancel"] = {"cancelled": False}

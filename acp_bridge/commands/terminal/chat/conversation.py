@@ -115,7 +115,7 @@ class Conversation:
 
     @property
     def running(self) -> bool:
-        """True while a turn runs, whichever client asked for it."""
+        """True while a turn runs, whichever client asked for it, or the agent works without one."""
         return self.prompts.begun is not None or bool(self.standing and self.standing.busy)
 
     @property

@@ -8,9 +8,15 @@ from typing import Final
 
 from acp_bridge.protocol import Json, LiveState
 
-#: states in which a turn runs, is paused or is being cancelled.
+#: states in which a turn runs, is paused or is being cancelled, or the agent works without one.
 _BUSY: Final = frozenset(
-    {LiveState.RUNNING, LiveState.PERMISSION, LiveState.CANCELLING, LiveState.PAUSED}
+    {
+        LiveState.RUNNING,
+        LiveState.WORKING,
+        LiveState.PERMISSION,
+        LiveState.CANCELLING,
+        LiveState.PAUSED,
+    }
 )
 #: states in which a prompt begins as soon as it is sent.
 _FREE: Final = frozenset({LiveState.IDLE, LiveState.ASLEEP, LiveState.STARTING})
@@ -45,7 +51,7 @@ class Standing:
 
     @property
     def busy(self) -> bool:
-        """True if a turn runs, whichever client asked for it."""
+        """True if a turn runs, whichever client asked for it, or the agent works without one."""
         return self.prompt_id is not None or self.state in _BUSY
 
     @property

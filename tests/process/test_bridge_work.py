@@ -1,0 +1,39 @@
+"""An agent that works on outside of prompts, with real processes."""
+
+import pytest
+
+from acp_bridge.updates.notices import killed_at_work
+from tests.process.bridge_support import World, shown
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.process, pytest.mark.hazard("C25")]
+
+
+@pytest.mark.hazard("C6", "C8", "C9")
+async def test_one_that_is_deaf_to_a_stop_is_killed_and_reloaded_and_its_programs_are_named(
+    world: World,
+) -> None:
+    async with world.inside("ignores-cancel", "works-on", drain_timeout=0.3) as client:
+        await client.prompt("child; say one")
+        await client.until_text("[on]")
+        client.cancel()
+        await client.until_text(killed_at_work(["sleep"]))
+        assert await client.prompt("history") == {"stopReason": "end_turn"}
+        assert "child; say one" in client.text()
+        ends = [each for each in shown(client) if each.get("status") in ("completed", "failed")]
+        assert [each["status"] for each in ends] == ["failed"]
+    assert len(world.log.pids()) == 2
+
+
+@pytest.mark.hazard("C6")
+async def test_one_that_heeds_a_stop_keeps_its_process_and_takes_the_next_prompt(
+    world: World,
+) -> None:
+    async with world.inside("works-on", drain_timeout=0.3) as client:
+        await client.prompt("say one")
+        await client.until_text("[on]")
+        client.cancel()
+        await until(lambda: world.log.received("session/cancel"))
+        assert await client.prompt("say two") == {"stopReason": "end_turn"}
+        assert "two" in client.text()
+    assert len(world.log.pids()) == 1
