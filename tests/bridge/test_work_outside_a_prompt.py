@@ -221,6 +221,18 @@ async def test_a_stop_right_before_a_prompt_of_the_same_client_stops_nothing(
         await until(lambda: here.cancels == 2)
 
 
+@pytest.mark.hazard("V4")
+async def test_a_prompt_of_another_client_takes_no_stop_back(tmp_path: Path) -> None:
+    async with at_work(tmp_path, stop_delay=0.5) as here:
+        other = await here.it.attached(here.id)
+        here.shows("t", "in_progress")
+        await until(works(here))
+        await here.stops()
+        prompt = other.prompt(here.id, "hello")
+        assert await other.stop_reason(prompt) == "end_turn"
+        await until(lambda: here.cancels == 1)
+
+
 @pytest.mark.parametrize("by", ["method", "word"])
 async def test_a_stop_on_purpose_does_not_wait(tmp_path: Path, by: str) -> None:
     async with at_work(tmp_path, stop_delay=60) as here:
