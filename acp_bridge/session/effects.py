@@ -192,7 +192,8 @@ class Effects:
             who.append(self.pauses.follow)
         if now.state is not was.state or now.running != was.running:
             who.append(self.work.follow)
-        if self.prompts.waits_for_work and not now.works and now.state is not State.KILLING:
+        stops = now.state is State.KILLING and was.state is not State.WORKING
+        if self.prompts.waits_for_work and not (now.works or stops):
             who.append(self.prompts.end_waits_for_work)
         if now.permits is not was.permits:
             who.append(self.from_agent.follow)

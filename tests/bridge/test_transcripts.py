@@ -20,7 +20,7 @@ LIMIT = 400
 MODES: Json = {"currentModeId": "0", "availableModes": [{"id": str(n)} for n in range(100)]}
 KINDS = ("agent_message_chunk", "agent_thought_chunk")
 #: stands in what one client alone is told, when it loads a session at work.
-AT_WORK = "`/queue wait` waits until the turn ends"
+AT_WORK = "and meanwhile Stop reaches it"
 #: what happens, and to which client, or of which kind.
 Event = tuple[str, int]
 EVENTS = ("says", "opens", "ends", "mode", "joins", "stops", "reads", "prompts", "titles", "sets")
@@ -140,7 +140,7 @@ async def play(events: list[Event], home: Path) -> None:
     agent = Agent()
     agent.script["session/new"] = {"sessionId": "agent-1", "modes": MODES}
     agent.script["session/set_mode"] = {}
-    async with bench(home, agent, client_limit=LIMIT, unread=3600) as it:
+    async with bench(home, agent, client_limit=LIMIT, unread=3600, stop_delay=3600) as it:
         session_id = await it.new()
         (process,) = it.agent.processes
         here = Play(it, session_id, process, [it.editor])

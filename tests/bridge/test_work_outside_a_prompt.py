@@ -12,6 +12,7 @@ from tests.bridge.at_work import AtWork, at_work
 from tests.bridge.test_questions import PERMISSION, chosen
 from tests.sessions.agent import Process, until
 from tests.sessions.bench import Served
+from tests.sessions.world import SETUP
 
 pytestmark = pytest.mark.hazard("C25")
 
@@ -129,6 +130,16 @@ async def test_a_kept_bridge_works_while_its_agent_does_also_when_a_client_has_c
         assert works(here)()
 
 
+async def test_a_client_that_comes_is_told_of_it(tmp_path: Path) -> None:
+    async with at_work(tmp_path) as here:
+        early, late = await here.it.joined(), await here.it.joined()
+        await early.ask("session/load", {**SETUP, "sessionId": here.id})
+        await begins(here)
+        await late.ask("session/load", {**SETUP, "sessionId": here.id})
+        for client, told in ((early, False), (late, True)):
+            assert with_words(here, "The agent works in this session", client) == told
+
+
 @pytest.mark.parametrize("stop", [False, True])
 async def test_queue_wait_waits_for_it(tmp_path: Path, stop: bool) -> None:
     async with at_work(tmp_path, work_silence=0.1) as here:
@@ -208,6 +219,18 @@ async def test_a_stop_right_before_a_prompt_of_the_same_client_stops_nothing(
         assert here.it.agent.params("session/cancel") == [{"sessionId": "agent-2"}]
         await here.stops()
         await until(lambda: here.cancels == 2)
+
+
+@pytest.mark.hazard("V4")
+async def test_a_prompt_of_another_client_takes_no_stop_back(tmp_path: Path) -> None:
+    async with at_work(tmp_path, stop_delay=0.5) as here:
+        other = await here.it.attached(here.id)
+        here.shows("t", "in_progress")
+        await until(works(here))
+        await here.stops()
+        prompt = other.prompt(here.id, "hello")
+        assert await other.stop_reason(prompt) == "end_turn"
+        await until(lambda: here.cancels == 1)
 
 
 @pytest.mark.parametrize("by", ["method", "word"])

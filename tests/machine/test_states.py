@@ -17,6 +17,7 @@ from acp_bridge.machine.events import (
     Leaked,
     Loaded,
     NeedsAuth,
+    Pause,
     PromptReceived,
     ReplaceProcess,
     Started,
@@ -24,6 +25,8 @@ from acp_bridge.machine.events import (
     Timer,
     TreeDead,
     Warm,
+    WorkOver,
+    WorkSeen,
 )
 from acp_bridge.machine.states import PERMITS, Passing, Permits, Phase, Snapshot, Standstill, State
 from tests.machine.bench import Bench, cancelled
@@ -90,6 +93,26 @@ def test_a_snapshot_says_where_the_session_stands_and_stays_as_it_is() -> None:
     )
     with pytest.raises(FrozenInstanceError):
         bench.now.state = State.IDLE  # type: ignore[misc]  # that is the point
+
+
+def test_an_agent_works_from_what_it_does_outside_of_a_prompt_to_the_end_of_its_stop() -> None:
+    bench = Bench()
+    works, phases = [bench.now.works], [bench.now.phase(1)]
+    for event in (WorkSeen(1), Cancel(), WorkOver(1)):
+        bench.do(event)
+        works.append(bench.now.works)
+        phases.append(bench.now.phase(1))
+        assert bench.now.busy == bench.now.works
+    assert works == [False, True, True, False]
+    assert phases == [Phase.LIVE, Phase.LIVE, Phase.LIVE, Phase.LEAK]
+
+
+def test_a_turn_is_no_such_work_also_while_it_is_cancelled() -> None:
+    bench = Bench()
+    bench.prompt(1)
+    for event in (Pause(), Cancel()):
+        bench.do(event)
+        assert (bench.now.works, bench.now.busy) == (False, True)
 
 
 def test_a_step_that_changes_nothing_gives_an_equal_snapshot_and_none_is_made_twice() -> None:

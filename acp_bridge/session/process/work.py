@@ -144,12 +144,11 @@ class Work:
                 self._transcript.show({"update": closing_update(card)})
 
     async def say_killed(self, link: Link) -> None:
-        """Say that the agent is about to be killed, and which programs end with it."""
+        """Say that the agent is about to be killed, unless it has ended, and what ends with it."""
+        if link.gone:
+            return
         found: list[str] = []
-        if not link.gone:
-            with anyio.move_on_after(waits.LAST_LOOK), suppress(NoThread):
-                found = await in_thread(
-                    programs_since, link.pid, self._given, abandon_on_cancel=True
-                )
+        with anyio.move_on_after(waits.LAST_LOOK), suppress(NoThread):
+            found = await in_thread(programs_since, link.pid, self._given, abandon_on_cancel=True)
         self._transcript.notice(notices.killed_at_work(found))
         self._transcript.flush()

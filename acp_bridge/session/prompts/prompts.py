@@ -219,7 +219,7 @@ class Prompts:
         waits, self.waits_for_work = self.waits_for_work, []
         for request in waits:
             self._end_wait(request, answer)
-            if stopped:
+            if stopped and not self._transcript.seq:
                 self._transcript.hush(request.client)
 
     def _end_wait(self, request: ClientRequest, answer: Answer) -> None:
