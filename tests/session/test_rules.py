@@ -13,6 +13,7 @@ import pytest
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.hooks.definitions import Hook, HookEvent
 from acp_bridge.hooks.found import FoundHooks
+from acp_bridge.journal.reading import transcript
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
     CREATE_TERMINAL,
@@ -20,6 +21,7 @@ from acp_bridge.protocol import (
     REQUEST_PERMISSION,
     SESSION_PROMPT,
     WRITE_TEXT_FILE,
+    own_meta,
 )
 from tests.session.hooked import OPTIONS
 from tests.session.living import Living, first, living
@@ -50,8 +52,8 @@ class Ruled:
         params = {"sessionId": "0", "toolCall": {"toolCallId": number, **call}, "options": options}
         asked = self._asked()
         self.agent.asks(REQUEST_PERMISSION, params, number)
-        await until(lambda: self._told(number) or self._asked() > asked)
-        return self._told(number) or "asked"
+        await until(lambda: self.told(number) or self._asked() > asked)
+        return self.told(number) or "asked"
 
     async def does(self, method: str, **params: Any) -> Any:
         """The answer to a request about the client's files or terminals, or "passed on"."""
@@ -77,6 +79,12 @@ class Ruled:
         told = [m["params"].get("_meta", {}).get("acp_bridge", {}) for m in self.here.got]
         return [each["decided"] for each in told if "decided" in each]
 
+    def recorded(self) -> list[Any]:
+        """What the transcript tells of decisions."""
+        read = transcript(self.work.parent / "home", self.here.session.id)
+        own = [own_meta(each) for each in read]
+        return [each["decided"] for each in own if "decided" in each]
+
     def notices(self) -> list[str]:
         return [text for text in self.here.texts() if "[acp-bridge]" in text]
 
@@ -86,7 +94,7 @@ class Ruled:
     def _got(self, method: str) -> int:
         return len([m for m in self.here.got if m.get("method") == method])
 
-    def _told(self, number: str) -> str:
+    def told(self, number: str) -> str:
         for each in self.agent.sent.messages:
             if each.get("id") == number:
                 outcome = each["result"]["outcome"]

@@ -183,26 +183,29 @@ class Permissions:
 
     def _settle(self, link: Link, call: Call, decision: Decision, told: Json) -> None:
         """Answer a permission that no person was asked for; `told`: what hooks were told of it."""
-        self._show_card(call, decision)
-        if decision.action == "deny":
-            self._updates.deny(call.params["toolCall"])
-        elif decision.by == "hook":
+        self.note(call, self._card_id(call), decision)
+        if decision.action == "allow" and decision.by == "hook":
             self._hooks.tell_allowed(summary(told))
         option = option_for(decision.action, call.params.get("options"))
         chosen = {"outcome": {"outcome": "selected", "optionId": option}}
         link.peer.answer(call.id, CANCELLED_PERMISSION if option is None else chosen)
 
-    def _show_card(self, call: Call, decision: Decision) -> None:
-        """Show the card of a call that no client was asked about, and what a rule decided of it."""
-        card, _, new = self._updates.asked_about(call.params["toolCall"])
-        if not isinstance(card_id := card.get("toolCallId"), str):
-            return
-        if new:
-            self._show(new_card(card))
-            self._updates.forget_notes([card_id])
-        if decision.by != "hook":
+    def note(self, call: Call, card_id: object, decision: Decision) -> None:
+        """Record and show on a call's card what has become of a permission, and who decided so."""
+        if decision.action != "allow":
+            self._updates.deny(call.params["toolCall"])
+        if isinstance(card_id, str):
             said = {"sessionUpdate": protocol.TOOL_CALL_UPDATE, "toolCallId": card_id}
             self._show(protocol.with_own_meta({"update": said}, {"decided": decision.told}))
+
+    def _card_id(self, call: Call) -> object:
+        """Return the clients' id of a call that no client was asked about, with its card shown."""
+        card, _, new = self._updates.asked_about(call.params["toolCall"])
+        card_id = card.get("toolCallId")
+        if new and isinstance(card_id, str):
+            self._show(new_card(card))
+            self._updates.forget_notes([card_id])
+        return card_id
 
     def _still_says(self, asked: _Deciding) -> bool:
         """Return True if card and request agree, and say what the hooks were told of the call."""
@@ -240,18 +243,19 @@ def new_card(call: Json) -> Json:
     return {"update": {**card, "sessionUpdate": protocol.TOOL_CALL}}
 
 
-def denied(call: Call, result: object) -> Json | None:
-    """Return the tool call of a permission that this result denies, else None."""
-    params = as_object(call.params) if call.method == REQUEST_PERMISSION else {}
-    about = params.get("toolCall")
-    if not isinstance(about, dict):
+def decision_of(call: Call, result: object, by: str) -> Decision | None:
+    """Return the decision that an answer to a permission is; None for another question."""
+    params = as_object(call.params)
+    if call.method != REQUEST_PERMISSION or not isinstance(params.get("toolCall"), dict):
         return None
     match result:
         case {"outcome": {"outcome": "selected", "optionId": chosen}}:
             offered = objects(params.get("options"))
             option = next((each for each in offered if each.get("optionId") == chosen), {})
-            return about if str(option.get("kind")).startswith("reject") else None
-    return about
+            kind = str(option.get("kind", ""))
+            action = "deny" if kind.startswith("reject") else "allow"
+            return Decision(action, by, option=kind if by == "client" else "")
+    return Decision("cancelled", by)
 
 
 def option_for(decision: str | None, options: object) -> object:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from acp_bridge.agents.link import Link
@@ -31,8 +32,9 @@ from acp_bridge.protocol import (
     without_terminals,
 )
 from acp_bridge.session.clients.open_request import OpenRequest
-from acp_bridge.session.clients.permissions import asks, denied, option_for
+from acp_bridge.session.clients.permissions import asks, decision_of, option_for
 from acp_bridge.session.core import Core
+from acp_bridge.session.prompts.hooks import Decision
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates.tool_calls import shows_alike, updated
@@ -60,6 +62,8 @@ class _Question(OpenRequest):
     #: how many were asked until now.
     count: int = 0
 
+    #: takes the answer with which it ends, and who has given that.
+    note: Callable[[object, str], None] = lambda result, by: None
     #: the subject of the question in one line, and what that was made of.
     _subject: tuple[Json | None, str] | None = None
 
@@ -75,6 +79,11 @@ class _Question(OpenRequest):
         for client, at_client in self.asked.items():
             client.peer.cancel(at_client.request_id)
 
+    def end(self) -> None:
+        """End it as every open request is ended, and note that."""
+        self.note(None, "stop")
+        super(_Question, self).end()
+
 
 class Questions:
     """The questions of one session's agent to the people at its clients."""
@@ -84,15 +93,14 @@ class Questions:
         core: Core,
         transcript: TranscriptOut,
         prompts: Prompts,
-        deny: Callable[[Json], None],
+        note: Callable[[Call, object, Decision], None],
         *,
         kept: bool,
     ) -> None:
-        """Nothing is asked yet. `deny` takes a tool call, in the agent's ids, that was denied.
-
-        `kept`: another client may come when none is there.
+        """Nothing is asked yet. `note` takes a permission, the clients' id of its call, and what
+        has become of it. `kept`: another client may come when none is there.
         """
-        self._deny = deny
+        self._note = note
         self._kept = kept
         self._core = core
         self._prompts = prompts
@@ -155,6 +163,7 @@ class Questions:
         `about`: all that is known of the tool call, if it is about one.
         """
         question = _Question(link, call, params, about)
+        question.note = partial(self._note_end, question)
         link.at_clients.add(question)
         self.all.append(question)
         try:
@@ -228,7 +237,7 @@ class Questions:
             del question.asked[client]
             question.link.at_clients.remove(question)
             question.call_back()
-            self._answer(question, answer.result)
+            self._answer(question, answer.result, "client")
             self._core.settle()
         else:
             self._withdraw(question, client, answer)
@@ -243,17 +252,21 @@ class Questions:
         question.link.at_clients.remove(question)
         match answer if question.count == 1 else None:
             case Ok(result) if not _chooses_what_is_not_offered(question.call, result):
-                self._answer(question, result)
+                self._answer(question, result, "client")
             case Err(error):
+                question.note(None, "withdrawn")
                 question.link.peer.fail(question.call.id, error)
             case _:
-                self._answer(question, _rejection(question.call))
+                self._answer(question, _rejection(question.call), "withdrawn")
         self._core.settle()
 
-    def _answer(self, question: _Question, result: object) -> None:
-        if call := denied(question.call, result):
-            self._deny(call)
+    def _answer(self, question: _Question, result: object, by: str) -> None:
+        question.note(result, by)
         question.link.peer.answer(question.call.id, result)
+
+    def _note_end(self, question: _Question, result: object, by: str) -> None:
+        if decision := decision_of(question.call, result, by):
+            self._note(question.call, question.params["toolCall"].get("toolCallId"), decision)
 
 
 def _origin(link: Link, params: Json) -> ClientRequest | None:

@@ -57,20 +57,24 @@ _MOMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision about a tool call: "allow", "deny" or "ask", and what stands behind it.
+    """The decision about a tool call: "allow", "deny", "cancelled" or "ask", and who has made it.
 
-    `by`: "hook", "rule" or "default", empty for "ask"; `rules`: the rules, as the user wrote them.
+    `by`: "rule", "default", "unattended", "hook", "client", "withdrawn" if no client was left to
+    answer, or "stop"; empty for "ask". `rules`: the rules, as the user wrote them; `option`: the
+    kind of the option that a client has chosen.
     """
 
     action: str
     by: str = ""
     rules: tuple[str, ...] = ()
+    option: str = ""
 
     @property
     def told(self) -> Json:
         """The decision as a card tells it, `_meta.acp_bridge.decided`."""
         said: Json = {"decision": self.action, "by": self.by}
-        return {**said, "rules": list(self.rules)} if self.rules else said
+        said |= {"rules": list(self.rules)} if self.rules else {}
+        return {**said, "option": self.option} if self.option else said
 
 
 @dataclass(slots=True, eq=False)
