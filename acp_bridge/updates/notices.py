@@ -277,6 +277,11 @@ def rule_refused(title: str, rule: str) -> str:
     return f"[acp-bridge] Your rule refused {as_code(title)}: {rule}"
 
 
+def unattended(about: str) -> str:
+    """Return the notice of a tool call that was denied because nobody could answer."""
+    return f"[acp-bridge] Denied, since nobody could answer: {as_code(about)}"
+
+
 def untrusted_hooks(folder: str) -> str:
     """Return the notice of a project whose hooks are not trusted."""
     return (

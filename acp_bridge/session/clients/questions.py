@@ -57,6 +57,8 @@ class _Question(OpenRequest):
     params: Any
     #: all that is known of the tool call that it is about, if it is about one.
     about: Json | None
+    #: only a person may allow it, and no client by a rule of its own.
+    guarded: bool
     #: those who are asked.
     asked: dict[Client, _AtClient] = field(default_factory=dict)
     #: how many were asked until now.
@@ -114,16 +116,21 @@ class Questions:
         self.all = [asked for asked in self.all if asked.is_open]
         return self.all
 
-    def clients(self, link: Link, call: Call) -> list[Client]:
+    def clients(self, link: Link, call: Call, *, guarded: bool = False) -> list[Client]:
         """Return the clients that can answer a request of an agent, also those still loading.
 
-        A question about a client's own request goes to that client alone.
+        A question about a client's own request goes to that client alone. `guarded`: those alone
+        that ask a person; one that is asked only about its own turns answers by a rule.
         """
         params = call.params if isinstance(call.params, dict) else {}
         if "sessionId" not in params and (of := _origin(link, params)):
             return [of.client] if of.client.abilities.allows(call.method, params) else []
         clients = [view.client for view in self._transcript.views]
-        return [each for each in clients if self._may_ask(each, call)]
+        persons = [each for each in clients if not (guarded and each.own_turns_only)]
+        return [each for each in persons if self._may_ask(each, call)]
+
+    def _able(self, question: _Question) -> list[Client]:
+        return self.clients(question.link, question.call, guarded=question.guarded)
 
     def may_wait(self, link: Link, call: Call) -> bool:
         """Return True if the question may stay open until a client comes that can answer it.
@@ -156,13 +163,20 @@ class Questions:
                 self._transcript.show_to(view.client, card)
 
     def ask(
-        self, link: Link, call: Call, params: Any, about: Json | None, clients: list[Client]
+        self,
+        link: Link,
+        call: Call,
+        params: Any,
+        about: Json | None,
+        clients: list[Client],
+        *,
+        guarded: bool = False,
     ) -> None:
         """Ask these clients; `params` are those of the request as clients know its ids.
 
         `about`: all that is known of the tool call, if it is about one.
         """
-        question = _Question(link, call, params, about)
+        question = _Question(link, call, params, about, guarded)
         question.note = partial(self._note_end, question)
         link.at_clients.add(question)
         self.all.append(question)
@@ -179,7 +193,7 @@ class Questions:
     def ask_too(self, client: Client) -> None:
         """Send the open questions to a client that has just loaded the session."""
         for question in self.open:
-            able = client in self.clients(question.link, question.call)
+            able = client in self._able(question)
             if able and client not in question.asked:
                 question.count += 1
                 self._ask(question, client)
@@ -244,7 +258,7 @@ class Questions:
 
     def _withdraw(self, question: _Question, client: Client, answer: Answer | None) -> None:
         question.asked.pop(client, None)
-        others = self.clients(question.link, question.call)
+        others = self._able(question)
         later = [each for each in others if each is not client and each not in self.shown(others)]
         left = answer is None or client.gone
         if question.asked or later or (left and self.may_wait(question.link, question.call)):

@@ -61,13 +61,14 @@ class Decision:
 
     `by`: "rule", "default", "unattended", "hook", "client", "withdrawn" if no client was left to
     answer, or "stop"; empty for "ask". `rules`: the rules, as the user wrote them; `option`: the
-    kind of the option that a client has chosen.
+    kind of the option that a client has chosen; `guarded`: only a person may allow it.
     """
 
     action: str
     by: str = ""
     rules: tuple[str, ...] = ()
     option: str = ""
+    guarded: bool = False
 
     @property
     def told(self) -> Json:
@@ -389,7 +390,7 @@ class SessionHooks:
         if hooks == "deny":
             return Decision("deny", "hook")
         if hooks == "ask" or (judged and (judged.ask or judged.protected)):
-            return Decision("ask")
+            return Decision("ask", guarded=bool(judged and judged.protected))
         if hooks == "allow":
             return Decision("allow", "hook")
         return self._ruled(judged, title) if judged else Decision("ask")
