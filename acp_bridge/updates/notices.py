@@ -291,6 +291,15 @@ def untrusted_hooks(folder: str) -> str:
     )
 
 
+def untrusted_rules(folder: str, *, changed: bool) -> str:
+    """Return the notice of a project's rules that allow something and are not trusted."""
+    since = ", since the file changed after you trusted it" if changed else ""
+    return (
+        "[acp-bridge] The `allow` rules of this project (`.acp_bridge/permissions.toml`) do not"
+        f" count{since}: `acp-bridge trust {folder}` on a terminal shows them, and lets them count."
+    )
+
+
 def changed_hooks(files: list[str], folder: str) -> str:
     """Return the notice of trusted hooks that have changed."""
     named = ", ".join(f"`{name}`" for name in files[:5]) + (" and more" if len(files) > 5 else "")

@@ -8,13 +8,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_bridge.clients.abilities import ClientAbilities
+from acp_bridge.hooks import trust
 from acp_bridge.hooks.definitions import Hook, HookEvent
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal.reading import transcript
 from acp_bridge.machine import events as ev
+from acp_bridge.policy.places import PROJECT_FILE, RECORDS
 from acp_bridge.protocol import (
     CREATE_TERMINAL,
     READ_TEXT_FILE,
@@ -292,7 +295,9 @@ async def test_a_file_that_anybody_may_write_allows_nothing(tmp_path: Path) -> N
 
 
 @pytest.mark.hazard("A2")
-async def test_a_projects_own_rules_refuse_and_ask_but_allow_nothing(tmp_path: Path) -> None:
+async def test_a_projects_own_rules_refuse_and_ask_but_allow_nothing_by_themselves(
+    tmp_path: Path,
+) -> None:
     async with ruled(tmp_path) as it:
         (it.work / ".acp_bridge").mkdir()
         (it.work / ".acp_bridge/permissions.toml").write_text(
@@ -304,6 +309,34 @@ async def test_a_projects_own_rules_refuse_and_ask_but_allow_nothing(tmp_path: P
         assert await it.runs("make") == "asked"
         (it.work / ".acp_bridge/permissions.toml").write_text('default = "deny"')
         assert await it.runs("make") == "no"
+
+
+@pytest.mark.hazard("A2")
+async def test_what_a_project_allows_counts_while_the_user_trusts_its_file_as_it_is(
+    tmp_path: Path,
+) -> None:
+    async with ruled(tmp_path) as it:
+        (it.work / ".acp_bridge").mkdir()
+        file = it.work / ".acp_bridge/permissions.toml"
+        file.write_text('allow = ["Bash(make *)", "Bash(rm *)"]\nask = ["Bash(make x)"]')
+        assert await it.runs("make") == "asked"
+        (said,) = it.notices()
+        assert "The `allow` rules of this project" in said
+        folder, home = str(await anyio.Path(it.work).resolve()), tmp_path / "home"
+        files = {PROJECT_FILE: trust.digest(file.read_bytes())}
+        trust.write_record(home, trust.Record(folder, files))  # as hooks are: not rules
+        assert await it.runs("make") == "asked"
+        trust.write_record(home, trust.Record(folder, files), RECORDS)
+        assert await it.runs("make") == "yes"
+        assert await it.runs("make x") == "asked"
+        assert await it.runs("rm x") == "no"
+        file.write_text(file.read_text() + "\n")
+        assert await it.runs("make") == "asked"
+        assert "since the file changed" in it.notices()[-1]
+        file.write_text(file.read_text().rstrip())
+        assert await it.runs("make") == "yes"
+        trust.record_path(home, folder, RECORDS).unlink()
+        assert await it.runs("make") == "asked"
 
 
 async def test_the_default_denies_what_no_rule_allows_and_says_why(tmp_path: Path) -> None:
