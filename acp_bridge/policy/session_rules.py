@@ -19,6 +19,7 @@ from acp_bridge.policy import config, decide, paths
 from acp_bridge.policy.calls import call_of
 from acp_bridge.policy.definitions import Action, Call, Judgement, Place, Rules, Tool
 from acp_bridge.policy.places import PROJECT_FILE, RECORDS
+from acp_bridge.policy.ruleset import Ruleset
 from acp_bridge.protocol import Json
 from acp_bridge.updates import notices
 
@@ -123,6 +124,7 @@ class SessionRules:
         guarded = (home, own, Path(os.path.realpath(home)), Path(os.path.realpath(own)))
         self._place = Place(cwd, tuple(map(str, guarded)), os.path.expanduser("~"))
         self._agent = agent
+        self._made: tuple[tuple[list[Rules], str], Ruleset] | None = None
         record = trust.record_path(home, os.path.realpath(cwd), RECORDS)
         self._files = (
             _File(lambda path: load(path, self._place), own),
@@ -165,17 +167,24 @@ class SessionRules:
     def _judge(self, call: Call) -> tuple[Judgement, list[str]]:
         said = [notice for each in self._files if (notice := each.look())]
         known = [each.rules for each in self._files if each.rules]
-        rules = [
-            rule for each in known for rule in decide.rules_for(each, self._agent, self._place)
-        ]
         strict = any(each.default is Action.DENY for each in known)
         default = Action.DENY if strict else Action.ASK
-        judgement = decide.judge(rules, default, call, self._place)
+        judgement = decide.judge(self._ruleset(known), default, call, self._place)
         mistaken = next((each for each in self._files if each.mistake), None)
         if mistaken and not judgement.deny:
             why = f"{mistaken.path.name} can't be used"
             judgement = Judgement(ask=judgement.ask, why=why, protected=True)
         return judgement, said
+
+    def _ruleset(self, known: list[Rules]) -> Ruleset:
+        """Return the rules of these files that hold here, made again when one has changed."""
+        real = os.path.realpath(self._place.cwd)
+        if self._made is None or self._made[0] != (known, real):
+            rules = [
+                each for of in known for each in decide.rules_for(of, self._agent, self._place)
+            ]
+            self._made = (known, real), Ruleset(rules)
+        return self._made[1]
 
 
 def _mark(path: Path) -> _Mark | None:

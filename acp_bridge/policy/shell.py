@@ -95,25 +95,28 @@ class Line:
 def line(text: str, depth: int = 0, *, moved: bool = False) -> Line:
     """Take a command line apart; `moved`: it is not known what its relative paths mean."""
     joined = _JOIN.sub(r"\1", text)
-    raw = _raw(text) if joined == text else (*_raw(joined), ";", *_raw(text))
     # In single quotes and in a comment a backslash joins nothing.
     unclear = joined != text and bool(re.search(r"['#]", text))
     unclear = unclear or text.count("(") > _PARENTHESES
     if unclear or len(text) > LONGEST or depth > _DEPTH:
-        return Line(plain=False, parsed=False, raw=raw)
+        return _unparsed(text, joined)
     root = _parser().parse(joined.encode(errors="replace")).root_node
     reader = _Reader(depth, moved=moved)
     try:
         if root.has_error:
-            return Line(plain=False, parsed=False, raw=raw)
+            return _unparsed(text, joined)
         reader.read(root)
         apart = _stands_apart(root, joined.encode(errors="replace"))
     except RecursionError:
-        return Line(plain=False, parsed=False, raw=raw)
+        return _unparsed(text, joined)
     plain = reader.plain and apart and not _ODD.search(text) and bool(reader.parts)
-    return Line(
-        plain, True, tuple(reader.parts), tuple(reader.commands), tuple(reader.redirects), raw
-    )
+    return Line(plain, True, tuple(reader.parts), tuple(reader.commands), tuple(reader.redirects))
+
+
+def _unparsed(text: str, joined: str) -> Line:
+    """Return a line of which only the words are known, with and without lines that are joined."""
+    raw = _raw(text) if joined == text else (*_raw(joined), ";", *_raw(text))
+    return Line(plain=False, parsed=False, raw=raw)
 
 
 def _raw(text: str) -> tuple[str, ...]:
