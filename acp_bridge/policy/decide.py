@@ -35,7 +35,7 @@ _GUARDED = frozenset({".acp_bridge", ".git"})
 def rules_for(rules: Rules, agent: str, place: Place) -> tuple[Rule, ...]:
     """Return the rules that hold for an agent of this name in a session's folder."""
     found = list(rules.rules)
-    folder = os.path.realpath(place.cwd)
+    folder = place.real or os.path.realpath(place.cwd)
     for only in rules.only:
         named = not only.agent or only.agent == agent
         if named and (not only.folder or paths.matches(only.folder, folder, place)):
@@ -45,12 +45,14 @@ def rules_for(rules: Rules, agent: str, place: Place) -> tuple[Rule, ...]:
 
 def judge(rules: Ruleset, default: Action, call: Call, place: Place) -> Judgement:
     """Return what the rules say of a call."""
-    place = replace(place, real=os.path.realpath(place.cwd))
+    place = place if place.real else replace(place, real=os.path.realpath(place.cwd))
     lines = [shell.line(each, moved=_moved(call, place)) for each in call.commands]
     judged = _Judged(rules, call, lines, place)
     if deny := judged.first(Action.DENY):
         return Judgement(deny=deny)
     ask = judged.first(Action.ASK)
+    if any(len(each) > shell.MOST for each in call.commands):
+        return Judgement(ask=ask, why="it is too long to be looked at", protected=True)
     if where := judged.protected():
         return Judgement(ask=ask, why=f"it may write to {where}", protected=True)
     if ask:
@@ -104,10 +106,11 @@ class _Judged:
         self._read: dict[str, tuple[str, ...]] = {}
         self._commands = [command for line in lines for command in line.commands]
         self._redirects = [each for line in lines for each in line.redirects]
-        self._raw = [each.raw for each in lines if not each.parsed]
+        self._raw = [each.raw for each in lines if each.raw]
         self._globs: dict[str, list[str] | None] = {}
         self._named: dict[Tool, list[str]] = {}
-        self._words = [word for each in self._commands for word in _files(each)]
+        whole = (each for each in self._commands if not each.inner)
+        self._words = list(dict.fromkeys(word for each in whole for word in _files(each)))
 
     # --- deny and ask ----------------------------------------------------------------------
 
@@ -128,7 +131,7 @@ class _Judged:
 
     def _runs(self, action: Action) -> Rule | None:
         for each in self._commands:
-            if rule := self._rules.refusing(action, each.words):
+            if rule := self._rules.refusing(action, each.words, expands=0 in each.expands):
                 return rule
         for words in self._raw:
             for at in range(len(words)):
@@ -138,9 +141,8 @@ class _Judged:
 
     def _touches(self, action: Action) -> Rule | None:
         for tool in PATHS if self._rules.about_paths(action) else ():
-            for path in self._paths(tool):
-                if rule := self._rules.naming(action, tool, path, self._place):
-                    return rule
+            if rule := self._rules.naming(action, tool, self._paths(tool), self._place):
+                return rule
         return None
 
     def unknown(self, action: Action) -> Rule | None:
@@ -246,7 +248,7 @@ class _Judged:
         bare = self._rules.bare(Action.ALLOW, tool)
         if bare or paths.depends_on_process(real):
             return bare
-        return self._rules.naming(Action.ALLOW, tool, real, self._place)
+        return self._rules.naming(Action.ALLOW, tool, [real], self._place)
 
     def _allowed_lines(self) -> tuple[tuple[Rule, ...], str]:
         used: list[Rule] = []

@@ -8,11 +8,16 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from acp_bridge.policy import shell, wrappers
 from acp_bridge.policy.definitions import PATHS, Action, Place, Rule, Tool
 from acp_bridge.policy.paths import Patterns
+
+#: words of a command that a refusal looks at: in a line that is not understood each word may begin
+#: one.
+_MOST_WORDS = 1000
 
 
 class Ruleset:
@@ -28,12 +33,14 @@ class Ruleset:
         self._bare: dict[tuple[Action, Tool], Rule] = {}
         #: the first rule of each list that names paths.
         self._about_paths: dict[Action, Rule] = {}
+        self._with_paths: set[tuple[Action, Tool]] = set()
         for rule in rules:
             self._of.setdefault((rule.action, rule.tool), []).append(rule)
             if not rule.pattern:
                 self._bare.setdefault((rule.action, rule.tool), rule)
             elif rule.tool in PATHS:
                 self._about_paths.setdefault(rule.action, rule)
+                self._with_paths.add((rule.action, rule.tool))
             if rule.tool is Tool.BASH and rule.pattern:
                 first = _words(rule.pattern)[0]
                 if "*" in first:
@@ -53,15 +60,17 @@ class Ruleset:
         """Return a rule of a list that names paths, if there is any."""
         return self._about_paths.get(action)
 
-    def naming(self, action: Action, tool: Tool, path: str, place: Place) -> Rule | None:
-        """Return a rule of which the pattern names an absolute path."""
+    def naming(self, action: Action, tool: Tool, found: Iterable[str], place: Place) -> Rule | None:
+        """Return a rule of which the pattern names one of these absolute paths."""
+        if (action, tool) not in self._with_paths:
+            return None
         key = action, tool, place
         if key not in self._patterns:
             rules = [rule for rule in self.of(action, tool) if rule.pattern]
             self._patterns[key] = rules, Patterns([rule.pattern for rule in rules], place)
         rules, patterns = self._patterns[key]
-        at = patterns.first(path)
-        return None if at is None else rules[at]
+        named = (at for path in found if (at := patterns.first(path)) is not None)
+        return next((rules[at] for at in named), None)
 
     # --- commands ----------------------------------------------------------------------------
 
@@ -73,19 +82,42 @@ class Ruleset:
         found = self._beginning(Action.ALLOW, command.words[:1])
         return next((rule for rule in found if _allows(rule, command)), None)
 
-    def refusing(self, action: Action, words: Sequence[str], at: int = 0) -> Rule | None:
+    def refusing(
+        self, action: Action, words: Sequence[str], at: int = 0, *, expands: bool = False
+    ) -> Rule | None:
         """Return a rule that refuses or asks about a command: also `/bin/rm` is `rm`.
 
-        `at`: the place of its first word among these.
+        `at`: the place of its first word among these; `expands`: a shell puts a name for that.
         """
-        names = dict.fromkeys((words[at], wrappers.base(words[at])))
-        found = self._beginning(action, names)
+        name = wrappers.base(words[at])
+        for first in self._names(action, name) if expands else ():
+            if rule := self.refusing(action, (first, *words[at + 1 :])):
+                return rule
+        names = dict.fromkeys((words[at], name))
+        found = self._beginning(action, names, inside=at > 0)
         return next((rule for rule in found if _may_be(rule.pattern, words, at)), None)
 
-    def _beginning(self, action: Action, names: Iterable[str]) -> Iterator[Rule]:
+    def _names(self, action: Action, pattern: str) -> list[str]:
+        """Return the first words of rules for which a shell's pattern may stand."""
+        return [
+            first
+            for of, first in self._by_word
+            if of is action and fnmatchcase(wrappers.base(first), pattern)
+        ]
+
+    def _beginning(
+        self, action: Action, names: Iterable[str], *, inside: bool = False
+    ) -> Iterator[Rule]:
+        """Give the rules whose first word may be one of these; `inside`: not that of a line.
+
+        A rule that begins with a star takes what stands before, so it is tried at the line's begin.
+        """
         for name in names:
             yield from self._by_word.get((action, name), ())
-        yield from self._any_word[action]
+        for rule in self._any_word[action]:
+            head = rule.pattern.lstrip("'\"").partition("*")[0]
+            if any(name.startswith(head) for name in names) if head else not inside:
+                yield rule
 
 
 def _allows(rule: Rule, command: shell.Command) -> bool:
@@ -96,7 +128,7 @@ def _allows(rule: Rule, command: shell.Command) -> bool:
 
 def _may_be(pattern: str, words: Sequence[str], at: int) -> bool:
     given = _words(pattern)
-    words = words[at:]
+    words = words[at : at + _MOST_WORDS] if at else words
     short = (wrappers.base(words[0]), *words[1:])
     if len(given) == 1 and "*" in pattern:
         return any(glob(pattern).fullmatch(" ".join(each)) is not None for each in (words, short))

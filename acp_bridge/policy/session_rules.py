@@ -167,23 +167,21 @@ class SessionRules:
     def _judge(self, call: Call) -> tuple[Judgement, list[str]]:
         said = [notice for each in self._files if (notice := each.look())]
         known = [each.rules for each in self._files if each.rules]
+        place = replace(self._place, real=os.path.realpath(self._place.cwd))
         strict = any(each.default is Action.DENY for each in known)
         default = Action.DENY if strict else Action.ASK
-        judgement = decide.judge(self._ruleset(known), default, call, self._place)
+        judgement = decide.judge(self._ruleset(known, place), default, call, place)
         mistaken = next((each for each in self._files if each.mistake), None)
         if mistaken and not judgement.deny:
             why = f"{mistaken.path.name} can't be used"
             judgement = Judgement(ask=judgement.ask, why=why, protected=True)
         return judgement, said
 
-    def _ruleset(self, known: list[Rules]) -> Ruleset:
+    def _ruleset(self, known: list[Rules], place: Place) -> Ruleset:
         """Return the rules of these files that hold here, made again when one has changed."""
-        real = os.path.realpath(self._place.cwd)
-        if self._made is None or self._made[0] != (known, real):
-            rules = [
-                each for of in known for each in decide.rules_for(of, self._agent, self._place)
-            ]
-            self._made = (known, real), Ruleset(rules)
+        if self._made is None or self._made[0] != (known, place.real):
+            here = [decide.rules_for(each, self._agent, place) for each in known]
+            self._made = (known, place.real), Ruleset([rule for each in here for rule in each])
         return self._made[1]
 
 
