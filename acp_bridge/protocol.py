@@ -134,6 +134,9 @@ OWN_TURNS_ONLY: Final = "ownTurnsOnly"
 WHOLE_CALLS: Final = "wholeCalls"
 HEARS_LAST_WORDS: Final = "lastWords"
 
+#: the member of `_meta` in which the built-in agent tells the name of a tool.
+BUILTIN_AGENT: Final = "acpBridgeAgent"
+
 #: abilities of an agent in `agentCapabilities._meta.acp_bridge`: it takes
 #: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.
 CAN_PAUSE: Final = "pause"

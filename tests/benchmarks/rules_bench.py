@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from acp_bridge.policy.places import PROJECT_FILE
@@ -47,7 +48,7 @@ def main() -> None:
             "tool59 sub x > out; unknown",
         ):
             judged, _ = held.judge_command(command)
-            took = best(lambda command=command: held.judge_command(command))
+            took = best(partial(held.judge_command, command))
             print(f"{took:6.3f} ms  {judged.action:5}  {command}")
         judged, _ = held.judge_file("src39/a/b.py", writes=False)
         took = best(lambda: held.judge_file("src39/a/b.py", writes=False))
