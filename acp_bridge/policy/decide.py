@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from urllib.parse import urlsplit
 
 from acp_bridge.policy import paths, shell
+from acp_bridge.policy.addresses import is_from
 from acp_bridge.policy.definitions import (
     PATHS,
     Action,
@@ -125,7 +125,7 @@ class _Judged:
                 return bare
         if Tool.FETCH in call.said:
             for rule in rules.of(action, Tool.FETCH):
-                if _is_from(rule, call.url, below=True):
+                if is_from(rule.pattern, call.url, below=True):
                     return rule
         return self._runs(action) or self._touches(action)
 
@@ -225,7 +225,7 @@ class _Judged:
             case Tool.MCP:
                 return _one(rule for rule in mine if _is_named(rule, call))
             case Tool.FETCH:
-                return _one(rule for rule in mine if _is_from(rule, call.url, below=False))
+                return _one(rule for rule in mine if is_from(rule.pattern, call.url, below=False))
             case _:
                 return self._allowed_paths(call.tool)
 
@@ -305,20 +305,3 @@ def _files(command: shell.Command) -> Iterator[_Word]:
 
 def _is_named(rule: Rule, call: Call) -> bool:
     return bool(call.name) and glob(rule.pattern).fullmatch(call.name) is not None
-
-
-def _is_from(rule: Rule, url: str, *, below: bool) -> bool:
-    """Return True if an address is of a rule's domain; `below`: those below it count as well."""
-    if not rule.pattern:
-        return True
-    try:
-        address = urlsplit(url)
-        host = (address.hostname or "").rstrip(".")
-    except ValueError:
-        return False
-    domain = rule.pattern.removeprefix("domain:").lower()
-    known = address.scheme in ("http", "https") and not re.search(r"[\s\\]", url)
-    if domain.startswith("*."):
-        return (known or below) and host.endswith(domain[1:])
-    same = host == domain and (known or below)
-    return same or (below and host.endswith(f".{domain}"))

@@ -12,7 +12,7 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh"})
 #: programs that run the words behind them, or what these name.
 _RUNNERS: Final = frozenset(
-    {"env", "timeout", "nice", "nohup", "stdbuf", "time", "command", "builtin", "exec", "sudo"}
+    {"-", "env", "timeout", "nice", "nohup", "stdbuf", "time", "command", "builtin", "exec", "sudo"}
     | {"doas", "xargs", "setsid", "ionice", "chrt", "taskset", "unshare", "chroot", "watch"}
     | {"parallel", "strace", "ltrace", "noglob", "nocorrect", "coproc", "repeat", "busybox"}
     | {
@@ -79,6 +79,8 @@ _INTERPRETERS: Final = {
 }
 _EXECUTES: Final = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
 
+#: commands of a shell that look for one to run in `a[...]`, also in quotes.
+_SUBSCRIPTS: Final = frozenset({"printf", "test", "read", "let", "wait", "getopts", "unset"})
 #: runners of which the first word is never what they run.
 _WITH_A_WORD: Final = frozenset({"flock", "chroot", "ssh", "direnv"})
 #: runners with so many words of their own that any word may begin what they run.
@@ -128,6 +130,8 @@ def is_wrapper(words: tuple[str, ...], expands: frozenset[int]) -> bool:
     """
     name = base(words[0]) if words else ""
     if not name or name in _RUNNERS or name in _CODE or name in SHELLS:
+        return True
+    if name in _SUBSCRIPTS and any("$(" in word or "`" in word for word in words):
         return True
     found = _INTERPRETERS.get(re.sub(r"[\d.]+$", "", name), ())
     given = list(words[1:])
@@ -182,6 +186,8 @@ def scripts_of(words: tuple[str, ...]) -> Iterator[str]:
         yield " ".join(words[own:])
     if name in _TEXTS:
         yield from (word.partition("=")[2] if name == "alias" else word for word in words[1:])
+    if name in _SUBSCRIPTS:
+        yield from (word for word in words if "$(" in word or "`" in word)
     if name in _TAKE_A_LINE:
         for at, word in enumerate(words):
             if any(_is_option(word, option) for option in _INTERPRETERS[name]):

@@ -49,6 +49,9 @@ REFUSED = [
     "coproc N { rm x; }",
     "alias ls='rm x'",
     "hash -p /bin/rm ls",
+    "- rm x",
+    "printf -v 'a[$(rm x)]' y",
+    "test -v 'a[`rm x`]'",
     # a name that a shell makes
     "$'rm' x",
     "$'\\x72m' x",
@@ -165,3 +168,11 @@ def test_a_path_that_leads_each_process_elsewhere_is_allowed_by_no_pattern(
 def test_a_word_with_stars_that_may_be_what_guards_the_user_is_asked_about(command: str) -> None:
     assert of_command('allow = ["Bash"]', command, place("/project", "/data")) == "ask"
     assert of_command('allow = ["Bash"]', "rm *.py", place("/project", "/data")) == "allow"
+
+
+def test_a_shells_own_command_that_runs_what_stands_in_a_subscript_is_not_allowed_by_prefix() -> (
+    None
+):
+    text = 'allow = ["Bash(printf *)", "Bash(test *)"]'
+    assert of_command(text, "printf -v 'a[$(rm x)]' y") == "ask"
+    assert of_command(text, "printf '%s' x") == "allow"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -283,6 +284,23 @@ async def test_a_changed_file_counts_and_while_it_has_a_mistake_only_its_refusal
         assert await it.runs("mv x y") == "asked"
         file.write_text(RULES)
         assert await it.runs("ls") == "yes"
+
+
+@pytest.mark.hazard("A1")
+async def test_a_pipe_or_a_folder_in_the_place_of_the_file_keeps_its_last_refusals(
+    tmp_path: Path,
+) -> None:
+    async with ruled(tmp_path) as it:
+        file = tmp_path / "home/permissions.toml"
+        assert await it.runs("ls") == "yes"
+        file.unlink()
+        os.mkfifo(file)
+        assert await it.runs("ls") == "asked"
+        assert await it.runs("rm x") == "no"
+        file.unlink()
+        file.mkdir()
+        assert await it.runs("ls") == "asked"
+        assert await it.runs("rm x") == "no"
 
 
 @pytest.mark.hazard("A1")
