@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 from acp_bridge.policy.definitions import KINDS, Call, Tool
 from acp_bridge.protocol import BUILTIN_AGENT, Json, as_object, objects
@@ -13,7 +15,13 @@ from acp_bridge.updates.tool_calls import commands_of, plain_name
 #: the members of an input under which agents name the file that is meant.
 _FILES: Final = frozenset(
     {"absolutepath", "file", "filename", "filepath", "path", "notebookpath", "oldpath", "newpath"}
-    | {"files", "filenames", "filepaths", "paths"}
+    | {"files", "filenames", "filepaths", "paths", "uri", "uris", "fileuri", "targetfile", "target"}
+    | {"source", "src", "destination", "dest", "from", "to", "targetpath", "sourcepath"}
+)
+#: the files that a patch names.
+_IN_PATCH: Final = re.compile(
+    r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$|^(?:---|\+\+\+) (?:[ab]/)?([^\t\n]+)",
+    re.MULTILINE,
 )
 #: those with a member for each file, under its path; codex sends `changes` so.
 _BY_PATH: Final = frozenset({"changes", "filechanges", "files", "edits"})
@@ -133,7 +141,16 @@ def _paths(described: Json, members: Iterable[tuple[str, Any]]) -> list[str]:
     for key, value in members:
         if key in _BY_PATH and isinstance(value, dict):
             found += value
-    return list(dict.fromkeys(each for each in found if _is_text(each)))
+        if key in ("patch", "input", "diff", "unifieddiff") and isinstance(value, str):
+            named = [one or other for one, other in _IN_PATCH.findall(value)]
+            found += [each for each in named if each != "/dev/null"]
+    return list(dict.fromkeys(_without_scheme(each) for each in found if _is_text(each)))
+
+
+def _without_scheme(path: str) -> str:
+    """Return the path of a `file:` address; any other as it is."""
+    scheme, _, rest = path.partition("://")
+    return unquote("/" + rest.partition("/")[2]) if scheme.lower() == "file" else path
 
 
 def _is_text(value: object) -> bool:

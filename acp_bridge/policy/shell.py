@@ -233,6 +233,8 @@ class _Reader:
             at_home = target.type == "word" and _AT_HOME.fullmatch(text)
             if (expands and not at_home) or text.startswith("!"):  # zsh: `>!` is `>|`
                 self.plain = False
+            if text.startswith(("/dev/tcp/", "/dev/udp/")):  # bash opens a connection
+                self.plain = False
             if not expands and text.startswith("~"):
                 text = f"./{text}"
             if text != "/dev/null":
