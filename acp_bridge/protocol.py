@@ -138,6 +138,8 @@ HEARS_LAST_WORDS: Final = "lastWords"
 
 #: in the answer to `initialize`, of an agent and of the bridge: it takes `STEERING`.
 CAN_STEER: Final[Json] = {"steering": {"supported": True}}
+#: the member of `_meta` in which the built-in agent tells the name of a tool.
+BUILTIN_AGENT: Final = "acpBridgeAgent"
 
 #: abilities of an agent in `agentCapabilities._meta.acp_bridge`: it takes
 #: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.

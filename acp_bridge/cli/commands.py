@@ -59,7 +59,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "deny": Command(_ANSWER, "commands.asked", "ID", "deny"),
     "close": Command("end it; it is kept", "commands.live", "ID", "close"),
     "delete": Command("delete it for good", "commands.live", "ID", "delete"),
-    "trust": Command("let the hooks of a project run (docs/hooks.md)", "commands.trust", "FOLDER"),
+    "trust": Command(
+        "let a project's hooks and rules count (docs/hooks.md)", "commands.trust", "FOLDER"
+    ),
     "permissions": Command(
         "how your rules decide about a command (docs/permissions.md)",
         "commands.permissions",

@@ -63,7 +63,7 @@ def show_parser() -> CommandParser:
     parser.add_argument(
         "--decisions",
         action="store_true",
-        help="only what your rules have decided (docs/permissions.md)",
+        help="only what was decided about permissions, and by whom\n(docs/permissions.md)",
     )
     parser.add_home()
     return parser

@@ -1,10 +1,12 @@
-"""`acp-bridge trust`: asks a person on a terminal whether the hooks of a project may run."""
+"""`acp-bridge trust`: asks a person on a terminal whether a project's hooks and rules count."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +15,28 @@ from acp_bridge.cli.harmless import exact
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import Parser
 from acp_bridge.hooks import config, read, trust
+from acp_bridge.hooks import places as hooks_places
 from acp_bridge.hooks.definitions import Hook
-from acp_bridge.hooks.places import PROJECT_FILE, RECORDS
+from acp_bridge.policy import places as rules_places
+from acp_bridge.policy.config import BadRules
+from acp_bridge.policy.definitions import Only, Place
+from acp_bridge.policy.session_rules import read_project
+
+_Read = tuple[list[str], dict[str, str]]
+"""The lines that show what a project's file would do, and a hash of each file to be trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A file of a project that can be trusted: its hooks or its rules."""
+
+    name: str
+    file: str
+    #: the folder of the records, in the data folder.
+    records: str
+    question: str
+    read: Callable[[Path], _Read]
+
 
 _USAGE: Final = """\
 acp-bridge trust [--home FOLDER] FOLDER
@@ -22,8 +44,9 @@ acp-bridge trust [--home FOLDER] --list
 acp-bridge trust [--home FOLDER] --remove FOLDER"""
 _ABOUT: Final = """\
 Show the hooks of a project (FOLDER/.acp_bridge/hooks.toml) and every file of the project that
-their commands name, and ask if they may run in sessions that work in that folder. They may as long
-as none of these files changes.
+their commands name, and ask if they may run in sessions that work in that folder; then each call
+that its rules (FOLDER/.acp_bridge/permissions.toml) would allow, and ask if they may. They may as
+long as none of these files changes.
 
 Only a person at a terminal can say so; an agent can't."""
 
@@ -39,7 +62,9 @@ def parser() -> Parser:
         action="store_true",
         help="show what is trusted, and what of it has changed since",
     )
-    parser.add_argument("--remove", metavar="FOLDER", help="trust a project's hooks no more")
+    parser.add_argument(
+        "--remove", metavar="FOLDER", help="trust a project's hooks and rules no more"
+    )
     parser.add_home("where that is kept (ACP_BRIDGE_HOME)")
     return parser
 
@@ -52,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser().parse_args(arguments)
     home = data_folder(given.home)
     if not given.list and origin.runs_in_agent():
-        return _fail("an agent can't change which hooks are trusted: use a terminal of your own", 1)
+        return _fail("an agent can't change what is trusted: use a terminal of your own", 1)
     try:
         match given.list, given.remove, given.folder:
             case True, None, None:
@@ -68,29 +93,68 @@ def main(arguments: Sequence[str]) -> int:
 
 def _trust(home: Path, folder: Path) -> int:
     if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
-        return _fail("only a person at a terminal can trust hooks: stdin and stdout must be one")
-    path = folder / PROJECT_FILE
+        return _fail(
+            "only a person at a terminal can trust a project: stdin and stdout must be one"
+        )
+    there = [part for part in (_HOOKS, _RULES) if os.path.lexists(folder / part.file)]
+    if not there:
+        return _fail(
+            f"there is no {folder / hooks_places.PROJECT_FILE} and no {rules_places.PROJECT_FILE}",
+            1,
+        )
+    return max([_ask(home, folder, part) for part in there])
+
+
+def _ask(home: Path, folder: Path, part: _Part) -> int:
+    """Show one of a project's files, and record it if the person says yes."""
     try:
-        loaded = read.load(path, project=True)
-        if loaded is None:
-            return _fail(f"there is no {path}", 1)
-        content, hooks = loaded
-        files = trust.hashes(folder, content, hooks)
-    except config.BadHooks as bad:
-        return _fail(f"{path}: {bad}", 1)
+        shown, files = part.read(folder)
+    except (config.BadHooks, BadRules) as bad:
+        return _fail(f"{folder / part.file}: {bad}", 1)
     except trust.NotTrustable as why:
         return _fail(f"{folder}: {why}", 1)
-    print(_shown(folder, hooks, files))
-    if not _says_yes():
+    print("\n".join(shown))
+    if not files:
+        return 0
+    if not _says_yes(part.question):
         print("Not trusted: only the whole word yes is consent.")
         return 1
     # The hashes of the files as they were shown are recorded: a change meanwhile ends the trust.
-    trust.write_record(home, trust.Record(str(folder), files))
-    print(f"Trusted, until one of these files changes. The record is in {home / RECORDS}.")
+    trust.write_record(home, trust.Record(str(folder), files), part.records)
+    print(f"Trusted, until one of these files changes. The record is in {home / part.records}.")
     return 0
 
 
-def _shown(folder: Path, hooks: Sequence[Hook], files: dict[str, str]) -> str:
+def _read_hooks(folder: Path) -> _Read:
+    loaded = read.load(folder / hooks_places.PROJECT_FILE, project=True)
+    if loaded is None:
+        raise config.BadHooks("the file is gone")
+    content, hooks = loaded
+    files = trust.hashes(folder, content, hooks)
+    return _shown(folder, hooks, files), files
+
+
+def _read_rules(folder: Path) -> _Read:
+    found = read_project(
+        folder / rules_places.PROJECT_FILE, Place(str(folder), home=os.path.expanduser("~"))
+    )
+    if found is None:
+        raise BadRules("the file is gone")
+    rules, files = found
+    lines = [f"What the rules of {exact(str(folder))} would allow", ""]
+    for only, rule in rules.allows:
+        where = [f"{name} {value}" for name, value in _where(only) if value]
+        lines.append(f"  {exact(rule.text)}" + (f"  ({exact(', '.join(where))})" if where else ""))
+    if not rules.allows:
+        return [*lines, "  nothing. What they deny and ask counts without your trust.", ""], {}
+    return [*lines, ""], files
+
+
+def _where(only: Only | None) -> list[tuple[str, str]]:
+    return [("agent", only.agent), ("folder", only.folder)] if only else []
+
+
+def _shown(folder: Path, hooks: Sequence[Hook], files: dict[str, str]) -> list[str]:
     lines = [f"The hooks of {exact(str(folder))}", ""]
     for hook in hooks:
         matcher = f" ({exact(hook.matcher)})" if hook.matcher else ""
@@ -98,46 +162,48 @@ def _shown(folder: Path, hooks: Sequence[Hook], files: dict[str, str]) -> str:
         lines += [f"      {exact(line)}" for line in hook.shown.split("\n")]
     lines += ["", "Files that are trusted as they are now:", ""]
     lines += [f"  {digest[:16]}  {exact(name)}" for name, digest in files.items()]
-    lines += ["", "What these start in turn (a Makefile, tests) is not looked at.", ""]
-    return "\n".join(lines)
+    return [*lines, "", "What these start in turn (a Makefile, tests) is not looked at.", ""]
 
 
-def _says_yes() -> bool:
+def _says_yes(question: str) -> bool:
     try:
-        return input("May they run in sessions in this folder? [yes/no] ").strip() == "yes"
+        return input(f"{question} [yes/no] ").strip() == "yes"
     except (EOFError, KeyboardInterrupt):
         print()
         return False
 
 
 def _list(home: Path) -> int:
-    found = trust.records(home)
-    for record in found:
-        differs = _differs(Path(record.folder), record)
-        print(f"{exact(record.folder)}{'' if not differs else '  (off: ' + differs + ')'}")
+    found = [
+        (part, each) for part in (_HOOKS, _RULES) for each in trust.records(home, part.records)
+    ]
+    for part, record in found:
+        differs = _differs(part, record)
+        off = f"  (off: {differs})" if differs else ""
+        print(f"{part.name} of {exact(record.folder)}{off}")
     if not found:
-        print("No project's hooks are trusted.")
+        print("No project is trusted.")
     return 0
 
 
-def _differs(folder: Path, record: trust.Record) -> str:
+def _differs(part: _Part, record: trust.Record) -> str:
     try:
-        loaded = read.load(folder / PROJECT_FILE, project=True)
-        if loaded is None:
-            return "the file is gone"
-        now = trust.hashes(folder, *loaded)
-    except (config.BadHooks, trust.NotTrustable) as why:
+        _, now = part.read(Path(record.folder))
+    except (config.BadHooks, BadRules, trust.NotTrustable) as why:
         return exact(str(why))
     names = ", ".join(trust.changed(record.files, now))
     return f"{exact(names)} changed" if names else ""
 
 
 def _remove(home: Path, folder: str) -> int:
-    try:
-        trust.record_path(home, folder).unlink()
-    except FileNotFoundError:
-        return _fail(f"the hooks of {folder} are not trusted", 1)
-    print(f"The hooks of {exact(folder)} are trusted no more.")
+    removed = []
+    for part in (_HOOKS, _RULES):
+        with suppress(FileNotFoundError):
+            trust.record_path(home, folder, part.records).unlink()
+            removed.append(part.name)
+    if not removed:
+        return _fail(f"neither hooks nor rules of {folder} are trusted", 1)
+    print(f"The {' and '.join(removed)} of {exact(folder)} are trusted no more.")
     return 0
 
 
@@ -148,3 +214,19 @@ def _real(name: str) -> str:
 def _fail(why: str, code: int = 2) -> int:
     sys.stderr.write(f"acp-bridge: {exact(why)}\nTry 'acp-bridge trust --help'.\n")
     return code
+
+
+_HOOKS: Final = _Part(
+    "hooks",
+    hooks_places.PROJECT_FILE,
+    hooks_places.RECORDS,
+    "May they run in sessions in this folder?",
+    _read_hooks,
+)
+_RULES: Final = _Part(
+    "rules",
+    rules_places.PROJECT_FILE,
+    rules_places.RECORDS,
+    "May they allow that in sessions in this folder?",
+    _read_rules,
+)

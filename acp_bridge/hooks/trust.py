@@ -1,7 +1,9 @@
-"""Keeps which projects' hooks the user trusts, for as long as their files stay the same.
+"""Keeps which projects' hooks and rules the user trusts, as long as their files stay the same.
 
-- What is trusted is a hash over `hooks.toml` and every file of the project that its commands name.
-  A file that is changed, added, removed or made a link elsewhere is another hash.
+- What is trusted of hooks is a hash over `hooks.toml` and every file of the project that its
+  commands name. A file that is changed, added, removed or made a link elsewhere is another hash.
+- What is trusted of rules is a hash over `permissions.toml`. Their records have a folder of their
+  own: who trusts the one does not trust the other.
 - A record is a file of its own in the data folder, so that two that are made at once don't meet.
 """
 
@@ -99,7 +101,7 @@ def named_files(folder: Path, hooks: Iterable[Hook]) -> list[str]:
 
 def hashes(folder: Path, config: bytes, hooks: Iterable[Hook]) -> dict[str, str]:
     """Return a hash for `hooks.toml` and each file that the hooks name; raises NotTrustable."""
-    found = {PROJECT_FILE: hashlib.sha256(config).hexdigest()}
+    found = {PROJECT_FILE: digest(config)}
     for name in named_files(folder, hooks):
         path = folder / name
         try:
@@ -115,6 +117,11 @@ def hashes(folder: Path, config: bytes, hooks: Iterable[Hook]) -> dict[str, str]
     return found
 
 
+def digest(content: bytes) -> str:
+    """Return the hash of a file's content."""
+    return hashlib.sha256(content).hexdigest()
+
+
 def changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
     """Return the names of files whose hash differs, or which came or went, sorted."""
     return sorted(name for name in before | now if before.get(name) != now.get(name))
@@ -123,10 +130,10 @@ def changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
 # --- records -----------------------------------------------------------------------------------
 
 
-def record_path(home: Path, folder: str) -> Path:
-    """Return the path of a folder's record; `folder` is its real path."""
-    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
-    return home / RECORDS / f"{name}.json"
+def record_path(home: Path, folder: str, kept: str = RECORDS) -> Path:
+    """Return the path of a folder's record; `folder` is its real path, `kept` the records' folder
+    in the data folder: that of hooks, or that of rules."""
+    return home / kept / f"{digest(os.fsencode(folder))[:32]}.json"
 
 
 def read_record(path: Path) -> Record | None:
@@ -140,9 +147,9 @@ def read_record(path: Path) -> Record | None:
         return None
 
 
-def write_record(home: Path, record: Record) -> None:
+def write_record(home: Path, record: Record, kept: str = RECORDS) -> None:
     """Keep a record, whole or not at all; raises OSError."""
-    path = record_path(home, record.folder)
+    path = record_path(home, record.folder, kept)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     new = path.with_suffix(f".{os.getpid()}.new")
@@ -157,10 +164,10 @@ def write_record(home: Path, record: Record) -> None:
         new.unlink(missing_ok=True)
 
 
-def records(home: Path) -> list[Record]:
+def records(home: Path, kept: str = RECORDS) -> list[Record]:
     """Return all records, by folder; raises OSError."""
     try:
-        paths = sorted((home / RECORDS).glob("*.json"))
+        paths = sorted((home / kept).glob("*.json"))
     except FileNotFoundError:
         return []
     found = [record for path in paths if (record := read_record(path))]

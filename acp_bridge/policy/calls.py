@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 from acp_bridge.policy.definitions import KINDS, Call, Tool
-from acp_bridge.protocol import Json, as_object, objects
-from acp_bridge.updates.tool_calls import commands_of, plain_name, tool_names
+from acp_bridge.protocol import BUILTIN_AGENT, Json, as_object, objects
+from acp_bridge.updates.tool_calls import commands_of, plain_name
 
 #: the members of an input under which agents name the file that is meant.
 _FILES: Final = frozenset(
     {"absolutepath", "file", "filename", "filepath", "path", "notebookpath", "oldpath", "newpath"}
-    | {"files", "filenames", "filepaths", "paths"}
+    | {"files", "filenames", "filepaths", "paths", "uri", "uris", "fileuri", "targetfile", "target"}
+    | {"source", "src", "destination", "dest", "from", "to", "targetpath", "sourcepath"}
 )
+#: the files that a patch names.
+_IN_PATCH: Final = re.compile(
+    r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$|^(?:---|\+\+\+) (?:[ab]/)?([^\t\n]+)",
+    re.MULTILINE,
+)
+#: those with a member for each file, under its path; codex sends `changes` so.
+_BY_PATH: Final = frozenset({"changes", "filechanges", "files", "edits"})
 #: those for the folder in which a command runs.
 _FOLDERS: Final = frozenset({"cwd", "workdir", "workingdir", "workingdirectory", "directory"})
-#: those for what a command gets beside its words.
+#: those for what a command gets beside its words; codex asks for more rights by the last two.
 _ODD: Final = frozenset(
     {"env", "environment", "environmentvariables", "envvars", "stdin", "input", "args", "arguments"}
+    | {"additionalpermissions", "permissions"}
 )
 #: how deep an input is looked into.
 _DEPTH: Final = 20
@@ -35,7 +46,7 @@ def call_of(described: Json, kinds: Iterable[object] = ()) -> Call:
     named = {each for each in (described.get("kind"), *kinds) if each is not None}
     said = {KINDS.get(each) if isinstance(each, str) else None for each in named}
     tool = next(iter(said)) if len(said) == 1 else None
-    if name:
+    if name is not None:
         said, tool = {Tool.MCP}, Tool.MCP
     elif commands:
         said |= {Tool.BASH}
@@ -43,12 +54,12 @@ def call_of(described: Json, kinds: Iterable[object] = ()) -> Call:
         tool = Tool.BASH if tool in (Tool.BASH, Tool.READ, Tool.SEARCH) else None
         if any(key in _ODD and value for key, value in members):
             tool = None
-    if len(folders) > 1 or len(urls) > 1:
-        tool = None
+    if len(folders) > 1 or len(urls) > 1 or (commands and urls):
+        tool = None  # with an address it is not the command that is asked about, but its network
     return Call(
         tool,
         frozenset(each for each in said if each is not None),
-        name,
+        name or "",
         commands,
         tuple(_paths(described, members)),
         next(iter(urls), ""),
@@ -83,13 +94,43 @@ def _with_words(commands: list[str], members: Iterable[tuple[str, Any]]) -> Iter
             yield f"{each} {shlex.join(words)}"
 
 
-def mcp_name(described: Json) -> str:
-    """Return the name of the MCP tool that a call is of; empty for one that is not known as one.
+def mcp_name(described: Json) -> str | None:
+    """Return the name of the MCP tool that a call is of, None for a call that is none.
 
-    claude-agent-acp: `_meta.claudeCode.toolName` is `mcp__server__tool`. Never the title, which can
-    say anything.
+    Empty: it is one, and of which name is not known. Each agent says it in its own way, and never
+    is it taken from a title, which can say anything.
     """
-    return next((name for name in tool_names(described) if name.startswith("mcp__")), "")
+    meta, raw = as_object(described.get("_meta")), as_object(described.get("rawInput"))
+    for read in _MCP_OF_AGENTS.values():
+        if (name := read(meta, raw)) is not None:
+            return name
+    return None
+
+
+def _by_tool_name(key: str) -> Callable[[Json, Json], str | None]:
+    """Return the reader of a member of `_meta` that has the whole name of each tool."""
+
+    def read(meta: Json, raw: Json) -> str | None:
+        name = as_object(meta.get(key)).get("toolName")
+        return name if isinstance(name, str) and name.startswith("mcp__") else None
+
+    return read
+
+
+def _of_codex(meta: Json, raw: Json) -> str | None:
+    if meta.get("is_mcp_tool_call") is not True and set(raw) != {"server", "tool", "arguments"}:
+        return None
+    server, tool = raw.get("server"), raw.get("tool")
+    known = isinstance(server, str) and isinstance(tool, str) and server and tool
+    return f"mcp__{server}__{tool}" if known else ""
+
+
+#: how agents tell of a call that it is of an MCP tool; tests/policy/mcp_calls.json has examples.
+_MCP_OF_AGENTS: Final[Mapping[str, Callable[[Json, Json], str | None]]] = {
+    "claude-agent-acp": _by_tool_name("claudeCode"),
+    "codex-acp": _of_codex,
+    "the built-in agent": _by_tool_name(BUILTIN_AGENT),
+}
 
 
 def _paths(described: Json, members: Iterable[tuple[str, Any]]) -> list[str]:
@@ -97,7 +138,19 @@ def _paths(described: Json, members: Iterable[tuple[str, Any]]) -> list[str]:
     found: list[Any] = [each.get("path") for each in objects(described.get("locations"))]
     found += [each.get("path") for each in objects(described.get("content"))]
     found += _texts(members, _FILES)
-    return list(dict.fromkeys(each for each in found if _is_text(each)))
+    for key, value in members:
+        if key in _BY_PATH and isinstance(value, dict):
+            found += value
+        if key in ("patch", "input", "diff", "unifieddiff") and isinstance(value, str):
+            named = [one or other for one, other in _IN_PATCH.findall(value)]
+            found += [each for each in named if each != "/dev/null"]
+    return list(dict.fromkeys(_without_scheme(each) for each in found if _is_text(each)))
+
+
+def _without_scheme(path: str) -> str:
+    """Return the path of a `file:` address; any other as it is."""
+    scheme, _, rest = path.partition("://")
+    return unquote("/" + rest.partition("/")[2]) if scheme.lower() == "file" else path
 
 
 def _is_text(value: object) -> bool:

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from acp_bridge.policy.definitions import Action, Check, Only, Rule, Rules, Tool
+from acp_bridge.policy.definitions import PATHS, Action, Check, Only, Rule, Rules, Tool
 
 _TOP: Final = frozenset({"default", "unattended", "deny", "ask", "allow", "only", "check"})
 _ONLY: Final = frozenset({"agent", "folder", "deny", "ask", "allow"})
@@ -56,6 +56,8 @@ def rule(action: Action, text: str, file: str = "", line: int = 0) -> Rule:
         raise BadRules(f"{text!r} has nothing in its brackets")
     if tool is Tool.BASH:
         pattern = _bash_pattern(text, pattern)
+    elif tool in PATHS and re.search(r"[^/]\*\*|\*\*[^/]", pattern):
+        raise BadRules(f"{text!r}: a ** stands for whole folders, as in **/*.py")
     elif tool is Tool.FETCH and pattern and not pattern.startswith("domain:"):
         raise BadRules(f"{text!r}: write WebFetch(domain:example.org)")
     return Rule(action, tool, pattern, text, file, line)

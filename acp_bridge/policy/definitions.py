@@ -93,6 +93,14 @@ class Rules:
     #: what becomes of a question that nobody can answer; None: the file does not say.
     unattended: Action | None = None
 
+    @property
+    def allows(self) -> list[tuple[Only | None, Rule]]:
+        """Each rule that allows something, with the agent and folder for which alone it does."""
+        parts = [(None, self.rules), *((each, each.rules) for each in self.only)]
+        return [
+            (only, rule) for only, rules in parts for rule in rules if rule.action is Action.ALLOW
+        ]
+
     def of(self, *actions: Action) -> Rules:
         """Return the same with the rules of these lists alone, and without examples."""
 

@@ -2,12 +2,15 @@
 
 - A pattern that begins with neither `/`, `~` nor `**/` is below the session's folder.
 - `*` and `?` stand within a name, `**` for any number of folders; `X/**` includes X.
+- However many stars a pattern has, a path is compared with it in one pass.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
 
@@ -15,43 +18,75 @@ from acp_bridge.policy.definitions import Place
 
 #: characters of a path that any system takes.
 LONGEST: Final = 4096
+#: links that one path may lead through, as at the system.
+_LINKS: Final = 40
+#: names of folders that are looked at to know which files a word with a `*` stands for.
+_MOST_NAMES: Final = 2000
+_PROCESS: Final = re.compile(r"/proc/(?:self|thread-self|\d+)(?:/task/\d+)?")
+#: links of a process that lead each process, or each namespace, elsewhere.
+_OF_PROCESS: Final = frozenset({"cwd", "root", "fd", "exe", "map_files"})
+_DEPENDS: Final = re.compile(rf"{_PROCESS.pattern}/(?:{'|'.join(sorted(_OF_PROCESS))})(?:/|$)")
+
+
+# --- where a path leads --------------------------------------------------------------------------
 
 
 def resolved(path: str, place: Place) -> str:
     """Return a path as the system would find it: absolute, without links and `..`.
 
-    What does not exist yet stays as it is named. Empty for what no system can name.
+    What does not exist yet stays as it is named, and so does what `depends_on_process`. Empty for
+    what no system can name.
     """
-    if len(path) > LONGEST:
+    if len(path) > LONGEST or "\0" in path:
         return ""
+    path = _absolute(path, place)
+    done, below = "", path
+    if place.real and path.startswith(f"{place.cwd.rstrip('/')}/"):
+        done, below = place.real.rstrip("/"), path[len(place.cwd) :]
     try:
-        return os.path.realpath(_absolute(path, place))
-    except ValueError:  # a NUL, or half a character
+        return _followed(done, below)
+    except ValueError:  # half a character
         return ""
+
+
+def _followed(done: str, below: str) -> str:
+    """Return the path of `below` a folder without links."""
+    names, links = below.split("/")[::-1], 0
+    while names:
+        name = names.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            done = done.rpartition("/")[0]
+            continue
+        at = f"{done}/{name}"
+        if done == "/proc" and name in ("self", "thread-self"):
+            done = at
+            continue
+        if name in _OF_PROCESS and _PROCESS.fullmatch(done):
+            return "/".join([at, *reversed(names)])
+        try:
+            target = os.readlink(at)
+        except OSError:  # it is no link, or not there
+            done = at
+            continue
+        links += 1
+        if links > _LINKS:
+            return ""
+        done = "" if target.startswith("/") else done
+        names.extend(reversed(target.split("/")))
+    return done or "/"
+
+
+def depends_on_process(path: str) -> bool:
+    """Return True for a resolved path that leads each process elsewhere: `/proc/self/cwd/x`."""
+    return path.startswith("/proc/") and _DEPENDS.match(path) is not None
 
 
 def readings(path: str, place: Place) -> tuple[str, ...]:
     """Return the path as it is named and as the system would find it, for a refusal."""
     named = os.path.normpath(_absolute(path[:LONGEST], place))
     return tuple(dict.fromkeys((named, resolved(path, place) or named)))
-
-
-def matches(pattern: str, path: str, place: Place) -> bool:
-    """Return True if an absolute path is one that the pattern of a rule names."""
-    real = place.real or os.path.realpath(place.cwd)
-    named = _expressions(pattern, place.cwd, real, place.home)
-    return any(each.fullmatch(path) for each in named)
-
-
-@lru_cache(maxsize=4096)
-def _expressions(pattern: str, cwd: str, real: str, home: str) -> tuple[re.Pattern[str], ...]:
-    """Return the expressions of a pattern, one for each name of the session's folder."""
-    if pattern.startswith("~"):
-        pattern = _home(pattern, home)
-    if pattern.startswith(("/", "**/")) or pattern == "**":
-        return (_expression(pattern, ""),)
-    pattern = os.path.normpath(pattern) if "**" not in pattern else pattern
-    return tuple(_expression(pattern, folder) for folder in {cwd, real})
 
 
 def is_below(path: str, folders: tuple[str, ...]) -> bool:
@@ -69,27 +104,112 @@ def _home(path: str, home: str) -> str:
     return path
 
 
-def _expression(pattern: str, folder: str) -> re.Pattern[str]:
-    """Return the expression of a pattern; `folder` is what it is below, if anything."""
-    begin = re.escape(folder.rstrip("/")) + "/" if folder else ""
-    pattern = pattern.removeprefix("./")
-    if pattern in ("", "."):
-        return re.compile(re.escape(folder))
-    pieces = re.split(r"(/\*\*$|\*\*/|\*\*|\*|\?)", pattern)
-    return re.compile(begin + "".join(map(_piece, pieces)), re.DOTALL)
+# --- words of a shell that stand for files -------------------------------------------------------
 
 
-def _piece(piece: str) -> str:
-    match piece:
-        case "/**":
-            return "(?:/.*)?"
-        case "**/":
-            return "(?:.*/)?"
-        case "**":
-            return ".*"
-        case "*":
-            return "[^/]*"
-        case "?":
-            return "[^/]"
-        case _:
-            return re.escape(piece)
+def expanded(word: str, place: Place) -> list[str] | None:
+    """Return the files for which a shell may put a word with `*`, `?` or `[`.
+
+    None if it would have to be looked for in too many names: the disk is never walked.
+    """
+    found, seen = [""], 0
+    for name in _absolute(word, place).split("/")[1:]:
+        if "**" in name:
+            return None
+        if not re.search(r"[*?\[]", name):
+            found = [f"{each}/{name}" for each in found]
+            continue
+        folders, found = found, []
+        for folder in folders:
+            try:
+                with os.scandir(folder or "/") as entries:
+                    for entry in entries:
+                        seen += 1
+                        if seen > _MOST_NAMES:
+                            return None
+                        if fnmatchcase(entry.name, name.replace("[^", "[!")):
+                            found.append(f"{folder}/{entry.name}")
+            except (OSError, ValueError):
+                continue
+    return found
+
+
+def may_be_below(word: str, path: str, place: Place) -> bool:
+    """Return True if a shell may put a path, or one below it, for a word with `*`, `?` or `[`."""
+    names = _absolute(word, place).split("/")
+    wanted = path.split("/")
+    if any("**" in name for name in names[: len(wanted)]):
+        return True
+    pairs = list(zip(wanted, names, strict=False))
+    return len(names) >= len(wanted) and all(
+        fnmatchcase(want, name.replace("[^", "[!")) for want, name in pairs
+    )
+
+
+# --- patterns ------------------------------------------------------------------------------------
+
+
+class Patterns:
+    """Patterns of rules in one place, of which each can be found by a path."""
+
+    def __init__(self, patterns: Sequence[str], place: Place) -> None:
+        """`place.real` is the session's folder without links."""
+        self._each = [_expression(each, place) for each in patterns]
+        self._any = re.compile("|".join(self._each) or r"(?!)", re.DOTALL)
+
+    def first(self, path: str) -> int | None:
+        """Return the place, in their order, of a pattern that names an absolute path; or None."""
+        if self._any.fullmatch(path) is None:
+            return None
+        found = (at for at, each in enumerate(self._each) if _compiled(each).fullmatch(path))
+        return next(found, None)
+
+
+def matches(pattern: str, path: str, place: Place) -> bool:
+    """Return True if an absolute path is one that the pattern of a rule names."""
+    return _compiled(_expression(pattern, place)).fullmatch(path) is not None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(expression: str) -> re.Pattern[str]:
+    return re.compile(expression, re.DOTALL)
+
+
+@lru_cache(maxsize=4096)
+def _expression(pattern: str, place: Place) -> str:
+    """Return the expression of a pattern, for each name of the session's folder."""
+    if pattern.startswith("~"):
+        pattern = _home(pattern, place.home)
+    if pattern.startswith(("/", "**/")) or pattern == "**":
+        return _of_names(_names(pattern, ""))
+    folders = dict.fromkeys((place.cwd, place.real or os.path.realpath(place.cwd)))
+    return "|".join(_of_names(_names(pattern, folder)) for folder in folders)
+
+
+def _names(pattern: str, folder: str) -> list[str]:
+    """Return the expressions of the names in a pattern below a folder; `**` for `**`."""
+    found = [re.escape(name) for name in folder.split("/") if name]
+    for name in pattern.split("/"):
+        if name == "..":
+            del found[-1:]
+        elif name not in ("", "."):
+            found.append(name if name == "**" else _of_name(name))
+    return found
+
+
+def _of_names(names: Iterable[str]) -> str:
+    """Return the expression of a path: what stands behind a `**` is taken where it comes first."""
+    parts = "/".join(["", *names]).split("/**")
+    first, *rest = parts
+    if not rest:
+        return first or "/"
+    middle = "".join(rf"(?>(?:/[^/]+)*?{each}(?=/|\Z))" for each in rest[:-1] if each)
+    last = rf"(?:/[^/]+)*?{rest[-1]}" if rest[-1] else "(?:/.*)?"
+    return first + middle + last
+
+
+def _of_name(name: str) -> str:
+    """Return the expression of a name with stars; it takes each piece where it stands first."""
+    first, *rest = (re.escape(each).replace(r"\?", "[^/]") for each in re.split(r"\*+", name))
+    middle = "".join(f"(?>[^/]*?{each})" for each in rest[:-1])
+    return first + middle + "".join(f"[^/]*{each}" for each in rest[-1:])

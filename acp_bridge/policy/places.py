@@ -8,3 +8,5 @@ from typing import Final
 OWN_FILE: Final = "permissions.toml"
 #: a project's rules, in its folder.
 PROJECT_FILE: Final = ".acp_bridge/permissions.toml"
+#: the folder of the records of trust in projects' rules, in the data folder.
+RECORDS: Final = "trusted-rules"

@@ -1,7 +1,8 @@
 """The rules of one session: read from their files, and again whenever one has changed.
 
 - While a file has a mistake, its last good refusals hold and all else is asked (invariant A1).
-- A project's own file can refuse and ask; what it allows does not count (invariant A2).
+- A project's own file can refuse and ask; what it allows counts only while the user trusts the
+  file as it is (invariant A2).
 - Everything here may wait for a disk: it is called in a thread.
 """
 
@@ -17,6 +18,8 @@ from acp_bridge.hooks import trust
 from acp_bridge.policy import config, decide, paths
 from acp_bridge.policy.calls import call_of
 from acp_bridge.policy.definitions import Action, Call, Judgement, Place, Rules, Tool
+from acp_bridge.policy.places import PROJECT_FILE, RECORDS
+from acp_bridge.policy.ruleset import Ruleset
 from acp_bridge.protocol import Json
 from acp_bridge.updates import notices
 
@@ -25,52 +28,92 @@ _LARGEST: Final = 1024 * 1024
 _Mark = tuple[int, int, int, int]
 
 
-def load(path: Path, place: Place, *, project: bool = False) -> Rules | None:
-    """Return the rules of a file, None if it is not there; raises config.BadRules.
+def load(path: Path, place: Place) -> tuple[Rules | None, str]:
+    """Return the rules of the user's own file, None if it is not there, and nothing to say.
 
-    The user's own may not be writable by everybody; its examples must be decided as they say.
+    Not everybody may be able to write it. Raises config.BadRules.
     """
+    found = _read(path, path.name, place)
     try:
-        found = trust.read_text(path, _LARGEST)
-        if found is None:
-            return None
-        if not project:
+        if found:
             trust.check_own(path)
     except FileNotFoundError:
-        return None
+        return None, ""
     except OSError as error:
         raise config.BadRules(f"it can't be read: {error.strerror}") from error
     except trust.NotTrustable as error:
         raise config.BadRules(str(error)) from error
-    rules = config.parse(found[1], path.name)
+    return (found[0] if found else None), ""
+
+
+def load_project(path: Path, place: Place, home: Path) -> tuple[Rules | None, str]:
+    """Return the rules of a project's file that count, and a notice if its `allow` rules don't.
+
+    They do while the user trusts the file as it is. None: it is not there. Raises config.BadRules.
+    """
+    found = read_project(path, place)
+    if found is None or not found[0].allows:
+        return (found[0] if found else None), ""
+    rules, files = found
+    folder = os.path.realpath(place.cwd)
+    try:
+        record = trust.read_record(trust.record_path(home, folder, RECORDS))
+    except OSError:
+        record = None
+    if record and record.folder == folder and not trust.changed(record.files, files):
+        return rules, ""
+    said = notices.untrusted_rules(folder, changed=record is not None)
+    return rules.of(Action.DENY, Action.ASK), said
+
+
+def read_project(path: Path, place: Place) -> tuple[Rules, dict[str, str]] | None:
+    """Return all rules of a project's file, and its hash by its name; raises config.BadRules."""
+    found = _read(path, PROJECT_FILE, place)
+    return (found[0], {PROJECT_FILE: trust.digest(found[1])}) if found else None
+
+
+def _read(path: Path, name: str, place: Place) -> tuple[Rules, bytes] | None:
+    """Return the rules and the content of a file, whose examples are decided as they say."""
+    try:
+        found = trust.read_text(path, _LARGEST)
+    except trust.NotTrustable as error:
+        raise config.BadRules(str(error)) from error
+    if found is None:
+        return None
+    rules = config.parse(found[1], name)
     if wrong := decide.failed_checks(rules, place):
         raise config.BadRules(wrong[0])
-    return rules.of(Action.DENY, Action.ASK) if project else rules
+    return rules, found[0]
 
 
 class _File:
     """One file of rules as it was read last."""
 
-    def __init__(self, path: Path, load: Callable[[Path], Rules | None]) -> None:
-        self.path = path
+    def __init__(self, load: Callable[[Path], tuple[Rules | None, str]], *paths: Path) -> None:
+        """`paths`: the file, and others on which it depends what counts of it."""
+        self.path = paths[0]
         self.rules: Rules | None = None
         #: the mistake in it as it is now; empty if it has none.
         self.mistake = ""
         self._load = load
-        self._mark: _Mark | None = None
+        self._paths = paths
+        self._marks: list[_Mark | None] = []
+        self._said = ""
 
-    def look(self) -> bool:
-        """Read it if it has changed; returns True if it has a mistake that it did not have."""
-        mark = _mark(self.path)
-        if mark is not None and mark == self._mark:
-            return False
-        self._mark, before = mark, self.mistake
+    def look(self) -> str:
+        """Read it if it has changed; returns the notice of what is wrong with it since then."""
+        marks = list(map(_mark, self._paths))
+        if marks[0] is not None and marks == self._marks:
+            return ""
+        self._marks, before = marks, self._said
         try:
-            self.rules, self.mistake = self._load(self.path), ""
+            self.rules, self._said = self._load(self.path)
+            self.mistake = ""
         except config.BadRules as bad:
             refusals = (self.rules or Rules()).of(Action.DENY)
             self.rules, self.mistake = replace(refusals, default=Action.ASK), str(bad)
-        return bool(self.mistake) and self.mistake != before
+            self._said = notices.bad_rules(str(self.path), self.mistake)
+        return self._said if self._said != before else ""
 
 
 class SessionRules:
@@ -81,9 +124,11 @@ class SessionRules:
         guarded = (home, own, Path(os.path.realpath(home)), Path(os.path.realpath(own)))
         self._place = Place(cwd, tuple(map(str, guarded)), os.path.expanduser("~"))
         self._agent = agent
+        self._made: tuple[tuple[list[Rules], str], Ruleset] | None = None
+        record = trust.record_path(home, os.path.realpath(cwd), RECORDS)
         self._files = (
-            _File(own, lambda path: load(path, self._place)),
-            _File(project, lambda path: load(path, self._place, project=True)),
+            _File(lambda path: load(path, self._place), own),
+            _File(lambda path: load_project(path, self._place, home), project, record),
         )
 
     def judge(self, described: Json, kinds: Iterable[object]) -> tuple[Judgement, list[str]]:
@@ -120,21 +165,24 @@ class SessionRules:
         return Action.DENY if Action.DENY in said else Action.ASK if Action.ASK in said else None
 
     def _judge(self, call: Call) -> tuple[Judgement, list[str]]:
-        said = [
-            notices.bad_rules(str(each.path), each.mistake) for each in self._files if each.look()
-        ]
+        said = [notice for each in self._files if (notice := each.look())]
         known = [each.rules for each in self._files if each.rules]
-        rules = [
-            rule for each in known for rule in decide.rules_for(each, self._agent, self._place)
-        ]
+        place = replace(self._place, real=os.path.realpath(self._place.cwd))
         strict = any(each.default is Action.DENY for each in known)
         default = Action.DENY if strict else Action.ASK
-        judgement = decide.judge(rules, default, call, self._place)
+        judgement = decide.judge(self._ruleset(known, place), default, call, place)
         mistaken = next((each for each in self._files if each.mistake), None)
         if mistaken and not judgement.deny:
             why = f"{mistaken.path.name} can't be used"
             judgement = Judgement(ask=judgement.ask, why=why, protected=True)
         return judgement, said
+
+    def _ruleset(self, known: list[Rules], place: Place) -> Ruleset:
+        """Return the rules of these files that hold here, made again when one has changed."""
+        if self._made is None or self._made[0] != (known, place.real):
+            here = [decide.rules_for(each, self._agent, place) for each in known]
+            self._made = (known, place.real), Ruleset([rule for each in here for rule in each])
+        return self._made[1]
 
 
 def _mark(path: Path) -> _Mark | None:

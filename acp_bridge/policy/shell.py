@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
 #: characters of a line that is looked at; a longer one is not plain.
 LONGEST: Final = 16 * 1024
+#: characters of a line of which the words are looked at.
+MOST: Final = 4 * LONGEST
 #: parentheses of a line that is looked at; nobody nests deeper, and each level is a call here.
 _PARENTHESES: Final = 100
 #: how deep scripts in scripts (`sh -c "sh -c ..."`) are followed.
 _DEPTH: Final = 8
+#: commands of a line that are unwrapped; of more, every word counts as one.
+_MOST: Final = 200
 #: the kinds of nodes of a plain line; any other stands for what can run or expand something.
 _PLAIN: Final = frozenset(
     {"program", "list", "pipeline", "command", "command_name", "word", "string", "string_content"}
@@ -46,9 +50,13 @@ _WRITES: Final = frozenset({">", ">>", "&>", "&>>", ">|", ">&"})
 _WORDS: Final = frozenset({"word", "string", "raw_string", "number", "concatenation"})
 #: a backslash at the end of a line, which joins it to the next; one behind a backslash does not.
 _JOIN: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
-_ODD: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]|[^\x00-\x7f\S]")
+_ODD: Final = re.compile(r"[\x01-\x08\x0b-\x1f\x7f\ud800-\udfff]|[^\x00-\x7f\S]")
+#: a word in which a shell sees nothing but its letters.
+_SIMPLE: Final = re.compile(r"[\w./:@%+,-]+", re.ASCII)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED_IN_QUOTES: Final = re.compile(r'\\([\\"$`])')
+_VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\$\w+")
+_BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _DURATION: Final = re.compile(r"\d+(\.\d+)?[smhd]?")
 
 
@@ -61,6 +69,8 @@ class Command:
     expands: frozenset[int] = frozenset()
     #: a `cd` or the like comes before, so that it isn't known what its relative paths mean.
     moved: bool = False
+    #: it is the end of another one, which has all its words.
+    inner: bool = False
 
     @property
     def is_wrapper(self) -> bool:
@@ -82,43 +92,58 @@ class Line:
     """A command line that was taken apart."""
 
     plain: bool
-    #: False if the grammar does not know it; `raw` are its words then, and there are no commands.
+    #: False if the grammar does not know it: there are no commands then.
     parsed: bool
     #: the commands of which each must be allowed, those of a harmless wrapper in its place.
     parts: tuple[Command, ...] = ()
     #: every command, nested and unwrapped.
     commands: tuple[Command, ...] = ()
     redirects: tuple[Redirect, ...] = ()
+    #: all its words, if it isn't known which of them run.
     raw: tuple[str, ...] = ()
 
 
 def line(text: str, depth: int = 0, *, moved: bool = False) -> Line:
     """Take a command line apart; `moved`: it is not known what its relative paths mean."""
+    if "\0" in text:  # a shell leaves it out
+        return replace(line(text.replace("\0", ""), depth, moved=moved), plain=False)
     joined = _JOIN.sub(r"\1", text)
-    raw = _raw(text) if joined == text else (*_raw(joined), ";", *_raw(text))
     # In single quotes and in a comment a backslash joins nothing.
     unclear = joined != text and bool(re.search(r"['#]", text))
     unclear = unclear or text.count("(") > _PARENTHESES
     if unclear or len(text) > LONGEST or depth > _DEPTH:
-        return Line(plain=False, parsed=False, raw=raw)
+        return _unparsed(text, joined)
     root = _parser().parse(joined.encode(errors="replace")).root_node
     reader = _Reader(depth, moved=moved)
     try:
         if root.has_error:
-            return Line(plain=False, parsed=False, raw=raw)
+            return _unparsed(text, joined)
         reader.read(root)
         apart = _stands_apart(root, joined.encode(errors="replace"))
     except RecursionError:
-        return Line(plain=False, parsed=False, raw=raw)
+        return _unparsed(text, joined)
     plain = reader.plain and apart and not _ODD.search(text) and bool(reader.parts)
+    reader.read_code()
     return Line(
-        plain, True, tuple(reader.parts), tuple(reader.commands), tuple(reader.redirects), raw
+        plain,
+        True,
+        tuple(reader.parts),
+        tuple(reader.commands),
+        tuple(reader.redirects),
+        (*(_unparsed(text, joined).raw if reader.unknown else ()), *reader.raw),
     )
+
+
+def _unparsed(text: str, joined: str) -> Line:
+    """Return a line of which only the words are known, with and without lines that are joined."""
+    texts = dict.fromkeys((joined, text, joined.replace("=", " ")))
+    raw = tuple(word for each in texts for word in (*_raw(each), ";"))
+    return Line(plain=False, parsed=False, raw=raw)
 
 
 def _raw(text: str) -> tuple[str, ...]:
     """Return all words of a line, without a grammar: quotes are taken away, signs part words."""
-    bare = re.sub(r"[\"'\\]", "", text[: 4 * LONGEST])
+    bare = re.sub(r"[\"'\\]", "", text[:MOST])
     return tuple(re.sub(r"[;&|()<>`]", " ; ", bare).split())
 
 
@@ -158,8 +183,13 @@ class _Reader:
         self.parts: list[Command] = []
         self.commands: list[Command] = []
         self.redirects: list[Redirect] = []
+        #: a program's name is not known, so that any word may be it.
+        self.unknown = False
         self._depth = depth
         self._moved = moved
+        self._texts: list[str] = []
+        #: the words of texts that run and are not understood.
+        self.raw: list[str] = []
 
     def read(self, node: Node) -> None:
         """Collect what a node and all below it run, read and write."""
@@ -169,8 +199,30 @@ class _Reader:
             self._redirect(node)
         elif node.type == "command":
             self._command(node)
+        elif node.type in ("heredoc_body", "herestring_redirect"):
+            text = (node.text or b"").decode(errors="replace")
+            self._texts.append(text.removeprefix("<<<").strip().strip("'\""))
+        elif node.type == "expansion":  # the grammar looks for no command between its backticks
+            for script in re.findall(r"`([^`]*)`", (node.text or b"").decode(errors="replace")):
+                self._script(script)
         for child in node.children:
             self.read(child)
+
+    def read_code(self) -> None:
+        """Note what is written for a shell that runs what it reads: `echo rm x | sh`."""
+        if not any(wrappers.reads_code(each.words) for each in self.commands):
+            return
+        said = [text for each in self.commands for text in (" ".join(each.words[1:]), *each.words)]
+        for text in dict.fromkeys([*self._texts, *said]):
+            if re.search(r"\s", text):
+                self._script(text)
+
+    def _script(self, text: str) -> None:
+        """Note every command of a text that is run, for refusals."""
+        read = line(text, self._depth + 1)
+        self.commands.extend(self._here(read.commands))
+        self.raw.extend(read.raw)
+        self.unknown = self.unknown or (read.parsed and bool(read.raw))
 
     def _redirect(self, node: Node) -> None:
         sign = next((each.type for each in node.children if not each.is_named), "")
@@ -180,6 +232,8 @@ class _Reader:
                 continue
             at_home = target.type == "word" and _AT_HOME.fullmatch(text)
             if (expands and not at_home) or text.startswith("!"):  # zsh: `>!` is `>|`
+                self.plain = False
+            if text.startswith(("/dev/tcp/", "/dev/udp/")):  # bash opens a connection
                 self.plain = False
             if not expands and text.startswith("~"):
                 text = f"./{text}"
@@ -191,6 +245,9 @@ class _Reader:
         parted: int | None = None
         for child in [*node.named_children, *_redirects_behind(node)]:
             if child.type == "command_name":
+                names = child.named_children
+                self.unknown |= any(map(_expands_into_words, names))
+                self.plain = self.plain and not (child.text or b"").startswith((b"!", b"^"))
                 found.extend(self._word(each) for each in child.named_children)
             elif _is_redirect(child):
                 if parted is None and any(each.type.startswith("&>") for each in child.children):
@@ -208,6 +265,7 @@ class _Reader:
             self.commands.append(Command(words[parted:], moved=self._moved))
         before = len(self.commands)
         self.commands.append(command)
+        self.commands.extend(_otherwise(node, command))
         self._unwrap_all(command)
         self._part(command)
         if any(each.words[:1] in _MOVES for each in self.commands[before:]):
@@ -231,15 +289,14 @@ class _Reader:
     def _unwrap_all(self, command: Command) -> None:
         """Note every command that a wrapper may run, for refusals."""
         for words in wrappers.run_by(command.words):
-            inner = Command(words, moved=command.moved)
+            if len(self.commands) > _MOST:
+                self.unknown = True
+                return
+            inner = Command(words, moved=command.moved, inner=True)
             self.commands.append(inner)
-            if len(self.commands) < 1000:
-                self._unwrap_all(inner)
+            self._unwrap_all(inner)
         for script in wrappers.scripts_of(command.words):
-            read = line(script, self._depth + 1)
-            self.commands.extend(self._here(read.commands))
-            if not read.parsed:
-                self.commands.extend(Command(read.raw[at:]) for at in range(len(read.raw)))
+            self._script(script)
 
     def _here(self, commands: Sequence[Command]) -> Iterator[Command]:
         for each in commands:
@@ -250,6 +307,9 @@ class _Reader:
 
         One with a brace, or that begins with `=`, makes the line not plain.
         """
+        source = (node.text or b"").decode(errors="replace")
+        if node.type == "word" and _SIMPLE.fullmatch(source):
+            return source, False
         pieces: list[str] = []
         expands = False
         for each in [node] if node.type != "concatenation" else node.children:
@@ -257,6 +317,10 @@ class _Reader:
             match each.type:
                 case "raw_string":
                     pieces.append(text[1:-1])
+                case "ansi_c_string":
+                    pieces.append(_of_ansi_c(text[2:-1]))
+                case "translated_string":
+                    pieces.append(_ESCAPED_IN_QUOTES.sub(r"\1", text[2:-1]))
                 case "string":
                     pieces.append(_ESCAPED_IN_QUOTES.sub(r"\1", text[1:-1]))
                 case _:
@@ -267,10 +331,50 @@ class _Reader:
                         self.plain = False
                     pieces.append(_ESCAPED.sub(r"\1", text))
         word = "".join(pieces)
-        source = (node.text or b"").decode(errors="replace")
         if node.type in ("word", "concatenation") and re.search(r"[{}]", source) and word != "{}":
             self.plain = False
         return word, expands
+
+
+def _of_ansi_c(text: str) -> str:
+    """Return what a shell makes of `$'...'`, as far as escapes in Python are the same."""
+    try:
+        return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
+    except UnicodeDecodeError:
+        return text
+
+
+def _expands_into_words(name: Node) -> bool:
+    """Return True for a program's name that a variable or another command gives."""
+    waiting = [name]
+    while waiting:
+        node = waiting.pop()
+        if node.type in ("simple_expansion", "expansion", "command_substitution"):
+            return True
+        waiting.extend(node.children)
+    return False
+
+
+def _otherwise(node: Node, command: Command) -> Iterator[Command]:
+    """Give what a command may be if its variables are blanks, and its braces words."""
+    source = (node.text or b"").decode(errors="replace")
+    if command.words[0].startswith("="):  # zsh: the path of a program
+        yield Command((command.words[0][1:], *command.words[1:]), moved=command.moved)
+    if "{" not in source and "$" not in source:
+        return
+    blank = _VARIABLE.sub(" ", " ".join(command.words)).split()
+    words = [word for each in blank for word in _of_braces(each)]
+    if words and tuple(words) != command.words:
+        yield Command(tuple(words), moved=command.moved)
+
+
+def _of_braces(word: str, depth: int = 0) -> list[str]:
+    """Return the words that a shell makes of `r{m,}`."""
+    found = _BRACES.search(word)
+    if found is None or depth > _DEPTH:
+        return [word]
+    made = [word[: found.start()] + each + word[found.end() :] for each in found[1].split(",")]
+    return [each for one in made[:_DEPTH] for each in _of_braces(one, depth + 1) if each]
 
 
 def _targets(redirect: Node) -> list[Node]:

@@ -12,16 +12,30 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh"})
 #: programs that run the words behind them, or what these name.
 _RUNNERS: Final = frozenset(
-    {"env", "timeout", "nice", "nohup", "stdbuf", "time", "command", "builtin", "exec", "sudo"}
+    {"-", "env", "timeout", "nice", "nohup", "stdbuf", "time", "command", "builtin", "exec", "sudo"}
     | {"doas", "xargs", "setsid", "ionice", "chrt", "taskset", "unshare", "chroot", "watch"}
     | {"parallel", "strace", "ltrace", "noglob", "nocorrect", "coproc", "repeat", "busybox"}
-    | {"toybox", "runuser", "flock", "prlimit", "caffeinate", "pkexec", "entr"}
+    | {
+        "toybox",
+        "runuser",
+        "flock",
+        "prlimit",
+        "caffeinate",
+        "pkexec",
+        "entr",
+        "run0",
+        "systemd-run",
+    }
+    | {"fakeroot", "proot", "firejail", "bwrap", "nsenter", "setpriv", "setarch", "linux32"}
+    | {"linux64", "dbus-run-session", "valgrind", "rlwrap", "unbuffer", "chpst", "daemonize"}
+    | {"torsocks", "proxychains", "proxychains4", "choom", "ssh-agent", "xvfb-run", "hyperfine"}
+    | {"start-stop-daemon", "screen", "tmux", "capsh", "sg", "nix-shell", "hash"}
 )
 #: words that begin a script or other code, in which no prefix says what runs.
 _CODE: Final = frozenset(
     {"eval", "source", ".", "trap", "su", "ssh", "script", "expect", "gdb", "fish", "csh", "tcsh"}
-    | {"awk", "gawk", "mawk", "nawk", "alias", "nsenter", "bwrap", "at", "batch", "crontab"}
-    | {"enable", "hash", "bind", "complete", "mapfile", "readarray", "systemd-run"}
+    | {"awk", "gawk", "mawk", "nawk", "alias", "at", "batch", "crontab"}
+    | {"enable", "bind", "complete", "mapfile", "readarray", "pwsh"}
 )
 #: interpreters, and the options behind which code follows.
 _INTERPRETERS: Final = {
@@ -65,8 +79,42 @@ _INTERPRETERS: Final = {
 }
 _EXECUTES: Final = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
 
+#: commands of a shell that look for one to run in `a[...]`, also in quotes.
+_SUBSCRIPTS: Final = frozenset({"printf", "test", "read", "let", "wait", "getopts", "unset"})
 #: runners of which the first word is never what they run.
-_WITH_A_WORD: Final = frozenset({"flock", "chroot", "ssh"})
+_WITH_A_WORD: Final = frozenset({"flock", "chroot", "ssh", "direnv"})
+#: runners with so many words of their own that any word may begin what they run.
+_ANYWHERE: Final = frozenset(
+    {"bwrap", "nsenter", "firejail", "proot", "systemd-run", "start-stop-daemon", "screen", "tmux"}
+    | {"hash", "gdb", "xvfb-run", "setpriv", "setarch", "coproc"}
+)
+#: programs of which a subcommand or option runs the words behind it; their prefix may be allowed.
+_CARRIERS: Final = {
+    **dict.fromkeys(("uv", "poetry", "pipenv", "pdm", "hatch", "rye", "conda"), ("run",)),
+    **dict.fromkeys(("mamba", "micromamba"), ("run",)),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun", "mise"), ("exec", "x", "dlx")),
+    **dict.fromkeys(("npx", "pnpx", "bunx", "uvx"), ()),
+    "direnv": ("exec",),
+    "nix": ("-c", "--command"),
+    "perf": ("stat", "record", "trace"),
+    "git": ("run", "foreach"),
+}
+#: runners that may take what they run as one text.
+_TEXTS: Final = frozenset(
+    {"watch", "trap", "parallel", "tmux", "screen", "hyperfine", "sg", "nix-shell", "ssh", "capsh"}
+    | {"alias", "mapfile", "readarray", "complete", "bind", "expect", "entr", "xvfb-run", "fish"}
+    | {"csh", "tcsh", "pwsh"}
+)
+#: programs with options of which the value is a command.
+_TAKE_A_LINE: Final = frozenset({"tar", "sort", "rsync", "rg"})
+#: options of git behind which a shell's line follows.
+_OF_GIT: Final = re.compile(r"-x|--exec|--extcmd|--\w+-filter")
+#: programs that run what they read.
+_READERS: Final = (
+    SHELLS
+    | {"fish", "csh", "tcsh", "at", "batch", "crontab", "source", ".", "ssh"}
+    | {"su", "sudo", "doas", "newgrp", "chroot"}
+)
 
 
 def base(name: str) -> str:
@@ -83,6 +131,8 @@ def is_wrapper(words: tuple[str, ...], expands: frozenset[int]) -> bool:
     name = base(words[0]) if words else ""
     if not name or name in _RUNNERS or name in _CODE or name in SHELLS:
         return True
+    if name in _SUBSCRIPTS and any("$(" in word or "`" in word for word in words):
+        return True
     found = _INTERPRETERS.get(re.sub(r"[\d.]+$", "", name), ())
     given = list(words[1:])
     if name == "tar" and given:
@@ -95,31 +145,76 @@ def is_wrapper(words: tuple[str, ...], expands: frozenset[int]) -> bool:
 def run_by(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Give every command that a runner may run: which words are its own is not always known."""
     name = base(words[0])
-    if name in _RUNNERS or name in ("systemd-run", "nsenter", "ssh"):
-        for at in range(1, len(words)):
-            yield words[at:]
-            before = words[at - 1] if at > 1 else ""
-            own = words[at].startswith("-") or before.startswith("-") or words[at] == "--"
-            own = own or (at == 1 and name in _WITH_A_WORD)
-            if not (own or _ASSIGNMENT.match(words[at]) or NUMBER.fullmatch(words[at])):
-                return
+    if name in _ANYWHERE:
+        yield from (words[at:] for at in range(1, len(words)))
+    elif name in _RUNNERS or name == "ssh" or name.startswith(("ld-linux", "ld-musl", "ld.so")):
+        yield from _behind(words, 1, first_is_own=name in _WITH_A_WORD)
+    elif name in _CARRIERS:
+        signs = _CARRIERS[name]
+        places = [at for at, word in enumerate(words) if word in signs] if signs else [0]
+        for at in places:
+            yield from _behind(words, at + 1, first_is_own=name in _WITH_A_WORD)
     for at, word in enumerate(words):
         if name in ("find", "fd", "fdfind") and word in _EXECUTES and words[at + 1 :]:
             yield words[at + 1 :]
 
 
+def _behind(
+    words: tuple[str, ...], begin: int, *, first_is_own: bool = False
+) -> Iterator[tuple[str, ...]]:
+    """Give what may be the command from a place on: all up to the first that is no option."""
+    for at in range(begin, len(words)):
+        yield words[at:]
+        before = words[at - 1] if at > begin else ""
+        own = words[at].startswith("-") or before.startswith("-") or words[at] == "--"
+        own = own or (at == begin and first_is_own)
+        if not (own or _ASSIGNMENT.match(words[at]) or NUMBER.fullmatch(words[at])):
+            return
+
+
 def scripts_of(words: tuple[str, ...]) -> Iterator[str]:
     """Give every text among the words that is run as a script."""
     name = base(words[0])
-    behind = "S" if name == "env" else "c"
-    if name in SHELLS or name in ("su", "script", "runuser", "flock", "env"):
+    behind = r"(?:S|-split-string=?)" if name == "env" else "c"
+    if name in SHELLS or name in ("su", "script", "runuser", "flock", "env", "capsh"):
         for at, word in enumerate(words):
             if at and (found := re.fullmatch(rf"-[a-zA-Z]*{behind}(.*)", word, re.DOTALL)):
                 yield found[1]
                 yield from words[at + 1 : at + 3]
-    elif name in ("eval", "watch", "trap", "parallel"):
+    if name in ("eval", *_TEXTS):
         own = next((at for at, word in enumerate(words) if at and not word.startswith("-")), 1)
         yield " ".join(words[own:])
+    if name in _TEXTS:
+        yield from (word.partition("=")[2] if name == "alias" else word for word in words[1:])
+    if name in _SUBSCRIPTS:
+        yield from (word for word in words if "$(" in word or "`" in word)
+    if name in _TAKE_A_LINE:
+        for at, word in enumerate(words):
+            if any(_is_option(word, option) for option in _INTERPRETERS[name]):
+                yield word.partition("=")[2].removeprefix("exec=")
+                yield from words[at + 1 : at + 2]
+    if name == "git":
+        for at, word in enumerate(words):
+            value = re.match(r"(?:[\w.-]+=)?!(.*)|--[\w-]+=(.*)", word, re.DOTALL)
+            if value:
+                yield value[1] or value[2] or ""
+            if at and (_OF_GIT.fullmatch(words[at - 1]) or words[at - 1] in _CARRIERS["git"]):
+                yield word
+
+
+def reads_code(words: tuple[str, ...]) -> bool:
+    """Return True for a command that runs what it reads: what others write is code then."""
+    name = base(words[0])
+    if name not in _READERS:
+        return False
+    if name in ("at", "batch", "crontab"):
+        return True
+    given = [word for word in words[1:] if not word.startswith(("-", "+"))]
+    streamed = any("/dev/" in word or "<(" in word for word in given)
+    if name in ("source", ".", "ssh"):
+        return streamed or (name == "ssh" and len(given) == 1)
+    scripted = any(re.fullmatch(r"-[a-zA-Z]*c", word) for word in words[1:])
+    return (not given or "-s" in words or streamed) and not scripted
 
 
 def _is_option(word: str, option: str) -> bool:

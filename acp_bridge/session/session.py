@@ -113,8 +113,9 @@ class Session:
         self._steering = steering = Steering(core, journal, shown, prompts, turn.join)
 
         # The clients that have the session.
+        permissions = Permissions(self.hooks, rules, updates, shown.show)
         self._questions = people = Questions(
-            core, shown, prompts, updates.deny, kept=settings.keep > 0
+            core, shown, prompts, permissions.note, kept=settings.keep > 0
         )
         self.audience = Audience(core, settings, shown, prompts, people, ask, self.close)
         self.replay = Replay(
@@ -132,7 +133,6 @@ class Session:
         )
 
         # What the agent says.
-        permissions = Permissions(self.hooks, rules, updates, shown.show)
         to_client = ToClient(
             self.id, shown.asked, updates, shown.record_at_once, permissions, people
         )

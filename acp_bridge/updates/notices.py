@@ -311,12 +311,26 @@ def rule_refused(title: str, rule: str) -> str:
     return f"[acp-bridge] Your rule refused {as_code(title)}: {rule}"
 
 
+def unattended(about: str) -> str:
+    """Return the notice of a tool call that was denied because nobody could answer."""
+    return f"[acp-bridge] Denied, since nobody could answer: {as_code(about)}"
+
+
 def untrusted_hooks(folder: str) -> str:
     """Return the notice of a project whose hooks are not trusted."""
     return (
         "[acp-bridge] This project has hooks of its own (`.acp_bridge/hooks.toml`). They are off:"
         f" `acp-bridge trust {folder}` on a terminal shows them, and turns them on for sessions"
         " that are opened after that."
+    )
+
+
+def untrusted_rules(folder: str, *, changed: bool) -> str:
+    """Return the notice of a project's rules that allow something and are not trusted."""
+    since = ", since the file changed after you trusted it" if changed else ""
+    return (
+        "[acp-bridge] The `allow` rules of this project (`.acp_bridge/permissions.toml`) do not"
+        f" count{since}: `acp-bridge trust {folder}` on a terminal shows them, and lets them count."
     )
 
 

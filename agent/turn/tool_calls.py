@@ -28,6 +28,7 @@ import anyio
 import anyio.lowlevel
 from pydantic import BaseModel, ValidationError
 
+from acp_bridge.protocol import BUILTIN_AGENT
 from agent.client import Update
 from agent.content.fences import split_closing_fence
 from agent.content.images import is_image
@@ -205,6 +206,8 @@ class ToolCalls:
             "kind": "other",
             "rawInput": parsed(call.arguments),
         }
+        if call.name.startswith("mcp__"):  # the name by which the user's rules know it
+            shown["_meta"] = {BUILTIN_AGENT: {"toolName": call.name}}
         card = Card(call, shown)
         tool = self._tools.get(call.name)
         if tool is None:

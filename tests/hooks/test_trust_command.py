@@ -14,6 +14,7 @@ import pytest
 from acp_bridge.agents.guard import COMMAND_LINE
 from acp_bridge.hooks.find import find
 from acp_bridge.hooks.places import RECORDS
+from acp_bridge.policy.places import RECORDS as RULES_RECORDS
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "acp_bridge", "trust")
@@ -123,7 +124,7 @@ def test_what_is_trusted_is_listed_with_what_has_changed_and_can_be_removed(
     assert "No project" in on_a_terminal(tmp_path, "--list")[1]
     on_a_terminal(tmp_path, str(project), types="yes\n")
     code, shown = on_a_terminal(tmp_path, "--list")
-    assert (code, shown.strip()) == (0, str(project))
+    assert (code, shown.strip()) == (0, f"hooks of {project}")
     (project / "check.sh").write_text("false\n")
     assert "check.sh changed" in on_a_terminal(tmp_path, "--list")[1]
     assert on_a_terminal(tmp_path, "--remove", str(project))[0] == 0
@@ -185,3 +186,52 @@ def test_a_bridge_without_hooks_imports_nothing_for_them(tmp_path: Path) -> None
         f"acp_bridge.hooks.{name}" for name in ("find", "found", "places")
     }
     assert not loaded & {"tomllib", "shlex", "glob"}
+
+
+# --- rules ---------------------------------------------------------------------------------------
+
+ALLOWS = """\
+deny = ["Bash(rm *)"]
+allow = ["Bash(make *)", "Edit(src/**)"]
+[[only]]
+agent = "codex-acp"
+allow = ["Bash(cargo *)"]
+"""
+
+
+def trusts(tmp_path: Path, kept: str) -> bool:
+    folder = tmp_path / "home" / kept
+    return folder.is_dir() and any(folder.iterdir())
+
+
+@pytest.mark.hazard("A2")
+def test_each_row_that_a_projects_rules_would_allow_is_shown_and_trusted_apart_from_its_hooks(
+    tmp_path: Path, project: Path
+) -> None:
+    (project / ".acp_bridge" / "permissions.toml").write_text(ALLOWS)
+    code, shown = on_a_terminal(tmp_path, str(project), types="no\nyes\n")
+    assert code == 1
+    for text in ("Bash(make *)", "Edit(src/**)", "Bash(cargo *)  (agent codex-acp)"):
+        assert text in shown
+    assert "Bash(rm *)" not in shown
+    assert (trusts(tmp_path, RECORDS), trusts(tmp_path, RULES_RECORDS)) == (False, True)
+    assert on_a_terminal(tmp_path, "--list")[1].strip() == f"rules of {project}"
+    (project / ".acp_bridge" / "permissions.toml").write_text(ALLOWS + "\n")
+    assert "permissions.toml changed" in on_a_terminal(tmp_path, "--list")[1]
+    assert on_a_terminal(tmp_path, "--remove", str(project))[0] == 0
+    assert not trusts(tmp_path, RULES_RECORDS)
+
+
+def test_rules_that_only_tighten_need_no_trust(tmp_path: Path, project: Path) -> None:
+    (project / ".acp_bridge" / "hooks.toml").unlink()
+    (project / ".acp_bridge" / "permissions.toml").write_text('deny = ["Bash(rm *)"]')
+    code, shown = on_a_terminal(tmp_path, str(project))
+    assert (code, "counts without your trust" in shown) == (0, True)
+    assert not trusts(tmp_path, RULES_RECORDS)
+
+
+def test_rules_with_a_mistake_can_not_be_trusted(tmp_path: Path, project: Path) -> None:
+    (project / ".acp_bridge" / "permissions.toml").write_text('allow = ["Raed"]')
+    code, shown = on_a_terminal(tmp_path, str(project), types="yes\n")
+    assert (code, "line 1: 'Raed' names no tool" in shown) == (1, True)
+    assert hooks_are_on(tmp_path, project)

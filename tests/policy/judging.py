@@ -4,6 +4,7 @@ from pathlib import Path
 
 from acp_bridge.policy import config, decide
 from acp_bridge.policy.definitions import Call, Judgement, Place, Tool
+from acp_bridge.policy.ruleset import Ruleset
 
 #: nobody's folder: nothing is there, and nothing links away from it.
 FOLDER = "/project"
@@ -17,7 +18,7 @@ def judged(text: str, call: Call, where: Place | None = None, agent: str = "") -
     """What the rules of a file with this text say of a call."""
     rules = config.parse(text, "permissions.toml")
     where = where or place()
-    return decide.judge(decide.rules_for(rules, agent, where), rules.default, call, where)
+    return decide.judge(Ruleset(decide.rules_for(rules, agent, where)), rules.default, call, where)
 
 
 def of_command(text: str, command: str, where: Place | None = None) -> str:

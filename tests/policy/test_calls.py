@@ -1,5 +1,7 @@
 """What is read from a call, in the shapes in which agents describe their input."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +35,9 @@ def _decided(kind: str, **raw: Any) -> str:
         ({"command": "echo a > out/f", "cwd": "/project", "workdir": "/elsewhere"}, "ask"),
         ({"commands": ["ls", "rm"]}, "ask"),
         ({"command": "ls", "then": {"command": "rm x"}}, "ask"),
+        # codex asks so for more rights of its sandbox, and for the network
+        ({"command": "ls", "additionalPermissions": {"network": {"enabled": True}}}, "ask"),
+        ({"command": "ls", "url": "https://example.org"}, "ask"),
     ],
 )
 def test_all_that_stands_beside_a_command_counts(raw: dict[str, Any], decision: str) -> None:
@@ -46,6 +51,18 @@ def test_all_that_stands_beside_a_command_counts(raw: dict[str, Any], decision: 
         ({"path": "out/a", "edits": [{"path": "b"}]}, "ask"),
         ({"paths": ["out/a", "b"]}, "ask"),
         ({"paths": ["out/a", "out/b"]}, "allow"),
+        ({"path": "out/a", "destination": "/etc/b"}, "ask"),
+        ({"path": "out/a", "target_file": "b"}, "ask"),
+        ({"path": "out/a", "uri": "file:///etc/passwd"}, "ask"),
+        ({"uri": "file:///project/out/a"}, "allow"),
+        ({"uri": "file://localhost/project/out/%61"}, "allow"),
+        ({"path": "out/a", "patch": "*** Begin Patch\n*** Update File: b\n"}, "ask"),
+        ({"path": "out/a", "diff": "--- a/out/a\n+++ b/other\n"}, "ask"),
+        ({"path": "out/a", "diff": "--- a/out/a\n+++ b/out/a\n"}, "allow"),
+        ({"path": "out/a", "diff": "--- /dev/null\n+++ b/out/a\n"}, "allow"),
+        ({"changes": {"out/a": {"type": "update"}}}, "allow"),
+        ({"changes": {"out/a": {"type": "update"}, "b": {"type": "delete"}}}, "ask"),
+        ({"path": "out/a", "input": {"fileChanges": {"b": {}}}}, "ask"),
     ],
 )
 def test_each_path_counts_however_deep_it_stands(raw: dict[str, Any], decision: str) -> None:
@@ -55,3 +72,29 @@ def test_each_path_counts_however_deep_it_stands(raw: dict[str, Any], decision: 
 @pytest.mark.parametrize("path", ["a\0b", "\ud800", "a/" * 5000])
 def test_a_path_that_no_system_can_name_is_allowed_by_no_rule(path: str) -> None:
     assert of_path('allow = ["Read", "Edit"]\ndeny = ["Read(z)"]', Tool.READ, path) == "ask"
+
+
+MCP = json.loads(Path(__file__).with_name("mcp_calls.json").read_text())
+
+
+@pytest.mark.parametrize("given", MCP, ids=[each["agent"] for each in MCP])
+def test_each_agent_tells_in_its_own_way_which_mcp_tool_a_call_is_of(given: Any) -> None:
+    call = call_of(given["call"])
+    assert (call.tool, call.name) == (Tool.MCP, given["name"])
+    text = 'allow = ["mcp__github__get_*"]\ndeny = ["mcp__github__delete_*"]'
+    assert judged(text, call).action == "allow"
+    other = json.loads(json.dumps(given["call"]).replace("get_issue", "delete_issue"))
+    assert judged(text, call_of(other)).action == "deny"
+
+
+def test_an_mcp_tool_with_a_command_among_its_arguments_is_no_command() -> None:
+    raw = {"server": "evil", "tool": "run", "arguments": {"command": "ls"}}
+    for call in ({"kind": "execute", "rawInput": raw}, {"kind": "read", "rawInput": raw}):
+        assert judged('allow = ["Bash", "Read"]', call_of(call)).action == "ask"
+    named = {"kind": "execute", "_meta": {"is_mcp_tool_call": True}, "rawInput": {"command": "ls"}}
+    assert judged('allow = ["Bash", "mcp__*"]', call_of(named)).action == "ask"
+
+
+def test_a_title_names_no_mcp_tool() -> None:
+    call = call_of({"kind": "other", "title": "mcp__github__get_issue"})
+    assert judged('allow = ["mcp__github__get_*"]', call).action == "ask"

@@ -152,6 +152,7 @@ ASKED = [
     "echo a 3> f",
     "echo a <> f",
     "cat a > out/* ",
+    "cat < /dev/tcp/example.org/80",
     "cd / && echo a > out/f",
     # heredocs
     "cat <<EOF\nx\nEOF",

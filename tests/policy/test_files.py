@@ -108,6 +108,22 @@ def test_links_lead_to_what_a_rule_is_about(tmp_path: Path) -> None:
         ("https://bad.dev", "deny"),
         ("https://sub.bad.dev", "deny"),
         ("ftp://bad.dev", "deny"),
+        ("https://bad.dev.", "deny"),
+        ("https://me:x@bad.dev:99/", "deny"),
+        ("https:bad.dev", "deny"),
+        ("https:/bad.dev/x", "deny"),
+        ("https:\\\\bad.dev\\x", "deny"),
+        ("bad.dev/x", "deny"),
+        ("https://b%61d.dev", "deny"),
+        ("https://\uff42ad.dev", "deny"),
+        ("https://bad\u3002dev", "deny"),
+        ("https://b\u00fccher.dev", "deny"),
+        ("https://xn--bcher-kva.dev", "deny"),
+        ("https://example.org.", "allow"),
+        ("https://ex%61mple.org", "ask"),
+        ("https:example.org", "ask"),
+        ("https://example.org?q=a%20b", "allow"),
+        ("https://example.org/a%20b", "allow"),
     ],
 )
 def test_a_domain_is_that_host_and_a_refused_one_all_below_it(url: str, decision: str) -> None:
@@ -115,7 +131,7 @@ def test_a_domain_is_that_host_and_a_refused_one_all_below_it(url: str, decision
 
     text = """
     allow = ["WebFetch(domain:example.org)", "WebFetch(domain:*.docs.dev)"]
-    deny = ["WebFetch(domain:bad.dev)"]
+    deny = ["WebFetch(domain:bad.dev)", "WebFetch(domain:b\u00fccher.dev)"]
     """
     call = Call(Tool.FETCH, frozenset({Tool.FETCH}), url=url)
     assert judged(text, call).action == decision

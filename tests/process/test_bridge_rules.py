@@ -29,7 +29,7 @@ def decided(client: RecordingClient, since: int = 0) -> list[tuple[str, list[str
     updates = [m for m in client.recording.incoming(since) if m.get("method") == "session/update"]
     own = [each["params"].get("_meta", {}).get("acp_bridge", {}) for each in updates]
     told = [each["decided"] for each in own if "decided" in each]
-    return [(each["decision"], each["rules"]) for each in told]
+    return [(each["decision"], each.get("rules", [each["by"]])) for each in told]
 
 
 def judges(client: RecordingClient) -> bool:
@@ -53,15 +53,17 @@ async def test_what_rules_decide_is_asked_of_nobody_and_stands_in_the_transcript
             ("allow", ["allow Bash(ls *) (permissions.toml, line 1)"]),
             ("deny", ["deny Bash(rm *) (permissions.toml, line 2)"]),
         ]
-        was = decided(client)
         await client.prompt(asks("three", "make"))
         assert len(client.recording.requests("session/request_permission")) == 1
+        was = decided(client)
+        assert was[2:] == [("deny", ["client"])]
     code, listed, _ = await world.command("show", session, "--decisions")
     assert code == 0
-    assert [line.split()[:2] for line in listed.splitlines()] == [
-        ["DECISION", "CALL"],
-        ["allow", "it"],
-        ["deny", "it"],
+    assert [line.split()[:3] for line in listed.splitlines()] == [
+        ["DECISION", "BY", "CALL"],
+        ["allow", "rule", "it"],
+        ["deny", "rule", "it"],
+        ["deny", "client", "it"],
     ]
     async with world.inside(session=False) as client:
         since = len(client.recording)

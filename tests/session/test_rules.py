@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_bridge.clients.abilities import ClientAbilities
+from acp_bridge.hooks import trust
 from acp_bridge.hooks.definitions import Hook, HookEvent
 from acp_bridge.hooks.found import FoundHooks
+from acp_bridge.journal.reading import transcript
 from acp_bridge.machine import events as ev
+from acp_bridge.policy.places import PROJECT_FILE, RECORDS
 from acp_bridge.protocol import (
     CREATE_TERMINAL,
     READ_TEXT_FILE,
     REQUEST_PERMISSION,
     SESSION_PROMPT,
     WRITE_TEXT_FILE,
+    own_meta,
 )
 from tests.session.hooked import OPTIONS
 from tests.session.living import Living, first, living
@@ -50,8 +56,8 @@ class Ruled:
         params = {"sessionId": "0", "toolCall": {"toolCallId": number, **call}, "options": options}
         asked = self._asked()
         self.agent.asks(REQUEST_PERMISSION, params, number)
-        await until(lambda: self._told(number) or self._asked() > asked)
-        return self._told(number) or "asked"
+        await until(lambda: self.told(number) or self._asked() > asked)
+        return self.told(number) or "asked"
 
     async def does(self, method: str, **params: Any) -> Any:
         """The answer to a request about the client's files or terminals, or "passed on"."""
@@ -77,6 +83,12 @@ class Ruled:
         told = [m["params"].get("_meta", {}).get("acp_bridge", {}) for m in self.here.got]
         return [each["decided"] for each in told if "decided" in each]
 
+    def recorded(self) -> list[Any]:
+        """What the transcript tells of decisions."""
+        read = transcript(self.work.parent / "home", self.here.session.id)
+        own = [own_meta(each) for each in read]
+        return [each["decided"] for each in own if "decided" in each]
+
     def notices(self) -> list[str]:
         return [text for text in self.here.texts() if "[acp-bridge]" in text]
 
@@ -86,7 +98,7 @@ class Ruled:
     def _got(self, method: str) -> int:
         return len([m for m in self.here.got if m.get("method") == method])
 
-    def _told(self, number: str) -> str:
+    def told(self, number: str) -> str:
         for each in self.agent.sent.messages:
             if each.get("id") == number:
                 outcome = each["result"]["outcome"]
@@ -275,6 +287,23 @@ async def test_a_changed_file_counts_and_while_it_has_a_mistake_only_its_refusal
 
 
 @pytest.mark.hazard("A1")
+async def test_a_pipe_or_a_folder_in_the_place_of_the_file_keeps_its_last_refusals(
+    tmp_path: Path,
+) -> None:
+    async with ruled(tmp_path) as it:
+        file = tmp_path / "home/permissions.toml"
+        assert await it.runs("ls") == "yes"
+        file.unlink()
+        os.mkfifo(file)
+        assert await it.runs("ls") == "asked"
+        assert await it.runs("rm x") == "no"
+        file.unlink()
+        file.mkdir()
+        assert await it.runs("ls") == "asked"
+        assert await it.runs("rm x") == "no"
+
+
+@pytest.mark.hazard("A1")
 async def test_a_file_that_anybody_may_write_allows_nothing(tmp_path: Path) -> None:
     async with ruled(tmp_path) as it:
         (tmp_path / "home/permissions.toml").chmod(0o666)
@@ -284,7 +313,9 @@ async def test_a_file_that_anybody_may_write_allows_nothing(tmp_path: Path) -> N
 
 
 @pytest.mark.hazard("A2")
-async def test_a_projects_own_rules_refuse_and_ask_but_allow_nothing(tmp_path: Path) -> None:
+async def test_a_projects_own_rules_refuse_and_ask_but_allow_nothing_by_themselves(
+    tmp_path: Path,
+) -> None:
     async with ruled(tmp_path) as it:
         (it.work / ".acp_bridge").mkdir()
         (it.work / ".acp_bridge/permissions.toml").write_text(
@@ -296,6 +327,34 @@ async def test_a_projects_own_rules_refuse_and_ask_but_allow_nothing(tmp_path: P
         assert await it.runs("make") == "asked"
         (it.work / ".acp_bridge/permissions.toml").write_text('default = "deny"')
         assert await it.runs("make") == "no"
+
+
+@pytest.mark.hazard("A2")
+async def test_what_a_project_allows_counts_while_the_user_trusts_its_file_as_it_is(
+    tmp_path: Path,
+) -> None:
+    async with ruled(tmp_path) as it:
+        (it.work / ".acp_bridge").mkdir()
+        file = it.work / ".acp_bridge/permissions.toml"
+        file.write_text('allow = ["Bash(make *)", "Bash(rm *)"]\nask = ["Bash(make x)"]')
+        assert await it.runs("make") == "asked"
+        (said,) = it.notices()
+        assert "The `allow` rules of this project" in said
+        folder, home = str(await anyio.Path(it.work).resolve()), tmp_path / "home"
+        files = {PROJECT_FILE: trust.digest(file.read_bytes())}
+        trust.write_record(home, trust.Record(folder, files))  # as hooks are: not rules
+        assert await it.runs("make") == "asked"
+        trust.write_record(home, trust.Record(folder, files), RECORDS)
+        assert await it.runs("make") == "yes"
+        assert await it.runs("make x") == "asked"
+        assert await it.runs("rm x") == "no"
+        file.write_text(file.read_text() + "\n")
+        assert await it.runs("make") == "asked"
+        assert "since the file changed" in it.notices()[-1]
+        file.write_text(file.read_text().rstrip())
+        assert await it.runs("make") == "yes"
+        trust.record_path(home, folder, RECORDS).unlink()
+        assert await it.runs("make") == "asked"
 
 
 async def test_the_default_denies_what_no_rule_allows_and_says_why(tmp_path: Path) -> None:

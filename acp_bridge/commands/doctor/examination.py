@@ -15,6 +15,7 @@ from acp_bridge.commands.doctor import (
     hooks,
     installation,
     keys,
+    rules,
     sessions,
 )
 from acp_bridge.commands.doctor.findings import Finding, Subject, error
@@ -33,6 +34,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     (sessions.AREA, sessions.check),
     (bridges.AREA, bridges.check),
     (hooks.AREA, hooks.check),
+    (rules.AREA, rules.check),
     (keys.AREA, keys.check),
     (agent.AREA, agent.check),
     (editors.AREA, editors.check),

@@ -43,6 +43,7 @@ from acp_bridge.protocol import (
     ErrorCode,
     Json,
     as_object,
+    own_meta,
 )
 from acp_bridge.runtime import waits
 from acp_bridge.settings import DRAIN
@@ -111,6 +112,7 @@ class _Turn:
                 if isinstance(update, dict):
                     self._permissions.note(update)
                 if self._is_own(params):
+                    self._note_decided(params)
                     self._answer.show(params)
             case _ if method == SESSION_STATE and params.get("sessionId") == self._session_id:
                 turn = params.get("turn")
@@ -118,6 +120,14 @@ class _Turn:
             case _ if method == LAST_WORDS:
                 for line in last_words_shown(params):
                     self._screen.tell(line)
+
+    def _note_decided(self, params: Json) -> None:
+        """Note a call that the user's rules or hooks have denied, so that nobody was asked."""
+        decided = as_object(own_meta(params).get("decided"))
+        if decided.get("decision") == "deny" and decided.get("by") not in ("client", "withdrawn"):
+            title = self._permissions.title_of(as_object(params.get("update")))
+            self._denied.append(title)
+            self._screen.tell(f"acp-bridge: denied by {decided.get('by')}: {one_line(title)}")
 
     def _is_own(self, params: Json) -> bool:
         ours = self._sent is not None and params.get("sessionId") == self._session_id

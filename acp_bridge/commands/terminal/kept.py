@@ -65,7 +65,7 @@ def page(home: Path, info: SessionInfo) -> str:
 
 
 def decisions(home: Path, info: SessionInfo, columns: int | None) -> str:
-    """Return a table of what rules have decided in a session. Raises JournalError."""
+    """Return a table of what was decided about calls, and by whom. Raises JournalError."""
     titles: dict[object, str] = {}
     rows = []
     for each in transcript_of(home, info):
@@ -75,11 +75,15 @@ def decisions(home: Path, info: SessionInfo, columns: int | None) -> str:
             titles[card] = title
         decided = as_object(own_meta(each).get("decided"))
         if decided:
-            rules = ", ".join(map(str, decided.get("rules") or [decided.get("by")]))
-            rows.append([str(decided.get("decision")), titles.get(card, ""), rules])
+            rules = decided.get("rules")
+            more = ", ".join(map(str, rules if isinstance(rules, list) else [])) or str(
+                decided.get("option", "")
+            )
+            by = str(decided.get("by"))
+            rows.append([str(decided.get("decision")), by, titles.get(card, ""), more])
     if not rows:
-        return "No rule has decided anything in this session.\n"
-    return table(["DECISION", "CALL", "RULE"], rows, columns)
+        return "Nothing was decided in this session.\n"
+    return table(["DECISION", "BY", "CALL", "RULE OR OPTION"], rows, columns)
 
 
 def _waiting(row: PromptRow, *, live: bool) -> str:

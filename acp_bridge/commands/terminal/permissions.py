@@ -61,6 +61,10 @@ class Permissions:
         if isinstance(call, str) and isinstance(title, str):
             self._titles[call] = title
 
+    def title_of(self, card: Json) -> str:
+        """Return the title of a tool call, unchanged from the agent."""
+        return self._titles.get(str(card.get("toolCallId")), "a tool call without a title")
+
     def decide(self, params: Json) -> Decision:
         """Return the policy's answer to a request; `cancelled` if no fitting option is offered."""
         card = as_object(params.get("toolCall"))
@@ -68,7 +72,7 @@ class Permissions:
         call = str(card.get("toolCallId"))
         kinds = self._kinds.get(call, set())
         reads = bool(kinds) and kinds <= READING and not tool_calls.runs_or_changes(card)
-        title = self._titles.get(call, "a tool call without a title")
+        title = self.title_of(card)
         told = title, tool_calls.summary({"title": self._titles.get(call), **card})
         allow = self._policy is Policy.ALLOW or reads
         if allow and (option := option_of(params, "allow_once")) is not None:

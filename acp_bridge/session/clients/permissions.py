@@ -20,6 +20,7 @@ from acp_bridge.policy.found import FoundRules
 from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json, as_object, objects
 from acp_bridge.session.clients.open_request import OpenRequest
 from acp_bridge.session.prompts.hooks import Decision
+from acp_bridge.updates import notices
 from acp_bridge.updates.tool_calls import disagrees, shows_alike, summary
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.peer import Call
@@ -27,6 +28,8 @@ from acp_bridge.wire.peer import Call
 if TYPE_CHECKING:
     from acp_bridge.policy.definitions import Judgement
 
+#: asks a client; True: only a person may allow the call.
+Ask = Callable[[Link, Call, bool], None]
 #: the methods with which an agent asks the user, and what hooks are told that it is.
 _WAITS = {
     REQUEST_PERMISSION: "permission_prompt",
@@ -109,7 +112,7 @@ class Permissions:
             return self._rules.there
         return _asks_about_a_call(call) and self._hooks.decide_permissions
 
-    def decide(self, link: Link, call: Call, ask: Callable[[Link, Call], None]) -> None:
+    def decide(self, link: Link, call: Call, ask: Ask) -> None:
         """Ask rules and hooks; `ask` asks the client if they leave it to the person."""
         if call.method in _OF_CLIENT:
             self._refuse(link, call, ask)
@@ -122,7 +125,7 @@ class Permissions:
         kinds = self._updates.kinds_of(request)
         asked.stop = self._hooks.decide(asked.told, kinds, partial(self._decided, asked, ask))
 
-    def _refuse(self, link: Link, call: Call, ask: Callable[[Link, Call], None]) -> None:
+    def _refuse(self, link: Link, call: Call, ask: Ask) -> None:
         """Pass a request about a client's file or terminal on, unless a rule refuses it."""
         params = as_object(call.params)
         judge: Callable[[], Awaitable[Judgement]]
@@ -137,9 +140,7 @@ class Permissions:
         link.at_clients.add(asked)
         asked.stop = self._hooks.refuse(judge, about, partial(self._passed, asked, ask))
 
-    def _passed(
-        self, asked: _Deciding, ask: Callable[[Link, Call], None], decision: Decision | None
-    ) -> None:
+    def _passed(self, asked: _Deciding, ask: Ask, decision: Decision | None) -> None:
         if not asked.is_open:
             return
         asked.link.at_clients.remove(asked)
@@ -149,14 +150,19 @@ class Permissions:
             said = f"a rule of the user's refuses this: {decision.rules[0]}"
             asked.link.peer.fail(asked.call.id, errors.refused(said))
         else:
-            ask(asked.link, asked.call)
+            ask(asked.link, asked.call, False)
 
-    def denies_unattended(self, call: Call) -> bool:
-        """Return True for a permission that is denied because nobody can answer."""
-        return _asks_about_a_call(call) and self._rules.deny_unattended
+    def denies_unattended(self, call: Call, *, guarded: bool) -> bool:
+        """Return True for a permission that is denied if nobody can answer.
+
+        `guarded`: only a person may allow it.
+        """
+        return (guarded or self._rules.deny_unattended) and _asks_about_a_call(call)
 
     def deny(self, link: Link, call: Call) -> None:
-        """Deny a permission that nobody can answer, and show the card of its call."""
+        """Deny a permission that nobody can answer, say so, and show the card of its call."""
+        about = summary(self._updates.told_of(call.params["toolCall"]))
+        self._show(notices.notice(notices.unattended(about)))
         self._settle(link, call, Decision("deny", "unattended"), {})
 
     def tell_that_it_waits(self, call: Call, about: Json | None) -> None:
@@ -164,9 +170,7 @@ class Permissions:
         if call.method in _WAITS:
             self._hooks.waits_for_user(_WAITS[call.method], asks(call, about))
 
-    def _decided(
-        self, asked: _Deciding, ask: Callable[[Link, Call], None], decision: Decision | None
-    ) -> None:
+    def _decided(self, asked: _Deciding, ask: Ask, decision: Decision | None) -> None:
         link, call = asked.link, asked.call
         if not asked.is_open:
             return  # it was answered when the hooks were stopped
@@ -179,30 +183,33 @@ class Permissions:
         if decision.action == "deny" or (allows and offered):
             self._settle(link, call, decision, asked.told)
         else:
-            ask(link, call)
+            ask(link, call, decision.guarded)
 
     def _settle(self, link: Link, call: Call, decision: Decision, told: Json) -> None:
         """Answer a permission that no person was asked for; `told`: what hooks were told of it."""
-        self._show_card(call, decision)
-        if decision.action == "deny":
-            self._updates.deny(call.params["toolCall"])
-        elif decision.by == "hook":
+        self.note(call, self._card_id(call), decision)
+        if decision.action == "allow" and decision.by == "hook":
             self._hooks.tell_allowed(summary(told))
         option = option_for(decision.action, call.params.get("options"))
         chosen = {"outcome": {"outcome": "selected", "optionId": option}}
         link.peer.answer(call.id, CANCELLED_PERMISSION if option is None else chosen)
 
-    def _show_card(self, call: Call, decision: Decision) -> None:
-        """Show the card of a call that no client was asked about, and what a rule decided of it."""
-        card, _, new = self._updates.asked_about(call.params["toolCall"])
-        if not isinstance(card_id := card.get("toolCallId"), str):
-            return
-        if new:
-            self._show(new_card(card))
-            self._updates.forget_notes([card_id])
-        if decision.by != "hook":
+    def note(self, call: Call, card_id: object, decision: Decision) -> None:
+        """Record and show on a call's card what has become of a permission, and who decided so."""
+        if decision.action != "allow":
+            self._updates.deny(call.params["toolCall"])
+        if isinstance(card_id, str):
             said = {"sessionUpdate": protocol.TOOL_CALL_UPDATE, "toolCallId": card_id}
             self._show(protocol.with_own_meta({"update": said}, {"decided": decision.told}))
+
+    def _card_id(self, call: Call) -> object:
+        """Return the clients' id of a call that no client was asked about, with its card shown."""
+        card, _, new = self._updates.asked_about(call.params["toolCall"])
+        card_id = card.get("toolCallId")
+        if new and isinstance(card_id, str):
+            self._show(new_card(card))
+            self._updates.forget_notes([card_id])
+        return card_id
 
     def _still_says(self, asked: _Deciding) -> bool:
         """Return True if card and request agree, and say what the hooks were told of the call."""
@@ -240,18 +247,19 @@ def new_card(call: Json) -> Json:
     return {"update": {**card, "sessionUpdate": protocol.TOOL_CALL}}
 
 
-def denied(call: Call, result: object) -> Json | None:
-    """Return the tool call of a permission that this result denies, else None."""
-    params = as_object(call.params) if call.method == REQUEST_PERMISSION else {}
-    about = params.get("toolCall")
-    if not isinstance(about, dict):
+def decision_of(call: Call, result: object, by: str) -> Decision | None:
+    """Return the decision that an answer to a permission is; None for another question."""
+    params = as_object(call.params)
+    if call.method != REQUEST_PERMISSION or not isinstance(params.get("toolCall"), dict):
         return None
     match result:
         case {"outcome": {"outcome": "selected", "optionId": chosen}}:
             offered = objects(params.get("options"))
             option = next((each for each in offered if each.get("optionId") == chosen), {})
-            return about if str(option.get("kind")).startswith("reject") else None
-    return about
+            kind = str(option.get("kind", ""))
+            action = "deny" if kind.startswith("reject") else "allow"
+            return Decision(action, by, option=kind if by == "client" else "")
+    return Decision("cancelled", by)
 
 
 def option_for(decision: str | None, options: object) -> object:

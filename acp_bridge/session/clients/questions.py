@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from acp_bridge.agents.link import Link
@@ -31,8 +32,9 @@ from acp_bridge.protocol import (
     without_terminals,
 )
 from acp_bridge.session.clients.open_request import OpenRequest
-from acp_bridge.session.clients.permissions import asks, denied, option_for
+from acp_bridge.session.clients.permissions import asks, decision_of, option_for
 from acp_bridge.session.core import Core
+from acp_bridge.session.prompts.hooks import Decision
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates.tool_calls import shows_alike, updated
@@ -55,11 +57,15 @@ class _Question(OpenRequest):
     params: Any
     #: all that is known of the tool call that it is about, if it is about one.
     about: Json | None
+    #: only a person may allow it, and no client by a rule of its own.
+    guarded: bool
     #: those who are asked.
     asked: dict[Client, _AtClient] = field(default_factory=dict)
     #: how many were asked until now.
     count: int = 0
 
+    #: takes the answer with which it ends, and who has given that.
+    note: Callable[[object, str], None] = lambda result, by: None
     #: the subject of the question in one line, and what that was made of.
     _subject: tuple[Json | None, str] | None = None
 
@@ -75,6 +81,11 @@ class _Question(OpenRequest):
         for client, at_client in self.asked.items():
             client.peer.cancel(at_client.request_id)
 
+    def end(self) -> None:
+        """End it as every open request is ended, and note that."""
+        self.note(None, "stop")
+        super(_Question, self).end()
+
 
 class Questions:
     """The questions of one session's agent to the people at its clients."""
@@ -84,15 +95,14 @@ class Questions:
         core: Core,
         transcript: TranscriptOut,
         prompts: Prompts,
-        deny: Callable[[Json], None],
+        note: Callable[[Call, object, Decision], None],
         *,
         kept: bool,
     ) -> None:
-        """Nothing is asked yet. `deny` takes a tool call, in the agent's ids, that was denied.
-
-        `kept`: another client may come when none is there.
+        """Nothing is asked yet. `note` takes a permission, the clients' id of its call, and what
+        has become of it. `kept`: another client may come when none is there.
         """
-        self._deny = deny
+        self._note = note
         self._kept = kept
         self._core = core
         self._prompts = prompts
@@ -106,16 +116,21 @@ class Questions:
         self.all = [asked for asked in self.all if asked.is_open]
         return self.all
 
-    def clients(self, link: Link, call: Call) -> list[Client]:
+    def clients(self, link: Link, call: Call, *, guarded: bool = False) -> list[Client]:
         """Return the clients that can answer a request of an agent, also those still loading.
 
-        A question about a client's own request goes to that client alone.
+        A question about a client's own request goes to that client alone. `guarded`: those alone
+        that ask a person; one that is asked only about its own turns answers by a rule.
         """
         params = call.params if isinstance(call.params, dict) else {}
         if "sessionId" not in params and (of := _origin(link, params)):
             return [of.client] if of.client.abilities.allows(call.method, params) else []
         clients = [view.client for view in self._transcript.views]
-        return [each for each in clients if self._may_ask(each, call)]
+        persons = [each for each in clients if not (guarded and each.own_turns_only)]
+        return [each for each in persons if self._may_ask(each, call)]
+
+    def _able(self, question: _Question) -> list[Client]:
+        return self.clients(question.link, question.call, guarded=question.guarded)
 
     def may_wait(self, link: Link, call: Call) -> bool:
         """Return True if the question may stay open until a client comes that can answer it.
@@ -148,13 +163,21 @@ class Questions:
                 self._transcript.show_to(view.client, card)
 
     def ask(
-        self, link: Link, call: Call, params: Any, about: Json | None, clients: list[Client]
+        self,
+        link: Link,
+        call: Call,
+        params: Any,
+        about: Json | None,
+        clients: list[Client],
+        *,
+        guarded: bool = False,
     ) -> None:
         """Ask these clients; `params` are those of the request as clients know its ids.
 
         `about`: all that is known of the tool call, if it is about one.
         """
-        question = _Question(link, call, params, about)
+        question = _Question(link, call, params, about, guarded)
+        question.note = partial(self._note_end, question)
         link.at_clients.add(question)
         self.all.append(question)
         try:
@@ -170,7 +193,7 @@ class Questions:
     def ask_too(self, client: Client) -> None:
         """Send the open questions to a client that has just loaded the session."""
         for question in self.open:
-            able = client in self.clients(question.link, question.call)
+            able = client in self._able(question)
             if able and client not in question.asked:
                 question.count += 1
                 self._ask(question, client)
@@ -228,14 +251,14 @@ class Questions:
             del question.asked[client]
             question.link.at_clients.remove(question)
             question.call_back()
-            self._answer(question, answer.result)
+            self._answer(question, answer.result, "client")
             self._core.settle()
         else:
             self._withdraw(question, client, answer)
 
     def _withdraw(self, question: _Question, client: Client, answer: Answer | None) -> None:
         question.asked.pop(client, None)
-        others = self.clients(question.link, question.call)
+        others = self._able(question)
         later = [each for each in others if each is not client and each not in self.shown(others)]
         left = answer is None or client.gone
         if question.asked or later or (left and self.may_wait(question.link, question.call)):
@@ -243,17 +266,21 @@ class Questions:
         question.link.at_clients.remove(question)
         match answer if question.count == 1 else None:
             case Ok(result) if not _chooses_what_is_not_offered(question.call, result):
-                self._answer(question, result)
+                self._answer(question, result, "client")
             case Err(error):
+                question.note(None, "withdrawn")
                 question.link.peer.fail(question.call.id, error)
             case _:
-                self._answer(question, _rejection(question.call))
+                self._answer(question, _rejection(question.call), "withdrawn")
         self._core.settle()
 
-    def _answer(self, question: _Question, result: object) -> None:
-        if call := denied(question.call, result):
-            self._deny(call)
+    def _answer(self, question: _Question, result: object, by: str) -> None:
+        question.note(result, by)
         question.link.peer.answer(question.call.id, result)
+
+    def _note_end(self, question: _Question, result: object, by: str) -> None:
+        if decision := decision_of(question.call, result, by):
+            self._note(question.call, question.params["toolCall"].get("toolCallId"), decision)
 
 
 def _origin(link: Link, params: Json) -> ClientRequest | None:

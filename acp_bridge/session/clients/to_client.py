@@ -86,7 +86,7 @@ class ToClient:
         if self._permissions and self._permissions.takes(call):
             self._permissions.decide(link, call, self._pass)
         else:
-            self._pass(link, call)
+            self._pass(link, call, guarded=False)
         return False
 
     def note_card(self, update: Json) -> None:
@@ -94,12 +94,13 @@ class ToClient:
         if self._questions:
             self._questions.note_card(update)
 
-    def _pass(self, link: Link, call: Call) -> None:
+    def _pass(self, link: Link, call: Call, guarded: bool) -> None:
+        """Ask whoever is to be asked; `guarded`: only a person may allow the call."""
         client = self._client()
         if self._session_id is None and names_session(call.params):
             link.peer.fail(call.id, errors.unknown_session())
         elif self._questions and call.method in ASKS_A_PERSON:
-            self._ask_people(self._questions, link, call)
+            self._ask_people(self._questions, link, call, guarded=guarded)
         elif client and client.abilities.allows(call.method, call.params):
             self._ask(client, link, call)
         else:
@@ -119,11 +120,12 @@ class ToClient:
         if self._permissions:
             self._permissions.tell_that_it_waits(call, about)
 
-    def _ask_people(self, questions: Questions, link: Link, call: Call) -> None:
+    def _ask_people(self, questions: Questions, link: Link, call: Call, *, guarded: bool) -> None:
         """Ask every client that can answer; show the call's card to the other clients."""
-        able = questions.clients(link, call)
-        if not able and self._permissions and self._permissions.denies_unattended(call):
-            self._permissions.deny(link, call)
+        able = questions.clients(link, call, guarded=guarded)
+        permissions = self._permissions
+        if not able and permissions and permissions.denies_unattended(call, guarded=guarded):
+            permissions.deny(link, call)
             return
         if not able and not questions.may_wait(link, call):
             link.peer.fail(call.id, errors.unknown_method(call.method))
@@ -132,7 +134,7 @@ class ToClient:
         params, card, about = self._named(call)
         if card:
             questions.show_card(card, asked)
-        questions.ask(link, call, params, about, asked)
+        questions.ask(link, call, params, about, asked, guarded=guarded)
         if self._permissions:
             self._permissions.tell_that_it_waits(call, about)
 

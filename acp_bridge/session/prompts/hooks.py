@@ -57,20 +57,25 @@ _MOMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision about a tool call: "allow", "deny" or "ask", and what stands behind it.
+    """The decision about a tool call: "allow", "deny", "cancelled" or "ask", and who has made it.
 
-    `by`: "hook", "rule" or "default", empty for "ask"; `rules`: the rules, as the user wrote them.
+    `by`: "rule", "default", "unattended", "hook", "client", "withdrawn" if no client was left to
+    answer, or "stop"; empty for "ask". `rules`: the rules, as the user wrote them; `option`: the
+    kind of the option that a client has chosen; `guarded`: only a person may allow it.
     """
 
     action: str
     by: str = ""
     rules: tuple[str, ...] = ()
+    option: str = ""
+    guarded: bool = False
 
     @property
     def told(self) -> Json:
         """The decision as a card tells it, `_meta.acp_bridge.decided`."""
         said: Json = {"decision": self.action, "by": self.by}
-        return {**said, "rules": list(self.rules)} if self.rules else said
+        said |= {"rules": list(self.rules)} if self.rules else {}
+        return {**said, "option": self.option} if self.option else said
 
 
 @dataclass(slots=True, eq=False)
@@ -385,7 +390,7 @@ class SessionHooks:
         if hooks == "deny":
             return Decision("deny", "hook")
         if hooks == "ask" or (judged and (judged.ask or judged.protected)):
-            return Decision("ask")
+            return Decision("ask", guarded=bool(judged and judged.protected))
         if hooks == "allow":
             return Decision("allow", "hook")
         return self._ruled(judged, title) if judged else Decision("ask")

@@ -334,6 +334,26 @@ async def test_the_kind_of_a_call_is_known_from_its_card() -> None:
         assert await run.end(call) is Exit.DONE
 
 
+async def test_what_a_rule_has_denied_is_told_and_is_in_the_exit_code() -> None:
+    async with running() as run:
+        call = await run.prompted()
+        card = {"toolCallId": "t", "title": "rm x"}
+        for own, update in (
+            ({}, {"sessionUpdate": "tool_call", **card}),
+            ({"decision": "deny", "by": "rule"}, {"sessionUpdate": "tool_call_update", **card}),
+            ({"decision": "allow", "by": "rule"}, {"sessionUpdate": "tool_call_update", **card}),
+            ({"decision": "deny", "by": "client"}, {"sessionUpdate": "tool_call_update", **card}),
+        ):
+            meta = {"acp_bridge": {"decided": own}}
+            run.bridge.peer.notify(
+                "session/update", {"sessionId": "s1", "update": update, "_meta": meta}
+            )
+        assert await run.end(call) is Exit.DENIED
+    assert [line for line in run.screen.told if "denied" in line] == [
+        "acp-bridge: denied by rule: rm x"
+    ]
+
+
 async def test_everything_is_allowed_once_on_the_users_word() -> None:
     async with running(Order("p", "/w", policy=Policy.ALLOW)) as run:
         call = await run.prompted()

@@ -1,0 +1,70 @@
+"""Checks the files of rules: the user's own, and that of the project in the working folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from acp_bridge.commands.doctor.findings import (
+    NO_HOME,
+    Finding,
+    Silent,
+    Subject,
+    error,
+    from_disk,
+    ok,
+    warning,
+)
+from acp_bridge.policy.config import BadRules
+from acp_bridge.policy.definitions import Place, Rules
+from acp_bridge.policy.places import OWN_FILE, PROJECT_FILE
+from acp_bridge.policy.session_rules import load, load_project
+
+AREA: Final = "rules"
+_WHILE: Final = "correct it: until then its last good refusals hold, and all else is asked of you"
+_UNTRUSTED: Final = "acp-bridge trust FOLDER shows them, and lets them count"
+
+
+async def check(subject: Subject) -> list[Finding]:
+    """Check the rules that a session in the working folder would have; return the findings."""
+    if not subject.home_usable:
+        return [NO_HOME]
+    settings = subject.settings
+    own = settings.rules or settings.home / OWN_FILE
+    try:
+        return await from_disk(lambda: look(own, settings.home, named=settings.rules is not None))
+    except Silent as silent:
+        return [warning(f"the rules can't be looked at: {silent}")]
+
+
+def look(own: Path, home: Path, *, named: bool) -> list[Finding]:
+    """Read the files of rules that are there; return the findings.
+
+    `named`: the user has named the file, so it is to be there.
+    """
+    place = Place(os.getcwd(), home=os.path.expanduser("~"))
+    project = Path(os.path.abspath(PROJECT_FILE))
+    found = [
+        *_file(own, partial(load, own, place)),
+        *_file(project, partial(load_project, project, place, home)),
+    ]
+    if named and not os.path.lexists(own):
+        found.append(error(f"there is no {own}", "name another file with --rules, or none"))
+    return found or [ok(f"none: there is no {own}", rules=0)]
+
+
+def _file(path: Path, read: Callable[[], tuple[Rules | None, str]]) -> Iterator[Finding]:
+    try:
+        rules, untrusted = read()
+    except BadRules as bad:
+        yield error(f"{path} can't be used: {bad}", _WHILE)
+        return
+    if rules is None:
+        return
+    count = len(rules.rules) + sum(len(each.rules) for each in rules.only)
+    yield ok(f"{path} has {count} rule{'' if count == 1 else 's'} that count", rules=count)
+    if untrusted:
+        yield warning(f"{path}: its allow rules don't count, as it is not trusted", _UNTRUSTED)

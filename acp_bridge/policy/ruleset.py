@@ -1,0 +1,168 @@
+"""The rules that hold in one session, found by the words and paths that they name.
+
+A call has few words and there may be many rules: no rule is looked at that can't name it.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from acp_bridge.policy import shell, wrappers
+from acp_bridge.policy.definitions import PATHS, Action, Place, Rule, Tool
+from acp_bridge.policy.paths import Patterns
+
+#: words of a command that a refusal looks at: in a line that is not understood each word may begin
+#: one.
+_MOST_WORDS = 1000
+
+
+class Ruleset:
+    """Rules by their list and tool: those about commands also by their first word."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        """`rules`: in any order."""
+        self._of: dict[tuple[Action, Tool], list[Rule]] = {}
+        self._by_word: dict[tuple[Action, str], list[Rule]] = {}
+        self._any_word: dict[Action, list[Rule]] = {action: [] for action in Action}
+        self._patterns: dict[tuple[Action, Tool, Place], tuple[list[Rule], Patterns]] = {}
+        #: rules about every call of a tool, such as `Read`.
+        self._bare: dict[tuple[Action, Tool], Rule] = {}
+        #: the first rule of each list that names paths.
+        self._about_paths: dict[Action, Rule] = {}
+        self._with_paths: set[tuple[Action, Tool]] = set()
+        for rule in rules:
+            self._of.setdefault((rule.action, rule.tool), []).append(rule)
+            if not rule.pattern:
+                self._bare.setdefault((rule.action, rule.tool), rule)
+            elif rule.tool in PATHS:
+                self._about_paths.setdefault(rule.action, rule)
+                self._with_paths.add((rule.action, rule.tool))
+            if rule.tool is Tool.BASH and rule.pattern:
+                first = _words(rule.pattern)[0]
+                if "*" in first:
+                    self._any_word[rule.action].append(rule)
+                else:
+                    self._by_word.setdefault((rule.action, first), []).append(rule)
+
+    def of(self, action: Action, tool: Tool) -> Sequence[Rule]:
+        """Return the rules of a list that are about a tool."""
+        return self._of.get((action, tool), ())
+
+    def bare(self, action: Action, tool: Tool) -> Rule | None:
+        """Return a rule about every call of a tool, such as `Read`."""
+        return self._bare.get((action, tool))
+
+    def about_paths(self, action: Action) -> Rule | None:
+        """Return a rule of a list that names paths, if there is any."""
+        return self._about_paths.get(action)
+
+    def naming(self, action: Action, tool: Tool, found: Iterable[str], place: Place) -> Rule | None:
+        """Return a rule of which the pattern names one of these absolute paths."""
+        if (action, tool) not in self._with_paths:
+            return None
+        key = action, tool, place
+        if key not in self._patterns:
+            rules = [rule for rule in self.of(action, tool) if rule.pattern]
+            self._patterns[key] = rules, Patterns([rule.pattern for rule in rules], place)
+        rules, patterns = self._patterns[key]
+        named = (at for path in found if (at := patterns.first(path)) is not None)
+        return next((rules[at] for at in named), None)
+
+    # --- commands ----------------------------------------------------------------------------
+
+    def allowing(self, command: shell.Command) -> Rule | None:
+        """Return a rule that allows a command; of a wrapper, one that has its exact words."""
+        bare = self.bare(Action.ALLOW, Tool.BASH)
+        if bare and not command.is_wrapper:
+            return bare
+        found = self._beginning(Action.ALLOW, command.words[:1])
+        return next((rule for rule in found if _allows(rule, command)), None)
+
+    def refusing(
+        self, action: Action, words: Sequence[str], at: int = 0, *, expands: bool = False
+    ) -> Rule | None:
+        """Return a rule that refuses or asks about a command: also `/bin/rm` is `rm`.
+
+        `at`: the place of its first word among these; `expands`: a shell puts a name for that.
+        """
+        name = wrappers.base(words[at])
+        for first in self._names(action, name) if expands else ():
+            if rule := self.refusing(action, (first, *words[at + 1 :])):
+                return rule
+        names = dict.fromkeys((words[at], name))
+        found = self._beginning(action, names, inside=at > 0)
+        return next((rule for rule in found if _may_be(rule.pattern, words, at)), None)
+
+    def _names(self, action: Action, pattern: str) -> list[str]:
+        """Return the first words of rules for which a shell's pattern may stand."""
+        return [
+            first
+            for of, first in self._by_word
+            if of is action and fnmatchcase(wrappers.base(first), pattern)
+        ]
+
+    def _beginning(
+        self, action: Action, names: Iterable[str], *, inside: bool = False
+    ) -> Iterator[Rule]:
+        """Give the rules whose first word may be one of these; `inside`: not that of a line.
+
+        A rule that begins with a star takes what stands before, so it is tried at the line's begin.
+        """
+        for name in names:
+            yield from self._by_word.get((action, name), ())
+        for rule in self._any_word[action]:
+            head = rule.pattern.lstrip("'\"").partition("*")[0]
+            if any(name.startswith(head) for name in names) if head else not inside:
+                yield rule
+
+
+def _allows(rule: Rule, command: shell.Command) -> bool:
+    if command.is_wrapper:
+        return "*" not in command.words and _words(rule.pattern) == command.words
+    return _is_like(_words(rule.pattern), command.words)
+
+
+def _may_be(pattern: str, words: Sequence[str], at: int) -> bool:
+    given = _words(pattern)
+    words = words[at : at + _MOST_WORDS] if at else words
+    short = (wrappers.base(words[0]), *words[1:])
+    if len(given) == 1 and "*" in pattern:
+        return any(glob(pattern).fullmatch(" ".join(each)) is not None for each in (words, short))
+    return _is_like(given, words) or _is_like(given, short)
+
+
+def _is_like(pattern: Sequence[str], words: Sequence[str]) -> bool:
+    """Return True if words are those of a pattern; a `*` alone is any number of words.
+
+    Where they differ, only the last star takes one word more: earlier ones can't help.
+    """
+    at, star, taken, given = 0, -1, 0, 0
+    while given < len(words):
+        if at < len(pattern) and pattern[at] == "*":
+            star, taken, at = at, given, at + 1
+        elif at < len(pattern) and glob(pattern[at]).fullmatch(words[given]):
+            at, given = at + 1, given + 1
+        elif star >= 0:
+            taken += 1
+            at, given = star + 1, taken
+        else:
+            return False
+    return all(each == "*" for each in pattern[at:])
+
+
+@lru_cache(maxsize=1024)
+def _words(pattern: str) -> tuple[str, ...]:
+    """Return the words of a rule's pattern, which `policy.config` has checked."""
+    return tuple(shlex.split(pattern))
+
+
+@lru_cache(maxsize=1024)
+def glob(pattern: str) -> re.Pattern[str]:
+    """Return the expression of a pattern with stars; it takes each piece where it stands first."""
+    first, *rest = map(re.escape, pattern.split("*"))
+    middle = "".join(f"(?>.*?{each})" for each in rest[:-1])
+    return re.compile(first + middle + "".join(f".*{each}" for each in rest[-1:]), re.DOTALL)
