@@ -152,10 +152,6 @@ WORKING: Final = {
     LiveState.WORKING: "the agent works",
 }
 
-AGENT_AT_WORK: Final = (
-    "[acp-bridge] The agent works in this session, without a prompt. `/queue wait` waits until that"
-    " has ended, and meanwhile Stop reaches it; `/queue stop` stops it at once."
-)
 STOPPING_WORK: Final = "Stopping what the agent does outside of a prompt."
 NOTHING_RUNS: Final = "Nothing runs and nothing waits."
 NEXT: Final = (

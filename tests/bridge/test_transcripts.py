@@ -20,7 +20,7 @@ LIMIT = 400
 MODES: Json = {"currentModeId": "0", "availableModes": [{"id": str(n)} for n in range(100)]}
 KINDS = ("agent_message_chunk", "agent_thought_chunk")
 #: stands in what one client alone is told, when it loads a session at work.
-AT_WORK = "and meanwhile Stop reaches it"
+AT_WORK = "`/queue wait` waits until the turn ends"
 #: what happens, and to which client, or of which kind.
 Event = tuple[str, int]
 EVENTS = ("says", "opens", "ends", "mode", "joins", "stops", "reads", "prompts", "titles", "sets")

@@ -12,7 +12,6 @@ from tests.bridge.at_work import AtWork, at_work
 from tests.bridge.test_questions import PERMISSION, chosen
 from tests.sessions.agent import Process, until
 from tests.sessions.bench import Served
-from tests.sessions.world import SETUP
 
 pytestmark = pytest.mark.hazard("C25")
 
@@ -128,16 +127,6 @@ async def test_a_kept_bridge_works_while_its_agent_does_also_when_a_client_has_c
         assert attaching.works
         await here.it.editor.ask("session/close", {"sessionId": here.id})
         assert works(here)()
-
-
-async def test_a_client_that_comes_is_told_of_it(tmp_path: Path) -> None:
-    async with at_work(tmp_path) as here:
-        early, late = await here.it.joined(), await here.it.joined()
-        await early.ask("session/load", {**SETUP, "sessionId": here.id})
-        await begins(here)
-        await late.ask("session/load", {**SETUP, "sessionId": here.id})
-        for client, told in ((early, False), (late, True)):
-            assert with_words(here, "The agent works in this session", client) == told
 
 
 @pytest.mark.parametrize("stop", [False, True])

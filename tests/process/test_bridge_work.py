@@ -2,6 +2,7 @@
 
 import pytest
 
+from acp_bridge.agents.descendants import programs_since, tick
 from acp_bridge.updates.notices import killed_at_work
 from tests.process.bridge_support import World, shown
 from tests.support.waiting import until
@@ -37,3 +38,13 @@ async def test_one_that_heeds_a_stop_keeps_its_process_and_takes_the_next_prompt
         assert await client.prompt("say two") == {"stopReason": "end_turn"}
         assert "two" in client.text()
     assert len(world.log.pids()) == 1
+
+
+async def test_of_the_programs_of_an_agent_those_are_named_that_have_begun_since_a_moment(
+    world: World,
+) -> None:
+    async with world.inside() as client:
+        await client.prompt("child")
+        (main,) = world.log.pids()
+        assert "sleep" in programs_since(main, 0)
+        assert programs_since(main, tick() + 1) == []

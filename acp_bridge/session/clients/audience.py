@@ -240,13 +240,11 @@ class Audience:
         return {"cancelled": runs or works}
 
     def at_work(self, client: Client) -> str | None:
-        """Return the notice of what runs and waits for a client that has just loaded the session.
+        """Return the notice of running turns and waiting prompts for a client that has just loaded.
 
-        None if there is nothing, or only its own prompts.
+        None if there are none but its own.
         """
         now = self._core.now
-        if now.works and not now.unanswered:
-            return notices.AGENT_AT_WORK
         if len(self.own(client)) == len(now.unanswered):
             return None
         running, waiting = now.running, [self._prompts.get(key).params for key in now.waiting]
