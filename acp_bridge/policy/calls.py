@@ -61,10 +61,17 @@ def call_of(described: Json, kinds: Iterable[object] = ()) -> Call:
         frozenset(each for each in said if each is not None),
         name or "",
         commands,
+        _title(described) if tool is Tool.BASH and not commands else "",
         tuple(_paths(described, members)),
         next(iter(urls), ""),
         next(iter(folders), ""),
     )
+
+
+def _title(described: Json) -> str:
+    """Return the title of a call, where gemini-cli has the command and nothing else does."""
+    title = described.get("title")
+    return title if isinstance(title, str) else ""
 
 
 def _members(value: object, depth: int = 0) -> Iterator[tuple[str, Any]]:

@@ -46,12 +46,13 @@ def rules_for(rules: Rules, agent: str, place: Place) -> tuple[Rule, ...]:
 def judge(rules: Ruleset, default: Action, call: Call, place: Place) -> Judgement:
     """Return what the rules say of a call."""
     place = place if place.real else replace(place, real=os.path.realpath(place.cwd))
-    lines = [shell.line(each, moved=_moved(call, place)) for each in call.commands]
+    told = (*call.commands, *([call.title] if call.title else []))
+    lines = [shell.line(each, moved=_moved(call, place)) for each in told]
     judged = _Judged(rules, call, lines, place)
     if deny := judged.first(Action.DENY):
         return Judgement(deny=deny)
     ask = judged.first(Action.ASK)
-    if any(len(each) > shell.MOST for each in call.commands):
+    if any(len(each) > shell.MOST for each in told):
         return Judgement(ask=ask, why="it is too long to be looked at", protected=True)
     if where := judged.protected():
         return Judgement(ask=ask, why=f"it may write to {where}", protected=True)
@@ -220,6 +221,8 @@ class _Judged:
         match call.tool:
             case None:
                 return (), "it is not known what kind of tool this is"
+            case Tool.BASH if not call.commands:
+                return (), "the agent does not say which command it is"
             case Tool.BASH:
                 return self._allowed_lines()
             case Tool.MCP:

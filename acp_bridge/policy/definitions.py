@@ -124,6 +124,8 @@ class Call:
     name: str = ""
     #: each command line that the call names.
     commands: tuple[str, ...] = ()
+    #: the title of a call that runs a command and doesn't say which: it may be refused by it.
+    title: str = ""
     #: each path that the call names.
     paths: tuple[str, ...] = ()
     #: the address that is fetched.

@@ -34,6 +34,8 @@ class AgentNotOurs:
     arguments: tuple[str, ...] = ()
     #: a load in the clock's minute in which a session was made overwrites it, for good
     loads_from_next_minute: bool = False
+    #: a permission names the command, and not only in its title
+    tells_commands: bool = True
 
     def words(self) -> list[str]:
         """By its file: two of the packages install a program with the same name."""
@@ -108,7 +110,14 @@ AGENTS = (
     AgentNotOurs("codex-0.16", "@zed-industries/codex-acp", "codex-acp"),
     AgentNotOurs("codex", "@agentclientprotocol/codex-acp", "codex-acp"),
     AgentNotOurs("claude", "@agentclientprotocol/claude-agent-acp", "claude-agent-acp"),
-    AgentNotOurs("gemini", "@google/gemini-cli", "gemini", ("--acp",), loads_from_next_minute=True),
+    AgentNotOurs(
+        "gemini",
+        "@google/gemini-cli",
+        "gemini",
+        ("--acp",),
+        loads_from_next_minute=True,
+        tells_commands=False,
+    ),
     AgentNotOurs("opencode", "opencode-ai", "opencode", ("acp",)),
 )
 

@@ -59,9 +59,9 @@ class Stand:
         file = self.home / name
         return len(file.read_text().splitlines()) if file.exists() else 0
 
-    def order(self, name: str) -> str:
-        """A prompt for which the model runs `act`."""
-        return f"RUN {self.act} {self.home / name} END"
+    def order(self, name: str, more: str = "") -> str:
+        """A prompt for which the model runs `act`; `more` follows it in the line."""
+        return f"RUN {self.act} {self.home / name}{more} END"
 
     async def begin(self, client: RecordingClient) -> str:
         await client.initialize(within=PATIENCE)
@@ -241,6 +241,35 @@ async def always(stand: Stand) -> str:
         return OK
 
 
+async def ruled(stand: Stand) -> str:
+    """The user's rules: what they allow runs unasked, what they deny never, the rest is asked."""
+    if not stand.bridged:
+        return f"{SKIPPED}no rules without the bridge"
+    rules = f'allow = ["Bash({stand.act} *)"]\ndeny = ["Bash(rm *)"]\nask = ["Bash(* asked)"]\n'
+    (stand.home / "bridge").mkdir(exist_ok=True)
+    (stand.home / "bridge" / "permissions.toml").write_text(rules)
+    async with stand.start() as client:
+        await stand.begin(client)
+        permissions = _choosing(client)
+        wrong = []
+        said = stand.agent.tells_commands  # else no rule allows them
+        for name, more, runs, asks in (
+            ("allowed", "", int(said), int(not said)),
+            ("denied", f"; rm {stand.home / 'allowed'}", 0, 0),
+            ("asked", " asked", 0, 1),
+            ("chain", " && ls", 0, 1),
+            ("redirect", f" > {stand.home / 'out'}", 0, 1),
+        ):
+            before = len(permissions)
+            await client.prompt(stand.order(name, more), within=PATIENCE)
+            found = stand.acted(name), len(permissions) - before
+            if found != (runs, asks):
+                wrong.append(f"{name}: ran {found[0]} times, asked {found[1]} times")
+        if said and not stand.acted("allowed"):
+            wrong.append("rm ran")
+        return ", ".join(wrong) or OK
+
+
 async def denied(stand: Stand) -> str:
     """A card that was denied, in the replay of a fresh process."""
     async with stand.start() as client:
@@ -378,6 +407,7 @@ TRIALS: dict[str, Callable[[Stand], Awaitable[str]]] = {
     "cancel, then the next": cancel,
     "a command, allowed and denied": asked,
     "always allowed": always,
+    "your rules": ruled,
     "cancel while it asks": stop_asking,
     "steering after a cancel": steer,
     "words while a turn runs": join,

@@ -98,3 +98,14 @@ def test_an_mcp_tool_with_a_command_among_its_arguments_is_no_command() -> None:
 def test_a_title_names_no_mcp_tool() -> None:
     call = call_of({"kind": "other", "title": "mcp__github__get_issue"})
     assert judged('allow = ["mcp__github__get_*"]', call).action == "ask"
+
+
+def test_a_command_that_only_the_title_tells_is_refused_by_a_rule_and_allowed_by_none() -> None:
+    def decided(title: str) -> str:
+        return judged(RULES, call_of({"kind": "execute", "title": title})).action.value
+
+    assert [decided(each) for each in ("ls -l", "ls; rm -rf x", "List files")] == [
+        "ask",
+        "deny",
+        "ask",
+    ]
