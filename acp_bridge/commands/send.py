@@ -23,14 +23,13 @@ from acp_bridge.commands.terminal.left_over import leave_prompt
 from acp_bridge.commands.terminal.live import Asleep, LiveSession, unreachable
 from acp_bridge.commands.terminal.screen import StdScreen, std_screen
 from acp_bridge.commands.terminal.sending import (
-    INTERRUPT,
-    STEER,
     NotAccepted,
     Sending,
     prompt_params,
 )
 from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
 from acp_bridge.journal import Journal, JournalError
+from acp_bridge.settings import Delivery
 from acp_bridge.wire.jsonrpc import RpcError
 
 _ABOUT: Final = """\
@@ -71,14 +70,14 @@ def parser() -> CommandParser:
         "--interrupt",
         action="store_const",
         dest="delivery",
-        const=INTERRUPT,
+        const=Delivery.INTERRUPT,
         help="cancel the turn that runs; this prompt is next",
     )
     how.add_argument(
         "--steer",
         action="store_const",
         dest="delivery",
-        const=STEER,
+        const=Delivery.STEER,
         help="send the words into the turn that runs, if the agent can take them; else this\n"
         "prompt is the next to run. With --wait what the turn says from then on is\n"
         "written, and whether the words joined it",
@@ -129,7 +128,7 @@ async def _send(given: argparse.Namespace) -> int:
                     return await _waited(sendings[0], screen)
                 except RpcError as error:
                     return fail("send", said(error), of_error(error))
-            told = _STEERS if given.delivery == STEER else "In the queue of session {}."
+            told = _STEERS if given.delivery == Delivery.STEER else "In the queue of session {}."
             screen.write(f"{told.format(named(session))}\n".encode())
             return Exit.DONE
 
@@ -150,7 +149,7 @@ async def _waited(sending: Sending, screen: StdScreen) -> Exit:
 
 async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) -> int:
     short = one_line(asleep.session_id[:8])
-    if given.wait or given.delivery == INTERRUPT:
+    if given.wait or given.delivery == Delivery.INTERRUPT:
         why = "nothing would run the prompt, so it was not recorded"
         return fail("send", f"session {short} is not live: {why}")
     home = data_folder(given.home)

@@ -41,15 +41,13 @@ from acp_bridge.protocol import (
     own_meta,
     with_own_meta,
 )
+from acp_bridge.settings import Delivery
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds for the bridge to attach this client, and to write the prompt to disk.
 _PATIENCE: Final = 30.0
 
 
-#: the `delivery` of a prompt that cancels the running turn, and of one that joins it.
-INTERRUPT: Final = "interrupt"
-STEER: Final = "steer"
 #: says what has come of words that were to join a turn, by the `delivery` in the answer.
 _DELIVERED: Final = {
     "steered": "the words joined the running turn",
@@ -58,9 +56,9 @@ _DELIVERED: Final = {
 
 
 def prompt_params(
-    session_id: str, text: str, *, delivery: str | None = None, no_demo: bool = False
+    session_id: str, text: str, *, delivery: Delivery | None = None, no_demo: bool = False
 ) -> Json:
-    """Return the params of `session/prompt`; `delivery`: INTERRUPT, STEER, or None to wait.
+    """Return the params of `session/prompt`; `delivery`: None to wait.
 
     `no_demo`: a script needs a real answer, so the built-in agent's demo must not give one.
     """
@@ -89,7 +87,7 @@ class Sending:
         self._sent: Sent | None = None
         #: a prompt of this client runs.
         self._mine = False
-        self._steers = own_meta(params).get("delivery") == STEER
+        self._steers = own_meta(params).get("delivery") == Delivery.STEER
 
     # -- messages of the bridge
 

@@ -11,14 +11,13 @@ from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.sent import ConnectionLost
 from acp_bridge.cli.exits import Exit
 from acp_bridge.commands.terminal.sending import (
-    INTERRUPT,
-    STEER,
     NotAccepted,
     Sending,
     prompt_params,
 )
 from acp_bridge.commands.terminal.waiting import Stop
 from acp_bridge.protocol import Json
+from acp_bridge.settings import Delivery
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
 from tests.bridge_client.fake_bridge import FakeBridge, connection_to
@@ -28,7 +27,7 @@ from tests.commands.terminal.screens import MemoryScreen
 class Sent:
     """A prompt on its way, with the bridge that it goes to."""
 
-    def __init__(self, json: bool, delivery: str | None) -> None:
+    def __init__(self, json: bool, delivery: Delivery | None) -> None:
         self.bridge = FakeBridge(**{"_acp_bridge/attach": {}})
         self.screen, self.stop = MemoryScreen(), Stop()
         params = prompt_params("s", "do", delivery=delivery)
@@ -47,7 +46,7 @@ class Sent:
 
 @asynccontextmanager
 async def sending(
-    *, json: bool = False, delivery: str | None = None
+    *, json: bool = False, delivery: Delivery | None = None
 ) -> AsyncIterator[tuple[Sent, Connection]]:
     sent = Sent(json, delivery)
     with anyio.fail_after(5):
@@ -81,7 +80,7 @@ async def test_it_is_sent_when_it_is_accepted() -> None:
 
 
 def test_an_interrupting_prompt_says_so() -> None:
-    params = prompt_params("s", "do", delivery=INTERRUPT)
+    params = prompt_params("s", "do", delivery=Delivery.INTERRUPT)
     assert params["_meta"] == {"acp_bridge": {"delivery": "interrupt"}}
 
 
@@ -145,7 +144,7 @@ async def test_of_all_that_comes_only_the_own_turn_is_shown() -> None:
 async def test_of_a_turn_that_the_words_are_to_join_all_is_shown_from_then_on(
     delivery: object, told: list[str]
 ) -> None:
-    async with sending(delivery=STEER) as (sent, connection):
+    async with sending(delivery=Delivery.STEER) as (sent, connection):
         bridge = sent.bridge
         sent.state(mine=False)
         bridge.say("s", "before")

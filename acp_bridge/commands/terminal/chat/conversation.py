@@ -31,11 +31,11 @@ from acp_bridge.commands.terminal.chat.questions import Option, Question, Questi
 from acp_bridge.commands.terminal.chat.settings_shown import Command, SettingsShown
 from acp_bridge.commands.terminal.chat.standing import Standing, standing
 from acp_bridge.commands.terminal.chat.unprinted import Unprinted
-from acp_bridge.commands.terminal.sending import STEER
 from acp_bridge.commands.terminal.view.block_text import one_line
 from acp_bridge.commands.terminal.view.blocks import Line, Tone
 from acp_bridge.commands.terminal.view.transcript import Transcript
 from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json, as_object
+from acp_bridge.settings import Delivery
 from acp_bridge.updates import tool_calls
 from acp_bridge.wire.jsonrpc import RpcError
 
@@ -275,7 +275,7 @@ class Conversation:
         assert self._connection is not None
         params: Json = {"sessionId": self.session_id, "prompt": prompt.blocks}
         if prompt.steers:
-            params = acp.with_own_meta(params, {"delivery": STEER})
+            params = acp.with_own_meta(params, {"delivery": Delivery.STEER})
         prompt.sent = sent = self._connection.send(acp.SESSION_PROMPT, params)
         if prompt.has_no_turn or prompt.steers:
             self._say_aside(prompt)
