@@ -43,6 +43,15 @@ TARGETS: dict[str, Tests] = {
         "tests/bridge/test_cards.py",
         "tests/bridge/test_steering.py",
     ),
+    "acp_bridge/session/process/restart.py": (
+        "tests/session/test_restart.py",
+        "tests/session/test_session_restarts.py",
+        "tests/session/test_provisional.py",
+        "tests/session/test_sleep.py",
+        "tests/session/test_sleep_moments.py",
+        "tests/session/test_turn.py",
+        "tests/bridge/test_cards.py",
+    ),
 }
 NEEDED = ("acp_bridge", "agent", "tests", "fixtures", "pyproject.toml")
 #: what is logged is for a reader of the log: no test holds its words.

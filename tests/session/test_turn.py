@@ -13,13 +13,14 @@ from acp_bridge.protocol import (
     SESSION_LOAD,
     SESSION_NEW,
     SESSION_PROMPT,
+    SESSION_RESUME,
     user_chunk,
 )
 from acp_bridge.updates import notices
 from tests.session.journals import failing, recorded, recorded_texts
 from tests.session.living import CANCELLED, DONE, does_not_exist, first, living
 from tests.session.memory import ClientEnd, Json
-from tests.session.played_agent import BUSY, PlayedAgent
+from tests.session.played_agent import BUSY, UNKNOWN, PlayedAgent
 from tests.session.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_errors")
@@ -145,6 +146,11 @@ def knows_nothing(agent: PlayedAgent) -> None:
     agent.reply(SESSION_NEW, {"sessionId": "young"})
 
 
+def forgets(agent: PlayedAgent) -> None:
+    agent.reply(SESSION_RESUME, UNKNOWN)
+    agent.reply(SESSION_NEW, {"sessionId": "younger"})
+
+
 @pytest.mark.hazard("R15")
 async def test_the_transcript_goes_before_the_words_of_one_prompt_and_that_is_said(
     tmp_path: Path,
@@ -166,6 +172,21 @@ async def test_the_transcript_goes_before_the_words_of_one_prompt_and_that_is_sa
             agent.answer(turn, DONE)
             assert await here.answered(request_id) == DONE
         assert carried == []
+
+
+@pytest.mark.hazard("R15")
+async def test_the_transcript_goes_again_if_its_turn_was_killed_and_that_session_is_lost_too(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, knows_nothing, forgets, first=first()) as here:
+        await here.turn(await here.agent(), "before")
+        assert await here.answered(here.prompt("/queue memory restore")) == DONE
+        for number in (2, 3):
+            here.prompt("now")
+            agent = await here.agent(number)
+            turn = await agent.asked(SESSION_PROMPT)
+            assert "User: before" in turn["params"]["prompt"][0]["text"]
+            agent.dies()
 
 
 @pytest.mark.hazard("R3")
