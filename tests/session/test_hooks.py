@@ -335,3 +335,17 @@ async def test_a_transcript_for_the_agent_does_not_take_a_hooks_words_for_the_us
         assert "User: mend" in told
         assert "Hook: extra" in told
         assert "Hook: [acp-bridge] Feedback" in told
+
+
+async def test_the_files_from_which_hooks_are_run_are_named_once_with_the_first_prompt(
+    tmp_path: Path,
+) -> None:
+    agent = first()
+    async with hooked(
+        tmp_path, (HookEvent.SESSION_END, "true"), agent=agent, files={"/h": "1"}
+    ) as here:
+        await here.turn(agent)
+        (named,) = here.texts()
+        assert "/h" in named
+        await here.turn(agent)
+        assert here.texts() == [named]
