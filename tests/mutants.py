@@ -45,6 +45,16 @@ TARGETS: dict[str, Tests] = {
         "tests/bridge/test_cards.py",
         "tests/bridge/test_steering.py",
     ),
+    "acp_bridge/session/from_agent.py": (
+        "tests/session/test_from_agent.py",
+        "tests/session/test_pacing.py",
+        "tests/session/test_restart.py",
+        "tests/session/test_session_restarts.py",
+        "tests/session/test_sleep.py",
+        "tests/session/test_turn.py",
+        "tests/bridge/test_cards.py",
+        "tests/bridge/test_shown_questions.py",
+    ),
     "acp_bridge/session/process/agent_processes.py": (
         "tests/session/test_process_life.py",
         "tests/session/test_session.py",
