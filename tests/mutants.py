@@ -64,6 +64,16 @@ TARGETS: dict[str, Tests] = {
         "tests/sessions/test_close_and_delete.py",
         "tests/sessions/test_import.py",
     ),
+    "acp_bridge/session/requests/to_agent.py": (
+        "tests/session/test_to_agent.py",
+        "tests/session/test_ask.py",
+        "tests/session/test_provisional.py",
+        "tests/session/test_session_ends.py",
+        "tests/session/test_session_restarts.py",
+        "tests/bridge/test_bridge.py",
+        "tests/bridge/test_steering.py",
+        "tests/bridge/test_waits.py",
+    ),
     "acp_bridge/session/process/restart.py": (
         "tests/session/test_restart.py",
         "tests/session/test_session_restarts.py",
