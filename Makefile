@@ -43,7 +43,7 @@ crash: $(VENV)/.ready ## SIGKILL at N random moments (N=200 SEED=1)
 fuzz: $(VENV)/.ready ## N random operations on whole bridges (N=200 SEED=1)
 	$(PY) -m tests.fuzz --n $(N) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-mutants: $(VENV)/.ready ## mutation testing of the turn machine, the codec and the verdicts of hooks
+mutants: $(VENV)/.ready ## mutation testing of the turn machine, the codec, the verdicts of hooks and parts of a session
 	$(PY) -m tests.mutants $(ARGS)
 
 hazards: $(VENV)/.ready ## write the tests that prove each invariant into docs/invariants-tests.md

@@ -1,4 +1,5 @@
-"""`make mutants`: mutmut over what decides, without I/O; survivors are killed or explained.
+"""`make mutants`: mutmut over what decides, and over parts of a session; survivors are killed or
+explained.
 
 mutmut changes one function in one small way, runs the tests that reach it, and lists the changes
 that no test saw. It works on a copy, outside the checkout. A survivor's place is its function and
@@ -17,23 +18,76 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 EXPLAINED = ROOT / "tests" / "mutants_explained.txt"
+#: files or folders of tests, seen from the checkout.
+Tests = tuple[str, ...]
 #: what is mutated, and the tests that have to see it.
-TARGETS = {
-    "acp_bridge/machine/turns.py": "tests/machine",
-    "acp_bridge/machine/turn_end.py": "tests/machine",
-    "acp_bridge/machine/processes.py": "tests/machine",
-    "acp_bridge/machine/prompt_queue.py": "tests/machine",
-    "acp_bridge/machine/states.py": "tests/machine",
-    "acp_bridge/wire/jsonrpc.py": "tests/wire/test_jsonrpc.py",
-    "acp_bridge/hooks/verdict.py": "tests/hooks/test_verdict.py",
-    "acp_bridge/bridge/attendance.py": "tests/bridge/test_attendance.py",
+TARGETS: dict[str, Tests] = {
+    "acp_bridge/machine/turns.py": ("tests/machine",),
+    "acp_bridge/machine/turn_end.py": ("tests/machine",),
+    "acp_bridge/machine/processes.py": ("tests/machine",),
+    "acp_bridge/machine/prompt_queue.py": ("tests/machine",),
+    "acp_bridge/machine/states.py": ("tests/machine",),
+    "acp_bridge/wire/jsonrpc.py": ("tests/wire/test_jsonrpc.py",),
+    "acp_bridge/hooks/verdict.py": ("tests/hooks/test_verdict.py",),
+    "acp_bridge/bridge/attendance.py": ("tests/bridge/test_attendance.py",),
+    "acp_bridge/session/prompts/turn.py": (
+        "tests/session/test_turn.py",
+        "tests/session/test_turn_ends.py",
+        "tests/session/test_session.py",
+        "tests/session/test_hooks.py",
+        "tests/session/test_from_agent.py",
+        "tests/session/test_restart.py",
+        "tests/bridge/test_cards.py",
+        "tests/bridge/test_steering.py",
+    ),
+    "acp_bridge/session/from_agent.py": (
+        "tests/session/test_from_agent.py",
+        "tests/session/test_pacing.py",
+        "tests/session/test_restart.py",
+        "tests/session/test_session_restarts.py",
+        "tests/session/test_sleep.py",
+        "tests/session/test_turn.py",
+        "tests/bridge/test_cards.py",
+        "tests/bridge/test_shown_questions.py",
+    ),
+    "acp_bridge/session/process/agent_processes.py": (
+        "tests/session/test_process_life.py",
+        "tests/session/test_session.py",
+        "tests/session/test_session_ends.py",
+        "tests/session/test_session_restarts.py",
+        "tests/session/test_ask.py",
+        "tests/sessions/test_close_and_delete.py",
+        "tests/sessions/test_import.py",
+    ),
+    "acp_bridge/session/requests/to_agent.py": (
+        "tests/session/test_to_agent.py",
+        "tests/session/test_ask.py",
+        "tests/session/test_provisional.py",
+        "tests/session/test_session_ends.py",
+        "tests/session/test_session_restarts.py",
+        "tests/bridge/test_bridge.py",
+        "tests/bridge/test_steering.py",
+        "tests/bridge/test_waits.py",
+    ),
+    "acp_bridge/session/process/restart.py": (
+        "tests/session/test_restart.py",
+        "tests/session/test_session_restarts.py",
+        "tests/session/test_provisional.py",
+        "tests/session/test_sleep.py",
+        "tests/session/test_sleep_moments.py",
+        "tests/session/test_turn.py",
+        "tests/bridge/test_cards.py",
+    ),
 }
 NEEDED = ("acp_bridge", "agent", "tests", "fixtures", "pyproject.toml")
+#: what is logged is for a reader of the log: no test holds its words.
+LOGGED = "^ +event[(]"
 #: The same examples each time, and none made smaller: to fail is enough, and shrinking is slow.
 PROFILE = """
 from hypothesis import Phase, settings
@@ -79,9 +133,15 @@ def mutant(name: str, diff: str) -> Mutant:
     return Mutant(f"{module}.{function}", tuple(f"{line[0]} {line[1:].strip()}" for line in change))
 
 
-def survivors(targets: Iterable[str], folder: Path) -> list[Mutant]:
-    """Run mutmut in this empty folder; what it changed and no test saw."""
-    prepare(list(targets), folder)
+def survivors(targets: Iterable[str], tests: Iterable[str]) -> list[Mutant]:
+    """Run mutmut on a copy; what it changed in the targets and none of these tests saw."""
+    with tempfile.TemporaryDirectory(prefix="mutants-") as name:
+        prepare(list(targets), list(tests), folder := Path(name))
+        return left(folder)
+
+
+def left(folder: Path) -> list[Mutant]:
+    """Run mutmut in this prepared folder; what no test saw."""
     run = mutmut("run", cwd=folder)
     print(*run.replace("\r", "\n").strip().splitlines()[-2:], sep="\n")
     names = re.findall(r"^ +(\S+): (.+)$", mutmut("results", cwd=folder), re.MULTILINE)
@@ -90,7 +150,7 @@ def survivors(targets: Iterable[str], folder: Path) -> list[Mutant]:
     ]
 
 
-def prepare(targets: list[str], folder: Path) -> None:
+def prepare(targets: list[str], tests: list[str], folder: Path) -> None:
     for name in NEEDED:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, folder / name)
@@ -99,8 +159,9 @@ def prepare(targets: list[str], folder: Path) -> None:
     settings = {
         "source_paths": ["acp_bridge"],
         "only_mutate": targets,
-        "pytest_add_cli_args_test_selection": sorted({TARGETS[target] for target in targets}),
+        "pytest_add_cli_args_test_selection": tests,
         "also_copy": ["agent", "fixtures"],
+        "do_not_mutate_patterns": [LOGGED],
     }
     with (folder / "tests" / "conftest.py").open("a") as conftest:
         conftest.write(PROFILE)
@@ -129,10 +190,15 @@ def main() -> int:
     """Print the survivors that nobody explained; 1 if there are any."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("targets", nargs="*", help="default: " + ", ".join(TARGETS))
-    targets = parser.parse_args().targets or list(TARGETS)
+    parser.add_argument(
+        "--tests", action="append", metavar="PATH", help="these see them, whatever the list says"
+    )
+    args = parser.parse_args()
+    targets = args.targets or list(TARGETS)
     explained = explanations(EXPLAINED.read_text("utf-8"))
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        found = survivors(targets, Path(folder))
+    found: list[Mutant] = []
+    for tests, seen in groupby(targets, lambda target: args.tests or TARGETS[target]):
+        found += survivors(seen, tests)
     new = [one for one in dict.fromkeys(found) if one not in explained]
     for one in new:
         print(f"\n{one}")

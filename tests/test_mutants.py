@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.mutants import EXPLAINED, TARGETS, Mutant, explanations, mutant
+from tests.mutants import EXPLAINED, ROOT, TARGETS, Mutant, explanations, mutant
 
 DIFF = """\
 # acp_bridge.machine.turns.xǁTurnMachineǁstep__mutmut_3: survived
@@ -38,3 +38,8 @@ def test_the_explanations_can_be_read_and_are_of_what_is_mutated() -> None:
     modules = tuple(name.removesuffix(".py").replace("/", ".") + "." for name in TARGETS)
     for one in explanations(EXPLAINED.read_text("utf-8")):
         assert one.function.startswith(modules)
+
+
+def test_all_that_is_mutated_and_all_that_sees_it_is_there() -> None:
+    named = {name for target, tests in TARGETS.items() for name in (target, *tests)}
+    assert [name for name in named if not (ROOT / name).exists()] == []

@@ -64,14 +64,26 @@ def first(*capabilities: str) -> PlayedAgent:
     return PlayedAgent("resume", *capabilities)
 
 
-class NoPool:
-    """A pool in which no process waits or is being started: each start makes a new one."""
+class PlayedPool:
+    """Has what the test puts into it: at first nothing, so that each start makes a new process."""
+
+    def __init__(self) -> None:
+        #: the process that waits for a session.
+        self.ready: PlayedAgent | None = None
+        #: set when the process that is being started for nobody yet has come, or failed to.
+        self.warming: anyio.Event | None = None
+        self.warm: PlayedAgent | None = None
 
     def take_ready(self) -> Link | None:
-        return None
+        ready, self.ready = self.ready, None
+        return ready
 
     async def take_warming(self) -> Link | None:
-        return None
+        if self.warming is None:
+            return None
+        await self.warming.wait()
+        warm, self.warm = self.warm, None
+        return warm
 
 
 @dataclass(slots=True)
@@ -106,7 +118,8 @@ class Living:
         self.context = context
         self.journal = journal
         self.lease = lease
-        self.session = Session(context, NoPool(), journal, lease, Workspace(cwd), link, hooks)
+        self.pool = PlayedPool()
+        self.session = Session(context, self.pool, journal, lease, Workspace(cwd), link, hooks)
         self.client = ClientEnd({"terminal": True, "_meta": {"acp_bridge": {"accepted": True}}})
         self.session.transcript.attach(self.client.client)
         self._last_id = 0

@@ -12,24 +12,6 @@ from acp_bridge.session.core import Around, Core, SessionState
 from acp_bridge.session.opening import Workspace
 
 
-class Reloads:
-    """Keeps what is noted of reloads."""
-
-    is_ours = False
-
-    def __init__(self) -> None:
-        self.worked = False
-
-    async def seen(self, link: Link) -> bool:
-        return self.worked
-
-    async def note(self, link: Link) -> None:
-        self.worked = True
-
-    async def forget(self, link: Link) -> None:
-        self.worked = False
-
-
 class PlayedCore(Core):
     """Keeps what it is told, and stands where the test sets it."""
 

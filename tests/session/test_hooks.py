@@ -9,7 +9,7 @@ import pytest
 
 from acp_bridge.hooks.definitions import HookEvent
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, own_meta
+from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, own_meta, user_chunk
 from acp_bridge.session.process.memory import transcript
 from tests.session.hooked import LEAVES, alive, asked_of_client, asks, given, hooked, waits_at
 from tests.session.journals import failing, recorded, recorded_texts
@@ -28,7 +28,8 @@ async def test_a_hook_adds_to_a_prompt_what_the_agent_gets_and_the_client_is_not
     async with hooked(tmp_path, (PROMPT, "cat > in; echo branch: main"), agent=agent) as here:
         asked = here.prompt("mend")
         sent = await agent.asked(SESSION_PROMPT)
-        assert [block["text"] for block in sent["params"]["prompt"]] == ["mend", "branch: main"]
+        words = [{"type": "text", "text": text} for text in ("mend", "branch: main")]
+        assert sent["params"]["prompt"] == words
         agent.answer(sent, DONE)
         assert await here.answered(asked) == DONE
         assert here.texts() == []
@@ -48,7 +49,8 @@ async def test_the_context_of_a_hook_is_kept_for_the_agents_replay_and_shown_by_
     async with hooked(tmp_path, (PROMPT, "echo extra"), agent=agent) as here:
         await here.turn(agent)
         kept = await recorded(here.journal)
-        assert [params["update"]["content"]["text"] for params in kept] == ["mend", "extra"]
+        words = [user_chunk({"type": "text", "text": text}) for text in ("mend", "extra")]
+        assert [params["update"] for params in kept] == words
         assert kept[1]["_meta"] == {"acp_bridge": {"context": True}}
         replayed = len(here.got)
         request = here.request("session/load")
@@ -333,3 +335,17 @@ async def test_a_transcript_for_the_agent_does_not_take_a_hooks_words_for_the_us
         assert "User: mend" in told
         assert "Hook: extra" in told
         assert "Hook: [acp-bridge] Feedback" in told
+
+
+async def test_the_files_from_which_hooks_are_run_are_named_once_with_the_first_prompt(
+    tmp_path: Path,
+) -> None:
+    agent = first()
+    async with hooked(
+        tmp_path, (HookEvent.SESSION_END, "true"), agent=agent, files={"/h": "1"}
+    ) as here:
+        await here.turn(agent)
+        (named,) = here.texts()
+        assert "/h" in named
+        await here.turn(agent)
+        assert here.texts() == [named]

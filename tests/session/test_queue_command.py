@@ -1,19 +1,16 @@
 """`/queue`: what is one, and what it does; it is answered at once and runs nothing by itself."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from anyio.lowlevel import checkpoint
 
-from acp_bridge.journal import PromptState, SessionJournal
-from acp_bridge.machine import events as ev
-from acp_bridge.protocol import USER_MESSAGE
-from acp_bridge.session.process.memory import Memory
+from acp_bridge.journal import PromptState
+from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, USER_MESSAGE
 from acp_bridge.session.prompts import queue_command
-from acp_bridge.session.prompts.pauses import Pauses
-from acp_bridge.session.prompts.prompts import Prompts
-from acp_bridge.session.prompts.queue_command import QueueCommand, parse
-from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.session.prompts.queue_command import parse
 from acp_bridge.updates.notices import (
     ASK_WHAT,
     DROP_STOPPED,
@@ -22,21 +19,17 @@ from acp_bridge.updates.notices import (
     running,
     titled,
 )
-from acp_bridge.updates.updates import Updates
-from tests.session.journals import failing, recorded, recorded_texts, states
-from tests.session.memory import ClientEnd
-from tests.session.played_core import PlayedCore
+from tests.session.journals import failing, recorded, recorded_texts
+from tests.session.living import DONE, Living, first, living
+from tests.session.waiting import until
 
-Json = dict[str, Any]
-DONE = {"stopReason": "end_turn"}
+pytestmark = pytest.mark.usefixtures("no_errors")
+
+WAITING, LEFT_OVER, SENT, ENDED = PromptState
 
 
 def text(words: str) -> list[Any]:
     return [{"type": "text", "text": words}]
-
-
-def prompt(words: str) -> Json:
-    return {"sessionId": "s", "prompt": text(words)}
 
 
 @pytest.mark.parametrize(
@@ -62,223 +55,204 @@ def test_a_prompt_is_a_queue_command_when_it_is_that_word_alone_or_with_more_beh
     assert parse(given) == words
 
 
-class Stage:
-    """A session with prompts `held`, and a client that types."""
+@asynccontextmanager
+async def left(folder: Path, *words: str) -> AsyncIterator[Living]:
+    """A session of which another bridge has left these prompts."""
+    async with living(folder, first=first()) as here:
+        for each in words:
+            here.journal.accept(each, {"sessionId": "s", "prompt": text(each)})
+        await here.session.recovery.run()
+        yield here
 
-    def __init__(self, journal: SessionJournal, *held: str) -> None:
-        self.journal = journal
-        self.client = ClientEnd()
-        self.core = PlayedCore()
-        self.transcript = TranscriptOut("s", journal, Updates(set()))
-        self.transcript.attach(self.client.client)
-        self.prompts = Prompts(journal, self.transcript, self.core, checkpoint)
-        for words in held:
-            seq = journal.accept(words, prompt(words))
-            journal.leave_over(seq)
-            self.prompts.add_left_over(prompt(words), seq)
-        self.command = QueueCommand(
-            self.core,
-            self.prompts,
-            self.transcript,
-            Memory(journal),
-            Pauses(self.core, self.transcript, None),
-            lambda request, question: self.asked.append(question),
-            str.upper,
-            queue_command.offered(None),
-            can_steer=False,
-        )
-        self._asked = 0
-        #: the questions beside the session.
-        self.asked: list[str] = []
 
-    def types(self, words: str) -> list[Any]:
-        """Return what the client is sent: texts, and results of prompts."""
-        self._asked += 1
-        params = prompt(words)
-        request = self.client.asks("session/prompt", params, self._asked)
-        found = parse(params["prompt"])
-        assert found is not None
-        self.command.run(request, params, found)
-        return self.sent()
+def types(here: Living, words: str) -> list[Any]:
+    """Let the client type this; returns what it is sent at once: texts, and results of prompts."""
+    before = len(here.got)
+    here.prompt(words)
+    return sent(here, before)
 
-    def sent(self) -> list[Any]:
-        self.transcript.flush()
-        return [
-            message["result"]
-            if "result" in message
-            else message["params"]["update"]["content"]["text"].strip()
-            for message in self.client.sent.take()
-        ]
 
-    @property
-    def held(self) -> list[str]:
-        return [params["prompt"][0]["text"] for params in self.prompts.left_over.values()]
+def sent(here: Living, before: int) -> list[Any]:
+    here.session.transcript.flush()
+    return [
+        message["result"]
+        if "result" in message
+        else message["params"]["update"]["content"]["text"].strip()
+        for message in here.got[before:]
+        if "result" in message or "content" in message["params"].get("update", {})
+    ]
+
+
+def left_over(here: Living) -> list[str]:
+    """Return the words of what waits for the user's word."""
+    rows = here.journal.prompts(LEFT_OVER)
+    return [row.params["prompt"][0]["text"] for row in rows]
 
 
 @pytest.mark.hazard("R12", "Q10")
-async def test_it_shows_what_waits_and_what_is_held_and_then_is_answered(
-    journal: SessionJournal,
+async def test_it_shows_what_waits_and_what_is_left_over_and_then_is_answered(
+    tmp_path: Path,
 ) -> None:
-    stage = Stage(journal, "old")
-    stage.core.waiting = (
-        stage.prompts.add(prompt("next"), None),
-        stage.prompts.add(prompt("later"), None),
-    )
-    shown, done = stage.types("/queue")
-    assert shown.startswith(
-        "2 waiting.\n\n1. next\n2. later\n\nLeft over since a restart:\n\n1. old\n"
-    )
-    assert done == DONE
-    assert (stage.core.fed, stage.held) == ([], ["old"])
+    async with left(tmp_path, "old") as here:
+        agent = await here.agent()
+        for words in ("runs", "next", "later"):
+            here.prompt(words)
+        await agent.asked(SESSION_PROMPT)
+        await until(lambda: [m.get("method") for m in here.got].count("_acp_bridge/accepted") == 3)
+        shown, done = types(here, "/queue")
+        assert shown.startswith(
+            "2 waiting.\n\n1. next\n2. later\n\nLeft over since a restart:\n\n1. old\n"
+        )
+        assert (done, left_over(here)) == (DONE, ["old"])
 
 
 @pytest.mark.hazard("T2", "K1")
-async def test_the_words_and_the_answer_are_kept_in_the_transcript(journal: SessionJournal) -> None:
-    stage = Stage(journal)
-    shown, _ = stage.types("/queue")
-    assert [said.strip() for said in await recorded_texts(journal)] == ["/queue", shown]
+async def test_the_words_and_the_answer_are_kept_in_the_transcript(tmp_path: Path) -> None:
+    async with left(tmp_path) as here:
+        shown, _ = types(here, "/queue")
+        kept = await recorded_texts(here.journal)
+        assert [said.strip() for said in kept] == ["/queue", shown]
 
 
 @pytest.mark.hazard("R12")
-async def test_run_lets_all_held_prompts_run_in_order_and_stays_open_meanwhile(
-    journal: SessionJournal,
+async def test_run_lets_all_that_is_left_over_run_in_order_and_stays_open_meanwhile(
+    tmp_path: Path,
 ) -> None:
-    stage = Stage(journal, "a", "b")
-    keys = tuple(stage.prompts.left_over)
-    assert stage.types("/queue run") == [running(2)]
-    (event,) = stage.core.fed
-    assert isinstance(event, ev.RunLeftOver)
-    assert event.keys == keys
-    carrier = stage.prompts.get(event.carrier)
-    assert carrier.request is stage.client.requests[-1]
-    assert (stage.held, states(journal)) == ([], [PromptState.WAITING] * 2)
-    # Whoever says it again meanwhile finds nothing more to run.
-    assert stage.types("/queue run") == [NOTHING_LEFT]
-    assert isinstance(stage.core.fed[1], ev.RunLeftOver)
-    assert stage.core.fed[1].keys == ()
+    async with left(tmp_path, "a", "b") as here:
+        agent = await here.agent()
+        carrier = here.prompt("/queue run")
+        assert left_over(here) == []
+        assert here.texts()[0] == running(2)
+        turn = await agent.asked(SESSION_PROMPT)
+        assert here.states() == [SENT, WAITING]
+        # Whoever says it again meanwhile finds nothing more to run.
+        assert types(here, "/queue run")[0] == NOTHING_LEFT
+        for words in ("a", "b"):
+            assert turn["params"]["prompt"] == text(words)
+            assert carrier not in here.answers()
+            agent.answer(turn, DONE)
+            if words == "a":
+                turn = await agent.asked(SESSION_PROMPT)
+        assert await here.answered(carrier) == DONE
 
 
 @pytest.mark.hazard("R12", "Q8")
-async def test_a_journal_that_cannot_be_written_stops_a_run_and_what_was_not_released_stays_held(
-    journal: SessionJournal,
+async def test_a_journal_that_cannot_be_written_stops_a_run_and_what_was_not_released_stays(
+    tmp_path: Path,
 ) -> None:
-    stage = Stage(journal, "a", "b")
-    second = list(stage.prompts.left_over)[1]
-    seq = stage.prompts.get(second).seq
-    with failing(journal, f"UPDATE ON prompts WHEN old.seq = {seq}"):
-        assert stage.types("/queue run") == [RUN_STOPPED, running(1)]
-    (event,) = stage.core.take()
-    assert isinstance(event, ev.RunLeftOver)
-    assert len(event.keys) == 1
-    assert (stage.held, states(journal)) == (["b"], [PromptState.WAITING, PromptState.LEFT_OVER])
-    stage.types("/queue run")
-    (event,) = stage.core.take()
-    assert isinstance(event, ev.RunLeftOver)
-    assert event.keys == (second,)
+    async with left(tmp_path, "a", "b") as here:
+        agent = await here.agent()
+        with failing(here.journal, "UPDATE ON prompts WHEN old.seq = 2"):
+            assert types(here, "/queue run")[:2] == [RUN_STOPPED, running(1)]
+        assert left_over(here) == ["b"]
+        turn = await agent.asked(SESSION_PROMPT)
+        assert turn["params"]["prompt"] == text("a")
+        agent.answer(turn, DONE)
+        assert types(here, "/queue run")[0] == running(1)
+        assert (await agent.asked(SESSION_PROMPT))["params"]["prompt"] == text("b")
 
 
 @pytest.mark.hazard("R12")
-async def test_drop_forgets_all_or_the_one_of_that_number_for_good(journal: SessionJournal) -> None:
-    stage = Stage(journal, "a", "b", "c")
-    assert stage.types("/queue drop 2") == ["Dropped 1.", DONE]
-    assert stage.held == ["a", "c"]
-    assert stage.types("/queue drop") == ["Dropped 2.", DONE]
-    assert stage.held == []
-    assert stage.types("/queue drop") == [NOTHING_LEFT, DONE]
-    assert [row.outcome for row in journal.prompts()] == [{"dropped": True}] * 3
-    assert journal.recover() == []
+async def test_drop_forgets_all_or_the_one_of_that_number_for_good(tmp_path: Path) -> None:
+    async with left(tmp_path, "a", "b", "c") as here:
+        assert types(here, "/queue drop 2") == ["Dropped 1.", DONE]
+        assert left_over(here) == ["a", "c"]
+        assert types(here, "/queue drop") == ["Dropped 2.", DONE]
+        assert types(here, "/queue drop") == [NOTHING_LEFT, DONE]
+        assert here.outcomes() == [({"dropped": True}, None)] * 3
+        assert here.journal.recover() == []
 
 
 @pytest.mark.parametrize("words", ["0", "3", "-1", "x", "1 2", "1.0", "9" * 5000, "²"])
 @pytest.mark.hazard("R12")
-async def test_dropping_what_is_no_number_of_a_held_prompt_drops_nothing(
-    journal: SessionJournal, words: str
+async def test_dropping_what_is_no_number_of_a_left_over_prompt_drops_nothing(
+    tmp_path: Path, words: str
 ) -> None:
-    stage = Stage(journal, "a", "b")
-    said, done = stage.types(f"/queue drop {words}")
-    assert said.startswith("There is no left-over prompt ")
-    assert (done, stage.held) == (DONE, ["a", "b"])
+    async with left(tmp_path, "a", "b") as here:
+        said, done = types(here, f"/queue drop {words}")
+        assert said.startswith("There is no left-over prompt ")
+        assert (done, left_over(here)) == (DONE, ["a", "b"])
 
 
 @pytest.mark.hazard("R12", "Q8")
-async def test_a_journal_that_cannot_be_written_stops_a_drop_and_the_rest_stays_held(
-    journal: SessionJournal,
+async def test_a_journal_that_cannot_be_written_stops_a_drop_and_the_rest_stays(
+    tmp_path: Path,
 ) -> None:
-    stage = Stage(journal, "a", "b", "c")
-    seq = stage.prompts.get(list(stage.prompts.left_over)[1]).seq
-    with failing(journal, f"UPDATE ON prompts WHEN old.seq = {seq}"):
-        assert stage.types("/queue drop") == [DROP_STOPPED, DONE]
-    assert stage.held == ["b", "c"]
+    async with left(tmp_path, "a", "b", "c") as here:
+        with failing(here.journal, "UPDATE ON prompts WHEN old.seq = 2"):
+            assert types(here, "/queue drop") == [DROP_STOPPED, DONE]
+        assert left_over(here) == ["b", "c"]
 
 
 @pytest.mark.parametrize("words", ["runs", "run now", "help"])
-async def test_other_words_get_the_usage_and_do_nothing(
-    journal: SessionJournal, words: str
-) -> None:
-    stage = Stage(journal, "a")
-    assert stage.types(f"/queue {words}") == [
-        queue_command.usage(queue_command.offered(None)),
-        DONE,
-    ]
-    assert (stage.held, stage.core.fed) == (["a"], [])
+async def test_other_words_get_the_usage_and_do_nothing(tmp_path: Path, words: str) -> None:
+    async with left(tmp_path, "a") as here:
+        usage = queue_command.usage(queue_command.offered(None))
+        assert types(here, f"/queue {words}") == [usage, DONE]
+        assert left_over(here) == ["a"]
+        assert (await here.agent()).heard == ["initialize"]
 
 
 @pytest.mark.hazard("R1", "Q10")
 async def test_during_a_replay_it_is_done_at_once_and_its_answer_comes_behind_the_replay(
-    journal: SessionJournal,
+    tmp_path: Path,
 ) -> None:
-    stage = Stage(journal, "a")
-    (view,) = stage.transcript.views
-    view.begin_replay()
-    assert stage.types("/queue drop") == []
-    assert stage.held == []
-    view.end_replay()
-    assert stage.sent() == ["Dropped 1.", DONE]
+    async with left(tmp_path, "a") as here:
+        (view,) = here.session.transcript.views
+        view.begin_replay()
+        assert types(here, "/queue drop") == []
+        assert left_over(here) == []
+        view.end_replay()
+        assert sent(here, 0) == ["Dropped 1.", DONE]
 
 
 async def test_a_command_that_is_typed_during_a_turn_stays_apart_from_that_turns_prompt(
-    journal: SessionJournal,
+    tmp_path: Path,
 ) -> None:
-    stage = Stage(journal)
-    seq = journal.accept("running", prompt("run this"))
-    journal.start_turn(seq)
-    stage.transcript.seq = seq
-    stage.types("/queue run")
-    stage.types("/queue drop")
-    stage.types("/queue drop")
-    said = [
-        params["update"]["content"]["text"]
-        for params in await recorded(journal)
-        if params["update"]["sessionUpdate"] == USER_MESSAGE
-    ]
-    assert said == ["run this", "/queue run", "/queue drop", "/queue drop"]
+    async with left(tmp_path) as here:
+        here.prompt("run this")
+        await (await here.agent()).asked(SESSION_PROMPT)
+        for words in ("/queue run", "/queue drop", "/queue drop"):
+            here.prompt(words)
+        said = [
+            params["update"]["content"]["text"]
+            for params in await recorded(here.journal)
+            if params["update"]["sessionUpdate"] == USER_MESSAGE
+        ]
+        assert said == ["run this", "/queue run", "/queue drop", "/queue drop"]
 
 
-async def test_a_question_is_handed_on_as_it_was_written_and_leaves_no_trace(
-    journal: SessionJournal,
-) -> None:
-    stage = Stage(journal)
-    assert stage.types("  /queue  ask  why\n  so, \tand how? ") == []
-    assert stage.asked == ["why\n  so, \tand how?"]
-    assert await recorded(journal) == []
-    assert stage.types("/queue ask") == [ASK_WHAT, DONE]
-    assert len(stage.asked) == 1
+async def test_a_question_without_words_is_none(tmp_path: Path) -> None:
+    async with left(tmp_path) as here:
+        assert types(here, "/queue ask") == [ASK_WHAT, DONE]
 
 
 async def test_where_the_agent_has_a_command_of_that_name_ours_is_taken_while_something_runs(
-    journal: SessionJournal,
+    tmp_path: Path,
 ) -> None:
-    stage = Stage(journal)
-    for word in ("wait", "stop"):
-        assert stage.command.takes([word], agent_has_one=False)
-        assert not stage.command.takes([word], agent_has_one=True)
-    stage.core.unanswered = (1,)
-    for word in ("wait", "stop"):
-        assert stage.command.takes([word], agent_has_one=True)
-        assert not stage.command.takes([word, "more"], agent_has_one=True)
+    async with left(tmp_path) as here:
+        agent = await here.agent()
+        own = [{"name": "queue", "description": "mine"}]
+        agent.update(sessionUpdate="available_commands_update", availableCommands=own)
+        for words in ("/queue wait", "/queue stop"):
+            await here.turn(agent, words)
+        running_one = here.prompt("run this")
+        turn = await agent.asked(SESSION_PROMPT)
+        waits, more = here.prompt("/queue wait"), here.prompt("/queue stop more")
+        stops = here.prompt("/queue stop")
+        assert agent.heard[-1] == SESSION_CANCEL
+        agent.answer(turn, DONE)
+        for request_id in (running_one, waits, stops):
+            await here.answered(request_id)
+        turn = await agent.asked(SESSION_PROMPT)
+        assert turn["params"]["prompt"] == text("/queue stop more")
+        agent.answer(turn, DONE)
+        assert await here.answered(more) == DONE
 
 
-async def test_a_title_is_given_in_words(journal: SessionJournal) -> None:
-    stage = Stage(journal)
-    assert stage.types("/queue title  the  roof ") == [titled("THE ROOF"), DONE]
-    assert stage.types("/queue title") == [titled(""), DONE]
+async def test_a_title_is_given_in_words(tmp_path: Path) -> None:
+    async with left(tmp_path) as here:
+        said = types(here, "/queue title  the  roof ")
+        assert said == [titled("the roof"), DONE]
+        assert types(here, "/queue title") == [titled(""), DONE]
+        await until(lambda: here.journal.info.title == "the roof")

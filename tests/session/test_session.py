@@ -48,6 +48,7 @@ async def test_a_turn_whose_folder_is_removed_goes_on_unrecorded_and_nothing_aft
         assert sum("not recorded" in text for text in here.texts()) == 1
         refused = await here.answered(here.prompt("more"))
         assert "not taken: the file of this session was removed" in refused["message"]
+        assert str(tmp_path) not in str(refused)
         with pytest.raises(RpcError, match="can't be read: the file of this session was removed"):
             await here.session.replay.load(here.request(SESSION_LOAD), replay=True)
 
@@ -91,7 +92,7 @@ async def test_prompts_run_one_at_a_time_in_the_order_of_reading(tmp_path: Path)
 
 
 @pytest.mark.hazard("K1", "Q9")
-@pytest.mark.parametrize("at", ["accept", "sync"])
+@pytest.mark.parametrize("at", ["INSERT ON prompts", "INSERT ON prompt_params", "sync"])
 async def test_a_prompt_that_the_journal_does_not_take_is_answered_and_never_sent(
     tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,12 +102,13 @@ async def test_a_prompt_that_the_journal_does_not_take_is_answered_and_never_sen
             break_sync(monkeypatch)
             request_id = here.prompt()
         else:
-            with failing(here.journal, "INSERT ON prompts"):
+            with failing(here.journal, at):
                 request_id = here.prompt()
         error = await here.answered(request_id)
         assert error["message"] == "the prompt could not be written to the journal: not taken"
         assert agent.heard == ["initialize"]
         assert ACCEPTED not in [message.get("method") for message in here.got]
+        assert here.journal.recover() == []  # it is not offered again
 
 
 @pytest.mark.hazard("P3")
@@ -183,6 +185,7 @@ async def test_a_cancelled_prompt_is_answered_when_the_agent_has_ended_its_turn(
         agent.answer(turn, DONE)
         assert await here.answered(request_id) == CANCELLED
         assert here.outcomes() == [(CANCELLED, DONE)]
+        assert here.journal.turns_finished() == 1
         (_, closed) = here.updates()
         assert (closed["toolCallId"], closed["status"]) == ("t", "failed")
         await here.turn(agent, "next")  # in the same process
@@ -200,6 +203,7 @@ async def test_a_cancel_that_comes_before_the_prompt_is_on_disk_keeps_it_from_th
         agent = await here.agent()
         await here.turn(agent, "next")
         assert [each["prompt"][0]["text"] for each in agent.params(SESSION_PROMPT)] == ["next"]
+        assert [message.get("method") for message in here.got].count(ACCEPTED) == 1
 
 
 @pytest.mark.hazard("C8", "C9", "C10", "P12")

@@ -198,6 +198,8 @@ async def test_when_the_bridge_ends_a_running_prompt_is_interrupted_and_those_th
         texts = await recorded_texts(here.journal)
         assert texts[:2] == ["one", "half"]
         assert "Interrupted" in texts[2]
+        turns = here.journal._file.db.execute("SELECT DISTINCT turn FROM updates").fetchall()
+        assert turns == [(1,)]
         await closed(here)
         assert here.answers() == {}
 

@@ -1,34 +1,22 @@
 """The title under which a session is listed."""
 
 import logging
-from collections.abc import AsyncIterator
+import os
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
-from anyio.abc import TaskGroup
 
-from acp_bridge.journal import Journal, SessionJournal
-from acp_bridge.session.transcript.title import Title
-from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates.updates import Updates
+from acp_bridge.journal import Journal
+from acp_bridge.protocol import SESSION_PROMPT
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.journals import failing
-from tests.session.memory import ClientEnd, Json
-from tests.session.played_core import PlayedCore
+from tests.session.living import Living, first, living
+from tests.session.memory import Json
+from tests.session.played_agent import PlayedAgent
+from tests.session.waiting import until
 
-
-@pytest.fixture
-async def listing(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = Journal(tmp_path)
-    yield journal
-    await journal.close()
-
-
-@pytest.fixture
-async def journal(listing: Journal) -> SessionJournal:
-    return await listing.create("s", cwd="/w", agent="a")
+pytestmark = pytest.mark.usefixtures("no_errors")
 
 
 def prompt(*texts: str) -> Json:
@@ -39,162 +27,164 @@ def info(**said: Any) -> Json:
     return {"sessionUpdate": "session_info_update", **said}
 
 
-async def titled(listing: Journal, journal: SessionJournal, *said: Json) -> str | None:
-    """Tell a title of prompts and updates, in order; return what is listed in the end."""
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            title = Title(
-                PlayedCore(tasks), listing, journal, TranscriptOut("s", journal, Updates(set()))
-            )
-            for each in said:
-                if "prompt" in each:
-                    title.note_prompt(each)
-                else:
-                    title.note_update(each)
-        (row,), _ = await listing.list()
-    assert row.title == journal.info.title
-    return row.title
+async def happen(here: Living, *said: Json) -> None:
+    """Let these prompts be sent and these updates be said, in order."""
+    for each in said:
+        if "prompt" in each:
+            request = here.request(SESSION_PROMPT, **each)
+            here.session.on_prompt(request, request.params)
+        else:
+            (await here.agent()).update(**each)
 
 
-async def test_the_first_prompt_with_words_titles_the_session(
-    listing: Journal, journal: SessionJournal
-) -> None:
+async def next_bridge(here: Living, folder: Path) -> tuple[Living, PlayedAgent]:
+    """Close the session and open it again, as another bridge does; returns its process, too."""
+    here.session.close()
+    await here.session.closed.wait()
+    journal = await here.context.journal.open("s")
+    lease = os.open(folder / "next", os.O_CREAT | os.O_RDWR)
+    again = Living(here.context, journal, lease, None)
+    again.session.wake()
+    agent = await again.agent(2)
+    await until(lambda: again.session.link is agent)
+    return again, agent
+
+
+async def titled(folder: Path, *said: Json) -> str | None:
+    """Let these happen in a session; returns what is listed in the end."""
+    async with living(folder, first=first()) as here:
+        await happen(here, *said)
+        here.session.close()
+        await here.session.closed.wait()
+        (row,), _ = await here.context.journal.list()
+        return row.title
+
+
+async def test_the_first_prompt_with_words_titles_the_session(tmp_path: Path) -> None:
     image: Json = {"prompt": [{"type": "image", "data": "x"}]}
     said = (image, prompt(""), prompt("mend\n the", "  bug"), prompt("and another"))
-    assert await titled(listing, journal, *said) == "mend the bug"
+    assert await titled(tmp_path, *said) == "mend the bug"
 
 
-async def test_a_title_that_is_made_of_a_prompt_is_short(
-    listing: Journal, journal: SessionJournal
-) -> None:
-    assert await titled(listing, journal, prompt("x" * 81)) == "x" * 79 + "…"
+async def test_a_title_that_is_made_of_a_prompt_is_short(tmp_path: Path) -> None:
+    assert await titled(tmp_path, prompt("x" * 81)) == "x" * 79 + "…"
 
 
-async def test_a_session_that_has_a_title_keeps_it(
-    listing: Journal, journal: SessionJournal
-) -> None:
-    assert await titled(listing, journal, prompt("first")) == "first"
-    again = await listing.open("s")  # as the next bridge does
-    assert await titled(listing, again, prompt("second")) == "first"
+async def test_a_session_that_has_a_title_keeps_it(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        await here.turn(await here.agent(), "first")
+        again, agent = await next_bridge(here, tmp_path)
+        await again.turn(agent, "second")
+        await again.close()
+        (row,), _ = await here.context.journal.list()
+        assert row.title == "first"
 
 
 @pytest.mark.parametrize("before", [True, False])
 async def test_a_title_of_the_agent_wins_over_a_prompt_whichever_comes_first(
-    listing: Journal, journal: SessionJournal, before: bool
+    tmp_path: Path, before: bool
 ) -> None:
     said = (info(title="Bug hunt"), prompt("mend it"))
-    assert await titled(listing, journal, *said[:: 1 if before else -1]) == "Bug hunt"
+    assert await titled(tmp_path, *said[:: 1 if before else -1]) == "Bug hunt"
 
 
 @pytest.mark.parametrize("title", [None, 5, ["odd"]])
 async def test_an_agent_takes_a_title_away_and_no_later_prompt_makes_one(
-    listing: Journal, journal: SessionJournal, title: object
+    tmp_path: Path, title: object
 ) -> None:
     said = (prompt("mend it"), info(title=title), prompt("again"))
-    assert await titled(listing, journal, *said) is None
+    assert await titled(tmp_path, *said) is None
 
 
-async def test_an_update_that_gives_no_title_changes_none(
-    listing: Journal, journal: SessionJournal
-) -> None:
-    assert await titled(listing, journal, info(updatedAt="x"), prompt("mend it")) == "mend it"
+async def test_an_update_that_gives_no_title_changes_none(tmp_path: Path) -> None:
+    assert await titled(tmp_path, info(updatedAt="x"), prompt("mend it")) == "mend it"
 
 
 @pytest.mark.hazard("P6")
 async def test_a_title_that_can_not_be_written_is_logged_and_hurts_nobody(
-    listing: Journal, journal: SessionJournal, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "acp_bridge")
-    with failing(journal, "UPDATE ON session"):
-        assert await titled(listing, journal, prompt("mend it")) == "mend it"  # it is kept
-        assert journal.behind
-    await journal.close()
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            Title(
-                PlayedCore(tasks), listing, journal, TranscriptOut("s", journal, Updates(set()))
-            ).note_update(info(title="too late"))
-    failed = [record.getMessage().split()[0] for record in caplog.records]
-    assert failed == ["journal.failed", "journal.caught_up", "journal.failed"]
+    async with living(tmp_path, first=first()) as here:
+        with failing(here.journal, "UPDATE ON session"):
+            here.session.title.note_prompt(prompt("mend it"))
+            await until(lambda: here.journal.info.title == "mend it")  # it is kept
+            assert here.journal.behind
+        here.session.close()
+        await here.session.closed.wait()
+        (row,), _ = await here.context.journal.list()
+        assert row.title == "mend it"
+    logged = [record.getMessage().split()[0] for record in caplog.records]
+    assert [each for each in logged if each.startswith("journal.")] == [
+        "journal.failed",
+        "journal.caught_up",
+    ]
 
 
 @pytest.mark.hazard("K2", "Q13")
 async def test_after_a_prompt_that_was_refused_the_first_one_that_is_taken_lists_the_session(
-    listing: Journal,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = await listing.create("new", cwd="/w", agent="a", prompted=False)
-    await listing.list()  # the first one also looks into the files
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            title = Title(
-                PlayedCore(tasks), listing, journal, TranscriptOut("new", journal, Updates(set()))
-            )
-            title.note_prompt(prompt("refused"))
-        async with anyio.create_task_group() as tasks:
-            title._core = PlayedCore(tasks)
-            journal.accept("taken", prompt("taken"))
-            title.note_prompt(prompt("taken"))
-        rows, _ = await listing.list()
-    assert [row.session_id for row in rows] == ["new"]
+    create = Journal.create
+
+    async def not_prompted(journal: Journal, session_id: str, **more: Any) -> Any:
+        return await create(journal, session_id, **more, prompted=False)
+
+    monkeypatch.setattr(Journal, "create", not_prompted)
+    async with living(tmp_path, first=first()) as here:
+        listing = here.context.journal
+        await listing.list()  # the first one also looks into the files
+        with failing(here.journal, "INSERT ON prompts"):
+            refused = here.prompt("refused")
+            assert "not taken" in (await here.answered(refused))["message"]
+        await here.turn(await here.agent(), "taken")
+        assert [row.session_id for row in (await listing.list())[0]] == ["s"]
 
 
 # --- the user's own -----------------------------------------------------------------------------
 
 
-class Owner:
-    """A session with a client, of which the user gives the title."""
-
-    def __init__(self, tasks: TaskGroup, listing: Journal, journal: SessionJournal) -> None:
-        self.client = ClientEnd()
-        transcript = TranscriptOut("s", journal, Updates(set()))
-        transcript.attach(self.client.client)
-        self.title = Title(PlayedCore(tasks), listing, journal, transcript)
-
-    def says(self, title: object) -> Json:
-        request = self.client.asks("_acp_bridge/title", {"sessionId": "s", "title": title}, 1)
-        self.title.take(request)
-        *shown, answer = self.client.sent.take()
-        assert [m["params"]["update"] for m in shown] == [info(title=answer["result"]["title"])]
-        return dict(answer["result"])
+def says(here: Living, title: object) -> Json:
+    """Let the client give the session a title; returns the answer."""
+    before = len(here.got)
+    here.session.title.take(here.request("_acp_bridge/title", title=title))
+    *shown, answer = here.got[before:]
+    assert [m["params"]["update"] for m in shown] == [info(title=answer["result"]["title"])]
+    return dict(answer["result"])
 
 
 async def test_a_title_of_the_users_is_shown_kept_and_stays_whatever_the_agent_says(
-    listing: Journal, journal: SessionJournal
+    tmp_path: Path,
 ) -> None:
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            owner = Owner(tasks, listing, journal)
-            owner.title.note_update(info(title="The agent's"))
-            assert owner.says(" The\n roof ") == {"title": "The roof"}
-            owner.title.note_prompt(prompt("mend it"))
-            said = owner.title.note_update(info(title="Another", updatedAt="x"))
-            assert said == info(title="The roof", updatedAt="x")
-            assert owner.title.note_update(info(title=None)) == info(title="The roof")
-            assert owner.title.note_update(info(updatedAt="y")) == info(updatedAt="y")
-        assert journal.get("state:session_info_update") == {"update": info(title="The roof")}
-        again = await listing.open("s")  # as the next bridge does
-        async with anyio.create_task_group() as tasks:
-            owner = Owner(tasks, listing, again)
-            assert owner.title.note_update(info(title="Again")) == info(title="The roof")
-            assert owner.says("The wall") == {"title": "The wall"}
-        (row,), _ = await listing.list()
+    async with living(tmp_path, first=first()) as here:
+        await happen(here, info(title="The agent's"))
+        assert says(here, " The\n roof ") == {"title": "The roof"}
+        before = len(here.updates())
+        others = (info(title="Another", updatedAt="x"), info(title=None), info(updatedAt="y"))
+        await happen(here, *others)
+        own = info(title="The roof")
+        assert here.updates()[before:] == [{**own, "updatedAt": "x"}, own, info(updatedAt="y")]
+        await happen(here, prompt("mend it"))
+        again, agent = await next_bridge(here, tmp_path)
+        agent.update(**info(title="Again"))
+        assert again.updates() == [own]
+        assert says(again, "The wall") == {"title": "The wall"}
+        await again.close()
+        (row,), _ = await here.context.journal.list()
         assert row.title == "The wall"
 
 
 @pytest.mark.parametrize("odd", [None, "", " \n", 5, ["a"]])
-async def test_what_is_no_title_is_refused_and_changes_nothing(
-    listing: Journal, journal: SessionJournal, odd: object
-) -> None:
-    async with anyio.create_task_group() as tasks:
-        owner = Owner(tasks, listing, journal)
+async def test_what_is_no_title_is_refused_and_changes_nothing(tmp_path: Path, odd: object) -> None:
+    async with living(tmp_path, first=first()) as here:
         with pytest.raises(RpcError) as caught:
-            owner.says(odd)
+            says(here, odd)
         assert caught.value.code == -32602
-        assert owner.title.note_update(info(title="The agent's")) == info(title="The agent's")
-    assert journal.info.title == "The agent's"
+        await happen(here, info(title="The agent's"))
+        assert here.updates() == [info(title="The agent's")]
+        await until(lambda: here.journal.info.title == "The agent's")
 
 
-async def test_a_long_title_is_cut(listing: Journal, journal: SessionJournal) -> None:
-    async with anyio.create_task_group() as tasks:
-        owner = Owner(tasks, listing, journal)
-        assert len(owner.says("x" * 500)["title"]) == 200
+async def test_a_long_title_is_cut(tmp_path: Path) -> None:
+    async with living(tmp_path) as here:
+        assert len(says(here, "x" * 500)["title"]) == 200
