@@ -153,6 +153,8 @@ class Link:
         #: forks of the session that were made for questions beside it.
         self.forks = Forks()
         self._exit: Exit | None = None
+        #: it is killed because it could not be initialized: `start` says why.
+        self._unfit = False
         self._process: AgentProcess | None = None
         self._writer: Writer | None = None
         self._parked, self._parked_bytes, self._kept = parked, 0, list[tuple[str, Any]]()
@@ -192,10 +194,15 @@ class Link:
             if self.command.standing.kept:
                 await self.command.standing.repeat(self)
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self.kill()
+            await self.end_start()
             raise
         self.initialized = result
+
+    async def end_start(self) -> None:
+        """Kill a process that could not be initialized; `start` says why, and not its end."""
+        self._unfit = not self.gone
+        with anyio.CancelScope(shield=True):
+            await self.kill()
 
     async def _live(self, process: AgentProcess, writer: Writer, reader: Reader) -> None:
         try:
@@ -232,7 +239,8 @@ class Link:
             event("agent.exited", agent=self.name, how=self._exit.describe())
         self.peer.eof()
         self.gone = True
-        _tell(self.owner.on_gone, self, self._exit)
+        if not self._unfit:
+            _tell(self.owner.on_gone, self, self._exit)
         how = self._exit.describe() if self._exit else ""
         killed = self._exit is not None and self._exit.by_others
         self.peer.close(errors.AgentEnded(how, killed=killed))

@@ -237,6 +237,32 @@ async def test_pauses_says_nothing_more_until_go_and_answers_what_it_is_asked(
         assert client.texts() == ["one", "two"]
 
 
+async def test_steers_plays_words_in_the_turn_that_runs_and_takes_none_without_one(
+    start_agent: StartAgent, gates: Gates
+) -> None:
+    async with start_agent("steers") as client:
+        words = {"sessionId": "0", "prompt": [{"type": "text", "text": "say two"}]}
+        prompt = client.send_prompt("say one; gate g")
+        await gates.reached("g")
+        assert await client.request("_session/steering", words) == {"outcome": "injected"}
+        gates.open("g")
+        assert (await client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
+        assert client.texts() == ["one", "two"]
+        answer = await client.request("_session/steering", words)
+        assert answer["outcome"] == "promptRequired"
+
+
+async def test_works_on_says_more_after_its_answer_until_it_is_told_to_stop(
+    start_agent: StartAgent,
+) -> None:
+    async with start_agent("works-on") as client:
+        await client.prompt("say one")
+        seen = client.mark()
+        await client.until_text("[on]", since=seen)
+        client.cancel()
+        await client.until(lambda m: '"completed"' in str(m).replace("'", '"'))
+
+
 async def test_writer_lock_keeps_a_second_process_out_while_the_first_lives(
     start_agent: StartAgent, agent_log: FixtureLog
 ) -> None:

@@ -132,8 +132,7 @@ class PlayedAgent(MemoryLink):
         try:
             await self.ask("initialize", {})
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self.kill()
+            await self.end_start()
             raise
 
     def hold_lock(self, lock_fd: int) -> None:

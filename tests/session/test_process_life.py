@@ -113,7 +113,7 @@ def finds_no_descriptor(agent: PlayedAgent) -> None:
 @pytest.mark.parametrize(
     ("fails", "why"),
     [
-        (refuses_to_begin, ""),
+        (refuses_to_begin, ": busy"),
         (dies_at_once, ": exit code 2"),
         (finds_no_descriptor, ": the system refused"),
     ],

@@ -75,8 +75,7 @@ class Process(Link):
             await self.command.standing.repeat(self)
             self.initialized = initialized
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self.kill()
+            await self.end_start()
             raise
 
     async def _run(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:

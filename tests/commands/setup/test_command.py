@@ -233,7 +233,7 @@ def test_options_are_written_in_one_order_however_they_were_given(
     program: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = {
-        "queue|interrupt": "queue",
+        "queue|interrupt|steer": "queue",
         "keep|clear": "keep",
         "unclean|always": "always",
         "on|off": "on",
