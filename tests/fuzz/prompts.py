@@ -15,6 +15,8 @@ from tests.support.recording import Message
 KEPT = "; it is kept:"
 #: what words are answered with that the agent may not have read, and that it was never sent.
 UNREAD, NOT_JOINED = "perhaps not read", "that these words were to join"
+#: with this begin the ids of what `works-on` does outside of prompts: no turn's.
+WORK = "work-"
 WORD = re.compile(r"p(\d+)\.\d+\.")
 
 

@@ -34,7 +34,9 @@ def kept(params: Message) -> Message | None:
     or it was denied: tests/bridge/test_cards.py.
     """
     update, own = params["update"], own_meta(params)
-    if update["sessionUpdate"] in (*STATE, USER_MESSAGE) or "notice" in own or ASSUMED in own:
+    # What was decided about a card comes again with that card.
+    said_by_us = not own.keys().isdisjoint(("notice", "decided", ASSUMED))
+    if update["sessionUpdate"] in (*STATE, USER_MESSAGE) or said_by_us:
         return None
     if update["sessionUpdate"] == TOOL_CALL and update.get("status") == "pending":
         return None

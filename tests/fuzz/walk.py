@@ -21,7 +21,7 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.updates.notices import CLOSED_BY_OTHER, DELETED_BY_OTHER, DETACHED
 from tests.crash.told import Lost
-from tests.fuzz.prompts import WORD, Guest, Prompt, key, number_of
+from tests.fuzz.prompts import WORD, WORK, Guest, Prompt, key, number_of
 from tests.fuzz.sights import Sight
 from tests.fuzz.transcripts import Transcript, kept
 from tests.support.recording import Message, Record
@@ -169,7 +169,8 @@ class Walk:
         turn = self._turns[session_id]
         if number is not None and number != turn.number:
             turn.number, turn.ids = number, set()
-        turn.ids |= {str(update[name]) for name in ("toolCallId", "messageId") if name in update}
+        ids = {str(update[name]) for name in ("toolCallId", "messageId") if name in update}
+        turn.ids |= {each for each in ids if not each.startswith(WORK)}
         old = turn.ids & turn.dead or self._is_cancelled(number)
         if old and not self._ledger.replays_late:
             raise Lost(f"after the answer `cancelled`: {params}")
