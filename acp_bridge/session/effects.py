@@ -140,7 +140,6 @@ class Effects:
                 self.restart.failure_told |= answers.says_why_not_ready(outcome)
                 self.turn.say_not_run(key, outcome)
                 self.turn.say_if_forgotten(outcome)
-                self.steering.settle(key, outcome)
                 self.prompts.answer(key, outcome)
             case ef.Queued(key):
                 self.steering.say_queued(key)

@@ -8,7 +8,7 @@ from acp_bridge import errors
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.journal import GONE, WAL_GONE
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import Json, with_own_meta
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 
 
@@ -91,6 +91,21 @@ _NOT_JOINED: Final = {
         " perhaps not read them, and they are left over: `/queue run` sends them again"
     ),
 }
+
+
+#: the answer to `_session/steering` of words that are for a turn that runs, and for no other.
+NO_TURN: Final[Json] = {"outcome": "promptRequired", "reason": "noRunningTurn"}
+
+
+def of_steering(outcome: str, delivery: str) -> Answer:
+    """Return the answer to `_session/steering`, in that method's words and in ours."""
+    return Ok(with_own_meta({"outcome": outcome}, {"delivery": delivery}))
+
+
+def of_words_unsent(outcome: Outcome) -> Answer:
+    """Return the answer to `_session/steering` of words that ended before the agent took them."""
+    lapsed = outcome == Failed(Failure.NO_TURN)
+    return Ok(NO_TURN) if lapsed else of_steering("failed", "queued")
 
 
 def says_why_not_ready(outcome: Outcome) -> bool:

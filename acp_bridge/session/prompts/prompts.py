@@ -205,6 +205,9 @@ class Prompts:
         finally:  # whatever breaks, the prompt is answered (invariant Q9)
             if own_request := prompt.request:
                 self._transcript.then(own_request.client, partial(own_request.respond, answer))
+            if asked := prompt.steering:
+                unsent = answers.of_words_unsent(outcome)
+                self._transcript.then(asked.client, partial(asked.respond, unsent))
             for request in prompt.waits:
                 self._end_wait(request, answers.of_wait(outcome))
         # Another turn may run: this prompt had waited behind it.

@@ -20,13 +20,13 @@ from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.machine import events as ev
-from acp_bridge.machine.effects import Failed, Failure, Outcome
 from acp_bridge.machine.events import Steered
 from acp_bridge.machine.states import State
-from acp_bridge.protocol import STEERING, ErrorCode, Json, as_object, not_feedback, with_own_meta
+from acp_bridge.protocol import STEERING, ErrorCode, Json, as_object, not_feedback
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core, SessionState
+from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.prompts import Prompt, Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
@@ -34,7 +34,6 @@ from acp_bridge.wire.jsonrpc import Answer, Err, Ok
 
 #: the one value of `_meta.steering.idleBehavior`: without a turn, the agent begins none.
 PROMPT_REQUIRED: Final = "promptRequired"
-_NOBODY_RUNS: Final[Json] = {"outcome": PROMPT_REQUIRED, "reason": "noRunningTurn"}
 #: errors with which an agent has nothing of a request.
 _REFUSALS: Final = (
     ErrorCode.METHOD_NOT_FOUND,
@@ -78,7 +77,7 @@ class Steering:
             raise errors.invalid(f"must be {PROMPT_REQUIRED!r}", "_meta.steering.idleBehavior")
         only_running = asked == PROMPT_REQUIRED
         if only_running and self._core.now.state is not State.RUNNING:
-            request.answer(_NOBODY_RUNS)
+            request.answer(answers.NO_TURN)
             return
         key = self._prompts.add(not_feedback(params), None)
         self._prompts.get(key).steering = request
@@ -86,13 +85,8 @@ class Steering:
 
     def say_queued(self, key: int) -> None:
         """Tell who asked that the words wait for a turn of their own."""
-        self._answer(self._prompts.get(key), _outcome("startedNewTurn", "queued"))
-
-    def settle(self, key: int, outcome: Outcome) -> None:
-        """Answer who asked for words that end before the agent took them."""
-        if (prompt := self._prompts.find(key)) and prompt.steering:
-            lapsed = outcome == Failed(Failure.NO_TURN)
-            self._answer(prompt, Ok(_NOBODY_RUNS) if lapsed else _outcome("failed", "queued"))
+        told = answers.of_steering("startedNewTurn", "queued")
+        self._answer(self._prompts.get(key), told)
 
     def _answer(self, prompt: Prompt, answer: Answer) -> None:
         request, prompt.steering = prompt.steering, None
@@ -152,7 +146,7 @@ class Steering:
             self.listens = True
             prompt.delivery = "steered"
         if how is Steered.JOINED:
-            self._answer(prompt, _outcome("injected", "steered"))
+            self._answer(prompt, answers.of_steering("injected", "steered"))
         elif how is Steered.UNKNOWN:
             unsaid = errors.agent_trouble("the agent has not said whether it took the words")
             self._answer(prompt, Err(unsaid))
@@ -169,10 +163,6 @@ class Steering:
         """Show the words of a prompt that was to join a turn that is stopped."""
         prompt = self._prompts.get(key)
         self._transcript.notice(notices.given_back(prompt.params["prompt"]))
-
-
-def _outcome(outcome: str, delivery: str) -> Answer:
-    return Ok(with_own_meta({"outcome": outcome}, {"delivery": delivery}))
 
 
 def _how(answer: Answer) -> Steered:
