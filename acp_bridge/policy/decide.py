@@ -30,6 +30,8 @@ from acp_bridge.policy.ruleset import Ruleset, glob
 
 #: names of folders below which nobody's rule lets an agent write.
 _GUARDED = frozenset({".acp_bridge", ".git"})
+#: the value of the last one of short options that stand together.
+_BEHIND_LETTERS = re.compile(r"^-[A-Za-z]{2,}([^A-Za-z].*)", re.DOTALL)
 
 
 def rules_for(rules: Rules, agent: str, place: Place) -> tuple[Rule, ...]:
@@ -298,12 +300,21 @@ class _Word:
 def _files(command: shell.Command) -> Iterator[_Word]:
     """Give the words of a command that may name files."""
     for at, word in enumerate(command.words[1:], 1):
-        option = word.startswith("-")
-        texts = [word.partition("=")[2] if option else word.removeprefix("@")]
-        if not option and "=" in word:
-            texts.append(word.partition("=")[2])
-        for text in filter(None, texts):
-            yield _Word(text, at in command.expands, command.moved)
+        expands = at in command.expands
+        for text, sure in _parts(word):
+            # Behind a `cd`, letters of an option (`ls -la`) are not taken for a file's name.
+            yield _Word(text, expands, command.moved and (sure or not text.isalnum()))
+
+
+def _parts(word: str) -> Iterator[tuple[str, bool]]:
+    """Give what of a word may name a file; False: it may also be letters of an option."""
+    values = [word.partition("=")[2]] if "=" in word else []
+    found = [(text, True) for text in (*([] if word.startswith("-") else [word]), *values)]
+    if re.match(r"-[^-]", word):  # `-tFOLDER`, and `-atFOLDER` if that does not begin with a letter
+        found += [(text, False) for text in (word[2:], *_BEHIND_LETTERS.findall(word))]
+    for text, sure in dict.fromkeys(found):
+        bare = text.lstrip("@<")  # curl's `@FILE` and `name=<FILE`
+        yield from ((each, sure) for each in dict.fromkeys((text, bare)) if each)
 
 
 def _is_named(rule: Rule, call: Call) -> bool:

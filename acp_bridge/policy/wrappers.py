@@ -35,7 +35,8 @@ _RUNNERS: Final = frozenset(
 _CODE: Final = frozenset(
     {"eval", "source", ".", "trap", "su", "ssh", "script", "expect", "gdb", "fish", "csh", "tcsh"}
     | {"awk", "gawk", "mawk", "nawk", "alias", "at", "batch", "crontab"}
-    | {"enable", "bind", "complete", "mapfile", "readarray", "pwsh"}
+    | {"enable", "bind", "complete", "compgen", "mapfile", "readarray", "pwsh", "fc"}
+    | {"read", "getopts", "let"}  # those set variables, such as PATH
 )
 #: interpreters, and the options behind which code follows.
 _INTERPRETERS: Final = {
@@ -74,6 +75,8 @@ _INTERPRETERS: Final = {
     "fd": ("-x", "-X", "--exec", "--exec-batch"),
     "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
     "rg": ("--pre",),
+    "printf": ("-v",),  # it sets a variable, such as PATH
+    "jobs": ("-x",),
     "sort": ("--compress-program",),
     "rsync": ("-e", "--rsh", "--rsync-path"),
 }
