@@ -27,6 +27,7 @@ from acp_bridge.policy.definitions import (
     Tool,
 )
 from acp_bridge.policy.ruleset import Ruleset, glob
+from acp_bridge.policy.wrappers import base
 
 #: names of folders below which nobody's rule lets an agent write.
 _GUARDED = frozenset({".acp_bridge", ".git"})
@@ -108,7 +109,9 @@ class _Judged:
         self._place = place
         self._read: dict[str, tuple[str, ...]] = {}
         self._commands = [command for line in lines for command in line.commands]
-        self._redirects = [each for line in lines for each in line.redirects]
+        self._redirects = [
+            each for line in lines for each in (*line.redirects, *line.inner_redirects)
+        ]
         self._raw = [each.raw for each in lines if each.raw]
         self._globs: dict[str, list[str] | None] = {}
         self._named: dict[Tool, list[str]] = {}
@@ -133,7 +136,10 @@ class _Judged:
         return self._runs(action) or self._touches(action)
 
     def _runs(self, action: Action) -> Rule | None:
+        said = {name for words in self._raw for word in words for name in (word, base(word))}
         for each in self._commands:
+            if each.unknown and (rule := self._rules.refusing_named(action, said, each.words)):
+                return rule
             if rule := self._rules.refusing(action, each.words, expands=0 in each.expands):
                 return rule
         for words in self._raw:

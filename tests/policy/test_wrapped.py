@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.policy import paths
+from acp_bridge.policy import decide, paths
 from acp_bridge.policy.definitions import Tool
-from tests.policy.judging import of_command, of_path, place
+from tests.policy.judging import judged, of_command, of_path, place
 
 pytestmark = pytest.mark.hazard("A1")
 
@@ -92,6 +92,76 @@ def test_a_refusal_finds_what_another_program_or_a_shell_would_run(command: str)
 )
 def test_what_no_shell_would_run_is_no_command_to_refuse(command: str) -> None:
     assert of_command('deny = ["Bash(rm *)"]', command) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # a name that is not known, before words of which all are
+        "$(which rm) -rf x",
+        "`which rm` -rf x",
+        "x=rm; $x -rf y",
+        "x=/bin/rm; ls && sudo $x -rf y",
+        "${x:-rm} -rf y",
+        "${x-rm -rf y}",
+        "r$@m -rf x",
+        "r${x}m -rf x",
+        "bash -c 'x=rm; $x -rf y'",
+        # a body that the grammar does not look into
+        "cat <<E\n`rm -rf x`\nE",
+        'cat <<E\nsaid "a"\n`rm -rf "x"`\nE',
+        "cat <<-E\n\t$(rm -rf x)\n\tE",
+        # more words before what is run
+        "timeout .5 rm -rf x",
+        "taskset 0x1 rm -rf x",
+        "flock -w 5 f rm -rf x",
+        "ssh -p 22 host rm -rf x",
+        "bash -c -e -u -x 'rm -rf x'",
+        "su --command='rm -rf x'",
+        "flock f --command 'rm -rf x'",
+        "npx -c 'rm -rf x'",
+        "npm exec --call='rm -rf x'",
+        "git -c core.pager='rm -rf x' log",
+        "bash -o errexit <<< 'rm -rf x'",
+        "source /proc/self/fd/0 <<< 'rm -rf x'",
+        "rbash -c 'rm -rf x'",
+    ],
+)
+def test_a_refusal_of_more_words_is_found_wherever_the_name_comes_from(command: str) -> None:
+    text = 'deny = ["Bash(rm -rf *)"]\nallow = ["Bash"]'
+    assert of_command(text, command) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "$PYTHON x.py; git push; ls -f",
+        "cat <<'E'\n`rm -rf x`\nE",
+        "cat <<E\nrm -rf x, and $(date)\nE",
+        "timeout 5 git rm -rf x",
+    ],
+)
+def test_a_refusal_of_more_words_is_of_one_command(command: str) -> None:
+    text = 'deny = ["Bash(git push -f *)", "Bash(rm -rf *)"]'
+    assert of_command(text, command) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "eval 'ls > conf/x'",
+        "sudo sh -c 'ls > conf/x'",
+        "bash <<< 'ls > conf/x'",
+        "echo 'ls > conf/x' | sh",
+        "env bash -c 'bash -c \"ls > conf/x\"'",
+        "cat <<E\n`ls > conf/x`\nE",
+    ],
+)
+def test_a_file_that_a_script_in_a_line_writes_is_one_that_the_line_writes(command: str) -> None:
+    assert of_command('deny = ["Edit(conf/**)"]', command) == "deny"
+    guarded = decide.example(Tool.BASH, command.replace("conf/x", ".git/x"))
+    assert judged('allow = ["Bash"]', guarded).protected
+    assert of_command('deny = ["Edit(%s)"]', "git log --format='%h -> %s'") == "ask"
 
 
 def test_programs_with_a_subcommand_that_runs_others_are_allowed_by_their_prefix() -> None:
