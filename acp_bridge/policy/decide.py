@@ -182,6 +182,8 @@ class _Judged:
             for each in self._words:
                 found += [each.text, *((self._files_of(each) or ()) if each.is_glob else ())]
             found += [word for words in self._raw for word in words]
+            folder = self._call.cwd
+            found += [os.path.join(folder, each) for each in found] if folder else []
         readings = [each for path in dict.fromkeys(found) for each in self._readings(path)]
         self._named[tool] = list(dict.fromkeys(readings))
         return self._named[tool]
@@ -204,6 +206,7 @@ class _Judged:
         names = list(self._call.paths) if writing and not self._call.commands else []
         names += [each.path for each in self._redirects if each.writes]
         names += [each.text for each in self._words]
+        names += [self._call.cwd] if self._call.commands else []
         for name in filter(None, names):
             for each in self._readings(name):
                 guarded = _GUARDED.intersection(each.lower().split("/"))
@@ -211,7 +214,18 @@ class _Judged:
                 if guarded or below or paths.depends_on_process(each):
                     return name
         globs = [each.text for each in self._words if each.is_glob]
-        return next((each for each in globs if self._may_be_protected(each)), "")
+        found = next((each for each in globs if self._may_be_protected(each)), "")
+        return found or next((each.text for each in self._words if self._may_lead_to(each)), "")
+
+    def _may_lead_to(self, word: _Word) -> bool:
+        """Return True for a word behind a `cd` with the last name of what no rule may let write."""
+        if not word.moved or word.text.startswith(("/", "~")):
+            return False
+        last = {each.rpartition("/")[2] for each in self._place.protected}
+        names = word.text.split("/")
+        if not word.is_glob:
+            return not last.isdisjoint(names)
+        return any(fnmatchcase(each, name) for each in last for name in names)
 
     def _may_be_protected(self, word: str) -> bool:
         """Return True if a shell may put a path for a word to which no rule allows to write."""
