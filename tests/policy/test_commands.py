@@ -5,7 +5,6 @@ Somebody wants `rm` to run, and no rule allows it.
 
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_bridge.policy import shell
-from acp_bridge.policy.definitions import Call, Tool
-from tests.policy.judging import judged, of_command, place
+from tests.policy.judging import of_command, place
 
 pytestmark = pytest.mark.hazard("A1")
 
@@ -403,33 +401,6 @@ def test_a_command_that_sets_a_variable_is_not_allowed_by_its_prefix(command: st
     assert of_command(text, command) == "ask"
     assert of_command(text, "jobs -x rm x") == "ask"
     assert of_command(text, "printf '%s -v' x && jobs -l") == "allow"
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "cd / && tee data/permissions.toml",
-        "cd /; cd data; tee permissions.toml",
-        "cd / && rm -r ./data",
-        "cd / && rm d*/permissions.toml",
-        "cd / && cp -t./data x",
-    ],
-)
-def test_behind_a_cd_what_guards_the_user_is_known_by_its_last_name(command: str) -> None:
-    assert of_command('allow = ["Bash"]', command, place("/project", "/data")) == "ask"
-    assert (
-        of_command('allow = ["Bash"]', "cd src && rm *.py", place("/project", "/data")) == "allow"
-    )
-
-
-def test_a_command_in_a_folder_of_its_own_is_judged_there() -> None:
-    in_git = Call(Tool.BASH, frozenset({Tool.BASH}), commands=("tee config",), cwd=".git")
-    assert judged('allow = ["Bash"]', in_git).protected
-    above = replace(in_git, commands=("tee data/x",), cwd="/")
-    assert judged('allow = ["Bash"]', above, place("/project", "/data")).protected
-    elsewhere = replace(in_git, cwd="src")
-    assert judged('allow = ["Bash"]', elsewhere).action == "allow"
-    assert judged('deny = ["Edit(src/**)"]\nallow = ["Bash"]', elsewhere).action == "deny"
 
 
 def test_a_quoted_tilde_is_no_home() -> None:

@@ -1,11 +1,12 @@
 """Commands that are run by others, or given to a shell as text: a refusal finds them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from acp_bridge.policy import decide, paths
-from acp_bridge.policy.definitions import Tool
+from acp_bridge.policy.definitions import Call, Tool
 from tests.policy.judging import judged, of_command, of_path, place
 
 pytestmark = pytest.mark.hazard("A1")
@@ -246,3 +247,30 @@ def test_a_shells_own_command_that_runs_what_stands_in_a_subscript_is_not_allowe
     text = 'allow = ["Bash(printf *)", "Bash(test *)"]'
     assert of_command(text, "printf -v 'a[$(rm x)]' y") == "ask"
     assert of_command(text, "printf '%s' x") == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd / && tee data/permissions.toml",
+        "cd /; cd data; tee permissions.toml",
+        "cd / && rm -r ./data",
+        "cd / && rm d*/permissions.toml",
+        "cd / && cp -t./data x",
+    ],
+)
+def test_behind_a_cd_what_guards_the_user_is_known_by_its_last_name(command: str) -> None:
+    assert of_command('allow = ["Bash"]', command, place("/project", "/data")) == "ask"
+    assert (
+        of_command('allow = ["Bash"]', "cd src && rm *.py", place("/project", "/data")) == "allow"
+    )
+
+
+def test_a_command_in_a_folder_of_its_own_is_judged_there() -> None:
+    in_git = Call(Tool.BASH, frozenset({Tool.BASH}), commands=("tee config",), cwd=".git")
+    assert judged('allow = ["Bash"]', in_git).protected
+    above = replace(in_git, commands=("tee data/x",), cwd="/")
+    assert judged('allow = ["Bash"]', above, place("/project", "/data")).protected
+    elsewhere = replace(in_git, cwd="src")
+    assert judged('allow = ["Bash"]', elsewhere).action == "allow"
+    assert judged('deny = ["Edit(src/**)"]\nallow = ["Bash"]', elsewhere).action == "deny"
