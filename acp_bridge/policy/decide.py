@@ -204,6 +204,9 @@ class _Judged:
         """Return a path to which the call may write though no rule may allow that; else empty."""
         writing = self._call.tool not in (Tool.READ, Tool.SEARCH, Tool.FETCH, Tool.MCP)
         names = list(self._call.paths) if writing and not self._call.commands else []
+        for name in names:
+            if any(paths.is_below(each, self._readings(name)) for each in self._place.protected):
+                return name
         names += [each.path for each in self._redirects if each.writes]
         names += [each.text for each in self._words]
         names += [self._call.cwd] if self._call.commands else []

@@ -274,3 +274,10 @@ def test_a_command_in_a_folder_of_its_own_is_judged_there() -> None:
     elsewhere = replace(in_git, cwd="src")
     assert judged('allow = ["Bash"]', elsewhere).action == "allow"
     assert judged('deny = ["Edit(src/**)"]\nallow = ["Bash"]', elsewhere).action == "deny"
+
+
+def test_a_folder_above_what_guards_the_user_is_not_moved_or_deleted_by_a_rule() -> None:
+    where = place("/project", "/home/me/data")
+    assert of_path('allow = ["Edit"]', Tool.EDIT, "/home/me", where) == "ask"
+    assert of_path('allow = ["Edit"]', Tool.EDIT, "/home/me/x", where) == "allow"
+    assert of_path('allow = ["Read"]', Tool.READ, "/home/me", where) == "allow"
