@@ -27,9 +27,12 @@ from acp_bridge.policy.definitions import (
     Tool,
 )
 from acp_bridge.policy.ruleset import Ruleset, glob
+from acp_bridge.policy.wrappers import base
 
 #: names of folders below which nobody's rule lets an agent write.
 _GUARDED = frozenset({".acp_bridge", ".git"})
+#: the value of the last one of short options that stand together.
+_BEHIND_LETTERS = re.compile(r"^-[A-Za-z]{2,}([^A-Za-z].*)", re.DOTALL)
 
 
 def rules_for(rules: Rules, agent: str, place: Place) -> tuple[Rule, ...]:
@@ -106,7 +109,9 @@ class _Judged:
         self._place = place
         self._read: dict[str, tuple[str, ...]] = {}
         self._commands = [command for line in lines for command in line.commands]
-        self._redirects = [each for line in lines for each in line.redirects]
+        self._redirects = [
+            each for line in lines for each in (*line.redirects, *line.inner_redirects)
+        ]
         self._raw = [each.raw for each in lines if each.raw]
         self._globs: dict[str, list[str] | None] = {}
         self._named: dict[Tool, list[str]] = {}
@@ -131,7 +136,10 @@ class _Judged:
         return self._runs(action) or self._touches(action)
 
     def _runs(self, action: Action) -> Rule | None:
+        said = {name for words in self._raw for word in words for name in (word, base(word))}
         for each in self._commands:
+            if each.unknown and (rule := self._rules.refusing_named(action, said, each.words)):
+                return rule
             if rule := self._rules.refusing(action, each.words, expands=0 in each.expands):
                 return rule
         for words in self._raw:
@@ -174,6 +182,8 @@ class _Judged:
             for each in self._words:
                 found += [each.text, *((self._files_of(each) or ()) if each.is_glob else ())]
             found += [word for words in self._raw for word in words]
+            folder = self._call.cwd
+            found += [os.path.join(folder, each) for each in found] if folder else []
         readings = [each for path in dict.fromkeys(found) for each in self._readings(path)]
         self._named[tool] = list(dict.fromkeys(readings))
         return self._named[tool]
@@ -194,8 +204,12 @@ class _Judged:
         """Return a path to which the call may write though no rule may allow that; else empty."""
         writing = self._call.tool not in (Tool.READ, Tool.SEARCH, Tool.FETCH, Tool.MCP)
         names = list(self._call.paths) if writing and not self._call.commands else []
+        for name in names:
+            if any(paths.is_below(each, self._readings(name)) for each in self._place.protected):
+                return name
         names += [each.path for each in self._redirects if each.writes]
         names += [each.text for each in self._words]
+        names += [self._call.cwd] if self._call.commands else []
         for name in filter(None, names):
             for each in self._readings(name):
                 guarded = _GUARDED.intersection(each.lower().split("/"))
@@ -203,7 +217,18 @@ class _Judged:
                 if guarded or below or paths.depends_on_process(each):
                     return name
         globs = [each.text for each in self._words if each.is_glob]
-        return next((each for each in globs if self._may_be_protected(each)), "")
+        found = next((each for each in globs if self._may_be_protected(each)), "")
+        return found or next((each.text for each in self._words if self._may_lead_to(each)), "")
+
+    def _may_lead_to(self, word: _Word) -> bool:
+        """Return True for a word behind a `cd` with the last name of what no rule may let write."""
+        if not word.moved or word.text.startswith(("/", "~")):
+            return False
+        last = {each.rpartition("/")[2] for each in self._place.protected}
+        names = word.text.split("/")
+        if not word.is_glob:
+            return not last.isdisjoint(names)
+        return any(fnmatchcase(each, name) for each in last for name in names)
 
     def _may_be_protected(self, word: str) -> bool:
         """Return True if a shell may put a path for a word to which no rule allows to write."""
@@ -298,12 +323,21 @@ class _Word:
 def _files(command: shell.Command) -> Iterator[_Word]:
     """Give the words of a command that may name files."""
     for at, word in enumerate(command.words[1:], 1):
-        option = word.startswith("-")
-        texts = [word.partition("=")[2] if option else word.removeprefix("@")]
-        if not option and "=" in word:
-            texts.append(word.partition("=")[2])
-        for text in filter(None, texts):
-            yield _Word(text, at in command.expands, command.moved)
+        expands = at in command.expands
+        for text, sure in _parts(word):
+            # Behind a `cd`, letters of an option (`ls -la`) are not taken for a file's name.
+            yield _Word(text, expands, command.moved and (sure or not text.isalnum()))
+
+
+def _parts(word: str) -> Iterator[tuple[str, bool]]:
+    """Give what of a word may name a file; False: it may also be letters of an option."""
+    values = [word.partition("=")[2]] if "=" in word else []
+    found = [(text, True) for text in (*([] if word.startswith("-") else [word]), *values)]
+    if re.match(r"-[^-]", word):  # `-tFOLDER`, and `-atFOLDER` if that does not begin with a letter
+        found += [(text, False) for text in (word[2:], *_BEHIND_LETTERS.findall(word))]
+    for text, sure in dict.fromkeys(found):
+        bare = text.lstrip("@<")  # curl's `@FILE` and `name=<FILE`
+        yield from ((each, sure) for each in dict.fromkeys((text, bare)) if each)
 
 
 def _is_named(rule: Rule, call: Call) -> bool:

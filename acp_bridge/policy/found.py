@@ -62,9 +62,12 @@ class FoundRules:
         """Return what the rules say of a file that the agent reads or writes at the client."""
         return await self._judged(lambda rules: rules.judge_file(path, writes=writes))
 
-    async def judge_command(self, command: str) -> Judgement:
-        """Return what the rules say of a command that the agent runs in the client's terminal."""
-        return await self._judged(lambda rules: rules.judge_command(command))
+    async def judge_command(self, *lines: str, cwd: str = "") -> Judgement:
+        """Return what the rules say of a command that the agent runs in the client's terminal.
+
+        `lines`: what the client may make of its words; `cwd`: the folder that it names, if any.
+        """
+        return await self._judged(lambda rules: rules.judge_command(*lines, cwd=cwd))
 
     async def _judged(
         self, judge: Callable[[SessionRules], tuple[Judgement, list[str]]]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
@@ -96,6 +96,16 @@ class Ruleset:
         names = dict.fromkeys((words[at], name))
         found = self._beginning(action, names, inside=at > 0)
         return next((rule for rule in found if _may_be(rule.pattern, words, at)), None)
+
+    def refusing_named(
+        self, action: Action, names: Collection[str], words: Sequence[str]
+    ) -> Rule | None:
+        """Return a rule that refuses a command of which the name may be any of these."""
+        firsts = [
+            first for of, first in self._by_word if of is action and wrappers.base(first) in names
+        ]
+        found = (self.refusing(action, (first, *words[1:])) for first in firsts)
+        return next(filter(None, found), None)
 
     def _names(self, action: Action, pattern: str) -> list[str]:
         """Return the first words of rules for which a shell's pattern may stand."""

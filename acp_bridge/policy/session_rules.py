@@ -144,9 +144,12 @@ class SessionRules:
             return Judgement(why="no file can have this name", protected=True, unjudged=True), []
         return self._judge(decide.example(Tool.EDIT if writes else Tool.READ, path))
 
-    def judge_command(self, command: str) -> tuple[Judgement, list[str]]:
-        """Return what the rules say of a command that the agent runs in the client's terminal."""
-        return self._judge(decide.example(Tool.BASH, command))
+    def judge_command(self, *lines: str, cwd: str = "") -> tuple[Judgement, list[str]]:
+        """Return what the rules say of a command that the agent runs in the client's terminal.
+
+        `lines`: what the client may make of its words; `cwd`: the folder that it names, if any.
+        """
+        return self._judge(replace(decide.example(Tool.BASH, ""), commands=lines, cwd=cwd))
 
     @property
     def mistakes(self) -> list[tuple[Path, str]]:

@@ -56,6 +56,10 @@ _SIMPLE: Final = re.compile(r"[\w./:@%+,-]+", re.ASCII)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED_IN_QUOTES: Final = re.compile(r'\\([\\"$`])')
 _VARIABLE: Final = re.compile(r"\$\{[^}]*\}|\$\w+")
+#: what parts the words of `${x:-rm}`, `x=rm` and `{rm,x}`.
+_PARTED: Final = re.compile(r"\$\{\w*:?[-=+?]|[{},=]")
+#: what may stand for nothing, as in `r$@m`.
+_EMPTY: Final = re.compile(r"\$[@*#?!$-]|\$\{[\w@*]+\}|\$\w+|\$\(\s*\)|``")
 _BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _DURATION: Final = re.compile(r"\d+(\.\d+)?[smhd]?")
 
@@ -71,6 +75,8 @@ class Command:
     moved: bool = False
     #: it is the end of another one, which has all its words.
     inner: bool = False
+    #: its name is what a variable or another command gives.
+    unknown: bool = False
 
     @property
     def is_wrapper(self) -> bool:
@@ -99,6 +105,8 @@ class Line:
     #: every command, nested and unwrapped.
     commands: tuple[Command, ...] = ()
     redirects: tuple[Redirect, ...] = ()
+    #: files that scripts in it read and write, for refusals.
+    inner_redirects: tuple[Redirect, ...] = ()
     #: all its words, if it isn't known which of them run.
     raw: tuple[str, ...] = ()
 
@@ -130,13 +138,15 @@ def line(text: str, depth: int = 0, *, moved: bool = False) -> Line:
         tuple(reader.parts),
         tuple(reader.commands),
         tuple(reader.redirects),
+        tuple(reader.inner_redirects),
         (*(_unparsed(text, joined).raw if reader.unknown else ()), *reader.raw),
     )
 
 
 def _unparsed(text: str, joined: str) -> Line:
     """Return a line of which only the words are known, with and without lines that are joined."""
-    texts = dict.fromkeys((joined, text, joined.replace("=", " ")))
+    parted, empty = _PARTED.sub(" ", joined), _EMPTY.sub("", joined)
+    texts = dict.fromkeys((joined, text, parted, empty))
     raw = tuple(word for each in texts for word in (*_raw(each), ";"))
     return Line(plain=False, parsed=False, raw=raw)
 
@@ -183,6 +193,7 @@ class _Reader:
         self.parts: list[Command] = []
         self.commands: list[Command] = []
         self.redirects: list[Redirect] = []
+        self.inner_redirects: list[Redirect] = []
         #: a program's name is not known, so that any word may be it.
         self.unknown = False
         self._depth = depth
@@ -199,6 +210,8 @@ class _Reader:
             self._redirect(node)
         elif node.type == "command":
             self._command(node)
+        elif node.type == "heredoc_redirect":
+            self._expanded(node)
         elif node.type in ("heredoc_body", "herestring_redirect"):
             text = (node.text or b"").decode(errors="replace")
             self._texts.append(text.removeprefix("<<<").strip().strip("'\""))
@@ -217,10 +230,24 @@ class _Reader:
             if re.search(r"\s", text):
                 self._script(text)
 
-    def _script(self, text: str) -> None:
-        """Note every command of a text that is run, for refusals."""
+    def _expanded(self, heredoc: Node) -> None:
+        """Note what the body of a heredoc runs: the grammar does not find all of it."""
+        of = {each.type: (each.text or b"").decode(errors="replace") for each in heredoc.children}
+        body = of.get("heredoc_body", "")
+        if re.search(r"['\"\\]", of.get("heredoc_start", "")) or not re.search(r"`|\$\(", body):
+            return
+        escaped = body.replace('"', '\\"')
+        self._script(f'echo "{escaped}"', skipped=1)
+
+    def _script(self, text: str, *, files: bool = True, skipped: int = 0) -> None:
+        """Note every command of a text that is run, for refusals.
+
+        `files`: also those that it reads and writes; `skipped`: commands that are none of it.
+        """
         read = line(text, self._depth + 1)
-        self.commands.extend(self._here(read.commands))
+        self.commands.extend(self._here(read.commands[skipped:]))
+        for each in (*read.redirects, *read.inner_redirects) if files else ():
+            self.inner_redirects.append(replace(each, moved=each.moved or self._moved))
         self.raw.extend(read.raw)
         self.unknown = self.unknown or (read.parsed and bool(read.raw))
 
@@ -243,10 +270,12 @@ class _Reader:
     def _command(self, node: Node) -> None:
         found: list[tuple[str, bool]] = []
         parted: int | None = None
+        unknown = False
         for child in [*node.named_children, *_redirects_behind(node)]:
             if child.type == "command_name":
                 names = child.named_children
-                self.unknown |= any(map(_expands_into_words, names))
+                unknown = any(map(_expands_into_words, names))
+                self.unknown |= unknown
                 self.plain = self.plain and not (child.text or b"").startswith((b"!", b"^"))
                 found.extend(self._word(each) for each in child.named_children)
             elif _is_redirect(child):
@@ -259,7 +288,7 @@ class _Reader:
         if not words:
             return
         expands = frozenset(at for at, (_, expands) in enumerate(found) if expands)
-        command = Command(words, expands, self._moved)
+        command = Command(words, expands, self._moved, unknown=unknown)
         if parted is not None and words[parted:]:  # in dash, `ls &> f rm` is `ls & > f rm`
             self.plain = False
             self.commands.append(Command(words[parted:], moved=self._moved))
@@ -292,11 +321,14 @@ class _Reader:
             if len(self.commands) > _MOST:
                 self.unknown = True
                 return
-            inner = Command(words, moved=command.moved, inner=True)
+            unknown = words[0].startswith(("$", "`"))
+            self.unknown |= unknown
+            inner = Command(words, moved=command.moved, inner=True, unknown=unknown)
             self.commands.append(inner)
             self._unwrap_all(inner)
+        files = wrappers.base(command.words[0]) not in wrappers.GUESSED
         for script in wrappers.scripts_of(command.words):
-            self._script(script)
+            self._script(script, files=files)
 
     def _here(self, commands: Sequence[Command]) -> Iterator[Command]:
         for each in commands:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
-NUMBER: Final = re.compile(r"-?\d+(\.\d+)?[a-zA-Z]?")
+NUMBER: Final = re.compile(r"-?(\d+(\.\d*)?|\.\d+)[a-zA-Z]?|0x[\da-fA-F]+|\d+([,-]\d+)+|inf")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
-SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh"})
+SHELLS: Final = frozenset({"sh", "bash", "rbash", "dash", "zsh", "ksh", "ash", "mksh", "yash"})
 #: programs that run the words behind them, or what these name.
 _RUNNERS: Final = frozenset(
     {"-", "env", "timeout", "nice", "nohup", "stdbuf", "time", "command", "builtin", "exec", "sudo"}
@@ -35,7 +36,8 @@ _RUNNERS: Final = frozenset(
 _CODE: Final = frozenset(
     {"eval", "source", ".", "trap", "su", "ssh", "script", "expect", "gdb", "fish", "csh", "tcsh"}
     | {"awk", "gawk", "mawk", "nawk", "alias", "at", "batch", "crontab"}
-    | {"enable", "bind", "complete", "mapfile", "readarray", "pwsh"}
+    | {"enable", "bind", "complete", "compgen", "mapfile", "readarray", "pwsh", "fc"}
+    | {"read", "getopts", "let"}  # those set variables, such as PATH
 )
 #: interpreters, and the options behind which code follows.
 _INTERPRETERS: Final = {
@@ -74,6 +76,8 @@ _INTERPRETERS: Final = {
     "fd": ("-x", "-X", "--exec", "--exec-batch"),
     "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
     "rg": ("--pre",),
+    "printf": ("-v",),  # it sets a variable, such as PATH
+    "jobs": ("-x",),
     "sort": ("--compress-program",),
     "rsync": ("-e", "--rsh", "--rsync-path"),
 }
@@ -107,8 +111,12 @@ _TEXTS: Final = frozenset(
 )
 #: programs with options of which the value is a command.
 _TAKE_A_LINE: Final = frozenset({"tar", "sort", "rsync", "rg"})
+#: programs of which it is only guessed that one of their words is a script.
+GUESSED: Final = frozenset({"git", *_TAKE_A_LINE, *_SUBSCRIPTS})
+#: options of shells of which the value is no script's name.
+_OF_SHELLS: Final = re.compile(r"[-+]\w*[oO]|--rcfile|--init-file")
 #: options of git behind which a shell's line follows.
-_OF_GIT: Final = re.compile(r"-x|--exec|--extcmd|--\w+-filter")
+_OF_GIT: Final = re.compile(r"-x|-u|--exec|--extcmd|--(?:upload|receive)-pack|--\w+-filter")
 #: programs that run what they read.
 _READERS: Final = (
     SHELLS
@@ -167,9 +175,10 @@ def _behind(
         yield words[at:]
         before = words[at - 1] if at > begin else ""
         own = words[at].startswith("-") or before.startswith("-") or words[at] == "--"
-        own = own or (at == begin and first_is_own)
-        if not (own or _ASSIGNMENT.match(words[at]) or NUMBER.fullmatch(words[at])):
+        own = own or bool(_ASSIGNMENT.match(words[at]) or NUMBER.fullmatch(words[at]))
+        if not own and not first_is_own:
             return
+        first_is_own = first_is_own and own
 
 
 def scripts_of(words: tuple[str, ...]) -> Iterator[str]:
@@ -180,7 +189,18 @@ def scripts_of(words: tuple[str, ...]) -> Iterator[str]:
         for at, word in enumerate(words):
             if at and (found := re.fullmatch(rf"-[a-zA-Z]*{behind}(.*)", word, re.DOTALL)):
                 yield found[1]
-                yield from words[at + 1 : at + 3]
+                options = next(
+                    (n for n, each in enumerate(words[at + 1 :]) if each[:1] not in "-+"), 0
+                )
+                yield from words[at + 1 : at + options + 3]
+            elif at and word.partition("=")[0] == "--command":
+                yield word.partition("=")[2]
+                yield from words[at + 1 : at + 2]
+    if name in ("npm", "npx", "pnpm", "yarn"):
+        for at, word in enumerate(words):
+            if word.partition("=")[0] in ("-c", "--call"):
+                yield word.partition("=")[2]
+                yield from words[at + 1 : at + 2]
     if name in ("eval", *_TEXTS):
         own = next((at for at, word in enumerate(words) if at and not word.startswith("-")), 1)
         yield " ".join(words[own:])
@@ -198,6 +218,8 @@ def scripts_of(words: tuple[str, ...]) -> Iterator[str]:
             value = re.match(r"(?:[\w.-]+=)?!(.*)|--[\w-]+=(.*)", word, re.DOTALL)
             if value:
                 yield value[1] or value[2] or ""
+            if at and words[at - 1] == "-c":
+                yield word.partition("=")[2]
             if at and (_OF_GIT.fullmatch(words[at - 1]) or words[at - 1] in _CARRIERS["git"]):
                 yield word
 
@@ -209,8 +231,12 @@ def reads_code(words: tuple[str, ...]) -> bool:
         return False
     if name in ("at", "batch", "crontab"):
         return True
-    given = [word for word in words[1:] if not word.startswith(("-", "+"))]
-    streamed = any("/dev/" in word or "<(" in word for word in given)
+    given = [
+        word
+        for before, word in pairwise(words)
+        if not word.startswith(("-", "+")) and not (name in SHELLS and _OF_SHELLS.fullmatch(before))
+    ]
+    streamed = any(sign in word for word in given for sign in ("/dev/", "/proc/", "<("))
     if name in ("source", ".", "ssh"):
         return streamed or (name == "ssh" and len(given) == 1)
     scripted = any(re.fullmatch(r"-[a-zA-Z]*c", word) for word in words[1:])

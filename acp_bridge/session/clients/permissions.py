@@ -130,8 +130,10 @@ class Permissions:
         params = as_object(call.params)
         judge: Callable[[], Awaitable[Judgement]]
         if call.method == protocol.CREATE_TERMINAL:
-            about = _as_line(params)
-            judge = partial(self._rules.judge_command, about)
+            lines = _as_lines(params)
+            cwd = params.get("cwd")
+            about, folder = lines[0], cwd if isinstance(cwd, str) else ""
+            judge = partial(self._rules.judge_command, *lines, cwd=folder)
         else:
             about = str(params.get("path"))
             writes = call.method == protocol.WRITE_TEXT_FILE
@@ -231,14 +233,19 @@ def _asks_about_a_call(call: Call) -> bool:
     return call.method == REQUEST_PERMISSION and isinstance(asked, dict)
 
 
-def _as_line(params: Json) -> str:
-    """Return a terminal's command as a line; without arguments it may be a whole line already."""
+def _as_lines(params: Json) -> list[str]:
+    """Return a terminal's command as the lines that a client may make of it.
+
+    Some give the command and its arguments to a shell as they are.
+    """
     import shlex  # few bridges ever need it
 
     args = params.get("args")
     given = [params.get("command"), *(args if isinstance(args, list) else [])]
     words = [each for each in given if isinstance(each, str)]
-    return words[0] if len(words) == 1 else shlex.join(words)
+    if len(words) == 1:
+        return words
+    return list(dict.fromkeys((shlex.join(words), " ".join(words))))
 
 
 def new_card(call: Json) -> Json:
