@@ -195,11 +195,11 @@ async def test_when_the_bridge_ends_a_running_prompt_is_interrupted_and_those_th
         here.session.feed(ev.Shutdown())
         assert here.states() == [PromptState.DONE, PromptState.LEFT_OVER]
         assert here.outcomes() == [({"interrupted": True}, None), (None, None)]
-        texts = await recorded_texts(here.journal)
-        assert texts[:2] == ["one", "half"]
-        assert "Interrupted" in texts[2]
         turns = here.journal._file.db.execute("SELECT DISTINCT turn FROM updates").fetchall()
         assert turns == [(1,)]
+        texts = await recorded_texts(here.journal)  # the journal may be closed meanwhile
+        assert texts[:2] == ["one", "half"]
+        assert "Interrupted" in texts[2]
         await closed(here)
         assert here.answers() == {}
 
