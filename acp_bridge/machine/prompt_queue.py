@@ -230,7 +230,11 @@ class PromptQueue:
         A prompt whose turn is over is cancelled, and so is the feedback that follows such a one.
         """
         begun = self.drop(Cancelled(), lambda prompt: prompt is self.leaving or prompt.again > 0)
-        return begun + self.drop(Failed(Failure.KEPT), lambda prompt: prompt is not self.leaving)
+        return (
+            begun
+            + self.lapse()
+            + self.drop(Failed(Failure.KEPT), lambda prompt: prompt is not self.leaving)
+        )
 
     def interrupt(self) -> list[Effect]:
         """Give up the running prompt because the bridge ends: nobody can be told. (invariant Q6)"""
@@ -379,8 +383,12 @@ class PromptQueue:
         lapsed = [prompt for prompt in prompts if prompt.lapses]
         for prompt in prompts:
             prompt.steers = False
-            out += self.tell_queued(prompt) if prompt not in lapsed else []
-        return out + self.drop(Failed(Failure.NO_TURN), lambda prompt: prompt in lapsed)
+            out += [] if prompt in lapsed or prompt.ending else self.tell_queued(prompt)
+        return out + self.lapse(lambda prompt: prompt in lapsed)
+
+    def lapse(self, which: Callable[[QueuedPrompt], bool] = lambda prompt: True) -> list[Effect]:
+        """Answer what was for the turn that runs alone, of the prompts that `which` chooses."""
+        return self.drop(Failed(Failure.NO_TURN), lambda prompt: prompt.lapses and which(prompt))
 
     # --- answers -------------------------------------------------------------------------------
 

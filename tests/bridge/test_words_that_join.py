@@ -1,5 +1,6 @@
 """Steering: words of the user's that join the turn that runs, or wait, or are given back."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -111,6 +112,14 @@ async def running(home: Path, *, able: bool = True, **more: Any) -> AsyncIterato
         agent.script[STEER] = steered
         await until(lambda: gate.reached)
         yield here
+
+
+def _adds_context(home: Path) -> None:
+    """Let a hook add to every prompt."""
+    more = {"hookEventName": "UserPromptSubmit", "additionalContext": "mind the gap"}
+    (home / "said.json").write_text(json.dumps({"hookSpecificOutput": more}))
+    hook = f"[[UserPromptSubmit]]\ncommand = 'cat {home / 'said.json'}'\n"
+    (home / "hooks.toml").write_text(hook)
 
 
 def delivery(answer: Json) -> Any:
@@ -388,6 +397,106 @@ async def test_at_the_agents_death_sent_words_end_with_the_turn_and_others_are_l
         assert "left over" in (await other.refusal(waits)).message
         assert here.left_over() == ["waits"]
         assert here.steered == ["sent"]
+
+
+@pytest.mark.hazard("Q15")
+async def test_at_the_agents_death_who_asked_by_the_method_is_told_what_may_run_yet(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as here:
+        await here.it.editor.ask("_acp_bridge/hold", {"sessionId": here.id})
+        only = here.asks_to_steer("only here", idleBehavior="promptRequired")
+        method = here.asks_to_steer("waits")
+        await here.it.editor.handled()
+        here.process.dies(Exit(3, None))
+        assert (await here.it.editor.result(only))["outcome"] == "promptRequired"
+        assert "left over" in (await here.it.editor.refusal(method)).message
+        assert here.left_over() == ["waits"]
+
+
+@pytest.mark.hazard("Q15", "R1")
+async def test_words_that_the_agent_did_not_take_are_shown_once_and_keep_what_hooks_added(
+    tmp_path: Path,
+) -> None:
+    _adds_context(tmp_path)
+    async with running(tmp_path) as here:
+        other = await here.it.attached(here.id)
+        here.outcomes.append({"outcome": "promptRequired"})
+        asked = here.steers("mine")
+        await until(lambda: here.steered)
+        await here.ends()
+        await here.it.editor.result(asked)
+        sent = here.it.agent.params("session/prompt")[-1]["prompt"]
+        assert [block["text"] for block in sent] == ["mine", "mind the gap"]
+        loaded = await here.it.attached(here.id)
+        for client in (other, loaded):
+            assert client.texts(here.id).count("mine") == 1
+
+
+@pytest.mark.hazard("Q15")
+@pytest.mark.parametrize("loads", [False, True])
+async def test_words_of_the_method_that_run_as_a_turn_are_not_shown_to_who_sent_them(
+    tmp_path: Path, loads: bool
+) -> None:
+    async with running(tmp_path, able=False) as here:
+        if loads:
+            again = {"sessionId": here.id, "cwd": str(tmp_path), "mcpServers": []}
+            await here.it.editor.ask("session/load", again)
+        other = await here.it.attached(here.id)
+        await here.it.editor.result(here.asks_to_steer("mine"))
+        await here.ends()
+        await until(lambda: "echo mine" in here.it.editor.texts(here.id))
+        assert "mine" not in here.it.editor.texts(here.id)
+        assert "mine" in other.texts(here.id)
+
+
+@pytest.mark.hazard("Q15", "Q6")
+async def test_a_turn_with_words_that_joined_it_is_said_once_to_be_interrupted(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as here:
+        here.steers("joined")
+        await until(lambda: here.steered)
+        session_id = here.id
+    async with bench(tmp_path, Agent()) as it:
+        params = {"sessionId": session_id, "cwd": str(tmp_path), "mcpServers": []}
+        await it.editor.ask("session/load", params)
+        assert "".join(it.editor.texts(session_id)).count("Interrupted") == 1
+
+
+@pytest.mark.hazard("Q15")
+async def test_the_next_bridge_knows_which_words_were_perhaps_not_read(tmp_path: Path) -> None:
+    async with running(tmp_path) as here:
+        asked = here.steers("lost")
+        await until(lambda: here.steered)
+        await here.it.editor.handled()
+        here.process.says({"id": here.first_id(), "result": {"stopReason": "end_turn"}})
+        await here.it.editor.refusal(asked)
+        session_id = here.id
+    async with bench(tmp_path, Agent()) as it:
+        params = {"sessionId": session_id, "cwd": str(tmp_path), "mcpServers": []}
+        await it.editor.ask("session/load", params)
+        await it.editor.stop_reason(it.editor.prompt(session_id, "/queue"))
+        assert "1. lost (perhaps not read)" in it.editor.texts(session_id)[-1]
+
+
+async def test_a_prompt_that_was_left_over_does_not_join_a_turn_and_nobody_says_so(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as here:
+        asked = [here.steers(text) for text in ("one", "two")]
+        await until(lambda: here.steered == ["one", "two"])
+        await here.it.editor.handled()
+        here.process.says({"id": here.first_id(), "result": {"stopReason": "end_turn"}})
+        for each in asked:
+            await here.it.editor.refusal(each)
+        run = here.it.editor.prompt(here.id, "/queue run")
+        await until(lambda: here.prompted == ["runs", "one"])
+        await here.it.editor.stop_reason(here.it.editor.prompt(here.id, "/queue steer 1"))
+        assert "No prompt '1' waits" in here.it.editor.texts(here.id)[-1]
+        here.gate.open()
+        await here.it.editor.stop_reason(run)
+        assert here.prompted == ["runs", "one", "two"]
 
 
 async def test_observers_can_not_steer(tmp_path: Path) -> None:

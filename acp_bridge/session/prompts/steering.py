@@ -27,6 +27,7 @@ from acp_bridge.protocol import STEERING, ErrorCode, Json, as_object, not_feedba
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core, SessionState
+from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.prompts import Prompt, Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
@@ -80,8 +81,7 @@ class Steering:
         if only_running and self._core.now.state is not State.RUNNING:
             request.answer(_NOBODY_RUNS)
             return
-        key = self._prompts.add(not_feedback(params), None)
-        self._prompts.get(key).steering = request
+        key = self._prompts.add(not_feedback(params), None, steering=request)
         self._core.feed(ev.PromptReceived(key, steers=True, lapses=only_running))
 
     def say_queued(self, key: int) -> None:
@@ -91,8 +91,13 @@ class Steering:
     def settle(self, key: int, outcome: Outcome) -> None:
         """Answer who asked for words that end before the agent took them."""
         if (prompt := self._prompts.find(key)) and prompt.steering:
-            lapsed = outcome == Failed(Failure.NO_TURN)
-            self._answer(prompt, Ok(_NOBODY_RUNS) if lapsed else _outcome("failed", "queued"))
+            match outcome:
+                case Failed(Failure.NO_TURN):
+                    self._answer(prompt, Ok(_NOBODY_RUNS))
+                case Failed(Failure.NOT_JOINED | Failure.KEPT):  # they are left over, and may run
+                    self._answer(prompt, answers.of_outcome(outcome))
+                case _:
+                    self._answer(prompt, _outcome("failed", "queued"))
 
     def _answer(self, prompt: Prompt, answer: Answer) -> None:
         request, prompt.steering = prompt.steering, None
