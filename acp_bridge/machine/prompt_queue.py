@@ -297,15 +297,17 @@ class PromptQueue:
 
     def _stop(self, outcome: Outcome, which: Callable[[QueuedPrompt], bool]) -> list[Effect]:
         """Decide how the prompts end that `which` chooses and whose hooks run, and kill those."""
-        cancelled, stops = isinstance(outcome, Cancelled), False
+        cancelled, stopped = isinstance(outcome, Cancelled), list[QueuedPrompt]()
         for prompt in self.hooked:
             if not which(prompt) or (prompt is self.leaving and not cancelled):
                 continue
-            first = prompt.ending is None
-            if first or cancelled:
+            if prompt.ending is None:
+                stopped.append(prompt)
+            if prompt.ending is None or cancelled:
                 prompt.ending = outcome
-            stops |= first
-        return [StopHooks()] if stops else []
+        if self.running:  # the turn, which has hooks of its own, goes on without these words
+            return [StopHooks(prompt.key) for prompt in stopped]
+        return [StopHooks()] if stopped else []
 
     # --- words that join the running turn ------------------------------------------------------
 

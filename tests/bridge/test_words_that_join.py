@@ -230,6 +230,35 @@ else:
         assert [block["text"] for block in sent["prompt"]] == ["also", "mind the gap"]
 
 
+@pytest.mark.hazard("Q15", "C10")
+async def test_words_that_are_taken_back_end_their_own_hooks_and_none_of_the_turn(
+    tmp_path: Path,
+) -> None:
+    rows = []
+    for name, at_once in (
+        ("UserPromptSubmit", "grep -q '\"runs\"'"),
+        ("PermissionRequest", "false"),
+    ):
+        there, goes = tmp_path / name, tmp_path / f"{name}.goes"
+        waits = f"touch {there}; until test -e {goes}; do sleep 0.02; done; exit 2"
+        (tmp_path / f"{name}.sh").write_text(f"{at_once} && exit 0; {waits}\n")
+        rows.append(f"[[{name}]]\ncommand = 'sh {tmp_path / name}.sh'\n")
+    (tmp_path / "hooks.toml").write_text("".join(rows))
+    async with running(tmp_path) as here:
+        asked = here.steers("never")
+        await until((tmp_path / "UserPromptSubmit").exists)
+        call = {"toolCallId": "edit", "title": "Edit x"}
+        params = {"toolCall": call, "options": OPTIONS, "sessionId": here.process.agent_session_id}
+        here.process.says({"id": 7, "method": PERMISSION, "params": params})
+        await until((tmp_path / "PermissionRequest").exists)
+        here.it.editor.cancel_request(asked)
+        assert await here.it.editor.stop_reason(asked) == "cancelled"
+        (tmp_path / "PermissionRequest.goes").touch()
+        await until(lambda: [m for m in here.process.received if m.get("id") == 7])
+        (answer,) = [m for m in here.process.received if m.get("id") == 7 and "method" not in m]
+        assert answer["result"]["outcome"]["outcome"] == "selected"
+
+
 async def test_another_idle_behaviour_and_empty_words_are_refused(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         with pytest.raises(RpcError) as refused:
