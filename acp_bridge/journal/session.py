@@ -89,7 +89,7 @@ class SessionJournal:
         Raises as `start_turn` does.
         """
         move = prompt_rows.move(seq, PromptState.WAITING, PromptState.SENT)
-        self._take(seq, Write((move,), turn, (words_line(seq),)))
+        self._take(seq, Write((move,), turn, (words_line(seq),), Went.SENT, seq))
 
     def return_to_queue(self, seq: int) -> None:
         """Let a prompt wait again that was sent to join a turn.
