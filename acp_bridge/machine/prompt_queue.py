@@ -239,8 +239,10 @@ class PromptQueue:
     def interrupt(self) -> list[Effect]:
         """Give up the running prompt because the bridge ends: nobody can be told. (invariant Q6)"""
         prompt, self.running = self.running, None
-        sent, self.joining = [*([prompt] if prompt else []), *self.joining], []
-        return [Interrupted(each.key) for each in sent]
+        joined, self.joining = self.joining, []
+        if prompt is None:  # the turn has ended well, and the agent has not said that it took these
+            return [AnswerPrompt(each.key, Failed(Failure.PERHAPS_UNREAD)) for each in joined]
+        return [Interrupted(each.key) for each in (prompt, *joined)]
 
     def leave_over(self) -> list[Effect]:
         """Leave over the prompts that wait, because the bridge ends.

@@ -404,9 +404,12 @@ async def test_words_are_sent_one_after_the_other_in_the_order_of_reading(tmp_pa
 async def test_a_cancel_of_its_request_takes_words_back_until_they_are_sent(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         await here.it.editor.ask("_acp_bridge/hold", {"sessionId": here.id})
-        asked = here.steers("never")
-        here.it.editor.cancel_request(asked)
+        asked, method = here.steers("never"), here.asks_to_steer("never")
+        await here.it.editor.handled()
+        for each in (asked, method):
+            here.it.editor.cancel_request(each)
         assert await here.it.editor.stop_reason(asked) == "cancelled"
+        assert (await here.it.editor.result(method))["outcome"] == "failed"
         await here.it.editor.ask("_acp_bridge/go", {"sessionId": here.id})
         assert await here.ends() == "end_turn"
         assert (here.steered, here.prompted) == ([], ["runs"])
@@ -507,6 +510,22 @@ async def test_the_next_bridge_knows_which_words_were_perhaps_not_read(tmp_path:
         await it.editor.ask("session/load", params)
         await it.editor.stop_reason(it.editor.prompt(session_id, "/queue"))
         assert "1. lost (perhaps not read)" in it.editor.texts(session_id)[-1]
+
+
+@pytest.mark.hazard("Q15", "Q6")
+async def test_words_that_the_agent_has_not_answered_when_all_ends_are_left_over(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as here:
+        landing = here.it.agent.stops_at(STEER)
+        here.steers("sent")
+        await until(lambda: landing.reached)
+        await here.ends()
+        session_id = here.id
+    async with bench(tmp_path, Agent()) as it:
+        params = {"sessionId": session_id, "cwd": str(tmp_path), "mcpServers": []}
+        await it.editor.ask("session/load", params)
+        assert "1. sent (perhaps not read)" in "".join(it.editor.texts(session_id))
 
 
 async def test_a_prompt_that_was_left_over_does_not_join_a_turn_and_nobody_says_so(

@@ -167,9 +167,13 @@ class Prompts:
         self._left_over.append(key)
 
     def key_of(self, client: Client, request_id: object) -> int | None:
-        """Return the key of the prompt that this client's request brought, or waits for."""
+        """Return the key of the prompt that this client's request brought, or waits for.
+
+        A `_session/steering` that was answered is no request any more.
+        """
         for key, prompt in self._open.items():
-            if any(request.is_of(client, request_id) for request in prompt.requests):
+            asked = [*prompt.requests, prompt.steering]
+            if any(request.is_of(client, request_id) for request in asked if request):
                 return key
         return None
 
