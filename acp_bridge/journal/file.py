@@ -84,8 +84,10 @@ class Write:
     #: the updates among them: their turn, and lines of one read each.
     turn: int = 0
     lines: tuple[bytes, ...] = ()
-    #: what became of the prompt with the number `turn` by this write.
+    #: what became of a prompt by this write.
     went: Went = Went.NOTHING
+    #: that prompt's number, if it is not `turn`.
+    prompt: int = 0
 
     @property
     def row(self) -> bytes:
@@ -249,7 +251,7 @@ class SessionFile:
         if write.went:
             try:
                 self._look()  # the names of prompts are never left beside another file
-                left_queue.add(self.path, write.turn, write.went)
+                left_queue.add(self.path, write.prompt or write.turn, write.went)
             except OSError as error:
                 if Went.SENT in write.went:
                     raise failure(error) from error

@@ -71,15 +71,17 @@ class SessionJournal:
         assert added.lastrowid is not None
         return added.lastrowid
 
-    def start_turn(self, seq: int) -> None:
+    def start_turn(self, seq: int, *, shown: bool = False) -> None:
         """Note that a waiting prompt is about to be sent; its words begin the transcript of `seq`.
+
+        `shown`: they stand in the turn that it was to join, so an empty row begins it.
 
         Raises:
             RuntimeError: the prompt does not wait: a bug of the caller, nothing is changed.
             JournalError: it must not be sent. After a kill of the bridge nobody would know of it.
         """
         move = prompt_rows.move(seq, PromptState.WAITING, PromptState.SENT)
-        self._take(seq, Write((move,), seq, (words_line(seq),), Went.SENT))
+        self._take(seq, Write((move,), seq, (b"" if shown else words_line(seq),), Went.SENT))
 
     def start_steering(self, seq: int, turn: int) -> None:
         """Note that a waiting prompt is about to join the turn of another, where its words stand.
@@ -87,7 +89,7 @@ class SessionJournal:
         Raises as `start_turn` does.
         """
         move = prompt_rows.move(seq, PromptState.WAITING, PromptState.SENT)
-        self._take(seq, Write((move,), turn, (words_line(seq),)))
+        self._take(seq, Write((move,), turn, (words_line(seq),), Went.SENT, seq))
 
     def return_to_queue(self, seq: int) -> None:
         """Let a prompt wait again that was sent to join a turn.
@@ -96,6 +98,11 @@ class SessionJournal:
         """
         move = prompt_rows.move(seq, PromptState.SENT, PromptState.WAITING)
         self._file.write_or_keep(Write((move,)))
+
+    def change_params(self, seq: int, params: Mapping[str, Any]) -> None:
+        """Keep other parameters for a prompt. Raises JournalError when the journal is closed."""
+        sql = "UPDATE prompt_params SET params = ? WHERE seq = ?"
+        self._file.write_or_keep(Write(((sql, (dumps(params).decode(), seq)),)))
 
     def began_turn(self, seq: int) -> bool:
         """Return False if a prompt has joined the turn of another. Raises JournalError."""

@@ -236,7 +236,10 @@ class RunHooks:
 
 @dataclass(frozen=True, slots=True)
 class StopHooks:
-    """Kill all running hooks; feed `HooksDone` or `HookEnded` for each when it is dead (C10)."""
+    """Kill all running hooks, or those about one prompt; feed `HooksDone` or `HookEnded` for each
+    when it is dead (C10)."""
+
+    key: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

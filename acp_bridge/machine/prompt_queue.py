@@ -230,13 +230,19 @@ class PromptQueue:
         A prompt whose turn is over is cancelled, and so is the feedback that follows such a one.
         """
         begun = self.drop(Cancelled(), lambda prompt: prompt is self.leaving or prompt.again > 0)
-        return begun + self.drop(Failed(Failure.KEPT), lambda prompt: prompt is not self.leaving)
+        return (
+            begun
+            + self.lapse()
+            + self.drop(Failed(Failure.KEPT), lambda prompt: prompt is not self.leaving)
+        )
 
     def interrupt(self) -> list[Effect]:
         """Give up the running prompt because the bridge ends: nobody can be told. (invariant Q6)"""
         prompt, self.running = self.running, None
-        sent, self.joining = [*([prompt] if prompt else []), *self.joining], []
-        return [Interrupted(each.key) for each in sent]
+        joined, self.joining = self.joining, []
+        if prompt is None:  # the turn has ended well, and the agent has not said that it took these
+            return [AnswerPrompt(each.key, Failed(Failure.PERHAPS_UNREAD)) for each in joined]
+        return [Interrupted(each.key) for each in (prompt, *joined)]
 
     def leave_over(self) -> list[Effect]:
         """Leave over the prompts that wait, because the bridge ends.
@@ -293,15 +299,17 @@ class PromptQueue:
 
     def _stop(self, outcome: Outcome, which: Callable[[QueuedPrompt], bool]) -> list[Effect]:
         """Decide how the prompts end that `which` chooses and whose hooks run, and kill those."""
-        cancelled, stops = isinstance(outcome, Cancelled), False
+        cancelled, stopped = isinstance(outcome, Cancelled), list[QueuedPrompt]()
         for prompt in self.hooked:
             if not which(prompt) or (prompt is self.leaving and not cancelled):
                 continue
-            first = prompt.ending is None
-            if first or cancelled:
+            if prompt.ending is None:
+                stopped.append(prompt)
+            if prompt.ending is None or cancelled:
                 prompt.ending = outcome
-            stops |= first
-        return [StopHooks()] if stops else []
+        if self.running:  # the turn, which has hooks of its own, goes on without these words
+            return [StopHooks(prompt.key) for prompt in stopped]
+        return [StopHooks()] if stopped else []
 
     # --- words that join the running turn ------------------------------------------------------
 
@@ -379,8 +387,12 @@ class PromptQueue:
         lapsed = [prompt for prompt in prompts if prompt.lapses]
         for prompt in prompts:
             prompt.steers = False
-            out += self.tell_queued(prompt) if prompt not in lapsed else []
-        return out + self.drop(Failed(Failure.NO_TURN), lambda prompt: prompt in lapsed)
+            out += [] if prompt in lapsed or prompt.ending else self.tell_queued(prompt)
+        return out + self.lapse(lambda prompt: prompt in lapsed)
+
+    def lapse(self, which: Callable[[QueuedPrompt], bool] = lambda prompt: True) -> list[Effect]:
+        """Answer what was for the turn that runs alone, of the prompts that `which` chooses."""
+        return self.drop(Failed(Failure.NO_TURN), lambda prompt: prompt.lapses and which(prompt))
 
     # --- answers -------------------------------------------------------------------------------
 

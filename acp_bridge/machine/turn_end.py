@@ -88,7 +88,9 @@ class TurnEnd:
         """Go on from a turn in which the agent's process ended by itself."""
         out = self._open_hooks.tell_death(detail)
         self._outcome = Failed(Failure.AGENT_DIED, detail)
-        out += self._queue.drop(Failed(Failure.NOT_JOINED), lambda prompt: prompt.steers)
+        out += self._queue.lapse() + self._queue.drop(
+            Failed(Failure.NOT_JOINED), lambda prompt: prompt.steers
+        )
         return out + self._processes.restart()
 
     # --- the agent has ended it ----------------------------------------------------------------

@@ -158,8 +158,8 @@ class Effects:
             # --- hooks
             case ef.RunHooks(key, moment, again):
                 self.hooks.run(key, moment, again)
-            case ef.StopHooks():
-                self.hooks.stop()
+            case ef.StopHooks(only):
+                self.hooks.stop(only)
             case ef.RefuseFeedback(key, enough):
                 self.hooks.refuse_feedback(key, enough=enough)
             case ef.TellDeath(how):

@@ -323,7 +323,7 @@ class Session:
             return True
         key = self._prompts.key_of(client, request_id)
         if key is not None:
-            self.feed(ev.CancelPrompt(key, self.audience.own(client)))
+            self.feed(ev.CancelPrompt(key, self.audience.own(client) | {key}))
             return True
         if any(each.is_of(client, request_id) for each in self._prompts.waits_for_work):
             self.feed(ev.Cancel(frozenset()))

@@ -1,5 +1,6 @@
 """Steering: words of the user's that join the turn that runs, or wait, or are given back."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -113,6 +114,14 @@ async def running(home: Path, *, able: bool = True, **more: Any) -> AsyncIterato
         yield here
 
 
+def _adds_context(home: Path) -> None:
+    """Let a hook add to every prompt."""
+    more = {"hookEventName": "UserPromptSubmit", "additionalContext": "mind the gap"}
+    (home / "said.json").write_text(json.dumps({"hookSpecificOutput": more}))
+    hook = f"[[UserPromptSubmit]]\ncommand = 'cat {home / 'said.json'}'\n"
+    (home / "hooks.toml").write_text(hook)
+
+
 def delivery(answer: Json) -> Any:
     return answer["_meta"]["acp_bridge"]["delivery"]
 
@@ -219,6 +228,35 @@ else:
         await until(lambda: here.steered == ["also"])
         (sent,) = here.it.agent.params(STEER)
         assert [block["text"] for block in sent["prompt"]] == ["also", "mind the gap"]
+
+
+@pytest.mark.hazard("Q15", "C10")
+async def test_words_that_are_taken_back_end_their_own_hooks_and_none_of_the_turn(
+    tmp_path: Path,
+) -> None:
+    rows = []
+    for name, at_once in (
+        ("UserPromptSubmit", "grep -q '\"runs\"'"),
+        ("PermissionRequest", "false"),
+    ):
+        there, goes = tmp_path / name, tmp_path / f"{name}.goes"
+        waits = f"touch {there}; until test -e {goes}; do sleep 0.02; done; exit 2"
+        (tmp_path / f"{name}.sh").write_text(f"{at_once} && exit 0; {waits}\n")
+        rows.append(f"[[{name}]]\ncommand = 'sh {tmp_path / name}.sh'\n")
+    (tmp_path / "hooks.toml").write_text("".join(rows))
+    async with running(tmp_path) as here:
+        asked = here.steers("never")
+        await until((tmp_path / "UserPromptSubmit").exists)
+        call = {"toolCallId": "edit", "title": "Edit x"}
+        params = {"toolCall": call, "options": OPTIONS, "sessionId": here.process.agent_session_id}
+        here.process.says({"id": 7, "method": PERMISSION, "params": params})
+        await until((tmp_path / "PermissionRequest").exists)
+        here.it.editor.cancel_request(asked)
+        assert await here.it.editor.stop_reason(asked) == "cancelled"
+        (tmp_path / "PermissionRequest.goes").touch()
+        await until(lambda: [m for m in here.process.received if m.get("id") == 7])
+        (answer,) = [m for m in here.process.received if m.get("id") == 7 and "method" not in m]
+        assert answer["result"]["outcome"]["outcome"] == "selected"
 
 
 async def test_another_idle_behaviour_and_empty_words_are_refused(tmp_path: Path) -> None:
@@ -366,9 +404,12 @@ async def test_words_are_sent_one_after_the_other_in_the_order_of_reading(tmp_pa
 async def test_a_cancel_of_its_request_takes_words_back_until_they_are_sent(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         await here.it.editor.ask("_acp_bridge/hold", {"sessionId": here.id})
-        asked = here.steers("never")
-        here.it.editor.cancel_request(asked)
+        asked, method = here.steers("never"), here.asks_to_steer("never")
+        await here.it.editor.handled()
+        for each in (asked, method):
+            here.it.editor.cancel_request(each)
         assert await here.it.editor.stop_reason(asked) == "cancelled"
+        assert (await here.it.editor.result(method))["outcome"] == "failed"
         await here.it.editor.ask("_acp_bridge/go", {"sessionId": here.id})
         assert await here.ends() == "end_turn"
         assert (here.steered, here.prompted) == ([], ["runs"])
@@ -388,6 +429,122 @@ async def test_at_the_agents_death_sent_words_end_with_the_turn_and_others_are_l
         assert "left over" in (await other.refusal(waits)).message
         assert here.left_over() == ["waits"]
         assert here.steered == ["sent"]
+
+
+@pytest.mark.hazard("Q15")
+async def test_at_the_agents_death_who_asked_by_the_method_is_told_what_may_run_yet(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as here:
+        await here.it.editor.ask("_acp_bridge/hold", {"sessionId": here.id})
+        only = here.asks_to_steer("only here", idleBehavior="promptRequired")
+        method = here.asks_to_steer("waits")
+        await here.it.editor.handled()
+        here.process.dies(Exit(3, None))
+        assert (await here.it.editor.result(only))["outcome"] == "promptRequired"
+        assert "left over" in (await here.it.editor.refusal(method)).message
+        assert here.left_over() == ["waits"]
+
+
+@pytest.mark.hazard("Q15", "R1")
+async def test_words_that_the_agent_did_not_take_are_shown_once_and_keep_what_hooks_added(
+    tmp_path: Path,
+) -> None:
+    _adds_context(tmp_path)
+    async with running(tmp_path) as here:
+        other = await here.it.attached(here.id)
+        here.outcomes.append({"outcome": "promptRequired"})
+        asked = here.steers("mine")
+        await until(lambda: here.steered)
+        await here.ends()
+        await here.it.editor.result(asked)
+        sent = here.it.agent.params("session/prompt")[-1]["prompt"]
+        assert [block["text"] for block in sent] == ["mine", "mind the gap"]
+        loaded = await here.it.attached(here.id)
+        for client in (other, loaded):
+            assert client.texts(here.id).count("mine") == 1
+
+
+@pytest.mark.hazard("Q15")
+@pytest.mark.parametrize("loads", [False, True])
+async def test_words_of_the_method_that_run_as_a_turn_are_not_shown_to_who_sent_them(
+    tmp_path: Path, loads: bool
+) -> None:
+    async with running(tmp_path, able=False) as here:
+        if loads:
+            again = {"sessionId": here.id, "cwd": str(tmp_path), "mcpServers": []}
+            await here.it.editor.ask("session/load", again)
+        other = await here.it.attached(here.id)
+        await here.it.editor.result(here.asks_to_steer("mine"))
+        await here.ends()
+        await until(lambda: "echo mine" in here.it.editor.texts(here.id))
+        assert "mine" not in here.it.editor.texts(here.id)
+        assert "mine" in other.texts(here.id)
+
+
+@pytest.mark.hazard("Q15", "Q6")
+async def test_a_turn_with_words_that_joined_it_is_said_once_to_be_interrupted(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as here:
+        here.steers("joined")
+        await until(lambda: here.steered)
+        session_id = here.id
+    async with bench(tmp_path, Agent()) as it:
+        params = {"sessionId": session_id, "cwd": str(tmp_path), "mcpServers": []}
+        await it.editor.ask("session/load", params)
+        assert "".join(it.editor.texts(session_id)).count("Interrupted") == 1
+
+
+@pytest.mark.hazard("Q15")
+async def test_the_next_bridge_knows_which_words_were_perhaps_not_read(tmp_path: Path) -> None:
+    async with running(tmp_path) as here:
+        asked = here.steers("lost")
+        await until(lambda: here.steered)
+        await here.it.editor.handled()
+        here.process.says({"id": here.first_id(), "result": {"stopReason": "end_turn"}})
+        await here.it.editor.refusal(asked)
+        session_id = here.id
+    async with bench(tmp_path, Agent()) as it:
+        params = {"sessionId": session_id, "cwd": str(tmp_path), "mcpServers": []}
+        await it.editor.ask("session/load", params)
+        await it.editor.stop_reason(it.editor.prompt(session_id, "/queue"))
+        assert "1. lost (perhaps not read)" in it.editor.texts(session_id)[-1]
+
+
+@pytest.mark.hazard("Q15", "Q6")
+async def test_words_that_the_agent_has_not_answered_when_all_ends_are_left_over(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as here:
+        landing = here.it.agent.stops_at(STEER)
+        here.steers("sent")
+        await until(lambda: landing.reached)
+        await here.ends()
+        session_id = here.id
+    async with bench(tmp_path, Agent()) as it:
+        params = {"sessionId": session_id, "cwd": str(tmp_path), "mcpServers": []}
+        await it.editor.ask("session/load", params)
+        assert "1. sent (perhaps not read)" in "".join(it.editor.texts(session_id))
+
+
+async def test_a_prompt_that_was_left_over_does_not_join_a_turn_and_nobody_says_so(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as here:
+        asked = [here.steers(text) for text in ("one", "two")]
+        await until(lambda: here.steered == ["one", "two"])
+        await here.it.editor.handled()
+        here.process.says({"id": here.first_id(), "result": {"stopReason": "end_turn"}})
+        for each in asked:
+            await here.it.editor.refusal(each)
+        run = here.it.editor.prompt(here.id, "/queue run")
+        await until(lambda: here.prompted == ["runs", "one"])
+        await here.it.editor.stop_reason(here.it.editor.prompt(here.id, "/queue steer 1"))
+        assert "No prompt '1' waits" in here.it.editor.texts(here.id)[-1]
+        here.gate.open()
+        await here.it.editor.stop_reason(run)
+        assert here.prompted == ["runs", "one", "two"]
 
 
 async def test_observers_can_not_steer(tmp_path: Path) -> None:

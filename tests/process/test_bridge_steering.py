@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.process.bridge_support import World, accepted, stopped
+from tests.process.bridge_support import World, accepted, full_disk, stopped
 from tests.support.client import RecordingClient
 from tests.support.waiting import until
 
@@ -65,6 +65,27 @@ async def test_after_a_kill_sent_words_are_interrupted_and_others_left_over(worl
         assert (await client.prompt("/queue run"))["stopReason"] == "end_turn"
         assert client.text(session).endswith("waits")
     assert [turn["prompt"] for turn in world.log.turns()] == ["say one; gate never", "say waits"]
+
+
+@pytest.mark.hazard("Q15", "Q13", "Q5")
+async def test_words_that_were_sent_on_a_full_disk_are_not_offered_again_after_a_kill(
+    world: World,
+) -> None:
+    async with world.bridge("steers", exits=-9, capabilities=HEARS) as client:
+        session = client.session_id
+        client.send_prompt("say one; gate never")
+        await world.gates.reached("never")
+        await client.request("_acp_bridge/hold", {"sessionId": session})
+        await accepted(client, client.send_prompt("say sent", _meta=STEER))
+        with full_disk(client):
+            await client.request("_acp_bridge/go", {"sessionId": session})
+            await until(lambda: world.log.events("steered"))
+            client.kill()
+    async with world.bridge("steers", session=False) as client:
+        await client.load_session(session, world.cwd)
+        assert "say sent" in shown_words(client, session)
+        await client.prompt("/queue run")
+    assert [turn["prompt"] for turn in world.log.turns()] == ["say one; gate never"]
 
 
 @pytest.mark.hazard("Q15", "V7")

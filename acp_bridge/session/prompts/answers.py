@@ -104,8 +104,13 @@ def of_steering(outcome: str, delivery: str) -> Answer:
 
 def of_words_unsent(outcome: Outcome) -> Answer:
     """Return the answer to `_session/steering` of words that ended before the agent took them."""
-    lapsed = outcome == Failed(Failure.NO_TURN)
-    return Ok(NO_TURN) if lapsed else of_steering("failed", "queued")
+    match outcome:
+        case Failed(Failure.NO_TURN):
+            return Ok(NO_TURN)
+        case Failed(Failure.NOT_JOINED | Failure.KEPT):  # they are left over, and may run
+            return of_outcome(outcome)
+        case _:
+            return of_steering("failed", "queued")
 
 
 def says_why_not_ready(outcome: Outcome) -> bool:

@@ -223,6 +223,8 @@ class SessionHooks:
         self.runs = HookRuns(core, found or FoundHooks())
         #: what hooks have to tell the agent, by the key of the prompt that carries it, or `_NEXT`.
         self.context: dict[int, str] = {}
+        #: the hooks about prompts that run now, by the prompt's key.
+        self._about: dict[int, Run] = {}
         self._start: Run | None = None
         self._started = False
 
@@ -242,13 +244,17 @@ class SessionHooks:
             done.append(await (self._before(key) if before else self._after(key, again)))
 
         def behind(run: Run) -> None:
+            self._about.pop(key, None)
             self._core.feed(done[0] if done else ev.HooksDone(key))
 
-        self.runs.begin(work, behind)
+        self._about[key] = self.runs.begin(work, behind)
 
-    def stop(self) -> None:
-        """Kill every hook that runs."""
-        self.runs.stop()
+    def stop(self, key: int | None = None) -> None:
+        """Kill every hook that runs, or only those about the prompt with this key."""
+        if key is None:
+            self.runs.stop()
+        elif run := self._about.get(key):
+            run.scope.cancel()
 
     def refuse_feedback(self, key: int, *, enough: bool) -> None:
         """Forget feedback that is not sent; `enough`: tell clients that too many came in a row."""

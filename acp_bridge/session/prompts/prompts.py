@@ -48,8 +48,14 @@ class Prompt:
     answer: object = None
     #: what the agent answered when the prompt had been cancelled.
     cancelled_with: object = None
+    #: the client that sent it; None for one that is left over, and for a hook's feedback.
+    client: Client | None = None
     #: how many replays its client had been shown when the client sent the prompt.
     replays: int = 0
+    #: the blocks that hooks have added to it for the agent.
+    added: list[Json] = field(default_factory=list)
+    #: it was sent into a turn, so its words stand there.
+    shown: bool = False
     #: the `_session/steering` that brought it, until that is answered.
     steering: ClientRequest | None = None
     #: for one that was to join a turn, what the answer tells: "steered" or "queued".
@@ -122,11 +128,25 @@ class Prompts:
         """Let one more request be answered when this prompt ends; raises KeyError."""
         self._open[key].waits.append(request)
 
-    def add(self, params: Json, request: ClientRequest | None, seq: int = 0) -> int:
-        """Add a prompt; returns its key. `seq`: its number, if the journal has it already."""
+    def add(
+        self,
+        params: Json,
+        request: ClientRequest | None,
+        seq: int = 0,
+        *,
+        steering: ClientRequest | None = None,
+    ) -> int:
+        """Add a prompt; returns its key.
+
+        `seq`: its number, if the journal has it already. `steering`: the `_session/steering` that
+        brought it.
+        """
         self._last_key += 1
-        view = self._transcript.view_of(request.client) if request else None
-        prompt = Prompt(params, request, seq, replays=view.replays if view else 0)
+        asked = request or steering
+        client = asked.client if asked else None
+        view = self._transcript.view_of(client) if client else None
+        prompt = Prompt(params, request, seq, client=client, steering=steering)
+        prompt.replays = view.replays if view else 0
         self._open[self._last_key] = prompt
         return self._last_key
 
@@ -136,8 +156,7 @@ class Prompts:
         That is the client that sent the prompt, unless it has loaded the session since. No client
         shows by itself a prompt that was left over, or a hook's feedback.
         """
-        asked = prompt.request or prompt.steering
-        client = asked.client if asked else None
+        client = prompt.client
         view = self._transcript.view_of(client) if client else None
         return client if view and view.replays == prompt.replays else None
 
@@ -148,9 +167,13 @@ class Prompts:
         self._left_over.append(key)
 
     def key_of(self, client: Client, request_id: object) -> int | None:
-        """Return the key of the prompt that this client's request brought, or waits for."""
+        """Return the key of the prompt that this client's request brought, or waits for.
+
+        A `_session/steering` that was answered is no request any more.
+        """
         for key, prompt in self._open.items():
-            if any(request.is_of(client, request_id) for request in prompt.requests):
+            asked = [*prompt.requests, prompt.steering]
+            if any(request.is_of(client, request_id) for request in asked if request):
                 return key
         return None
 
@@ -251,24 +274,28 @@ class Prompts:
 
     def interrupt(self, key: int) -> None:
         """Note that the bridge ends while the prompt runs: it is not sent again (invariant Q6)."""
-        self._transcript.record_only(notices.notice(notices.INTERRUPTED))
-        self._end(self._open.pop(key), INTERRUPTED, None)
+        prompt = self._open.pop(key)
+        if prompt.seq == self._transcript.seq:  # what has joined a turn ends with that
+            self._transcript.record_only(notices.notice(notices.INTERRUPTED))
+        self._end(prompt, INTERRUPTED, None)
 
     def leave_over(self, keys: tuple[int, ...]) -> None:
         """Note that these prompts wait for the user's `/queue run` from now on."""
         for key in keys:
             prompt = self._open[key]
-            prompt.request = None
+            prompt.request = prompt.client = None
             self._left_over.append(key)
             self._keep(prompt)
 
     def _leave(self, key: int, prompt: Prompt, *, perhaps_read: bool) -> None:
         """Leave a prompt over that was to join a turn; it waits for the user's `/queue run`."""
-        left = replace(prompt, request=None, steering=None, waits=[], delivery="")
+        left = replace(prompt, request=None, client=None, waits=[], added=[])
+        left.steering, left.delivery, left.shown = None, "", False
         if perhaps_read:
             own = own_meta(prompt.params)
             left.params = with_own_meta(prompt.params, {**own, PERHAPS_READ: True})
             self.not_sent(prompt)
+            self._try(self._journal.change_params, prompt.seq, left.params)
         self._open[key] = left
         self._left_over.append(key)
         self._keep(left)

@@ -203,6 +203,8 @@ class QueueCommand:
         if key is None:
             return notices.no_such_waiting(words, self._usage)
         prompt = self._prompts.get(key)
+        if prompt.client is None:  # it was left over, or is a hook's feedback
+            return notices.no_such_waiting(words, self._usage)
         prompt.delivery = "queued"
         self._core.feed(ev.SteerWaiting(key))
         return notices.steers(prompt.params["prompt"], now=self._can_steer)

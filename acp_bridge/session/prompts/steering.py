@@ -79,8 +79,7 @@ class Steering:
         if only_running and self._core.now.state is not State.RUNNING:
             request.answer(answers.NO_TURN)
             return
-        key = self._prompts.add(not_feedback(params), None)
-        self._prompts.get(key).steering = request
+        key = self._prompts.add(not_feedback(params), None, steering=request)
         self._core.feed(ev.PromptReceived(key, steers=True, lapses=only_running))
 
     def say_queued(self, key: int) -> None:

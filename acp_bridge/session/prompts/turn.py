@@ -57,14 +57,14 @@ class Turn:
         session_id = self._journal.info.session_id
         self._transcript.begin_turn(prompt.seq)
         try:
-            self._journal.start_turn(prompt.seq)
+            self._journal.start_turn(prompt.seq, shown=prompt.shown)
         except JournalError as exc:  # sent now, it could be offered again after a kill (Q5)
             event("journal.failed", session=session_id, what=exc)
             self._core.feed(ev.NotBegun(key))
             return
         blocks = prompt.params["prompt"]
         carried = self._memory.take_transcript(blocks) if self._memory.transcript else None
-        added = self._added(key)
+        added = self._added(prompt, key)
         sent = [carried, *blocks, *added] if carried else [*blocks, *added]
         self._updates.new_turn(key, sent)
         self._show_words(prompt, added)
@@ -85,16 +85,19 @@ class Turn:
 
     def join(self, key: int) -> list[Json]:
         """Show the words of a prompt that joins the turn that runs; returns the blocks to send."""
-        prompt, added = self._prompts.get(key), self._added(key)
+        prompt = self._prompts.get(key)
+        added = self._added(prompt, key)
         sent = [*prompt.params["prompt"], *added]
         self._updates.join_turn(sent)
         self._show_words(prompt, added)
+        prompt.shown = True
         return sent
 
-    def _added(self, key: int) -> list[Json]:
-        """Return the blocks that hooks add to a prompt."""
+    def _added(self, prompt: Prompt, key: int) -> list[Json]:
+        """Return the blocks that hooks add to a prompt, the same if it is sent once more."""
         context = self._hooks.take_context(key) if self._hooks.context else ""
-        return [{"type": "text", "text": context}] if context else []
+        prompt.added += [{"type": "text", "text": context}] if context else []
+        return prompt.added
 
     def say_not_run(self, key: int, outcome: Outcome) -> None:
         """Show a notice that a prompt never ran, unless its answer says why."""
@@ -117,7 +120,7 @@ class Turn:
     def _tell_not_run(self, prompt: Prompt, text: str) -> None:
         self._transcript.begin_turn(prompt.seq)
         try:
-            self._journal.start_turn(prompt.seq)
+            self._journal.start_turn(prompt.seq, shown=prompt.shown)
         except JournalError as exc:
             event("journal.failed", session=self._journal.info.session_id, what=exc)
         self._show_words(prompt, [])
@@ -130,12 +133,12 @@ class Turn:
         `added`: what hooks have added for the agent, which is only recorded.
         """
         shows_them = self._prompts.shown_by(prompt)
-        for chunk in words_of(prompt.params):
+        for chunk in [] if prompt.shown else words_of(prompt.params):
             self._transcript.show_to_others(shows_them, chunk)
         if self._hooks.unnamed is not None or self._hooks.runs.unsaid:
             for text in self._hooks.take_unsaid():
                 self._transcript.notice(text)
-        for block in added:
+        for block in [] if prompt.shown else added:
             self._transcript.record_only(
                 with_own_meta({"update": user_chunk(block)}, {CONTEXT: True})
             )
