@@ -339,7 +339,7 @@ class PromptQueue:
             prompt.refused = True
             over = self.running is None or prompt.lapses
             return self._queue_up([prompt]) if over else self.tell_queued(prompt)
-        if how is not Steered.NOT_TAKEN:
+        if how is Steered.JOINED or (how is Steered.UNKNOWN and not stopped):
             prompt.taken = how
         return [] if self.running else self.end_joined(Replied(None))
 

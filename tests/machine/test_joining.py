@@ -231,3 +231,12 @@ def test_a_stop_after_the_turn_gives_back_words_that_the_agent_has_not_answered(
     assert GiveBack(2) in bench.do(Cancel())
     assert bench.do(SteerAnswered(2, Steered.NOT_TAKEN)) == []
     assert bench.now.unanswered == ()
+
+
+@pytest.mark.hazard("Q15")
+def test_words_of_which_the_agent_says_nothing_after_a_stop_are_given_back_with_the_turn() -> None:
+    bench = Bench(steers=True)
+    bench.do(PromptReceived(1), Committed(1), MaySteer(1))
+    bench.do(PromptReceived(2, steers=True), Committed(2), Cancel())
+    bench.do(SteerAnswered(2, Steered.UNKNOWN))
+    assert GiveBack(2) in bench.do(AgentAnswered(1, 1))

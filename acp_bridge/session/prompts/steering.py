@@ -141,7 +141,9 @@ class Steering:
             return
         if how is Steered.NOT_TAKEN:
             self._prompts.not_sent(prompt)
-        elif self._core.now.running is not None:
+        elif self._core.now.running is not None and (
+            how is Steered.JOINED or not self._core.now.stopped
+        ):
             self.listens = True
             prompt.delivery = "steered"
         if how is Steered.JOINED:
