@@ -52,6 +52,9 @@ SET_MODEL: Final = "session/set_model"
 SET_CONFIG_OPTION: Final = "session/set_config_option"
 #: an extension that several agents share: a message of the user joins the running turn.
 STEERING: Final = "_session/steering"
+#: an outcome of it, if no turn runs; and, asked for as `_meta.steering.idleBehavior`, the wish that
+#: none begins.
+PROMPT_REQUIRED: Final = "promptRequired"
 
 # --- methods of the client side -----------------------------------------------------------------
 

@@ -22,11 +22,7 @@ from acp_bridge.commands.terminal.known import WHERE
 from acp_bridge.commands.terminal.left_over import leave_prompt
 from acp_bridge.commands.terminal.live import Asleep, LiveSession, unreachable
 from acp_bridge.commands.terminal.screen import StdScreen, std_screen
-from acp_bridge.commands.terminal.sending import (
-    NotAccepted,
-    Sending,
-    prompt_params,
-)
+from acp_bridge.commands.terminal.sending import NotAccepted, Sending, prompt_params
 from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
 from acp_bridge.journal import Journal, JournalError
 from acp_bridge.settings import Delivery

@@ -336,15 +336,8 @@ class Shutdown:
     """The bridge ends, and the session with it."""
 
 
-PromptEvent: TypeAlias = (
-    PromptReceived
-    | SteerWaiting
-    | SteerAnswered
-    | Committed
-    | CommitFailed
-    | NotBegun
-    | RunLeftOver
-)
+PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | NotBegun | RunLeftOver
+SteeringEvent: TypeAlias = SteerWaiting | SteerAnswered
 
 HookEvent: TypeAlias = HooksDone | HookBegan | HookEnded
 GateEvent: TypeAlias = Pause | HoldQueue | Go
@@ -368,6 +361,7 @@ AgentEvent: TypeAlias = (
 
 Event: TypeAlias = (
     PromptEvent
+    | SteeringEvent
     | HookEvent
     | GateEvent
     | Cancel

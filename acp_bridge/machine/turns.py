@@ -57,6 +57,7 @@ from acp_bridge.machine.events import (
     NotBegun,
     Pause,
     PauseAnswered,
+    PromptEvent,
     PromptReceived,
     ReplaceProcess,
     RunLeftOver,
@@ -64,6 +65,7 @@ from acp_bridge.machine.events import (
     Sleep,
     StartFailed,
     SteerAnswered,
+    SteeringEvent,
     SteerWaiting,
     Timer,
     TreeDead,
@@ -195,9 +197,7 @@ class TurnMachine:
 
     # --- prompts: read, committed, superseded, cancelled, sent ---------------------------------
 
-    def _take_prompt(
-        self, event: PromptReceived | Committed | CommitFailed | NotBegun | RunLeftOver
-    ) -> list[Effect]:
+    def _take_prompt(self, event: PromptEvent) -> list[Effect]:
         """Handle what client and journal say of prompts; ValueError for one that was read twice."""
         queue, state, closing = self._queue, self._states.current, self._states.closing
         match event:
@@ -319,7 +319,7 @@ class TurnMachine:
             return queue.begin_hooks(prompt)
         return queue.join(prompt, epoch) if prompt.hooks is Hooks.PASSED else []
 
-    def _take_steering(self, event: SteerWaiting | SteerAnswered) -> list[Effect]:
+    def _take_steering(self, event: SteeringEvent) -> list[Effect]:
         """Handle the wish that a waiting prompt joins the turn, and the agent's answer to one."""
         match event:
             case SteerWaiting(key):

@@ -8,7 +8,7 @@ from acp_bridge import errors
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.journal import GONE, WAL_GONE
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
-from acp_bridge.protocol import Json, with_own_meta
+from acp_bridge.protocol import PROMPT_REQUIRED, Json, with_own_meta
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 
 
@@ -94,7 +94,7 @@ _NOT_JOINED: Final = {
 
 
 #: the answer to `_session/steering` of words that are for a turn that runs, and for no other.
-NO_TURN: Final[Json] = {"outcome": "promptRequired", "reason": "noRunningTurn"}
+NO_TURN: Final[Json] = {"outcome": PROMPT_REQUIRED, "reason": "noRunningTurn"}
 
 
 def of_steering(outcome: str, delivery: str) -> Answer:

@@ -22,7 +22,14 @@ from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Steered
 from acp_bridge.machine.states import State
-from acp_bridge.protocol import STEERING, ErrorCode, Json, as_object, not_feedback
+from acp_bridge.protocol import (
+    PROMPT_REQUIRED,
+    STEERING,
+    ErrorCode,
+    Json,
+    as_object,
+    not_feedback,
+)
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core, SessionState
@@ -32,8 +39,6 @@ from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok
 
-#: the one value of `_meta.steering.idleBehavior`: without a turn, the agent begins none.
-PROMPT_REQUIRED: Final = "promptRequired"
 #: errors with which an agent has nothing of a request.
 _REFUSALS: Final = (
     ErrorCode.METHOD_NOT_FOUND,
