@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from acp_bridge.agents.outcome import Exit
-from acp_bridge.journal import PromptState
+from acp_bridge.journal import PromptState, file
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.bridge.test_questions import OPTIONS, PERMISSION, chosen
 from tests.sessions.agent import Agent, Gate, Json, Process, until
 from tests.sessions.bench import Bench, bench
 from tests.sessions.editor import Editor
+from tests.support.slow_disk import SlowDisk
 
 STEER = "_session/steering"
 
@@ -429,6 +430,26 @@ async def test_at_the_agents_death_sent_words_end_with_the_turn_and_others_are_l
         assert "left over" in (await other.refusal(waits)).message
         assert here.left_over() == ["waits"]
         assert here.steered == ["sent"]
+
+
+@pytest.mark.hazard("Q15")
+async def test_words_that_are_left_over_before_they_are_synced_are_answered_and_not_accepted_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SlowDisk()
+    async with running(tmp_path) as here:
+        other = await here.it.attached(here.id, accepted=True)
+        monkeypatch.setattr(file, "sync_file", disk.sync)
+        waits = here.steers("waits", other)
+        await until(lambda: disk.reached.is_set())
+        here.process.dies(Exit(3, None))
+        assert "left over" in (await other.refusal(waits)).message
+        disk.goes_on.set()
+        here.gate.open()
+        follows = here.it.editor.prompt(here.id, "follows")
+        assert await here.it.editor.stop_reason(follows) == "end_turn"
+        assert not other.asked("_acp_bridge/accepted")
+        assert here.left_over() == ["waits"]
 
 
 @pytest.mark.hazard("Q15")

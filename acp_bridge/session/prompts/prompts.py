@@ -197,7 +197,7 @@ class Prompts:
             self._core.feed(ev.CommitFailed(key, str(exc)))
             return
         event("prompt.accepted", session=self._session_id, turn=prompt.seq)
-        if key in self._open:
+        if self._open.get(key) is prompt:  # not one that was answered and left over meanwhile
             self._tell_accepted(prompt)
         self._core.feed(ev.Committed(key))
 
