@@ -90,8 +90,11 @@ def readings(path: str, place: Place) -> tuple[str, ...]:
 
 
 def is_below(path: str, folders: tuple[str, ...]) -> bool:
-    """Return True if an absolute path is one of these, or below one."""
-    return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in folders)
+    """Return True if an absolute path is one of these, or below one, on any disk: some take no
+    notice of upper and lower case.
+    """
+    path = f"{path.rstrip('/')}/".casefold()
+    return any(path.startswith(f"{each.rstrip('/')}/".casefold()) for each in folders)
 
 
 def _absolute(path: str, place: Place) -> str:
@@ -152,27 +155,26 @@ def may_be_below(word: str, path: str, place: Place) -> bool:
 class Patterns:
     """Patterns of rules in one place, of which each can be found by a path."""
 
-    def __init__(self, patterns: Sequence[str], place: Place) -> None:
-        """`place.real` is the session's folder without links."""
-        self._each = [_expression(each, place) for each in patterns]
-        self._any = re.compile("|".join(self._each) or r"(?!)", re.DOTALL)
+    def __init__(self, patterns: Sequence[str], place: Place, *, exact: bool) -> None:
+        """`place.real` is the session's folder without links.
+
+        `exact`: upper and lower case make a difference. To some disks they don't.
+        """
+        flags = re.DOTALL if exact else re.DOTALL | re.IGNORECASE
+        self._each = [re.compile(_expression(each, place), flags) for each in patterns]
+        self._any = re.compile("|".join(each.pattern for each in self._each) or r"(?!)", flags)
 
     def first(self, path: str) -> int | None:
         """Return the place, in their order, of a pattern that names an absolute path; or None."""
         if self._any.fullmatch(path) is None:
             return None
-        found = (at for at, each in enumerate(self._each) if _compiled(each).fullmatch(path))
+        found = (at for at, each in enumerate(self._each) if each.fullmatch(path))
         return next(found, None)
 
 
 def matches(pattern: str, path: str, place: Place) -> bool:
     """Return True if an absolute path is one that the pattern of a rule names."""
-    return _compiled(_expression(pattern, place)).fullmatch(path) is not None
-
-
-@lru_cache(maxsize=1024)
-def _compiled(expression: str) -> re.Pattern[str]:
-    return re.compile(expression, re.DOTALL)
+    return re.fullmatch(_expression(pattern, place), path, re.DOTALL) is not None
 
 
 @lru_cache(maxsize=4096)

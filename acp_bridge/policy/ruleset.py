@@ -46,7 +46,8 @@ class Ruleset:
                 if "*" in first:
                     self._any_word[rule.action].append(rule)
                 else:
-                    self._by_word.setdefault((rule.action, first), []).append(rule)
+                    name = first if rule.action is Action.ALLOW else first.casefold()
+                    self._by_word.setdefault((rule.action, name), []).append(rule)
 
     def of(self, action: Action, tool: Tool) -> Sequence[Rule]:
         """Return the rules of a list that are about a tool."""
@@ -60,6 +61,10 @@ class Ruleset:
         """Return a rule of a list that names paths, if there is any."""
         return self._about_paths.get(action)
 
+    def about_commands(self, action: Action) -> bool:
+        """Return True if a list has rules about some commands."""
+        return bool(self._any_word[action]) or any(of is action for of, _ in self._by_word)
+
     def naming(self, action: Action, tool: Tool, found: Iterable[str], place: Place) -> Rule | None:
         """Return a rule of which the pattern names one of these absolute paths."""
         if (action, tool) not in self._with_paths:
@@ -67,7 +72,9 @@ class Ruleset:
         key = action, tool, place
         if key not in self._patterns:
             rules = [rule for rule in self.of(action, tool) if rule.pattern]
-            self._patterns[key] = rules, Patterns([rule.pattern for rule in rules], place)
+            exact = action is Action.ALLOW
+            patterns = Patterns([rule.pattern for rule in rules], place, exact=exact)
+            self._patterns[key] = rules, patterns
         rules, patterns = self._patterns[key]
         named = (at for path in found if (at := patterns.first(path)) is not None)
         return next((rules[at] for at in named), None)
@@ -85,15 +92,16 @@ class Ruleset:
     def refusing(
         self, action: Action, words: Sequence[str], at: int = 0, *, expands: bool = False
     ) -> Rule | None:
-        """Return a rule that refuses or asks about a command: also `/bin/rm` is `rm`.
+        """Return a rule that refuses or asks about a command: also `/bin/rm` and `RM` are `rm`.
 
         `at`: the place of its first word among these; `expands`: a shell puts a name for that.
         """
-        name = wrappers.base(words[at])
+        word = words[at].casefold()
+        name = wrappers.base(word)
         for first in self._names(action, name) if expands else ():
             if rule := self.refusing(action, (first, *words[at + 1 :])):
                 return rule
-        names = dict.fromkeys((words[at], name))
+        names = (word,) if word == name else (word, name)
         found = self._beginning(action, names, inside=at > 0)
         return next((rule for rule in found if _may_be(rule.pattern, words, at)), None)
 
@@ -126,6 +134,7 @@ class Ruleset:
             yield from self._by_word.get((action, name), ())
         for rule in self._any_word[action]:
             head = rule.pattern.lstrip("'\"").partition("*")[0]
+            head = head if action is Action.ALLOW else head.casefold()
             if any(name.startswith(head) for name in names) if head else not inside:
                 yield rule
 
@@ -137,11 +146,13 @@ def _allows(rule: Rule, command: shell.Command) -> bool:
 
 
 def _may_be(pattern: str, words: Sequence[str], at: int) -> bool:
-    given = _words(pattern)
-    words = words[at : at + _MOST_WORDS] if at else words
+    first, *rest = _words(pattern)
+    given = (first.casefold(), *rest)
+    words = (words[at].casefold(), *words[at + 1 : at + _MOST_WORDS])
     short = (wrappers.base(words[0]), *words[1:])
-    if len(given) == 1 and "*" in pattern:
-        return any(glob(pattern).fullmatch(" ".join(each)) is not None for each in (words, short))
+    if not rest and "*" in first:
+        whole = glob(pattern.casefold())
+        return any(whole.fullmatch(" ".join(each).casefold()) for each in (words, short))
     return _is_like(given, words) or _is_like(given, short)
 
 
