@@ -175,7 +175,7 @@ class _Judged:
         return None
 
     def _touches(self, action: Action) -> Rule | None:
-        for tool in PATHS if self._rules.about_paths(action) else ():
+        for tool in self._rules.tools_with_paths(action):
             if rule := self._rules.naming(action, tool, self._paths(tool), self._place):
                 return rule
         return None
@@ -231,13 +231,13 @@ class _Judged:
         writing = self._call.tool not in (Tool.READ, Tool.SEARCH, Tool.FETCH, Tool.MCP)
         names = list(self._call.paths) if writing and not self._call.commands else []
         names += [each.text for each in self._words if each.changes_below]
-        for name in names:
-            if any(paths.is_below(each, self._readings(name)) for each in self._place.protected):
+        for name in dict.fromkeys(names):
+            if any(paths.is_above(each, self._place.protected) for each in self._readings(name)):
                 return name
         names += [each.path for each in self._redirects if each.writes]
         names += [each.text for each in self._words]
         names += [self._call.cwd] if self._call.commands else []
-        for name in filter(None, names):
+        for name in filter(None, dict.fromkeys(names)):
             for each in self._readings(name):
                 guarded = _GUARDED.intersection(each.casefold().split("/"))
                 below = paths.is_below(each, self._place.protected)

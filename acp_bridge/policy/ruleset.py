@@ -33,14 +33,15 @@ class Ruleset:
         self._bare: dict[tuple[Action, Tool], Rule] = {}
         #: the first rule of each list that names paths.
         self._about_paths: dict[Action, Rule] = {}
-        self._with_paths: set[tuple[Action, Tool]] = set()
+        self._with_paths: dict[Action, list[Tool]] = {action: [] for action in Action}
         for rule in rules:
             self._of.setdefault((rule.action, rule.tool), []).append(rule)
             if not rule.pattern:
                 self._bare.setdefault((rule.action, rule.tool), rule)
             elif rule.tool in PATHS:
                 self._about_paths.setdefault(rule.action, rule)
-                self._with_paths.add((rule.action, rule.tool))
+                if rule.tool not in self._with_paths[rule.action]:
+                    self._with_paths[rule.action].append(rule.tool)
             if rule.tool is Tool.BASH and rule.pattern:
                 first = _words(rule.pattern)[0]
                 if "*" in first:
@@ -61,13 +62,17 @@ class Ruleset:
         """Return a rule of a list that names paths, if there is any."""
         return self._about_paths.get(action)
 
+    def tools_with_paths(self, action: Action) -> Sequence[Tool]:
+        """Return the tools of which rules of a list name paths."""
+        return self._with_paths[action]
+
     def about_commands(self, action: Action) -> bool:
         """Return True if a list has rules about some commands."""
         return bool(self._any_word[action]) or any(of is action for of, _ in self._by_word)
 
     def naming(self, action: Action, tool: Tool, found: Iterable[str], place: Place) -> Rule | None:
         """Return a rule of which the pattern names one of these absolute paths."""
-        if (action, tool) not in self._with_paths:
+        if tool not in self._with_paths[action]:
             return None
         key = action, tool, place
         if key not in self._patterns:
@@ -102,6 +107,9 @@ class Ruleset:
             if rule := self.refusing(action, (first, *words[at + 1 :])):
                 return rule
         names = (word,) if word == name else (word, name)
+        begins = self._any_word[action] or any((action, each) in self._by_word for each in names)
+        if not begins:
+            return None
         found = self._beginning(action, names, inside=at > 0)
         return next((rule for rule in found if _may_be(rule.pattern, words, at)), None)
 

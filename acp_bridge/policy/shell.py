@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from acp_bridge.policy import programs, wrappers
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: characters of a line that is looked at; a longer one is not plain.
 LONGEST: Final = 16 * 1024
+#: characters of a line that is remembered.
+_SHORT: Final = 1000
 #: characters of a line of which the words are looked at.
 MOST: Final = 4 * LONGEST
 #: parentheses of a line that is looked at; nobody nests deeper, and each level is a call here.
@@ -117,6 +119,11 @@ class Line:
 
 def line(text: str, depth: int = 0, *, moved: bool = False) -> Line:
     """Take a command line apart; `moved`: it is not known what its relative paths mean."""
+    return (_short_line if len(text) <= _SHORT else _line)(text, depth, moved=moved)
+
+
+def _line(text: str, depth: int, *, moved: bool) -> Line:
+    """Take a command line apart."""
     if "\0" in text:  # a shell leaves it out
         return replace(line(text.replace("\0", ""), depth, moved=moved), plain=False)
     joined = _JOIN.sub(r"\1", text)
@@ -146,6 +153,10 @@ def line(text: str, depth: int = 0, *, moved: bool = False) -> Line:
         (*(_unparsed(text, joined).raw if reader.unknown else ()), *reader.raw),
         tuple(dict.fromkeys(reader.foreign)),
     )
+
+
+#: An agent asks for a permission and then for a terminal, and often asks for the same again.
+_short_line = lru_cache(maxsize=256)(_line)
 
 
 def _unparsed(text: str, joined: str) -> Line:
