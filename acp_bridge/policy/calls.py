@@ -62,6 +62,7 @@ def call_of(described: Json, kinds: Iterable[object] = ()) -> Call:
         name or "",
         commands,
         _title(described) if tool is Tool.BASH and not commands else "",
+        _title(described) if tool is None and not commands else "",
         tuple(_paths(described, members)),
         next(iter(urls), ""),
         next(iter(folders), ""),
@@ -69,7 +70,7 @@ def call_of(described: Json, kinds: Iterable[object] = ()) -> Call:
 
 
 def _title(described: Json) -> str:
-    """Return the title of a call, where gemini-cli has the command and nothing else does."""
+    """Return the title of a call: gemini-cli has the command there, and nowhere else."""
     title = described.get("title")
     return title if isinstance(title, str) else ""
 
@@ -102,7 +103,7 @@ def _with_words(commands: list[str], members: Iterable[tuple[str, Any]]) -> Iter
 
 
 def mcp_name(described: Json) -> str | None:
-    """Return the name of the MCP tool that a call is of, None for a call that is none.
+    """Return the name of the MCP tool that a call is of, None if it is not known to be of any.
 
     Empty: it is one, and of which name is not known. Each agent says it in its own way, and never
     is it taken from a title, which can say anything.

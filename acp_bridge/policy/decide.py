@@ -32,6 +32,8 @@ from acp_bridge.policy.wrappers import base
 
 #: names of folders below which nobody's rule lets an agent write.
 _GUARDED = frozenset({".acp_bridge", ".git"})
+#: how gemini-cli calls an MCP tool in a title.
+_TOOL_OF_GEMINI = re.compile(r"(.+) \((.+) MCP Server\)", re.DOTALL)
 #: what parts the words of a text in any language.
 _OF_TEXT = re.compile(r"[\w./:@%+~^*?-]+")
 #: words of such a text that are looked at.
@@ -133,6 +135,9 @@ class _Judged:
         if call.tool is Tool.MCP:
             named = (rule for rule in rules.of(action, Tool.MCP) if _is_named(rule, call))
             return next(named, None)
+        for rule in rules.of(action, Tool.MCP) if call.tool_title else ():
+            if _may_be_named(rule, call.tool_title):
+                return rule
         for tool in call.said:
             if tool is not Tool.FETCH and (bare := rules.bare(action, tool)):
                 return bare
@@ -339,6 +344,18 @@ class _Judged:
 def _one(rules: Iterable[Rule]) -> tuple[tuple[Rule, ...], str]:
     found = tuple(rules)[:1]
     return found, "" if found else "no rule names it"
+
+
+def _may_be_named(rule: Rule, title: str) -> bool:
+    """Return True if a title may be that of an MCP tool which a rule names, for refusals.
+
+    gemini-cli has `tool (server MCP Server)` there, opencode `server_tool`.
+    """
+    if found := _TOOL_OF_GEMINI.fullmatch(title):
+        return glob(rule.pattern).fullmatch(f"mcp__{found[2]}__{found[1]}") is not None
+    short = rule.pattern.removeprefix("mcp__").replace("__", "_")
+    named = [rule.pattern, *([short] if re.match(r"[^*]+_", short) else [])]
+    return any(glob(each).fullmatch(title) is not None for each in named)
 
 
 def _is_named(rule: Rule, call: Call) -> bool:

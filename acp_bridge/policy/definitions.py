@@ -126,6 +126,8 @@ class Call:
     commands: tuple[str, ...] = ()
     #: the title of a call that runs a command and doesn't say which: it may be refused by it.
     title: str = ""
+    #: the title of a call of which no tool is known: an MCP tool may be refused by it.
+    tool_title: str = ""
     #: each path that the call names.
     paths: tuple[str, ...] = ()
     #: the address that is fetched.

@@ -87,6 +87,22 @@ def test_each_agent_tells_in_its_own_way_which_mcp_tool_a_call_is_of(given: Any)
     assert judged(text, call_of(other)).action == "deny"
 
 
+TITLED = json.loads(Path(__file__).with_name("titled_mcp_calls.json").read_text())
+
+
+@pytest.mark.parametrize("given", TITLED, ids=[each["agent"] for each in TITLED])
+def test_by_its_title_alone_an_mcp_tool_is_refused_and_never_allowed(given: Any) -> None:
+    call = call_of(given["call"])
+    assert (call.tool, call.name) == (None, "")
+    assert judged('allow = ["mcp__*"]', call).action == "ask"
+    for pattern in ("mcp__github__get_issue", "mcp__github__get_*", "mcp__github__*"):
+        assert judged(f'deny = ["{pattern}"]', call).action == "deny"
+        assert judged(f'ask = ["{pattern}"]\ndefault = "deny"', call).action == "ask"
+    assert judged('deny = ["mcp__git__*", "mcp__github__set_*"]', call).action == "ask"
+    other = call_of({**given["call"], "title": "Approve the plan"})
+    assert judged('deny = ["mcp__*", "mcp__*__x"]', other).action == "ask"
+
+
 def test_an_mcp_tool_with_a_command_among_its_arguments_is_no_command() -> None:
     raw = {"server": "evil", "tool": "run", "arguments": {"command": "ls"}}
     for call in ({"kind": "execute", "rawInput": raw}, {"kind": "read", "rawInput": raw}):
