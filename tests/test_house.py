@@ -68,6 +68,7 @@ SANS_IO = (
     "policy.calls",
     "policy.config",
     "policy.definitions",
+    "policy.own_ways",
     "policy.programs",
     "policy.shell",
     "policy.words",

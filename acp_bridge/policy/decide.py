@@ -35,7 +35,7 @@ _GUARDED = frozenset({".acp_bridge", ".git"})
 #: how gemini-cli calls an MCP tool in a title.
 _TOOL_OF_GEMINI = re.compile(r"(.+) \((.+) MCP Server\)", re.DOTALL)
 #: what parts the words of a text in any language.
-_OF_TEXT = re.compile(r"[\w./:@%+~^*?-]+")
+_OF_TEXT = re.compile(r"[\w./~*?-]+")
 #: words of such a text that are looked at.
 _MOST_OF_TEXT = 2000
 
@@ -166,12 +166,18 @@ class _Judged:
             return None
         texts = [text for line in self._lines for text in line.texts]
         for each in self._commands:
-            if each.guessed or not programs.may_run_any(each.words):
+            runs = programs.may_run_any(each.words)
+            names = not runs and programs.gives_a_name(each.words)
+            if each.guessed or not (runs or names):
                 continue
             for at in range(1, len(each.words)):
+                if names and "/" not in each.words[at]:
+                    continue
                 if rule := self._rules.refusing(action, each.words, at):
                     return rule
-            texts += [word for word in each.words[1:] if not _OF_TEXT.fullmatch(word)]
+            texts += (
+                [] if names else [word for word in each.words[1:] if not _OF_TEXT.fullmatch(word)]
+            )
         for text in dict.fromkeys(texts):
             words = ("", *_OF_TEXT.findall(text)[:_MOST_OF_TEXT])
             for at in range(1, len(words)):

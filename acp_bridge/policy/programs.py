@@ -32,15 +32,19 @@ _WRITING: Final = frozenset(
     | {"curl", "wget", "sponge", "shred", "base64", "column", "mkfifo", "export", "unset", "set"}
     | {"local", "declare", "typeset", "readonly", "shift", "umask", "ulimit", "history"}
     | {"git", "gh", "glab", "svn", "helm", "brew"}
-    | {"pip", "pip3", "pipx", "uv", "poetry", "pdm", "conda", "npm", "pnpm", "yarn", "cargo"}
+    | {"pip", "pip3", "pipx", "uv", "poetry", "pdm", "conda", "npm", "pnpm", "yarn"}
     | {"rustup", "gem", "composer", "pytest", "ruff", "mypy", "black", "eslint", "prettier", "tsc"}
     | {"systemctl", "journalctl", "aws", "gcloud", "az", "terraform"}
 )
-#: programs that manage containers, and their subcommands that run something in one.
-_CONTAINING: Final = frozenset(
-    {"docker", "docker-compose", "podman", "nerdctl", "kubectl", "oc", "crictl", "lxc", "vagrant"}
+_CONTAINING: Final = (
+    *("docker", "docker-compose", "podman", "nerdctl", "kubectl", "oc", "crictl", "lxc", "vagrant"),
 )
-_INSIDE: Final = frozenset({"run", "exec", "debug", "shell", "ssh"})
+#: programs of which only some subcommands run other words, those of containers among them.
+_SOMETIMES: Final = {
+    **dict.fromkeys(_CONTAINING, frozenset({"run", "exec", "debug", "shell", "ssh"})),
+    "cargo": frozenset({"watch"}),
+    "nix": frozenset({"run"}),
+}
 #: programs that put what their other words name into the folder that the last one names.
 _COPYING: Final = frozenset({"cp", "mv", "install", "rsync", "scp"})
 #: options of those: the folder follows, or stands in the same word; what is copied gets its name.
@@ -62,8 +66,8 @@ def only_reads(words: tuple[str, ...]) -> bool:
 def may_run_any(words: tuple[str, ...]) -> bool:
     """Return True for a command of which it is not known which of its words it runs."""
     name = wrappers.base(words[0])
-    if name in _CONTAINING:
-        return not _INSIDE.isdisjoint(words)
+    if name in _SOMETIMES:
+        return not _SOMETIMES[name].isdisjoint(words)
     return not (name in _READING or name in _WRITING or wrappers.is_runner(name))
 
 
@@ -71,6 +75,11 @@ def interprets(words: tuple[str, ...]) -> bool:
     """Return True for a command that may run what it reads, in a language of its own."""
     name = wrappers.base(words[0]).rstrip("0123456789.")
     return name in _INTERPRETING or name == "python"
+
+
+def gives_a_name(words: tuple[str, ...]) -> bool:
+    """Return True for a command that gives a file a second name: a program, perhaps."""
+    return copies(words) or wrappers.base(words[0]) in ("ln", "link")
 
 
 def copies(words: tuple[str, ...]) -> bool:

@@ -8,6 +8,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
+from acp_bridge.policy.own_ways import git_does_more, sed_does_more
+
 NUMBER: Final = re.compile(r"-?(\d+(\.\d*)?|\.\d+)[a-zA-Z]?|0x[\da-fA-F]+|\d+([,-]\d+)+|inf")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
 SHELLS: Final = frozenset({"sh", "bash", "rbash", "dash", "zsh", "ksh", "ash", "mksh", "yash"})
@@ -64,7 +66,11 @@ _INTERPRETERS: Final = {
         "-fprintf",
         "-fls",
     ),
-    "git": ("-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack"),
+    "git": (
+        *("-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack", "--exec"),
+        *("--extcmd", "--open-files-in-pager", "--template", "--output"),
+    ),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), ("--script-shell", "--node-options")),
     "tar": (
         "-I",
         "-F",
@@ -85,7 +91,7 @@ _INTERPRETERS: Final = {
     "wget": ("--use-askpass",),
     "printf": ("-v",),  # it sets a variable, such as PATH
     "jobs": ("-x",),
-    "sort": ("--compress-program",),
+    "sort": ("--compress-program", "-o", "--output"),
     "rsync": ("-e", "--rsh", "--rsync-path"),
 }
 _EXECUTES: Final = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
@@ -169,6 +175,8 @@ def is_wrapper(words: tuple[str, ...], expands: frozenset[int]) -> bool:
     if not name or name in _RUNNERS or name in _CODE or name in SHELLS:
         return True
     if name in _SUBSCRIPTS and any("$(" in word or "`" in word for word in words):
+        return True
+    if (name == "git" and git_does_more(words[1:])) or (name == "sed" and sed_does_more(words[1:])):
         return True
     found = _INTERPRETERS.get(re.sub(r"[\d.]+$", "", name), ())
     given = list(words[1:])
@@ -288,8 +296,10 @@ def _scripts_of_git(words: tuple[str, ...]) -> Iterator[str]:
             yield value[1] or value[2] or ""
         if at and words[at - 1] == "-c":
             yield word.partition("=")[2]
-        if at > config or word.startswith(("-O", "ext::")):
-            yield word.removeprefix("-O").removeprefix("ext::")
+        if at > config:
+            yield word
+        if own := re.match(r"(?:-[Oxu]|ext::)(.+)", word, re.DOTALL):
+            yield own[1]
         if at and (_OF_GIT.fullmatch(words[at - 1]) or words[at - 1] in _CARRIERS["git"]):
             yield word
 

@@ -24,6 +24,11 @@ PERHAPS = [
     "script /dev/null rm x",
     "sudo -u me runs-it rm x",
     "npx runs-it 'rm x'",
+    "socat - EXEC:'rm x'",
+    "cargo watch -s 'rm x'",
+    "nix run nixpkgs#x -- rm x",
+    "ln -s /bin/rm mine && ./mine x",
+    "cp /bin/rm mine && ./mine x",
     # code that is no shell's
     "python -c \"import os; os.system('rm x')\"",
     'python -c \'subprocess.run(["rm", "x"])\'',
@@ -71,6 +76,7 @@ def test_a_program_that_is_not_known_may_run_what_a_rule_asks_about() -> None:
         "man -P 'rm x' ls",
         # git
         "git grep -O'rm' x",
+        "git rebase -x'rm x' main",
         "git config core.pager 'rm x'",
         "git config --global alias.y '!rm x'",
         # a disk may take no notice of upper and lower case
@@ -90,10 +96,11 @@ def test_a_refusal_finds_what_a_known_program_runs(command: str) -> None:
         "command -v rm",
         "npm install rm",
         "git rm x",
+        "cp rm x",
         "git commit -m 'rm x'",
         "git log --grep='rm x'",
         "git log -Sabc",
-        "git config user.name 'Bob Rm'",
+        "git log --author='Bob Rm'",
         "gh pr create --title 'rm x' --body \"don't\"",
         "rg 'rm x' src",
         "pytest -k rm",
