@@ -143,7 +143,8 @@ class _Judged:
                 return bare
         if Tool.FETCH in call.said:
             for rule in rules.of(action, Tool.FETCH):
-                if is_from(rule.pattern, call.url, below=True):
+                found = (call.url, *call.addresses)
+                if any(is_from(rule.pattern, each, below=True) for each in found):
                     return rule
         return self._runs(action) or self._touches(action)
 
@@ -164,7 +165,7 @@ class _Judged:
         """Return a rule about a command that a program may run of which not all is known."""
         if not self._rules.about_commands(action):
             return None
-        texts = [text for line in self._lines for text in line.texts]
+        texts = [*self._call.texts, *(text for line in self._lines for text in line.texts)]
         for each in self._commands:
             runs = programs.may_run_any(each.words)
             names = not runs and programs.gives_a_name(each.words)
@@ -211,7 +212,8 @@ class _Judged:
         """Return the paths of the call for a rule about this tool, in all their readings."""
         if tool in self._named:
             return self._named[tool]
-        mine = tool in self._call.said or self._call.tool in (Tool.BASH, None)
+        mine = tool in self._call.said or self._call.tool in (Tool.BASH, Tool.FETCH, None)
+        mine = mine or (tool is Tool.READ and Tool.SEARCH in self._call.said)
         found = list(self._call.paths) if mine else []
         if tool is not Tool.SEARCH:
             wanted = tool is Tool.EDIT
