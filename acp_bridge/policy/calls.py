@@ -29,8 +29,10 @@ _BY_PATH: Final = frozenset({"changes", "filechanges", "files", "edits"})
 _FOLDERS: Final = frozenset({"cwd", "workdir", "workingdir", "workingdirectory", "directory"})
 #: those for an address.
 _ADDRESSES: Final = frozenset({"url", "urls", "href", "link", "links", "address", "addresses"})
+#: addresses of a call that are compared; no rule allows one with more.
+_MOST_ADDRESSES: Final = 500
 #: an address in a text.
-_IN_TEXT: Final = re.compile(r"[a-zA-Z][a-zA-Z\d+.-]*:[/\\]{2}[^\s\"'`<>(),;!]+")
+_IN_TEXT: Final = re.compile(r"\b[a-zA-Z][a-zA-Z\d+.-]{0,20}:[/\\]{2}[^\s\"'`<>(),;!]+")
 #: those for what a command gets beside its words; codex asks for more rights by the last two.
 _ODD: Final = frozenset(
     {"env", "environment", "environmentvariables", "envvars", "stdin", "input", "args", "arguments"}
@@ -63,7 +65,10 @@ def call_of(described: Json, kinds: Iterable[object] = ()) -> Call:
     if len(folders) > 1 or len(urls) > 1 or (commands and urls) or any(map(_is_file, urls)):
         tool = None  # with an address it is not the command that is asked about, but its network
     title = "" if commands else _title(described)
-    texts = [] if name is not None else list(_all_texts(raw))
+    texts = list(_all_texts(raw)) if said & {Tool.BASH, Tool.FETCH} else []
+    addresses = _addresses([*texts, title]) if Tool.FETCH in said else []
+    if len(addresses) > _MOST_ADDRESSES:
+        tool = None
     return Call(
         tool,
         frozenset(each for each in said if each is not None),
@@ -74,9 +79,14 @@ def call_of(described: Json, kinds: Iterable[object] = ()) -> Call:
         texts=tuple(_texts(members, _READ) if commands else texts) if Tool.BASH in said else (),
         paths=tuple(_paths(described, members)),
         url=next(iter(urls), ""),
-        addresses=tuple(found for each in (*texts, title) for found in _IN_TEXT.findall(each)),
+        addresses=tuple(addresses[:_MOST_ADDRESSES]),
         cwd=next(iter(folders), ""),
     )
+
+
+def _addresses(texts: Iterable[str]) -> list[str]:
+    """Return every address in these texts once."""
+    return list(dict.fromkeys(found for each in texts for found in _IN_TEXT.findall(each)))
 
 
 def _all_texts(value: object, depth: int = 0) -> Iterator[str]:

@@ -24,14 +24,14 @@ _SHOWS: Final = re.compile(r"--get(?:-.+)?|--list|-l|get|list")
 _WITH_VALUE: Final = frozenset({"-C", "--git-dir", "--work-tree", "--namespace"})
 
 _ADDRESS: Final = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)*/I?)"
-_RANGE: Final = rf"(?:{_ADDRESS}(?:,[+~]?{_ADDRESS})?)?\s*!?\s*"
+_RANGE: Final = rf"(?:{_ADDRESS}(?:,[+~]?{_ADDRESS})?)?\s*+!?\s*+"
 #: commands of sed that neither run nor write anything: no `e`, no `w`, and neither as a flag.
 _PLAIN: Final = (
     r"(?:[pdDnNPgGhHxl=]|q\d*"
     r"|[sy](?P<by{0}>[^\w\s\\])(?:(?!(?P=by{0}))[^\\\n]|\\.)*(?P=by{0})"
     r"(?:(?!(?P=by{0}))[^\\\n]|\\.)*(?P=by{0})[gpI\d]*)"
 )
-_LINE: Final = re.compile(rf"\s*{_RANGE}{_PLAIN.format(1)}\s*(?:[;\n]|\Z)")
+_LINE: Final = re.compile(rf"\s*+{_RANGE}{_PLAIN.format(1)}[ \t]*+(?:[;\n]|\Z)")
 
 
 def sed_does_more(words: Sequence[str]) -> bool:

@@ -47,6 +47,8 @@ _SOMETIMES: Final = {
 }
 #: programs that put what their other words name into the folder that the last one names.
 _COPYING: Final = frozenset({"cp", "mv", "install", "rsync", "scp"})
+#: folders times files of one command that are put together; of more, all may be replaced.
+_MOST_PAIRS: Final = 4000
 #: options of those: the folder follows, or stands in the same word; what is copied gets its name.
 _TAKES_TARGET: Final = re.compile(r"-\w*t|--target-directory")
 _TARGET: Final = re.compile(r"-[a-su-zA-Z]*t(.+)|--target-directory=(.+)", re.DOTALL)
@@ -97,12 +99,16 @@ def written_by_copying(words: tuple[str, ...]) -> Iterator[str]:
     targets = [word for before, word in pairwise(words) if _TAKES_TARGET.fullmatch(before)]
     targets += [found[1] or found[2] for word in words if (found := _TARGET.fullmatch(word))]
     whole = any(_AS_TARGET.match(word) for word in words)
+    whole = whole or len(targets) * len(named) > _MOST_PAIRS
     for target in dict.fromkeys([*targets, *named[-1:]]):
         for source in dict.fromkeys(named):
             if source == target:
                 continue
             last = source.rstrip("/").rpartition("/")[2]
-            if whole or last in ("", ".", "..") or (name == "rsync" and source.endswith("/")):
+            if whole:
+                yield from (target, f"{target}/.git", *(named if name == "mv" else ()))
+                break
+            if last in ("", ".", "..") or (name == "rsync" and source.endswith("/")):
                 yield from (target, f"{target}/.git")
             else:
                 yield f"{target}/{last}"

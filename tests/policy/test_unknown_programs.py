@@ -136,6 +136,7 @@ def test_a_variable_that_says_how_long_is_not_what_runs() -> None:
         "cp -rT evil ~/.local",
         "rsync -a evil/ ~/.local/",
         "mv ~/.local x",
+        "mv -T ~/.local x",
         "rm -r ~/.local",
         "rm -rf ~",
         "chmod -R 777 /",
