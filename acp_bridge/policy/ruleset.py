@@ -15,6 +15,10 @@ from acp_bridge.policy import shell, wrappers
 from acp_bridge.policy.definitions import PATHS, Action, Place, Rule, Tool
 from acp_bridge.policy.paths import Patterns
 
+#: words of options that are looked at before a subcommand.
+_MOST_OPTIONS = 24
+#: short options of a pattern.
+_SHORT = re.compile(r"-[A-Za-z]+")
 #: words of a command that a refusal looks at: in a line that is not understood each word may begin
 #: one.
 _MOST_WORDS = 1000
@@ -110,8 +114,12 @@ class Ruleset:
         begins = self._any_word[action] or any((action, each) in self._by_word for each in names)
         if not begins:
             return None
-        found = self._beginning(action, names, inside=at > 0)
-        return next((rule for rule in found if _may_be(rule.pattern, words, at)), None)
+        found = list(self._beginning(action, names, inside=at > 0))
+        if not found:
+            return None
+        given = (word, *words[at + 1 : at + _MOST_WORDS])
+        forms = [given, *_without_options(given)]
+        return next((rule for rule in found if _may_be(rule.pattern, forms)), None)
 
     def refusing_named(
         self, action: Action, names: Collection[str], words: Sequence[str]
@@ -153,15 +161,45 @@ def _allows(rule: Rule, command: shell.Command) -> bool:
     return _is_like(_words(rule.pattern), command.words)
 
 
-def _may_be(pattern: str, words: Sequence[str], at: int) -> bool:
+def _may_be(pattern: str, forms: Sequence[Sequence[str]]) -> bool:
+    """Return True if a pattern names a command in one of these forms, however options stand."""
     first, *rest = _words(pattern)
     given = (first.casefold(), *rest)
-    words = (words[at].casefold(), *words[at + 1 : at + _MOST_WORDS])
-    short = (wrappers.base(words[0]), *words[1:])
-    if not rest and "*" in first:
-        whole = glob(pattern.casefold())
-        return any(whole.fullmatch(" ".join(each).casefold()) for each in (words, short))
-    return _is_like(given, words) or _is_like(given, short)
+    whole = glob(pattern.casefold()) if not rest and "*" in first else None
+    for words in forms:
+        for each in (words, (wrappers.base(words[0]), *words[1:])):
+            if whole is not None and whole.fullmatch(" ".join(each).casefold()):
+                return True
+            if whole is None and (_is_like(given, each) or _has_options(given, each)):
+                return True
+    return False
+
+
+def _without_options(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Give a command without the options before its subcommand: `git -C x push` is `git push`."""
+    for at in range(1, min(len(words), _MOST_OPTIONS)):
+        if at > 1:
+            yield (words[0], *words[at:])
+        if not any(each.startswith("-") for each in words[max(at - 1, 1) : at + 1]):
+            return
+
+
+def _has_options(pattern: Sequence[str], words: Sequence[str]) -> bool:
+    """Return True if a command has the letters with which a pattern begins, wherever they stand.
+
+    `rm -rf x` is also `rm -fr x`, `rm x -r -f` and `rm --recursive --force x`.
+    """
+    at, letters = 1, ""
+    while at < len(pattern) and _SHORT.fullmatch(pattern[at]):
+        letters, at = letters + pattern[at][1:].casefold(), at + 1
+    if not letters:
+        return False
+    end = words.index("--") if "--" in words else len(words)
+    options = [word.casefold() for word in words[1:end] if word.startswith("-")]
+    said = "".join(word[2:3] if word.startswith("--") else word for word in options)
+    others = [word for word in words[1:end] if not word.startswith("-")]
+    plain = (words[0], *others, *words[end + 1 :])
+    return set(letters) <= set(said) and _is_like((pattern[0], *pattern[at:]), plain)
 
 
 def _is_like(pattern: Sequence[str], words: Sequence[str]) -> bool:
