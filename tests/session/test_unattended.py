@@ -42,6 +42,16 @@ async def test_a_hook_that_allows_that_does_not_help_either(tmp_path: Path) -> N
         assert await it.asks(kind="edit", locations=[{"path": ".git/config"}]) == "no"
 
 
+async def test_what_a_program_that_is_not_known_may_run_is_denied_where_no_person_can_answer(
+    tmp_path: Path,
+) -> None:
+    async with ruled(tmp_path, 'allow = ["Bash"]\ndeny = ["Bash(rm *)"]', ALLOW) as it:
+        assert await it.runs("runs-it rm x") == "asked"
+        _is_alone(it, "ownTurnsOnly")
+        assert await it.runs("runs-it rm x") == "no"
+        assert await it.runs("runs-it ls x") == "yes"
+
+
 async def test_what_a_file_with_a_mistake_may_refuse_is_denied_where_no_person_can_answer(
     tmp_path: Path,
 ) -> None:
