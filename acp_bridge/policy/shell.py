@@ -231,8 +231,9 @@ class _Reader:
         elif node.type == "heredoc_redirect":
             self._expanded(node)
         elif node.type in ("heredoc_body", "herestring_redirect"):
-            text = (node.text or b"").decode(errors="replace")
-            self._texts.append(text.removeprefix("<<<").strip().strip("'\""))
+            text = (node.text or b"").decode(errors="replace").removeprefix("<<<").strip()
+            text = _of_ansi_c(text[2:-1]) if text.startswith("$'") else text
+            self._texts.append(text.strip("'\""))
         elif node.type == "variable_assignment":
             self.foreign.append((node.text or b"").decode(errors="replace").partition("=")[2])
         elif node.type == "expansion":  # the grammar looks for no command between its backticks
@@ -251,12 +252,13 @@ class _Reader:
             own = (each for each in self.commands if not each.inner)
             self.foreign += self._said(each for each in own if not programs.interprets(each.words))
         for text in self._said(self.commands) if of_shell else ():
-            self._script(text)
+            if text in self._texts or re.search(r"\s", text):  # a word of a program is no line
+                self._script(text)
 
     def _said(self, commands: Iterable[Command]) -> list[str]:
         """Return the texts of the line that these commands may give to others to read."""
         said = [text for each in commands for text in (" ".join(each.words[1:]), *each.words)]
-        return [text for text in dict.fromkeys([*self._texts, *said]) if re.search(r"\s", text)]
+        return list(dict.fromkeys([*self._texts, *said]))
 
     def _expanded(self, heredoc: Node) -> None:
         """Note what the body of a heredoc runs: the grammar does not find all of it."""

@@ -15,7 +15,21 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
 SHELLS: Final = frozenset({"sh", "bash", "rbash", "dash", "zsh", "ksh", "ash", "mksh", "yash"})
 #: programs that run the words behind them, or what these name.
 _RUNNERS: Final = frozenset(
-    {"-", "env", "timeout", "nice", "nohup", "stdbuf", "time", "command", "builtin", "exec", "sudo"}
+    {
+        "-",
+        "!",
+        "{",
+        "env",
+        "timeout",
+        "nice",
+        "nohup",
+        "stdbuf",
+        "time",
+        "command",
+        "builtin",
+        "exec",
+        "sudo",
+    }
     | {"doas", "xargs", "setsid", "ionice", "chrt", "taskset", "unshare", "chroot", "watch"}
     | {"parallel", "strace", "ltrace", "noglob", "nocorrect", "coproc", "repeat", "busybox"}
     | {
@@ -237,7 +251,7 @@ def _behind(
     name = base(words[0])
     for at in range(begin, len(words)):
         before = words[at - 1] if at > begin else ""
-        own = words[at].startswith("-") or _may_take(name, before) or words[at] == "!"
+        own = words[at].startswith("-") or _may_take(name, before) or words[at] in ("!", "{")
         own = own or bool(_ASSIGNMENT.match(words[at]) or NUMBER.fullmatch(words[at]))
         yield words[at:], own or first_is_own
         if not own and not first_is_own:

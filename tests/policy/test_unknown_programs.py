@@ -39,6 +39,8 @@ PERHAPS = [
     "echo 'os.system(\"rm x\")' | python3",
     "PAGER='rm x' man ls",
     "export EDITOR='rm x'",
+    "echo rm x | xargs env",
+    "echo rm | xargs -I@ @ x",
 ]
 
 
@@ -68,6 +70,9 @@ def test_a_program_that_is_not_known_may_run_what_a_rule_asks_about() -> None:
         "cross-env A=1 rm x",
         "pipx run rm x",
         "time ! rm x",
+        "time { rm x; }",
+        "! { rm x; }",
+        "sh <<< $'rm\\tx'",
         "timeout --foreground 5 rm x",
         "timeout -s KILL -- 5 rm x",
         "env -i env -0 rm x",
