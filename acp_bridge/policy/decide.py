@@ -125,7 +125,14 @@ class _Judged:
         self._globs: dict[str, list[str] | None] = {}
         self._named: dict[Tool, list[str]] = {}
         whole = (each for each in self._commands if not each.inner)
-        self._words = list(dict.fromkeys(word for each in whole for word in files(each)))
+        found = dict.fromkeys(word for each in whole for word in files(each))
+        self._words = [each for each in found if not each.hidden or self._is_there(each)]
+
+    def _is_there(self, hidden: Word) -> bool:
+        """Return True for a `.git` that is there, or would be of the session's folder."""
+        found = paths.resolved(hidden.text, self._place)
+        folder = found.rpartition("/")[0] or "/"
+        return os.path.lexists(found) or paths.is_above(folder, (self._place.real,))
 
     # --- deny and ask ----------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ _SOMETIMES: Final = {
 }
 #: programs that put what their other words name into the folder that the last one names.
 _COPYING: Final = frozenset({"cp", "mv", "install", "rsync", "scp"})
-#: folders times files of one command that are put together; of more, all may be replaced.
+#: folders times files of one command that are put together; of more, anything may be replaced.
 _MOST_PAIRS: Final = 4000
 #: options of those: the folder follows, or stands in the same word; what is copied gets its name.
 _TAKES_TARGET: Final = re.compile(r"-\w*t|--target-directory")
@@ -99,7 +99,9 @@ def written_by_copying(words: tuple[str, ...]) -> Iterator[str]:
     targets = [word for before, word in pairwise(words) if _TAKES_TARGET.fullmatch(before)]
     targets += [found[1] or found[2] for word in words if (found := _TARGET.fullmatch(word))]
     whole = any(_AS_TARGET.match(word) for word in words)
-    whole = whole or len(targets) * len(named) > _MOST_PAIRS
+    if len(targets) * len(named) > _MOST_PAIRS:
+        yield from (f"{target}/.git/config" for target in targets[:1])
+        return
     for target in dict.fromkeys([*targets, *named[-1:]]):
         for source in dict.fromkeys(named):
             if source == target:

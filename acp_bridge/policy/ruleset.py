@@ -185,21 +185,24 @@ def _without_options(words: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _has_options(pattern: Sequence[str], words: Sequence[str]) -> bool:
-    """Return True if a command has the letters with which a pattern begins, wherever they stand.
+    """Return True if a command has the options of a pattern, wherever they stand.
 
     `rm -rf x` is also `rm -fr x`, `rm x -r -f` and `rm --recursive --force x`.
     """
-    at, letters = 1, ""
-    while at < len(pattern) and _SHORT.fullmatch(pattern[at]):
-        letters, at = letters + pattern[at][1:].casefold(), at + 1
-    if not letters:
+    wanted = [word.casefold() for word in pattern[1:] if word.startswith("-") and word != "--"]
+    if not wanted or any("*" in word for word in wanted):
         return False
+    words = words[: words.index(";")] if ";" in words else words  # of a line that is not known
     end = words.index("--") if "--" in words else len(words)
-    options = [word.casefold() for word in words[1:end] if word.startswith("-")]
-    said = "".join(word[2:3] if word.startswith("--") else word for word in options)
+    given = [word.casefold() for word in words[1:end] if word.startswith("-")]
+    letters = set("".join(each[2:3] if each.startswith("--") else each for each in given))
+    names = {each.partition("=")[0] for each in given}
+    for each in wanted:
+        if not (each in names or (_SHORT.fullmatch(each) and letters.issuperset(each[1:]))):
+            return False
+    plain = [word for word in pattern if not word.startswith("-")]
     others = [word for word in words[1:end] if not word.startswith("-")]
-    plain = (words[0], *others, *words[end + 1 :])
-    return set(letters) <= set(said) and _is_like((pattern[0], *pattern[at:]), plain)
+    return _is_like(plain, (words[0], *others, *words[end + 1 :]))
 
 
 def _is_like(pattern: Sequence[str], words: Sequence[str]) -> bool:

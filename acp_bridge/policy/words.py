@@ -25,6 +25,8 @@ class Word:
     moved: bool
     #: the command may change all that is below, if it is a folder.
     changes_below: bool
+    #: it is what the command may replace there, if that exists.
+    hidden: bool = False
 
     @property
     def is_glob(self) -> bool:
@@ -43,7 +45,8 @@ def files(command: Command) -> Iterator[Word]:
             moved = command.moved and (sure or not text.isalnum())
             yield Word(text, expands, moved, changes and sure)
     for text in programs.written_by_copying(command.words) if copies else ():
-        yield Word(text, bool(re.search(r"[*?\[]", text)), command.moved, changes_below=True)
+        expands, hidden = bool(re.search(r"[*?\[]", text)), text.endswith("/.git")
+        yield Word(text, expands, command.moved, changes_below=True, hidden=hidden)
 
 
 def _parts(word: str) -> Iterator[tuple[str, bool]]:

@@ -7,7 +7,10 @@ from tests.policy.judging import of_command
 pytestmark = pytest.mark.hazard("A1")
 
 RULES = """
-deny = ["Bash(rm -rf *)", "Bash(git push *)", "Bash(python -c *)", "Bash(chmod -R 777 /)"]
+deny = [
+  "Bash(rm -rf *)", "Bash(python -c *)", "Bash(chmod -R 777 /)", "Bash(git push *)",
+  "Bash(git reset --hard *)",
+]
 allow = ["Bash"]
 """
 
@@ -23,6 +26,8 @@ allow = ["Bash"]
         "rm --recursive --force x",
         "python -Bc x",
         "chmod 777 -R /",
+        "git reset HEAD --hard",
+        "git push origin main --force",
         # options before a subcommand
         "git -C x push",
         "git --no-pager push -f",
@@ -47,6 +52,8 @@ def test_a_refusal_finds_options_in_any_order_and_a_subcommand_behind_them(comma
         "git log push",
         "git stash push",
         "chmod 777 /",
+        "git reset --soft HEAD",
+        "git reset -- --hard",
         "chmod -R 755 /",
     ],
 )

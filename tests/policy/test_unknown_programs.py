@@ -1,5 +1,7 @@
 """Programs of which it is not known what they run or write: the person is asked."""
 
+from pathlib import Path
+
 import pytest
 
 from acp_bridge.policy import decide
@@ -163,12 +165,31 @@ def test_a_folder_above_what_guards_the_user_is_changed_by_no_rule(command: str)
 
 @pytest.mark.parametrize(
     "command",
-    ["cp x ~", "ls ~", "cat ~/.profile", "find / -name x", "cp -r a b", "pip install .", "mv a b/"],
+    [
+        "cp -r a/. b",
+        "rsync -a a/ b",
+        "cp x ~",
+        "ls ~",
+        "cat ~/.profile",
+        "find / -name x",
+        "cp -r a b",
+        "pip install .",
+        "mv a b/",
+    ],
 )
 def test_a_folder_above_what_guards_the_user_is_read_and_added_to_as_rules_say(
     command: str,
 ) -> None:
     assert of_command('allow = ["Bash", "Edit"]', command, DATA) == "allow"
+
+
+def test_all_that_a_folder_has_is_copied_over_no_git_folder_by_a_rule(tmp_path: Path) -> None:
+    (tmp_path / "sub" / ".git").mkdir(parents=True)
+    text, deny = 'allow = ["Bash"]', 'deny = ["Edit(**/.git/**)"]\nallow = ["Bash"]'
+    for command in ("cp -r a/. sub", "cp -rT a sub", "rsync -a a/ sub", "rsync -a a/ ."):
+        assert of_command(text, command, place(tmp_path)) == "ask"
+        assert of_command(deny, command, place(tmp_path)) == "deny"
+    assert of_command(deny, "cp -r a/. other", place(tmp_path)) == "allow"
 
 
 def test_a_refusal_of_a_path_is_found_behind_any_letters_of_options() -> None:
