@@ -367,7 +367,7 @@ async def test_where_the_users_rules_say_so_what_would_be_denied_waits_for_anoth
         call = await run.prompted()
         assert await run.permission("read", own=WAITS) == "yes"
         for card, decision in (("a", "allow"), ("b", "deny")):
-            asked = {"toolCallId": card, "title": f"make {card}", "kind": "execute"}
+            asked: Json = {"toolCallId": card, "title": f"make {card}", "kind": "execute"}
             asked["rawInput"] = {"command": f"make {card}"}
             params = {"sessionId": "s1", "toolCall": asked, "options": OPTIONS}
             params["_meta"] = {"acp_bridge": WAITS}
