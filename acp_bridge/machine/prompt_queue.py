@@ -3,8 +3,11 @@
 The queue has the prompt that runs and those that wait; hooks about a prompt and the user's pause or
 hold keep it where it is.
 
-- They wait in the order of reading; a superseder (`interrupt`) goes first, the newest before all;
-  behind it a hook's feedback, then what was to join a turn.
+- They wait in the user's order: that of reading, until the user moves one. A superseder
+  (`interrupt`) goes first, the newest before all; behind it a hook's feedback, then what was to
+  join a turn.
+- While the journal takes a change of the user's nothing is sent, so neither the old words nor the
+  old order run meanwhile. (invariant Q16)
 - A prompt that `steers` is to join the turn that runs. It is sent into the turn one at a time, and
   is answered with the turn's end. If the agent did not take it, it is the next to run; a Stop
   gives it back. One that may have been lost at the agent is left over, and never sent again.
@@ -38,6 +41,7 @@ from acp_bridge.machine.effects import (
     LeaveOver,
     Outcome,
     Queued,
+    RefuseChange,
     Refused,
     Replied,
     RunHooks,
@@ -46,6 +50,7 @@ from acp_bridge.machine.effects import (
     Steer,
     StopHooks,
     TellDeath,
+    WriteChange,
 )
 from acp_bridge.machine.events import Moment, Steered
 from acp_bridge.machine.states import Standstill, State
@@ -90,6 +95,8 @@ class QueuedPrompt:
     taken: Steered | None = None
     #: the agent has shown something of the turn since then.
     followed: bool = False
+    #: the user wants it never to run.
+    dropped: bool = False
     #: the journal has the agent's own answer, though it is shown as cancelled.
     noted: bool = False
     hooks: Hooks = Hooks.PASSED
@@ -106,6 +113,12 @@ class QueuedPrompt:
     def root(self) -> int:
         """The key of the user's prompt behind this one: its own key, unless it is feedback."""
         return self.key if self.origin is None else self.origin
+
+    @property
+    def movable(self) -> bool:
+        """True if the user may move the prompt, and others before it."""
+        keeps = self.interrupt or self.again or self.steers or (self.first and not self.told)
+        return not keeps and self.hooks is not Hooks.RUNNING and self.ending is None
 
     @property
     def carried(self) -> bool:
@@ -138,6 +151,8 @@ class PromptQueue:
         #: the prompts that were sent into the running turn, in order.
         self.joining: list[QueuedPrompt] = []
         self._waiting: list[QueuedPrompt] = []
+        #: the change that the journal takes just now: whose, and for a move the new order.
+        self.change: WriteChange | None = None
 
     @property
     def running_key(self) -> int | None:
@@ -146,16 +161,16 @@ class PromptQueue:
 
     @property
     def unanswered(self) -> list[QueuedPrompt]:
-        """All prompts, the oldest first: `session/cancel` means that one. (invariant C20)"""
+        """All prompts as they run: `session/cancel` means the first one. (invariant C20)"""
         current = self.running or self.leaving
         if not current and not self.joining:
-            return self._waiting
-        return [*([current] if current else []), *self.joining, *self._waiting]
+            return self.waiting
+        return [*([current] if current else []), *self.joining, *self.waiting]
 
     @property
     def waiting(self) -> list[QueuedPrompt]:
         """The prompts that wait, in the order in which they will run."""
-        if len(self._waiting) < 2:
+        if len(self._waiting) < 2 or not any(p.interrupt or _rank(p) < 2 for p in self._waiting):
             return self._waiting
         urgent = [prompt for prompt in reversed(self._waiting) if prompt.interrupt]
         return urgent + sorted((p for p in self._waiting if not p.interrupt), key=_rank)
@@ -176,7 +191,8 @@ class PromptQueue:
     def receive(self, key: int, interrupt: bool, hooks: Hooks = Hooks.PASSED) -> QueuedPrompt:
         """Append a prompt without a commit yet; raises ValueError if the key is here already."""
         self._refuse_again(key)
-        victim = self.unanswered[0].root if interrupt and self.unanswered else None
+        oldest = self.running or self.leaving or next(iter([*self.joining, *self._waiting]), None)
+        victim = oldest.root if interrupt and oldest else None
         prompt = QueuedPrompt(key, key, victim, interrupt, hooks=hooks)
         self._waiting.append(prompt)
         return prompt
@@ -215,13 +231,14 @@ class PromptQueue:
         out = self._stop(outcome, which)
         gone = [p for p in self._waiting if which(p) and p.hooks is not Hooks.RUNNING]
         self._waiting = [prompt for prompt in self._waiting if prompt not in gone]
-        again = [p for p in gone if p.carried and not p.again and not isinstance(outcome, Refused)]
+        refused = isinstance(outcome, Refused)
+        again = [p for p in gone if p.carried and not (p.again or p.dropped or refused)]
         out += [AnswerPrompt(prompt.key, outcome) for prompt in gone if prompt not in again]
         if again:
             out.append(LeaveOver(tuple(prompt.key for prompt in again)))
         carriers = {prompt.request: prompt for prompt in gone if prompt.carried}
         for carrier, prompt in carriers.items():
-            out += self._settle(carrier, prompt.settles_as(outcome))
+            out += self._settle(carrier, Done() if prompt.dropped else prompt.settles_as(outcome))
         return out
 
     def keep(self) -> list[Effect]:
@@ -310,6 +327,62 @@ class PromptQueue:
         if self.running:  # the turn, which has hooks of its own, goes on without these words
             return [StopHooks(prompt.key) for prompt in stopped]
         return [StopHooks()] if stopped else []
+
+    # --- the user's changes --------------------------------------------------------------------
+
+    def edit(self, key: int) -> list[Effect]:
+        """Begin to give a prompt other words; one that a hook wrote keeps its own."""
+        prompt = self.find(key)
+        if prompt is None or prompt.again or prompt.ending or prompt.hooks is Hooks.RUNNING:
+            return [RefuseChange(key)]
+        return self._begin_change(WriteChange(key))
+
+    def move(self, key: int, before: int | None) -> list[Effect]:
+        """Begin to move a prompt before another, or behind all."""
+        rest = [p.key for p in self.waiting if p.movable and p.key != key]
+        prompt = self.find(key)
+        if prompt is None or not prompt.movable or before not in (None, *rest):
+            return [RefuseChange(key)]
+        rest.insert(len(rest) if before is None else rest.index(before), key)
+        return self._begin_change(WriteChange(key, tuple(rest)))
+
+    def drop_for_good(self, key: int) -> list[Effect]:
+        """Cancel a prompt that waits, also one that would be left over else."""
+        prompt = self.find(key)
+        if prompt is None:
+            return [RefuseChange(key)]
+        prompt.dropped = True
+        return self.drop(Cancelled(), lambda other: other is prompt)
+
+    def _begin_change(self, change: WriteChange) -> list[Effect]:
+        """Have the journal take one change, and no other at the same time."""
+        if self.change:
+            return [RefuseChange(change.key)]
+        self.change = change
+        return [change]
+
+    def end_change(self, hooks: Hooks, *, made: bool) -> bool:
+        """Make the change, unless the journal has not taken it; False if none is on its way.
+
+        `hooks`: how far the hooks about other words are.
+        """
+        change, self.change = self.change, None
+        prompt = self.find(change.key) if change and made else None
+        if change and prompt and change.order:
+            self._reorder(prompt, change.order)
+        elif prompt:
+            prompt.hooks = hooks
+        return change is not None
+
+    def _reorder(self, moved: QueuedPrompt, order: tuple[int, ...]) -> None:
+        """Let the prompts run in this order; the others keep their places."""
+        here = {p.key: p for p in self._waiting if p.movable}
+        keys = [key for key in order if key in here]
+        behind = keys[keys.index(moved.key) + 1 :]
+        moved.first = bool(behind) and here[behind[0]].first
+        places = [n for n, p in enumerate(self._waiting) if p.key in keys]
+        for n, key in zip(places, keys, strict=True):
+            self._waiting[n] = here[key]
 
     # --- words that join the running turn ------------------------------------------------------
 

@@ -26,6 +26,7 @@ from acp_bridge.machine.effects import (
     NoteOutcome,
     Open,
     Outcome,
+    RefuseChange,
     Refused,
     RefuseFeedback,
     Release,
@@ -40,16 +41,19 @@ from acp_bridge.machine.effects import (
     StopHooks,
     StopWork,
     TellDeath,
+    WriteChange,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
     AgentExited,
     Cancel,
     CancelPrompt,
+    ChangeWritten,
     Close,
     CommitFailed,
     Committed,
     Deadline,
+    DropWaiting,
     Event,
     Go,
     HoldQueue,
@@ -143,6 +147,12 @@ class Reference(Line):
                 self.note_gate(event)
             case Committed(key):
                 self.commit(key)
+            case DropWaiting(key) if not self.closing:
+                for asked in self.next():
+                    asked.dropped |= asked.key == key
+                    asked.cancelled |= asked.key == key
+            case ChangeWritten(made):
+                self.written(made)
             case WorkAsked():
                 self.work_asked = not self.closing
             case Cancel(None):
@@ -236,7 +246,7 @@ class Reference(Line):
         if self.closing or not self.line:
             return
         self.paused = False
-        oldest = self.order()[0]
+        oldest = self.foremost()
         for asked in self.line:
             if self.clear or asked.interrupt or asked.request == oldest.request:
                 asked.cancelled = True
@@ -254,7 +264,8 @@ class Reference(Line):
     def after(self, event: Event, effects: list[Effect]) -> None:
         ranks = [ORDER.index(type(effect)) for effect in effects if type(effect) in ORDER]
         assert ranks == sorted(ranks), f"out of order: {effects}"
-        assert not (self.closed and not all(isinstance(e, AnswerPrompt | Dropped) for e in effects))
+        ended = (AnswerPrompt, RefuseChange, Dropped)
+        assert not (self.closed and not all(isinstance(e, ended) for e in effects))
         if isinstance(event, TreeDead) and event.epoch in self.doomed:
             assert (effects == [Dropped(event)]) == (event.epoch in self.released)
         if isinstance(event, Sleep) and effects != [Dropped(event)]:
@@ -288,6 +299,10 @@ class Reference(Line):
                 assert event.key == key
             case EndTurn() | RunHooks() | StopHooks() | RefuseFeedback() | TellDeath():
                 self.hook(event, effect)
+            case WriteChange():
+                self.write(event, effect)
+            case RefuseChange(key):
+                self.refused(event, key)
             case SendPrompt():
                 self.sent(effect)
             case SendCancel(epoch, key):
@@ -356,6 +371,7 @@ class Reference(Line):
         assert self.hooked is None, "hooks run"
         assert self.next()[0].checked, "its hooks did not run"
         assert not self.closing
+        assert not self.change, "the user's change is not on disk"
         assert not self.work_stops, "what was stopped goes on"
         self.running = self.next()[0]
         assert self.running.key == effect.key, "not in order"
@@ -478,6 +494,7 @@ class Reference(Line):
         for key in keys:
             asked = next(asked for asked in self.next() if asked.key == key)
             assert self.gone or asked.request != key, "only a left-over prompt is put back"
+            assert self.gone or not asked.dropped, "the user does not want it"
             assert self.gone or not asked.again, "feedback is not left over"
             assert self.gone or not asked.hooked or late(event, Timer.KILL), "its hooks run"
             self.leave(asked)
