@@ -62,6 +62,7 @@ _OF_OBSERVERS = (
     *_OF_THE_FIRST,
     *(protocol.SESSION_LIST, protocol.SESSION_LOAD, protocol.SESSION_RESUME, protocol.ATTACH),
     *(protocol.LIVE, protocol.ASK, protocol.CANCEL_TURN, protocol.SESSION_CLOSE),
+    protocol.QUEUE_LIST,
     *(protocol.CLOSE_FOR_ALL, protocol.SESSION_DELETE),
 )
 #: requests of a client whose connection has ended that come to nothing; others go on.
@@ -269,6 +270,12 @@ class Bridge:
             request.answer(self._session(params).audience.cancel_turn())
         elif method == protocol.ASK:
             client.run(self._tasks, request, self._session(params).ask.answer, params)
+        elif method in (protocol.QUEUE_LIST, *protocol.QUEUE_CHANGES):
+            session = self._session(params)
+            if method == protocol.QUEUE_EDIT:
+                check.prompt(params)
+            session.audience.check_prompt(client)
+            client.run(self._tasks, request, session.changes.answer, params)
         elif method == protocol.TITLE:
             self._session(params).title.take(request)
         elif method in pauses.METHODS:
