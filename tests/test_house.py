@@ -80,6 +80,7 @@ SANS_IO = (
     "commands.terminal.chat.local_commands",
     "commands.terminal.chat.own_prompts",
     "commands.terminal.chat.questions",
+    "commands.terminal.chat.queue_shown",
     "commands.terminal.chat.settings_shown",
     "commands.terminal.view.blocks",
     "commands.terminal.view.command_ends",

@@ -249,6 +249,22 @@ async def test_a_client_is_told_what_another_one_changed_of_its_prompts(tmp_path
 
 
 @pytest.mark.hazard("Q16")
+@pytest.mark.parametrize("queue", [False, True])
+async def test_a_move_is_said_to_a_client_that_is_not_told_the_order_anyway(
+    tmp_path: Path, *, queue: bool
+) -> None:
+    async with queued(tmp_path) as here:
+        other = await here.it.attached(here.id, queue=queue)
+        asked = other.prompt(here.id, "theirs")
+        await here.it.settled()
+        moved = await here.params("theirs", before=await here.id_of("one"))
+        await here.editor.ask("_acp_bridge/queue/move", moved)
+        assert any("Moved prompt 5" in text for text in other.texts(here.id)) is not queue
+        await here.ends()
+        assert await other.stop_reason(asked) == "end_turn"
+
+
+@pytest.mark.hazard("Q16")
 async def test_an_observer_sees_the_queue_and_changes_nothing(tmp_path: Path) -> None:
     async with queued(tmp_path) as here:
         looks = await here.it.attached(here.id, observer=True)
@@ -298,6 +314,23 @@ async def test_a_client_that_wants_to_know_is_told_the_queue_at_each_change(tmp_
         await here.ends()
         await until(lambda: told() == [])
         assert not here.editor.asked("_acp_bridge/queue")
+
+
+@pytest.mark.hazard("Q16")
+async def test_a_client_that_is_told_the_state_knows_a_turn_whose_words_were_edited(
+    tmp_path: Path,
+) -> None:
+    async with queued(tmp_path) as here:
+        watcher = await here.it.attached(here.id, state=True)
+        await here.says("/queue edit 3 second")
+        await here.ends()
+
+        def edited() -> list[str]:
+            turns = [each["params"].get("turn", {}) for each in watcher.asked("_acp_bridge/state")]
+            return [turn["text"] for turn in turns if turn.get("edited")]
+
+        await until(edited)
+        assert set(edited()) == {"second"}
 
 
 # --- the disk ------------------------------------------------------------------------------------

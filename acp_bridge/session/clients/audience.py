@@ -128,6 +128,8 @@ class Standing:
             mine = self._prompts.asker(now.unanswered[0]) is view.client
             text = notices.first_line(prompt.params["prompt"], _LENGTH)
             told["turn"] = {"promptId": prompt.prompt_id, "mine": mine, "text": text}
+            if prompt.edited:  # its client is shown the words, as all are
+                told["turn"]["edited"] = True
         view.client.peer.notify(SESSION_STATE, told)
 
     def _params(self) -> Json:
