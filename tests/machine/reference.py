@@ -129,10 +129,7 @@ class Reference(Line):
     def before(self, event: Event) -> None:
         match event:
             case PromptReceived(key, interrupt) if not self.closing:
-                victim = next(iter(self.order()), None) if interrupt else None
-                asked = Asked(key, key, False, interrupt, victim.root if victim else None)
-                asked.checked = Moment.PROMPT not in self.hooks
-                self.line.append(asked)
+                self.read(key, interrupt)
             case RunLeftOver(carrier, keys) if not self.closing:
                 self.left_over -= set(keys)
                 self.carriers.add(carrier)
@@ -147,12 +144,8 @@ class Reference(Line):
                 self.note_gate(event)
             case Committed(key):
                 self.commit(key)
-            case DropWaiting(key) if not self.closing:
-                for asked in self.next():
-                    asked.dropped |= asked.key == key
-                    asked.cancelled |= asked.key == key
-            case ChangeWritten(made):
-                self.written(made)
+            case DropWaiting() | ChangeWritten():
+                self.note_change(event)
             case WorkAsked():
                 self.work_asked = not self.closing
             case Cancel(None):
@@ -299,10 +292,6 @@ class Reference(Line):
                 assert event.key == key
             case EndTurn() | RunHooks() | StopHooks() | RefuseFeedback() | TellDeath():
                 self.hook(event, effect)
-            case WriteChange():
-                self.write(event, effect)
-            case RefuseChange(key):
-                self.refused(event, key)
             case SendPrompt():
                 self.sent(effect)
             case SendCancel(epoch, key):
@@ -386,6 +375,8 @@ class Reference(Line):
 
     def process(self, event: Event, effect: Effect) -> None:
         match effect:
+            case WriteChange() | RefuseChange():
+                self.change_asked(event, effect)
             case Start(epoch):
                 assert epoch not in self.started
                 assert not self.asleep or self.line or isinstance(event, Warm), "nobody woke it"
