@@ -259,7 +259,7 @@ class Bridge:
             slow = self._sessions.attaching.held_back(request, params, slow)
             client.run(self._tasks, request, slow, params)
         elif method in (protocol.SESSION_PROMPT, protocol.STEERING):
-            session = self._session_to_prompt(request, params)
+            session = self._session_of(request, params)
             take = session.on_prompt if method == protocol.SESSION_PROMPT else session.on_steering
             take(request, params)
         elif method == protocol.LIVE:
@@ -269,20 +269,21 @@ class Bridge:
         elif method == protocol.ASK:
             client.run(self._tasks, request, self._session(params).ask.answer, params)
         elif method in (protocol.QUEUE_LIST, *protocol.QUEUE_CHANGES):
-            session = self._session_to_prompt(request, params)
-            client.run(self._tasks, request, session.changes.answer, params)
+            client.run(
+                self._tasks, request, self._session_of(request, params).changes.answer, params
+            )
         elif method == protocol.TITLE:
             self._session(params).title.take(request)
-        elif method in pauses.METHODS:
-            self._session(params).pauses.take(request)
         elif "sessionId" in params:
-            self._session(params).to_agent.pass_on(request)
+            session = self._session(params)
+            takes = session.pauses.take if method in pauses.METHODS else session.to_agent.pass_on
+            takes(request)
         elif method.startswith("session/"):
             raise errors.invalid("is missing", "sessionId")
         else:
             client.run(self._tasks, request, self._sessionless.pass_on, params)
 
-    def _session_to_prompt(self, request: ClientRequest, params: Json) -> Session:
+    def _session_of(self, request: ClientRequest, params: Json) -> Session:
         """Return the session of a prompt, or of a look at those that wait. Raises RpcError.
 
         The client has it, and the words that the request brings can be sent.

@@ -41,7 +41,6 @@ from acp_bridge.machine.effects import (
     StopHooks,
     StopWork,
     TellDeath,
-    WriteChange,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -375,8 +374,6 @@ class Reference(Line):
 
     def process(self, event: Event, effect: Effect) -> None:
         match effect:
-            case WriteChange() | RefuseChange():
-                self.change_asked(event, effect)
             case Start(epoch):
                 assert epoch not in self.started
                 assert not self.asleep or self.line or isinstance(event, Warm), "nobody woke it"
@@ -401,19 +398,20 @@ class Reference(Line):
             case StopWork(epoch):
                 assert isinstance(event, Cancel)
                 assert self.work_asked or self.work_seen, "there is no work"
-                assert self.running is None
+                assert not self.running
                 assert not self.line or event.requests == frozenset(), "a prompt is meant"
                 assert epoch in self.loaded - self.doomed
                 self.work_asked = self.work_seen = False
                 self.work_stops = self.work_stopped = True
-                if self.leaky or self.always_reload:
-                    self.unfit.add(epoch)
+                self.unfit |= {epoch} if self.leaky or self.always_reload else set()
             case Closed():
                 assert self.closing
                 assert not self.line
                 assert self.doomed <= self.dead or late(event, Timer.KILL)
                 assert self.released == self.started
                 self.closed = True
+            case _:
+                self.change_asked(event, effect)
 
     def answer(self, event: Event, effect: AnswerPrompt) -> None:
         key, outcome = effect.key, effect.outcome

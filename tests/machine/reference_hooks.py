@@ -118,11 +118,11 @@ class Line:
                 asked.dropped |= asked.key == event.key
                 asked.cancelled |= asked.key == event.key
 
-    def change_asked(self, event: Event, effect: WriteChange | RefuseChange) -> None:
-        """Judge what the machine makes of the user's change."""
+    def change_asked(self, event: Event, effect: Effect) -> None:
+        """Judge what the machine makes of the user's change; other effects are nothing here."""
         if isinstance(effect, WriteChange):
             self.write(event, effect)
-        else:
+        elif isinstance(effect, RefuseChange):
             self.refused(event, effect.key)
 
     def refused(self, event: Event, key: int) -> None:
