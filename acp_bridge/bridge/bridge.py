@@ -259,7 +259,7 @@ class Bridge:
             slow = self._sessions.attaching.held_back(request, params, slow)
             client.run(self._tasks, request, slow, params)
         elif method in (protocol.SESSION_PROMPT, protocol.STEERING):
-            session = self._session_of(request, params)
+            session = self._prompted(request, params)
             take = session.on_prompt if method == protocol.SESSION_PROMPT else session.on_steering
             take(request, params)
         elif method == protocol.LIVE:
@@ -269,9 +269,7 @@ class Bridge:
         elif method == protocol.ASK:
             client.run(self._tasks, request, self._session(params).ask.answer, params)
         elif method in (protocol.QUEUE_LIST, *protocol.QUEUE_CHANGES):
-            client.run(
-                self._tasks, request, self._session_of(request, params).changes.answer, params
-            )
+            client.run(self._tasks, request, self._prompted(request, params).changes.answer, params)
         elif method == protocol.TITLE:
             self._session(params).title.take(request)
         elif "sessionId" in params:
@@ -283,7 +281,7 @@ class Bridge:
         else:
             client.run(self._tasks, request, self._sessionless.pass_on, params)
 
-    def _session_of(self, request: ClientRequest, params: Json) -> Session:
+    def _prompted(self, request: ClientRequest, params: Json) -> Session:
         """Return the session of a prompt, or of a look at those that wait. Raises RpcError.
 
         The client has it, and the words that the request brings can be sent.
