@@ -17,6 +17,8 @@ from acp_bridge.protocol import (
     GO,
     HOLD,
     PAUSE,
+    QUEUE_CHANGES,
+    QUEUE_LIST,
     TITLE,
     VERSION,
     Json,
@@ -129,7 +131,8 @@ def _without_kept_back(can: Json) -> Json:
 def _methods(capabilities: Json) -> list[str]:
     """Return the methods of the bridge's own that go with this agent (docs/extension.md)."""
     optional = {PAUSE: can_own(capabilities, CAN_PAUSE), ASK: can_ask(capabilities)}
-    return [HOLD, GO, TITLE, *(method for method, able in optional.items() if able)]
+    own = [HOLD, GO, TITLE, QUEUE_LIST, *QUEUE_CHANGES]
+    return [*own, *(method for method, able in optional.items() if able)]
 
 
 def can_fork(capabilities: object) -> bool:

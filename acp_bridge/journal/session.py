@@ -104,6 +104,26 @@ class SessionJournal:
         sql = "UPDATE prompt_params SET params = ? WHERE seq = ?"
         self._file.write_or_keep(Write(((sql, (dumps(params).decode(), seq)),)))
 
+    def edit(self, seq: int, params: Mapping[str, Any]) -> None:
+        """Give a prompt that waits or is left over other words.
+
+        Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
+        """
+        sql = "UPDATE prompt_params SET params = ? WHERE seq = ?"
+        self._file.write(sql, (dumps(params).decode(), seq))
+
+    def reorder(self, seqs: Iterable[int]) -> None:
+        """Set the user's order of prompts that wait or are left over, all that may be moved.
+
+        Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
+        """
+        self._file.write(_SET, (prompt_rows.ORDER, dumps(list(seqs)).decode()))
+
+    @property
+    def order(self) -> list[int]:
+        """The user's order, as it was set last. Raises JournalError."""
+        return self.get(prompt_rows.ORDER) or []
+
     def began_turn(self, seq: int) -> bool:
         """Return False if a prompt has joined the turn of another. Raises JournalError."""
         sql = "SELECT count(*) FROM (SELECT 1 FROM updates WHERE turn = ? LIMIT 1)"

@@ -29,6 +29,7 @@ from acp_bridge.session.process.restart import Restart
 from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import answers
+from acp_bridge.session.prompts.changes import Changes
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
@@ -89,6 +90,7 @@ class Effects:
     prompts: Prompts
     turn: Turn
     steering: Steering
+    changes: Changes
     pauses: Pauses
     hooks: SessionHooks
     deadlines: Deadlines
@@ -136,6 +138,8 @@ class Effects:
             # --- what becomes of prompts
             case ef.Commit(key):
                 self.prompts.commit(key)
+            case ef.WriteChange() | ef.RefuseChange():
+                self.changes.note(effect)
             case ef.AnswerPrompt(key, outcome):
                 self.restart.failure_told |= answers.says_why_not_ready(outcome)
                 self.turn.say_not_run(key, outcome)

@@ -35,6 +35,7 @@ from acp_bridge.session.process.restart import Restart
 from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import queue_command
+from acp_bridge.session.prompts.changes import Changes
 from acp_bridge.session.prompts.hooks import SessionHooks, moments_of
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
@@ -98,12 +99,16 @@ class Session:
         self._provisional, patience = provisional, settings.request_timeout
         self.to_agent = to_agent = ToAgent(core, shown, chosen, updates, self.wake, patience)
         self.ask = ask = Ask(core, context, to_agent, shown)
+        self.changes = Changes(
+            core, journal, shown, prompts, lambda: self.audience.standing.follow_queue()
+        )
         self._queue = QueueCommand(
             core,
             prompts,
             shown,
             memory,
             pauses,
+            self.changes,
             ask.command,
             self.title.set_own,
             words,
@@ -188,6 +193,7 @@ class Session:
             prompts=prompts,
             turn=turn,
             steering=steering,
+            changes=self.changes,
             pauses=pauses,
             hooks=self.hooks,
             deadlines=Deadlines(core, settings),

@@ -198,12 +198,12 @@ def memory_sent(characters: int) -> str:
     return f"{MEMORY_SENT} ({characters} characters)."
 
 
-def left_over(prompts: list[Json]) -> str:
+def left_over(prompts: list[tuple[int, Json]]) -> str:
     """Return the notice, behind a load, of prompts that were left over."""
     count = "1 prompt was" if len(prompts) == 1 else f"{len(prompts)} prompts were"
     return (
         f"[acp-bridge] {count} waiting when the bridge ended. Left over, not run:\n\n"
-        f"{numbered(prompts)}\n\n`/queue run` runs, `/queue drop [number]` forgets."
+        f"{numbered(prompts)}\n\n`/queue run` runs, `/queue drop [NUMBER]` forgets."
     )
 
 
@@ -230,8 +230,10 @@ def not_paused(why: str) -> str:
     )
 
 
-def queue(waiting: list[Json], left: list[Json], standstill: str | None = None) -> str:
-    """Return the answer to `/queue`; both lists are of parameters of `session/prompt`.
+def queue(
+    waiting: list[tuple[int, Json]], left: list[tuple[int, Json]], standstill: str | None = None
+) -> str:
+    """Return the answer to `/queue`; both lists are of numbers and parameters of prompts.
 
     `standstill`: the sentence about a pause or a hold, if there is one.
     """
@@ -241,7 +243,7 @@ def queue(waiting: list[Json], left: list[Json], standstill: str | None = None) 
         lines.append(numbered(waiting))
     if left:
         lines += ["Left over since a restart:", numbered(left)]
-        lines.append("`/queue run` runs them, `/queue drop [number]` forgets.")
+        lines.append("`/queue run` runs them, `/queue drop [NUMBER]` forgets.")
     return "\n\n".join(lines)
 
 
@@ -281,9 +283,34 @@ def dropped(count: int) -> str:
     return f"Dropped {count}." if count else NOTHING_LEFT
 
 
-def no_such_left_over(words: list[str], usage: str) -> str:
-    """Return the answer to `/queue drop` with words that are no left-over prompt's number."""
-    return f"There is no left-over prompt {' '.join(words)!r}. {usage}"
+def dropped_one(number: int) -> str:
+    """Return the answer to a drop of one prompt."""
+    return f"Dropped prompt {number}."
+
+
+def edited(number: int, prompt: list[Any]) -> str:
+    """Return the answer to an edit of a prompt, with its words from now on."""
+    return f"Prompt {number} is now: {_beginning(prompt)}"
+
+
+def moved(number: int) -> str:
+    """Return the answer to a move of a prompt."""
+    return f"Moved prompt {number}. `/queue` shows the order."
+
+
+def not_changed(why: str) -> str:
+    """Return the answer to a change of a prompt that was not made."""
+    return f"Nothing is changed: {why}."
+
+
+def changed_by_other(how: str) -> str:
+    """Return the notice, to who sent a prompt, of a change that another client has made."""
+    return f"[acp-bridge] Another client has changed your prompt. {how}"
+
+
+def no_such_prompt(number: str) -> str:
+    """Return why a number names no prompt that waits or is left over."""
+    return f"no prompt {code(number)} waits: it has begun or has ended, or never was"
 
 
 def bad_hooks(file: str, why: str) -> str:
@@ -392,8 +419,11 @@ def enough_feedback(text: str) -> str:
 # --- work that goes on, for a client that has just come -----------------------------------------
 
 
-def at_work(running: Json | None, waiting: list[Json]) -> str:
-    """Return the notice, behind a load, of work that goes on, from parameters of prompts."""
+def at_work(running: Json | None, waiting: list[tuple[int, Json]]) -> str:
+    """Return the notice, behind a load, of work that goes on.
+
+    `running`: a prompt's parameters; `waiting`: numbers and parameters.
+    """
     lines = []
     if running is not None:
         lines.append(f"A turn runs in this session: {_quoted(running)}.")
@@ -529,9 +559,12 @@ def first_line(prompt: list[Any], length: int) -> str:
     return summary([{"text": next((line for line in lines if line.strip()), "")}], length)
 
 
-def numbered(prompts: list[Json]) -> str:
-    """Return a list of prompts, each with its number and the beginning of its text."""
-    return "\n".join(f"{n}. {_listed(params)}" for n, params in enumerate(prompts, 1))
+def numbered(prompts: list[tuple[int, Json]]) -> str:
+    """Return a list of prompts, each with its number and the beginning of its text.
+
+    Not a numbered list of Markdown: there only the first number would count.
+    """
+    return "\n".join(f"- {number}: {_listed(params)}" for number, params in prompts)
 
 
 def _listed(params: Json) -> str:

@@ -1,0 +1,247 @@
+"""The user's changes of prompts that wait: other words, another place, or never.
+
+- One change at a time, in the order of asking. It is on disk before it is answered; until then the
+  machine sends nothing, so neither the old words nor the old order run. (invariant Q16)
+- If the journal can't take it, words and order stay as they were, and who asked is told.
+- What is left over is changed in the same way, among its own kind; the machine knows nothing of it.
+- A prompt of another client may be changed, and that client is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import anyio
+
+from acp_bridge import errors
+from acp_bridge.clients.client import ClientRequest
+from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.journal.prompt_rows import ORDER
+from acp_bridge.machine import events as ev
+from acp_bridge.machine.effects import RefuseChange, WriteChange
+from acp_bridge.protocol import QUEUE_DROP, QUEUE_EDIT, QUEUE_LIST, Json
+from acp_bridge.session.core import Core
+from acp_bridge.session.prompts.prompts import Prompt, Prompts
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates import notices
+from acp_bridge.wire.jsonrpc import RpcError
+
+_BEGUN: Final = "this prompt has begun or has ended"
+_KEEPS_PLACE: Final = "one of the two prompts keeps its place: it has begun, or is about to"
+_APART: Final = "these are not two prompts that wait, or two that are left over"
+_NOT_WRITTEN: Final = "the journal can't be written: words and order of the queue stay as they were"
+_Asked: TypeAlias = ev.EditWaiting | ev.MoveWaiting | ev.DropWaiting
+
+
+class Changes:
+    """Carries the user's changes of waiting prompts to machine and journal."""
+
+    def __init__(
+        self,
+        core: Core,
+        journal: SessionJournal,
+        transcript: TranscriptOut,
+        prompts: Prompts,
+        tell_queue: Callable[[], None],
+    ) -> None:
+        """`tell_queue` tells the clients what waits, if that has changed."""
+        self._core = core
+        self._journal = journal
+        self._transcript = transcript
+        self._prompts = prompts
+        self._tell_queue = tell_queue
+        self._one_at_a_time = anyio.Lock()
+        #: the machine's word about the change that is asked for now.
+        self._said: WriteChange | RefuseChange | None = None
+
+    def note(self, said: WriteChange | RefuseChange) -> None:
+        """Take the machine's word about the change that is asked for."""
+        self._said = said
+
+    # --- asked by method -----------------------------------------------------------------------
+
+    async def answer(self, request: ClientRequest, params: Json) -> Json:
+        """Return the result of one of the `_acp_bridge/queue` methods; raises RpcError."""
+        if request.method == QUEUE_LIST:
+            return {"prompts": self._prompts.listed()}
+        key = self._key(params, "promptId")
+        before = None if params.get("before") is None else self._key(params, "before")
+        prompt = self._prompts.get(key)
+        sender, number = prompt.client, prompt.seq
+        if request.method == QUEUE_EDIT:
+            await self.edit(key, params["prompt"])
+            how = notices.edited(number, params["prompt"])
+        elif request.method == QUEUE_DROP:
+            await self.drop(key)
+            how = notices.dropped_one(number)
+        else:
+            await self.move(key, before)
+            how = notices.moved(number)
+        if sender and sender is not request.client:
+            self._transcript.show_to(sender, notices.notice(notices.changed_by_other(how)))
+        return {}
+
+    def _key(self, params: Json, name: str) -> int:
+        wanted = params.get(name)
+        if not isinstance(wanted, str):
+            raise errors.invalid("must be the id of a prompt", name)
+        found = (key for key in self._prompts.unsent if self._prompts.get(key).prompt_id == wanted)
+        key = next(found, None)
+        if key is None:
+            raise errors.refused(f"{name}: no prompt of this id waits: it has begun or has ended")
+        return key
+
+    # --- asked in words ------------------------------------------------------------------------
+
+    def command(self, request: ClientRequest, words: list[str], text: str) -> None:
+        """Answer `/queue edit`, `/queue move` or `/queue drop NUMBER`, later; `text`: all of it.
+
+        The words name a prompt that waits or is left over.
+        """
+        self._core.spawn(self._command, request, words, text)
+
+    async def _command(self, request: ClientRequest, words: list[str], text: str) -> None:
+        try:
+            said = await self._carry_out(words, text)
+        except RpcError as error:
+            said = notices.not_changed(error.message)
+        self._transcript.notice(said)
+        self._transcript.then(request.client, lambda: request.answer({"stopReason": "end_turn"}))
+
+    async def _carry_out(self, words: list[str], text: str) -> str:
+        key = self._prompts.with_number(words[1], self._prompts.unsent)
+        if key is None:
+            raise errors.refused(notices.no_such_prompt(words[1]))
+        prompt = self._prompts.get(key)
+        match words:
+            case ["drop", _]:
+                await self.drop(key)
+                return notices.dropped_one(prompt.seq)
+            case ["edit", *_]:
+                blocks = _with_words(prompt.params["prompt"], text.strip().split(maxsplit=3)[3])
+                await self.edit(key, blocks)
+                return notices.edited(prompt.seq, blocks)
+            case [_, _, "before", number]:
+                before = self._prompts.with_number(number, self._prompts.unsent)
+                if before is None:
+                    raise errors.refused(notices.no_such_prompt(number))
+                await self.move(key, before)
+            case _:
+                await self.move(key, None)
+        return notices.moved(prompt.seq)
+
+    # --- one change ----------------------------------------------------------------------------
+
+    async def edit(self, key: int, blocks: list[Any]) -> None:
+        """Give a prompt other words, on disk on return; raises RpcError if it keeps its own."""
+        async with self._one_at_a_time:
+            prompt = self._get(key)
+            was = prompt.params, prompt.added, prompt.edited
+            new = {**prompt.params, "prompt": blocks}
+
+            def write(_order: tuple[int, ...]) -> None:
+                self._journal.edit(prompt.seq, new)
+                # At once: what is left over may run before it is synced.
+                prompt.params, prompt.added, prompt.edited = new, [], True
+
+            def undo() -> None:
+                prompt.params, prompt.added, prompt.edited = was
+                self._journal.change_params(prompt.seq, prompt.params)
+
+            left_over = key in self._prompts.left_over
+            await self._make(None if left_over else ev.EditWaiting(key), write, undo, _BEGUN)
+        self._tell_queue()
+
+    async def move(self, key: int, before: int | None) -> None:
+        """Let a prompt run before another one, or last of its kind, on disk on return.
+
+        Raises RpcError if it keeps its place.
+        """
+        async with self._one_at_a_time:
+            left, old = list(self._prompts.left_over), self._journal.order
+            if key == before or (before is not None and (key in left) != (before in left)):
+                raise errors.refused(_APART)
+            here = [each for each in left if each != key]
+            if key in left:
+                here.insert(len(here) if before is None else here.index(before), key)
+
+            def write(order: tuple[int, ...]) -> None:
+                keys = [*here, *(order or self._core.now.waiting)]
+                self._journal.reorder([seq for seq, _ in self._prompts.numbered(keys)])
+                self._prompts.reorder_left_over(here)
+
+            def undo() -> None:
+                self._prompts.reorder_left_over(left)
+                self._journal.set(ORDER, old)
+
+            event = None if key in left else ev.MoveWaiting(key, before)
+            await self._make(event, write, undo, _KEEPS_PLACE)
+        self._tell_queue()
+
+    async def drop(self, key: int) -> None:
+        """Let a prompt never run; raises RpcError if it has begun."""
+        async with self._one_at_a_time:
+            self._get(key)
+            try:
+                if key in self._prompts.left_over:
+                    self._prompts.drop(key)
+                else:
+                    self._feed(ev.DropWaiting(key), _BEGUN)
+                await self._journal.sync()
+            except JournalError as exc:
+                raise errors.agent_trouble(_NOT_WRITTEN) from exc
+        self._tell_queue()
+
+    async def _make(
+        self,
+        event: _Asked | None,
+        write: Callable[[tuple[int, ...]], None],
+        undo: Callable[[], None],
+        refusal: str,
+    ) -> None:
+        """Have the journal take a change while the machine waits; no event: it need not wait."""
+        order, made = self._feed(event, refusal) if event else (), False
+        try:
+            write(order)
+            with anyio.CancelScope(shield=True):  # it takes as long as an acceptance
+                made = await self._synced()
+            if not made:
+                undo()
+        except JournalError:
+            made = False
+        finally:
+            if event:
+                self._core.feed(ev.ChangeWritten(made))
+        if not made:
+            raise errors.agent_trouble(_NOT_WRITTEN)
+
+    async def _synced(self) -> bool:
+        try:
+            await self._journal.sync()
+        except JournalError:
+            return False
+        return True
+
+    def _feed(self, event: _Asked, refusal: str) -> tuple[int, ...]:
+        """Ask the machine for a change; returns the new order, if it has one. Raises RpcError."""
+        self._said = None
+        self._core.feed(event)
+        if isinstance(self._said, RefuseChange):
+            raise errors.refused(refusal)
+        return self._said.order if self._said else ()
+
+    def _get(self, key: int) -> Prompt:
+        prompt = self._prompts.find(key)
+        if prompt is None:
+            raise errors.refused(_BEGUN)
+        return prompt
+
+
+def _with_words(prompt: list[Any], text: str) -> list[Any]:
+    """Return a prompt's blocks with one text in the place of all its texts."""
+    said = {"type": "text", "text": text}
+    texts = [at for at, block in enumerate(prompt) if block.get("type") == "text"]
+    rest = [said if at in texts[:1] else block for at, block in enumerate(prompt)]
+    kept = [block for block in rest if block is said or block.get("type") != "text"]
+    return kept if texts else [said, *kept]
