@@ -41,7 +41,6 @@ from acp_bridge.machine.effects import (
     StopHooks,
     StopWork,
     TellDeath,
-    WriteChange,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -129,10 +128,7 @@ class Reference(Line):
     def before(self, event: Event) -> None:
         match event:
             case PromptReceived(key, interrupt) if not self.closing:
-                victim = next(iter(self.order()), None) if interrupt else None
-                asked = Asked(key, key, False, interrupt, victim.root if victim else None)
-                asked.checked = Moment.PROMPT not in self.hooks
-                self.line.append(asked)
+                self.read(key, interrupt)
             case RunLeftOver(carrier, keys) if not self.closing:
                 self.left_over -= set(keys)
                 self.carriers.add(carrier)
@@ -147,12 +143,8 @@ class Reference(Line):
                 self.note_gate(event)
             case Committed(key):
                 self.commit(key)
-            case DropWaiting(key) if not self.closing:
-                for asked in self.next():
-                    asked.dropped |= asked.key == key
-                    asked.cancelled |= asked.key == key
-            case ChangeWritten(made):
-                self.written(made)
+            case DropWaiting() | ChangeWritten():
+                self.note_change(event)
             case WorkAsked():
                 self.work_asked = not self.closing
             case Cancel(None):
@@ -299,10 +291,6 @@ class Reference(Line):
                 assert event.key == key
             case EndTurn() | RunHooks() | StopHooks() | RefuseFeedback() | TellDeath():
                 self.hook(event, effect)
-            case WriteChange():
-                self.write(event, effect)
-            case RefuseChange(key):
-                self.refused(event, key)
             case SendPrompt():
                 self.sent(effect)
             case SendCancel(epoch, key):
@@ -410,19 +398,20 @@ class Reference(Line):
             case StopWork(epoch):
                 assert isinstance(event, Cancel)
                 assert self.work_asked or self.work_seen, "there is no work"
-                assert self.running is None
+                assert not self.running
                 assert not self.line or event.requests == frozenset(), "a prompt is meant"
                 assert epoch in self.loaded - self.doomed
                 self.work_asked = self.work_seen = False
                 self.work_stops = self.work_stopped = True
-                if self.leaky or self.always_reload:
-                    self.unfit.add(epoch)
+                self.unfit |= {epoch} if self.leaky or self.always_reload else set()
             case Closed():
                 assert self.closing
                 assert not self.line
                 assert self.doomed <= self.dead or late(event, Timer.KILL)
                 assert self.released == self.started
                 self.closed = True
+            case _:
+                self.change_asked(event, effect)
 
     def answer(self, event: Event, effect: AnswerPrompt) -> None:
         key, outcome = effect.key, effect.outcome

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from acp_bridge.machine.effects import (
     Effect,
     EndTurn,
+    RefuseChange,
     RefuseFeedback,
     RunHooks,
     StopHooks,
@@ -16,6 +17,7 @@ from acp_bridge.machine.effects import (
 from acp_bridge.machine.events import (
     AgentAnswered,
     AgentExited,
+    ChangeWritten,
     DropWaiting,
     EditWaiting,
     Event,
@@ -99,6 +101,29 @@ class Line:
         """Return the keys of those that the user may move, as they run."""
         fixed = [asked for asked in self.line if asked.interrupt or asked.again or asked.hooked]
         return [asked.key for asked in self.next() if asked not in fixed]
+
+    def read(self, key: int, interrupt: bool) -> None:
+        """Note a prompt that was read."""
+        victim = next(iter(self.order()), None) if interrupt else None
+        asked = Asked(key, key, False, interrupt, victim.root if victim else None)
+        asked.checked = Moment.PROMPT not in self.hooks
+        self.line.append(asked)
+
+    def note_change(self, event: DropWaiting | ChangeWritten) -> None:
+        """Note that the user drops a prompt, or what the journal says of a change."""
+        if isinstance(event, ChangeWritten):
+            self.written(event.made)
+        elif not self.closing:
+            for asked in self.next():
+                asked.dropped |= asked.key == event.key
+                asked.cancelled |= asked.key == event.key
+
+    def change_asked(self, event: Event, effect: Effect) -> None:
+        """Judge what the machine makes of the user's change; other effects are nothing here."""
+        if isinstance(effect, WriteChange):
+            self.write(event, effect)
+        elif isinstance(effect, RefuseChange):
+            self.refused(event, effect.key)
 
     def refused(self, event: Event, key: int) -> None:
         """Judge that the user's change is not made."""

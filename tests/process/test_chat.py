@@ -280,7 +280,7 @@ async def test_prompts_that_did_not_run_are_named_when_the_chat_is_left_or_its_b
                 there.type("/exit\r")
             for each, again in ((there, " -- /"), (guest, " -- COMMAND")):
                 await each.sees(
-                    "One prompt has not run:\n  1. say queued\nacp-bridge chat --resume"
+                    "One prompt has not run:\n  2: say queued\nacp-bridge chat --resume"
                 )
                 await each.sees(again)
                 await each.sees("There /queue run runs what is left over")
@@ -355,7 +355,7 @@ async def test_when_the_session_is_closed_what_is_left_over_is_named_and_what_wa
                 await anyio.run_process(command, cwd=tmp_path, env={**os.environ, **env})
             for each, again in ((there, " -- /"), (guest, " -- COMMAND")):
                 await each.sees("There /queue run runs what is left over")
-                assert "One prompt has not run:\n  1. say queued\nacp-bridge chat" in each.seen
+                assert "One prompt has not run:\n  2: say queued\nacp-bridge chat" in each.seen
                 assert again in each.seen.replace("\n", "")
                 assert each.seen.count("the session was closed\n") == 1
                 assert await each.process.wait() == 0
