@@ -192,7 +192,8 @@ async def test_what_waits_of_all_is_listed_with_numbers_and_whose_it_is(tmp_path
         await here.terminal.shows(
             "  3 waits, another's: theirs\n  4 waits: mine\n  2 left over: old\n\n»"
         )
-        await here.terminal.shows("Tab: queue")
+        told(here.bridge, "running", prompt="theirs", waiting=2, clients=3)
+        await here.terminal.shows("3 clients · Tab: queue")
         assert "of others" not in here.terminal.screen
 
 
@@ -300,6 +301,20 @@ async def test_an_edit_is_given_up_with_escape_and_the_turn_goes_on(tmp_path: Pa
         assert "_acp_bridge/cancel" not in [call.method for call in here.bridge.calls]
 
 
+async def test_up_takes_nothing_back_into_the_words_of_an_edit(tmp_path: Path) -> None:
+    async with queue(tmp_path) as here:
+        await here.own(4, "mine")
+        here.tell(*THREE, row(4, "mine", mine=True))
+        await here.terminal.shows("4 waits: mine")
+        here.type("\te")
+        await here.terminal.shows("» one")
+        here.type(f"\x15{UP}")  # what was entered before
+        await here.terminal.shows("» mine")
+        await settled(here.bridge)
+        assert here.bridge.notified == []
+        await here.terminal.shows("4 waits: mine")
+
+
 async def test_words_whose_edit_is_refused_come_back_into_the_line(tmp_path: Path) -> None:
     async with queue(tmp_path) as here:
         here.tell(*THREE)
@@ -368,8 +383,10 @@ async def test_a_key_of_the_list_answers_no_permission(tmp_path: Path) -> None:
         await here.terminal.shows("dropped: one")
         here.type("\x1b")
         await here.terminal.shows("1 or y: Allow")
+        here.type("y")  # too soon behind a key of the list
+        await here.terminal.shows("» y")
         assert here.bridge.answered == []
-        here.type("\t")
+        here.type("\x7f\t")
         await here.terminal.shows("* 2 waits")
         here.type("\x1by")
         await here.terminal.shows("Allow: rm -r /")

@@ -161,7 +161,7 @@ class QueueChanges:
             self._say(f"nothing is changed: {harmless(error.message)}", Tone.ERROR)
             refused()
         except ConnectionLost:
-            self._next.clear()  # the chat ends, and says so
+            pass  # the chat ends, and says so
         else:
             done(as_object(result))
         self._go_on()
