@@ -183,6 +183,20 @@ async def queue(folder: Path, **kinds: Any) -> AsyncGenerator[Queue]:
         yield here
 
 
+async def test_a_number_is_completed_while_it_is_typed_with_the_words_of_its_prompt(
+    tmp_path: Path,
+) -> None:
+    async with queue(tmp_path) as here:
+        here.tell(*THREE)
+        await here.terminal.shows("1 waits")
+        here.type("/queue  move 3 before ")
+        await here.terminal.shows("  1  one\n  2  two\n")
+        here.type("2")
+        await here.terminal.hides("  1  one")
+        here.type("\t\r\r")
+        await here.running.prompted("/queue  move 3 before 2")
+
+
 async def test_what_waits_of_all_is_listed_with_numbers_and_whose_it_is(tmp_path: Path) -> None:
     async with queue(tmp_path) as here:
         call = await here.running.prompt("mine")
@@ -193,7 +207,7 @@ async def test_what_waits_of_all_is_listed_with_numbers_and_whose_it_is(tmp_path
             "  3 waits, another's: theirs\n  4 waits: mine\n  2 left over: old\n\n»"
         )
         told(here.bridge, "running", prompt="theirs", waiting=2, clients=3)
-        await here.terminal.shows("3 clients · Tab: queue")
+        await here.terminal.shows("Tab: queue · 3 clients")
         assert "of others" not in here.terminal.screen
 
 
@@ -208,6 +222,14 @@ async def test_five_rows_are_shown_and_the_rest_is_counted_at_40_columns_too(
         await here.terminal.shows("  … 3 more\n")
         await here.terminal.shows("* 8 waits, another's: the words of pr...\n")
         await here.terminal.shows("e edits, d drops, K/J move, Esc leaves")
+
+
+async def test_on_a_low_terminal_the_line_and_the_chosen_row_are_seen(tmp_path: Path) -> None:
+    async with queue(tmp_path, columns=40, rows=6) as here:
+        here.tell(*(row(n, f"number {n}") for n in range(1, 9)))
+        await here.terminal.shows("Tab: queue")
+        here.type("\t" + 6 * DOWN)
+        await here.terminal.shows("* 7 waits, another's: number 7\n\n»\n")
 
 
 async def test_arrows_choose_and_capital_letters_or_alt_and_shift_with_arrows_move(

@@ -57,13 +57,13 @@ def status(conversation: Conversation, look: Look) -> str:
     if (keys := _queue_keys(conversation.queue)) and not conversation.leaves_next:
         return keys
     shown, standing = conversation.shown, conversation.standing
-    parts = [_doing(conversation, look)]
+    parts = [_doing(conversation, look), _way_in(conversation)]
     if standing is not None and conversation.queue.order is None:
         others = standing.waiting - len(conversation.queued)
         parts += [f"{others} of others wait"] if others > 0 else []
     if standing is not None:
         parts += [f"{standing.clients} clients"] if standing.clients > 1 else []
-    parts += ["read-only"] if conversation.read_only else _ways(conversation)
+    parts += ["read-only"] if conversation.read_only else []
     for kind in ("mode", "model"):
         if choices := shown.choices(kind):
             parts.append(choices.name)
@@ -99,11 +99,9 @@ def _doing(conversation: Conversation, look: Look) -> str:
     return ""
 
 
-def _ways(conversation: Conversation) -> list[str]:
-    """Return how to get into the list of what waits, while there is one to get into."""
-    queue = conversation.queue
-    inside = queue.chosen is not None or queue.editing is not None
-    return ["Tab: queue"] if queue.rows and not inside else []
+def _way_in(conversation: Conversation) -> str:
+    """Return the key of the list of what waits, or "" if one can't go into it."""
+    return "Tab: queue" if conversation.queue.rows and not conversation.read_only else ""
 
 
 def _queue_keys(queue: QueueShown) -> str:

@@ -111,6 +111,7 @@ def _lines(style: str, lines: Callable[[], list[str]], mark: str = "") -> Condit
         for number, line in enumerate(lines()):
             chosen = mark and line.startswith(mark)
             out += [("", "\n")] if number else []
+            out += [("[SetCursorPosition]", "")] if chosen else []  # it is what scrolling keeps
             out.append(("class:chosen" if chosen else style, line))
         return out
 
