@@ -60,6 +60,13 @@ class Settings:
     drain_timeout: float = DRAIN
     #: an agent without a prompt that is silent for so long, with nothing open, does nothing.
     work_silence: float = waits.WORK
+    #: a turn of which the agent says nothing for so long is silent, and the session says so; the
+    #: same with a tool call open.
+    silence: float = waits.SILENCE
+    silence_in_call: float = waits.SILENCE_IN_CALL
+    #: a turn that is silent for so long, with no tool call open and no program that computes, is
+    #: cancelled; 0: never.
+    cancel_silent_after: float = 0.0
     #: a Stop of what an agent does without a prompt waits for a prompt of the same client.
     stop_delay: float = waits.STOP
     #: other clients may connect, over a socket in the home folder.

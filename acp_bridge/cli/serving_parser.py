@@ -120,6 +120,13 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
             "after each (ACP_BRIDGE_RELOAD_AFTER_CANCEL; default"
             f" {DEFAULTS.reload_after_cancel})",
         ),
+        Option(
+            "cancel-silent-after",
+            "MINUTES",
+            "cancel a turn in which for so long nothing comes from the\n"
+            "agent, no tool call is open and no program below it computes;\n"
+            f"0: never (ACP_BRIDGE_CANCEL_SILENT_AFTER; default {DEFAULTS.cancel_silent_after:g})",
+        ),
     ),
     "the agent": (
         Option(

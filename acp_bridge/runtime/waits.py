@@ -44,6 +44,17 @@ STOP: Final = 0.1
 #: The programs of an agent are looked at before it is killed. Far below KILL.
 LAST_LOOK: Final = 0.2
 
+# --- a turn falls silent -----------------------------------------------------------------------
+
+#: The agent says nothing of its turn: the session says so, and what runs below the agent.
+SILENCE: Final = 120.0
+#: The same while a tool call is open, which may well take long. Above SILENCE.
+SILENCE_IN_CALL: Final = 600.0
+#: The programs below a silent agent are looked at. Far below SILENCE.
+LOOK: Final = 10.0
+#: The longest time between two looks at whether they compute.
+LOOK_AGAIN: Final = 60.0
+
 # --- an agent's tree is killed ---------------------------------------------------------------
 
 #: A guard kills its tree. Then the bridge does it, too: the guard may hang. Far below END.

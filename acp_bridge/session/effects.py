@@ -26,6 +26,7 @@ from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.process.agent_processes import AgentProcesses
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
+from acp_bridge.session.process.silence import Silence
 from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import answers
@@ -86,6 +87,7 @@ class Effects:
     provisional: Provisional
     sleep: Sleep
     work: Work
+    silence: Silence
     prompts: Prompts
     turn: Turn
     steering: Steering
@@ -189,8 +191,11 @@ class Effects:
             who.append(self.provisional.follow)
         if now.standstill is not self.pauses.told:
             who.append(self.pauses.follow)
-        if now.state is not was.state or now.running != was.running:
+        moved = now.state is not was.state or now.running != was.running
+        if moved:
             who.append(self.work.follow)
+        if moved or now.standstill is not was.standstill:
+            who.append(self.silence.follow)
         stops = now.state is State.KILLING and was.state is not State.WORKING
         if self.prompts.waits_for_work and not (now.works or stops):
             who.append(self.prompts.end_waits_for_work)

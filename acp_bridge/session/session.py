@@ -32,6 +32,7 @@ from acp_bridge.session.process.agent_processes import AgentProcesses, ProcessPo
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
+from acp_bridge.session.process.silence import Silence
 from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import queue_command
@@ -138,6 +139,7 @@ class Session:
         )
         work = Work(core, updates, shown, settings)
         pacing = self.audience.pacing
+        silence = Silence(core, updates, shown, lambda: pacing.waits, settings)
         self._sleep = sleep = Sleep(
             core,
             settings.sleep_after,
@@ -160,6 +162,7 @@ class Session:
             to_agent,
             steering,
             work,
+            silence,
             sleep.disturb if sleep.seconds else None,
         )
         processes.owner = from_agent
@@ -185,6 +188,7 @@ class Session:
             provisional=provisional,
             sleep=sleep,
             work=work,
+            silence=silence,
             prompts=prompts,
             turn=turn,
             steering=steering,

@@ -425,6 +425,41 @@ def killed_at_work(programs: list[str]) -> str:
     return f"{said} What it had started ends with it: {', '.join([*named, *more])}."
 
 
+def silent(
+    seconds: float, programs: list[tuple[str, float, float]] | None, *, in_call: bool
+) -> str:
+    """Return the notice of a turn of which the agent has said nothing for so long.
+
+    `programs`: the name of each process below the agent, its CPU time and its age in seconds; None
+    if they can't be seen. `in_call`: a tool call is open.
+    """
+    with_call = ", and a tool call is open" if in_call else ""
+    said = f"[acp-bridge] The agent has said nothing for {duration(seconds)}{with_call}."
+    named = [each for each in programs or [] if each[0]]
+    if programs is None:
+        below = "What runs below it can't be seen."
+    elif not named:
+        below = "No program runs below it."
+    else:
+        named.sort(key=lambda each: -each[1])
+        rows = [
+            f"- {as_code(code(name))}: {duration(cpu)} of CPU time, began {duration(age)} ago"
+            for name, cpu, age in named[:_ROWS]
+        ]
+        rows += [f"- and {len(named) - _ROWS} more"] if len(named) > _ROWS else []
+        below = "\n\n".join(("Below it run:", "\n".join(rows), "Stop ends the turn."))
+        return f"{said} {below}"
+    return f"{said} {below} Stop ends the turn."
+
+
+def cancelled_silent(seconds: float) -> str:
+    """Return the notice of a turn that is cancelled because its agent was silent for so long."""
+    return (
+        f"[acp-bridge] Stopping this turn: for {duration(seconds)} the agent has said nothing, no"
+        " tool call was open, and nothing below it has computed (`--cancel-silent-after`)."
+    )
+
+
 def kept_work(rows: list[Json], agent: str) -> str:
     """Return the notice, in a new session, of work in its folder that no client has open.
 
@@ -500,6 +535,18 @@ def turn_ended(told: Json) -> str | None:
 
 
 # --- texts of others, in a sentence of ours -----------------------------------------------------
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, in the two largest units that it has."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    left, parts = round(seconds), list[str]()
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        if number := left // size:
+            parts.append(f"{number} {unit}")
+        left %= size
+    return " ".join(parts[:2])
 
 
 def code(text: str) -> str:
