@@ -73,6 +73,8 @@ class Settings:
     listen: bool = True
     #: the file of the user's rules; None: the one in the home folder, if it is there.
     rules: Path | None = None
+    #: what waits behind a usage limit goes on by itself when the agent has said that it resets.
+    resume_at_reset: bool = False
     #: how long work may go on without a client; 0: the bridge ends with its client.
     keep: float = 0.0
     #: the folder in which agents start; None: that of the bridge.

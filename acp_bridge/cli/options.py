@@ -184,6 +184,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         request_timeout=_seconds("request-timeout", given.request_timeout, waits.REQUEST, 1),
         sleep_after=60 * _minutes("sleep-after", given.sleep_after, sleep),
         cancel_silent_after=60 * _minutes("cancel-silent-after", given.cancel_silent_after, 0),
+        resume_at_reset=_choice(Switch, "resume-at-reset", given.resume_at_reset) is Switch.ON,
         spare=waits.SPARE if _choice(Switch, "spare", given.spare) is Switch.ON else 0.0,
         keep=_duration("keep", given.keep),
         rules=_file(given.rules),

@@ -114,6 +114,15 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
             f"--openhands {openhands.DRAIN:g})",
         ),
         Option(
+            "resume-at-reset",
+            "on|off",
+            "what waits behind a usage limit of the agent goes on by\n"
+            "itself when the limit resets, where that is told\n"
+            "(ACP_BRIDGE_RESUME_AT_RESET; default"
+            f" {Switch.ON if DEFAULTS.resume_at_reset else Switch.OFF})",
+            optional=True,
+        ),
+        Option(
             "reload-after-cancel",
             "unclean|always",
             "restart the agent only after a cancel that went wrong, or\n"

@@ -130,6 +130,15 @@ REQUEST: Final = 60.0
 #: A prompt waits for the end of a pause or a hold: clients get a sign of life this often.
 SIGN: Final = 60.0
 
+# --- a session stands still for a usage limit ---------------------------------------------------
+
+#: After a limit has reset, by the clock of the agent's provider, the queue goes on: a prompt that
+#: comes too soon meets it again, and is lost.
+RESET: Final = 30.0
+#: The wall clock is looked at this often, since it may be set, and does not stand still while the
+#: machine sleeps.
+WALL_CLOCK: Final = 30.0
+
 # --- a client doesn't read ------------------------------------------------------------------
 
 #: The client on stdin takes no byte of a session that others have, too: it goes on without it. It

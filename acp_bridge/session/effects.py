@@ -35,6 +35,7 @@ from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.steering import Steering
 from acp_bridge.session.prompts.turn import Turn
+from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.settings import Settings
@@ -92,6 +93,7 @@ class Effects:
     turn: Turn
     steering: Steering
     pauses: Pauses
+    limit: UsageLimit
     hooks: SessionHooks
     deadlines: Deadlines
     from_agent: FromAgent
@@ -191,6 +193,7 @@ class Effects:
             who.append(self.provisional.follow)
         if now.standstill is not self.pauses.told:
             who.append(self.pauses.follow)
+        who.append(self.limit.follow)
         moved = now.state is not was.state or now.running != was.running
         if moved:
             who.append(self.work.follow)

@@ -29,6 +29,7 @@ from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.process.silence import Silence
 from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts.steering import Steering
+from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.pacing import Pacing
@@ -56,6 +57,7 @@ class FromAgent:
         steering: Steering,
         work: Work,
         silence: Silence,
+        limit: UsageLimit,
         disturb: Callable[[], None] | None,
     ) -> None:
         """`disturb` notes that the agent has said something; None: the session never sleeps."""
@@ -66,6 +68,7 @@ class FromAgent:
         self._steering = steering
         self._work = work
         self._silence = silence
+        self._limit = limit
         self._disturb = disturb
         self._journal = journal
         self._updates = updates
@@ -106,7 +109,10 @@ class FromAgent:
             return
         if self._outside:
             self._work.note_update(shown)
-        self._progress |= not is_state(shown)
+        if is_state(shown):
+            self._limit.note_update(shown)
+        else:
+            self._progress = True
         if is_state(shown) and (shown := self._note_state(shown)) is None:
             return
         told = {**params, "update": shown}

@@ -42,6 +42,7 @@ from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.queue_command import QueueCommand
 from acp_bridge.session.prompts.steering import Steering
 from acp_bridge.session.prompts.turn import Turn
+from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.recovery import Recovery
 from acp_bridge.session.requests.ask import Ask
 from acp_bridge.session.requests.to_agent import ToAgent
@@ -110,7 +111,8 @@ class Session:
             words,
             can_steer=context.steers,
         )
-        turn = Turn(core, journal, shown, updates, prompts, memory, self.hooks)
+        limit = UsageLimit(core, prompts, pauses, resumes=settings.resume_at_reset)
+        turn = Turn(core, journal, shown, updates, prompts, memory, self.hooks, limit)
         self._steering = steering = Steering(core, journal, shown, prompts, turn.join)
 
         # The clients that have the session.
@@ -163,6 +165,7 @@ class Session:
             steering,
             work,
             silence,
+            limit,
             sleep.disturb if sleep.seconds else None,
         )
         processes.owner = from_agent
@@ -193,6 +196,7 @@ class Session:
             turn=turn,
             steering=steering,
             pauses=pauses,
+            limit=limit,
             hooks=self.hooks,
             deadlines=Deadlines(core, settings),
             from_agent=from_agent,

@@ -107,6 +107,7 @@ STANDSTILL: Final = {
     ),
 }
 GOES_ON: Final = "[acp-bridge] Going on."
+LIMIT_RESET: Final = "[acp-bridge] The agent's usage limit has reset: going on."
 WAITS_FOR_GO: Final = "[acp-bridge] This prompt waits for `/queue go`."
 RUN_LATER: Final = "They run after `/queue go`."
 NOTHING_PAUSED: Final = (
@@ -228,6 +229,23 @@ def not_paused(why: str) -> str:
         f"[acp-bridge] The agent did not pause: {why}. The turn goes on; nothing more starts until"
         " `/queue go`."
     )
+
+
+def usage_limit(resets: str | None, *, goes_on: bool, spent: int) -> str:
+    """Return the notice of a queue that is held since the agent has met a usage limit.
+
+    `resets`: when the limit resets; None if the agent has not told. `goes_on`: the queue goes on
+    by itself then. `spent`: how often it has done so, if it does no more; else 0.
+    """
+    told = "The agent has not said when the limit resets."
+    if resets is not None:
+        told = f"The limit resets at {resets}."
+    how = "What waits is on hold until `/queue go`"
+    if goes_on:
+        how = "What waits is on hold, and goes on by itself then; `/queue go` goes on at once"
+    elif spent:
+        how += f": it has gone on by itself {spent} times, and does so no more"
+    return f"[acp-bridge] The agent has met a usage limit. {told} {how}."
 
 
 def queue(waiting: list[Json], left: list[Json], standstill: str | None = None) -> str:
