@@ -76,6 +76,7 @@ SANS_IO = (
     "protocol",
     "commands.setup.jsonc",
     "updates.updates",
+    "updates.wording",
     "commands.terminal.chat.bottom",
     "commands.terminal.chat.local_commands",
     "commands.terminal.chat.own_prompts",

@@ -226,6 +226,21 @@ async def test_a_paused_turn_is_not_silent_and_a_held_one_is(
         assert said(here)
 
 
+async def test_an_agent_that_is_not_read_because_a_client_reads_nothing_is_not_silent(
+    tmp_path: Path, clock: TurnedClock
+) -> None:
+    agent = first()
+    async with living(tmp_path, first=agent, cancel_silent_after=MINUTE) as here:
+        await running(here, agent)
+        here.session.audience.pacing.waits = True
+        await clock.passes(60 * MINUTE)
+        assert said(here) == []
+        assert SESSION_CANCEL not in agent.heard
+        here.session.audience.pacing.waits = False
+        await clock.passes(1.5 * MINUTE)
+        assert SESSION_CANCEL in agent.heard
+
+
 async def test_an_agent_that_ends_its_turn_or_dies_is_not_called_silent(
     tmp_path: Path, clock: TurnedClock
 ) -> None:

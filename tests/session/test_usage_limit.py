@@ -1,5 +1,6 @@
 """A usage limit that an agent has met: what waits is held until go, or until the reset."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,10 @@ async def test_the_users_own_hold_is_never_ended_by_a_reset(
         assert "usageLimit" not in (here.session.pauses.state or {})
 
 
+def _said_so_often(here: Living, times: int) -> bool:
+    return len(said(here)) == times
+
+
 async def test_it_goes_on_by_itself_five_times_and_not_a_sixth(
     tmp_path: Path, clock: TurnedClock, wall: Wall
 ) -> None:
@@ -271,7 +276,7 @@ async def test_it_goes_on_by_itself_five_times_and_not_a_sixth(
             turn = await agent.asked(SESSION_PROMPT)
             says_reset(agent, wall.time() + HOUR)
             agent.answer(turn, LIMIT)
-            await until(lambda n=times: len(said(here)) == n)
+            await until(partial(_said_so_often, here, times))
             await clock.passes(HOUR + AFTER)
         assert agent.heard.count(SESSION_PROMPT) == 6
         assert "it has gone on by itself 5 times, and does so no more" in said(here)[-1]
