@@ -176,6 +176,33 @@ async def test_an_open_tool_call_has_ten_minutes_and_its_end_counts_at_once(
         assert said(here)[0].startswith(f"{SILENT}2 min. ")
 
 
+async def test_what_a_client_is_asked_to_do_counts_as_an_open_tool_call(
+    tmp_path: Path, clock: TurnedClock
+) -> None:
+    agent = first()
+    async with living(tmp_path, first=agent, cancel_silent_after=MINUTE) as here:
+        await running(here, agent)
+        params = {"sessionId": "0", "command": "make"}
+        agent.says({"id": 9, "method": "terminal/create", "params": params})
+        await clock.passes(10 * MINUTE - 1)
+        assert said(here) == []
+        await clock.passes(1)
+        assert said(here)
+        assert SESSION_CANCEL not in agent.heard
+
+
+async def test_a_hold_in_the_turn_changes_nothing_about_its_open_tool_call(
+    tmp_path: Path, clock: TurnedClock
+) -> None:
+    agent = first()
+    async with living(tmp_path, first=agent) as here:
+        await running(here, agent)
+        begins_call(agent)
+        here.session.feed(ev.HoldQueue())
+        await clock.passes(3 * MINUTE)
+        assert said(here) == []
+
+
 async def test_a_call_that_an_earlier_turn_has_left_open_is_not_of_this_turn(
     tmp_path: Path, clock: TurnedClock
 ) -> None:
@@ -204,6 +231,10 @@ async def test_while_a_person_is_asked_nothing_is_silent(
         assert here.session.now.state is State.RUNNING
         (question,) = [m for m in here.got if m.get("method") == REQUEST_PERMISSION]
         here.client.answers(question["id"], {"outcome": {"outcome": "selected", "optionId": "a"}})
+        await clock.passes(10 * MINUTE - 1)
+        assert said(here) == []
+        await clock.passes(1)
+        assert len(said(here)) == 1
         agent.update(sessionUpdate=TOOL_CALL_UPDATE, toolCallId="t", status="completed")
         await clock.passes(1.5 * MINUTE)
         assert said(here, STOPPING)

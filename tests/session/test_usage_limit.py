@@ -11,7 +11,7 @@ from acp_bridge.hooks.definitions import HookEvent
 from acp_bridge.journal import PromptState
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Standstill
-from acp_bridge.protocol import GO, HOLD, SESSION_CANCEL, SESSION_PROMPT, USAGE_UPDATE
+from acp_bridge.protocol import GO, HOLD, SESSION_CANCEL, SESSION_PROMPT, STEERING, USAGE_UPDATE
 from acp_bridge.session.prompts import usage_limit
 from acp_bridge.updates import notices
 from tests.session.hooked import hooked
@@ -284,11 +284,10 @@ async def test_it_goes_on_by_itself_five_times_and_not_a_sixth(
         assert agent.heard.count(SESSION_PROMPT) == 6
 
 
-async def test_words_that_the_limited_turn_did_not_take_are_held_and_what_it_took_ends_with_it(
+async def test_words_for_the_limited_turn_of_an_agent_that_takes_none_are_held(
     tmp_path: Path,
 ) -> None:
     agent = limited()
-    agent.reply("_session/steering", {"outcome": "injected"})
     async with living(tmp_path, first=agent) as here:
         own = {"acp_bridge": {"delivery": "steer"}}
         asked = here.prompt("one")
@@ -302,6 +301,45 @@ async def test_words_that_the_limited_turn_did_not_take_are_held_and_what_it_too
         here.session.pauses.take(here.request(GO))
         agent.answer(await agent.asked(SESSION_PROMPT), DONE)
         assert (await here.answered(joins))["stopReason"] == "end_turn"
+
+
+@pytest.mark.hazard("Q15")
+async def test_words_of_which_the_agent_says_after_the_limited_turn_that_it_has_none_are_held(
+    tmp_path: Path,
+) -> None:
+    agent = limited()
+    async with living(tmp_path, first=agent, steers=True) as here:
+        own = {"acp_bridge": {"delivery": "steer"}}
+        asked = here.prompt("one")
+        turn = await agent.asked(SESSION_PROMPT)
+        joins = here.prompt("and", _meta=own)
+        steered = await agent.asked(STEERING)
+        agent.answer(turn, LIMIT)
+        assert await here.answered(asked) == LIMIT.to_wire()
+        agent.answer(steered, {"outcome": "promptRequired"})
+        await quiet()
+        assert agent.heard.count(SESSION_PROMPT) == 1
+        here.session.pauses.take(here.request(GO))
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        assert (await here.answered(joins))["stopReason"] == "end_turn"
+
+
+@pytest.mark.hazard("Q15")
+async def test_words_that_have_joined_the_limited_turn_end_with_it_and_hold_nothing(
+    tmp_path: Path,
+) -> None:
+    agent = limited()
+    async with living(tmp_path, first=agent, steers=True) as here:
+        own = {"acp_bridge": {"delivery": "steer"}}
+        here.prompt("one")
+        turn = await agent.asked(SESSION_PROMPT)
+        joins = here.prompt("and", _meta=own)
+        agent.answer(await agent.asked(STEERING), {"outcome": "injected"})
+        agent.says_text("at work")
+        agent.answer(turn, LIMIT)
+        assert await here.answered(joins) == LIMIT.to_wire()
+        assert said(here) == []
+        assert here.session.now.standstill is Standstill.OPEN
 
 
 @pytest.mark.hazard("C5")
@@ -323,6 +361,27 @@ async def test_a_limit_that_a_cancelled_turn_meets_holds_what_waits_and_is_answe
         here.session.pauses.take(here.request(GO))
         agent.answer(await agent.asked(SESSION_PROMPT), DONE)
         assert await here.answered(waits) == DONE
+
+
+@pytest.mark.hazard("C23")
+async def test_what_goes_on_by_itself_after_a_cancelled_turn_is_shown_to_its_client(
+    tmp_path: Path, clock: TurnedClock, wall: Wall
+) -> None:
+    agent = limited()
+    async with living(tmp_path, first=agent, **RESUMES) as here:
+        asked = here.prompt("one")
+        turn = await agent.asked(SESSION_PROMPT)
+        waits = here.prompt("two")
+        here.session.audience.cancel(here.client.client)
+        says_reset(agent, wall.time() + HOUR)
+        agent.answer(turn, LIMIT)
+        assert await here.answered(asked) == CANCELLED
+        await clock.passes(HOUR + AFTER)
+        turn = await agent.asked(SESSION_PROMPT)
+        agent.says_text("the second")
+        agent.answer(turn, DONE)
+        assert await here.answered(waits) == DONE
+        assert "the second" in here.texts()
 
 
 async def test_an_agent_that_dies_while_its_queue_is_held_is_started_again_at_the_reset(
@@ -366,6 +425,22 @@ async def test_a_hooks_feedback_after_a_turn_that_met_the_limit_waits_for_go(
         here.session.pauses.take(here.request(GO))
         agent.answer(await agent.asked(SESSION_PROMPT), DONE)
         assert await here.answered(asked) == DONE
+
+
+@pytest.mark.process
+@pytest.mark.hazard("Q11")
+async def test_a_hooks_feedback_after_a_later_turn_is_sent(tmp_path: Path) -> None:
+    agent = limited()
+    again = (HookEvent.TURN_END, "test -e once || { touch once; echo again >&2; exit 2; }")
+    async with hooked(tmp_path, again, agent=agent) as here:
+        asked = here.prompt("one")
+        agent.answer(await agent.asked(SESSION_PROMPT), LIMIT)
+        await here.answered(asked)
+        more = here.prompt("two")
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        assert await here.answered(more) == DONE
+        assert said(here) == []
 
 
 @pytest.mark.hazard("R12")

@@ -59,7 +59,7 @@ class UsageLimit:
         """Hold what waits if the agent's answer to this prompt, not yet taken, tells of a limit."""
         limit = usage_limits.met(link.initialized, answer, time())
         now = self._core.now
-        if limit is None or link.epoch != now.epoch or key != now.running:
+        if limit is None or key != now.running:
             return
         self._met = Limit(limit.resets_at or self._told)
         event("usage_limit.met", session=self._core.id, agent=link.name, resets=self._met.resets_at)
@@ -77,7 +77,7 @@ class UsageLimit:
         was, now = before.turns, after.turns
         if now.running is not None and now.running != was.running:
             self._told = self._met = None
-        if self._waits and (now.ending or not self._pauses.because):
+        if self._waits and not self._pauses.because:
             self._waits.cancel()
             self._waits = None
         if self._met and now.waiting and not now.ending:
