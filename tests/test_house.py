@@ -69,6 +69,7 @@ SANS_IO = (
     "policy.config",
     "policy.definitions",
     "policy.shell",
+    "updates.agent_trouble",
     "updates.late_replay",
     "keys.forms",
     "updates.notices",

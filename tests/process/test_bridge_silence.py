@@ -7,7 +7,7 @@ import pytest
 
 from acp_bridge.agents import guard
 from acp_bridge.agents.descendants import programs_below, seconds_of
-from acp_bridge.updates.notices import cancelled_silent
+from acp_bridge.updates.agent_trouble import cancelled_silent
 from tests.process.bridge_support import World
 from tests.support.waiting import until
 

@@ -13,7 +13,7 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Standstill
 from acp_bridge.protocol import GO, HOLD, SESSION_CANCEL, SESSION_PROMPT, STEERING, USAGE_UPDATE
 from acp_bridge.session.prompts import usage_limit
-from acp_bridge.updates import notices
+from acp_bridge.updates import agent_trouble
 from tests.session.hooked import hooked
 from tests.session.living import CANCELLED, DONE, LONG, Living, first, living
 from tests.session.memory import Json
@@ -193,7 +193,7 @@ async def test_the_queue_goes_on_by_itself_at_the_reset_if_the_user_wants_that(
         assert agent.heard.count(SESSION_PROMPT) == 1
         await clock.passes(1)
         assert agent.heard.count(SESSION_PROMPT) == 2
-        assert notices.LIMIT_RESET in here.texts()
+        assert agent_trouble.LIMIT_RESET in here.texts()
         agent.answer(await agent.asked(SESSION_PROMPT), DONE)
         assert await here.answered(waits) == DONE
 

@@ -30,7 +30,7 @@ from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.settings import Settings
-from acp_bridge.updates import notices
+from acp_bridge.updates import agent_trouble
 from acp_bridge.updates.updates import Updates
 
 #: processes that have used more than this part of a processor compute.
@@ -138,7 +138,7 @@ class Silence:
         event("turn.silent", session=self._core.id, agent=link.name, seconds=round(seconds))
         programs = None if found is None else [(p.name, p.cpu, p.age) for p in found.values()]
         in_call = self._in_call(link)
-        self._transcript.notice(notices.silent(seconds, programs, in_call=in_call))
+        self._transcript.notice(agent_trouble.silent(seconds, programs, in_call=in_call))
         self._transcript.flush()
         return True
 
@@ -163,7 +163,7 @@ class Silence:
     def _cancel(self, link: Link) -> None:
         """Cancel the turn as its user's Stop does; what waits goes on."""
         event("turn.silent_cancelled", session=self._core.id, agent=link.name)
-        self._transcript.notice(notices.cancelled_silent(self._cancel_after))
+        self._transcript.notice(agent_trouble.cancelled_silent(self._cancel_after))
         self._core.feed(ev.Cancel(frozenset(self._core.now.unanswered[:1])))
 
 

@@ -27,7 +27,7 @@ from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
-from acp_bridge.updates import notices
+from acp_bridge.updates import agent_trouble
 from acp_bridge.wire.jsonrpc import Answer
 
 #: how often the queue of a session goes on by itself while this bridge lives.
@@ -94,7 +94,7 @@ class UsageLimit:
         goes_on = self._resumes and resets is not None and self._times < MOST
         when = None if resets is None else _in_words(resets)
         spent = self._resumes and self._times >= MOST
-        said = notices.usage_limit(when, goes_on=goes_on, spent=MOST if spent else 0)
+        said = agent_trouble.usage_limit(when, goes_on=goes_on, spent=MOST if spent else 0)
         self._pauses.hold_because(said, {} if resets is None else {"resetsAt": int(resets)})
         if goes_on and resets is not None:
             self._waits = anyio.CancelScope()
@@ -113,7 +113,7 @@ class UsageLimit:
             return
         self._times += 1
         event("usage_limit.reset", session=self._core.id, times=self._times)
-        self._pauses.go(notices.LIMIT_RESET)
+        self._pauses.go(agent_trouble.LIMIT_RESET)
 
 
 def _in_words(moment: float) -> str:
