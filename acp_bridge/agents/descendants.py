@@ -6,7 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from acp_bridge.agents import guard
@@ -15,7 +15,8 @@ from acp_bridge.agents import guard
 _PS: Final = 5
 #: the places, among the words of `_status`, of the CPU times of a process and of its children that
 #: it has waited for, and of the moment when it began; in clock ticks.
-_CPU_TIMES: Final = (11, 12, 13, 14)
+_CPU_OF_CHILDREN: Final = (13, 14)
+_CPU_TIMES: Final = (11, 12, *_CPU_OF_CHILDREN)
 _BEGUN: Final = 19
 
 
@@ -89,16 +90,20 @@ def programs_since(main: int, moment: int) -> list[str]:
 
 
 def programs_below(main: int) -> dict[int, Program] | None:
-    """Return the processes in an agent's tree beside its main one, by id; None if they can't be
-    seen."""
+    """Return the processes in an agent's tree, by id; None if they can't be seen.
+
+    The main one is there without a name, and with the CPU time of its ended children alone (Linux).
+    """
     found = descendants(main)
     if found is None:
         return None
     try:
-        times = _times(found) if guard.LINUX else _times_by_ps()
+        times = _times(found, _CPU_TIMES) if guard.LINUX else _times_by_ps()
+        ended = _times([main], _CPU_OF_CHILDREN) if guard.LINUX else {}
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
-    return {pid: times[pid] for pid in sorted(found) if pid in times}
+    below = {pid: times[pid] for pid in sorted(found) if pid in times}
+    return below | {pid: replace(each, name="") for pid, each in ended.items()}
 
 
 def cpu_since(before: dict[int, Program], now: dict[int, Program]) -> float:
@@ -107,13 +112,14 @@ def cpu_since(before: dict[int, Program], now: dict[int, Program]) -> float:
     return sum(seconds for seconds in used if seconds > 0)
 
 
-def _times(pids: Iterable[int]) -> dict[int, Program]:
+def _times(pids: Iterable[int], counted: Iterable[int]) -> dict[int, Program]:
+    """Return these processes with the sum of the CPU times at these places of their status."""
     found = dict[int, Program]()
     now, second = tick(), os.sysconf("SC_CLK_TCK")
     for pid in pids:
         try:
             status = _status(pid)
-            used, begun = sum(int(status[at]) for at in _CPU_TIMES), int(status[_BEGUN])
+            used, begun = sum(int(status[at]) for at in counted), int(status[_BEGUN])
         except (OSError, ValueError, IndexError):  # it has ended meanwhile
             continue
         found[pid] = Program(_program(pid), used / second, max(0, now - begun) / second)

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from acp_bridge.agents import guard
-from acp_bridge.agents.descendants import programs_below, seconds_of
+from acp_bridge.agents.descendants import cpu_since, programs_below, seconds_of
 from acp_bridge.updates.agent_trouble import cancelled_silent
 from tests.process.bridge_support import World
 from tests.support.waiting import until
@@ -54,7 +54,7 @@ async def test_a_silent_turn_whose_program_computes_goes_on_until_that_stops(
         (agent,) = world.log.pids()
         computing = programs_below(agent)
         assert computing is not None
-        (pid,) = [pid for pid, each in computing.items() if each.cpu]
+        (pid,) = [pid for pid, each in computing.items() if each.cpu and each.name]
         assert "computed" not in client.text()
         os.kill(pid, signal.SIGKILL)
         answer = await client.answer_to(asked)
@@ -86,9 +86,14 @@ async def test_what_an_agent_has_started_is_seen_with_its_cpu_time_until_it_is_d
             patched.setattr(guard, "LINUX", False)
             by_ps = programs_below(agent)
         assert by_ps is not None
-        assert by_ps.keys() == found.keys()
+        assert by_ps.keys() == found.keys() - {agent}
         assert "sleep" in {each.name for each in by_ps.values()}
-        for pid in found:
+        before = found[agent]
+        for pid in found.keys() - {agent}:
             os.kill(pid, signal.SIGKILL)
-        await until(lambda: programs_below(agent) == {})
+        await until(lambda: (programs_below(agent) or {}).keys() == {agent})
+        await client.prompt("computed")  # its child is waited for
+        after = programs_below(agent)
+        assert after is not None
+        assert cpu_since({agent: before}, after) > 0.05
     assert programs_below(agent) is None
