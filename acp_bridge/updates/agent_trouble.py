@@ -10,6 +10,7 @@ from typing import Final
 from acp_bridge.updates.wording import as_code, code, duration
 
 LIMIT_RESET: Final = "[acp-bridge] The agent's usage limit has reset: going on."
+NOTHING_HELD: Final = "[acp-bridge] Nothing waits any more behind the usage limit."
 #: the most programs that one notice names.
 _PROGRAMS: Final = 5
 

@@ -364,6 +364,25 @@ async def test_a_limit_that_a_cancelled_turn_meets_holds_what_waits_and_is_answe
 
 
 @pytest.mark.hazard("C23")
+async def test_when_what_was_held_is_cancelled_the_hold_ends_and_the_next_prompt_is_sent(
+    tmp_path: Path, clock: TurnedClock, wall: Wall
+) -> None:
+    agent = limited()
+    async with living(tmp_path, first=agent, **RESUMES) as here:
+        _, waits = await meets_limit(here, agent, wall.time() + HOUR)
+        here.session.audience.cancel(here.client.client)
+        assert await here.answered(waits) == CANCELLED
+        shown = len(here.got)
+        assert here.session.now.standstill is Standstill.OPEN
+        await clock.passes(2 * HOUR)
+        assert here.got[shown:] == []
+        more = here.prompt("three")
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        assert await here.answered(more) == DONE
+        assert agent_trouble.LIMIT_RESET not in here.texts()
+
+
+@pytest.mark.hazard("C23")
 async def test_what_goes_on_by_itself_after_a_cancelled_turn_is_shown_to_its_client(
     tmp_path: Path, clock: TurnedClock, wall: Wall
 ) -> None:

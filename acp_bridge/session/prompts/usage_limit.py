@@ -2,7 +2,8 @@
 
 - The prompt that met the limit is answered with the agent's own answer, and never sent again. What
   waits would only meet the limit, too: the queue is held, as by the user's `/queue hold`, until
-  `/queue go`. A prompt that comes when nothing waits is the user's word, and is sent.
+  `/queue go`, or until nothing waits any more. A prompt that comes when nothing waits is the user's
+  word, and is sent.
 - A hook's feedback after such a turn waits as well: nobody has asked for it to be sent now.
 - If the user has asked for that, the queue goes on by itself when the limit resets: by the wall
   clock, a few times in all, while this bridge lives (invariant R12), and only if the hold is not
@@ -80,6 +81,8 @@ class UsageLimit:
         if self._waits and not self._pauses.because:
             self._waits.cancel()
             self._waits = None
+        elif self._pauses.because and not now.unanswered and not now.ending:
+            self._pauses.go(agent_trouble.NOTHING_HELD)
         if self._met and now.waiting and not now.ending:
             prompt = self._prompts.find(now.waiting[0])
             if prompt and is_feedback(prompt.params):
