@@ -154,6 +154,8 @@ HEARS_LAST_WORDS: Final = "lastWords"
 
 #: in the answer to `initialize`, of an agent and of the bridge: it takes `STEERING`.
 CAN_STEER: Final[Json] = {"steering": {"supported": True}}
+#: the built-in agent's name in `agentInfo`.
+BUILTIN_INFO: Final = "acp-bridge-agent"
 #: the member of `_meta` in which the built-in agent tells the name of a tool.
 BUILTIN_AGENT: Final = "acpBridgeAgent"
 
