@@ -2,9 +2,10 @@
 
 The last order in what a request holds decides. `COUNT n GAP TAG`: n words `TAG0 TAG1 ...`, GAP
 milliseconds apart. `RUN command END`: the agent's own tool for commands is called with it, and
-when there is a result, the word is `RAN0`. `LIMIT`: the usage limit of a subscription is reached,
-in the form of OpenAI's and Anthropic's servers. Everything that a request gave the model is kept,
-so that a test can see what is remembered.
+when there is a result, the word is `RAN0`. `USE name END`: the same with the tool `echo` of an MCP
+server of this name. `LIMIT`: the usage limit of a subscription is reached, in the form of OpenAI's
+and Anthropic's servers. Everything that a request gave the model is kept, so that a test can see
+what is remembered.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Self
 from tests.support.model_more_replies import GeminiWriter, ResponsesWriter
 from tests.support.model_replies import Call, ChatWriter, Json, MessagesWriter, Text, Writer
 
-_ORDER = re.compile(r"COUNT (\d+) (\d+) ([A-Z]+)|RUN (.+?) END|LIMIT")
+_ORDER = re.compile(r"COUNT (\d+) (\d+) ([A-Z]+)|RUN (.+?) END|USE (\w+) END|LIMIT")
 _RESULT = re.compile(r'"(?:tool_result|function_call_output|functionResponse)"|"role": "tool"')
 #: the agents' tools for commands -> how they name the command.
 _TOOLS = {
@@ -32,6 +33,8 @@ _TOOLS = {
     "shell_command": "command",
 }
 _TOOL = re.compile(rf'"name": "({"|".join(_TOOLS)})"')
+#: a tool of an MCP server, which each agent names in a way of its own.
+_MCP_TOOL = r'"name": "((?:mcp_+)?{0}_+echo)"|"(mcp__{0})"'
 #: without it codex runs a command in its sandbox, and asks nobody.
 _CODEX_ASKS = {"sandbox_permissions": "require_escalated", "justification": "The test asked."}
 #: seconds from a limit to its reset.
@@ -78,15 +81,19 @@ class ModelServer(ThreadingHTTPServer):
             return iter([Text("OK0 ")])
         if order[0] == "LIMIT":
             return None
-        if not (command := order[4]):
+        if order[3]:
             return _count(int(order[1]), int(order[2]), order[3])
-        tool = _TOOL.search(json.dumps(body.get("tools")))
+        command, tools = order[4], json.dumps(body.get("tools"))
+        tool = re.search(_TOOL if command else _MCP_TOOL.format(order[5]), tools)
         if tool is None or _RESULT.search(text, order.end()):
             return iter([Text("RAN0 ")])
+        call_id = f"call_{next(self._calls)}"
+        if not command:
+            name = tool[1] or f"{tool[2]}.echo"  # codex has a namespace of them
+            return iter([Call(name, json.dumps({"text": "x"}), call_id)])
         arguments = {_TOOLS[tool[1]]: command, "description": "What the test asked for."}
-        more = _CODEX_ASKS if "sandbox_permissions" in json.dumps(body["tools"]) else {}
-        call = Call(tool[1], json.dumps({**arguments, **more}), f"call_{next(self._calls)}")
-        return iter([call])
+        more = _CODEX_ASKS if "sandbox_permissions" in tools else {}
+        return iter([Call(tool[1], json.dumps({**arguments, **more}), call_id)])
 
 
 def _unified(resets: int) -> dict[str, str]:
