@@ -152,8 +152,14 @@ OWN_TURNS_ONLY: Final = "ownTurnsOnly"
 WHOLE_CALLS: Final = "wholeCalls"
 HEARS_LAST_WORDS: Final = "lastWords"
 
+#: in `_meta.acp_bridge` of a permission: the user's rules say that it waits for a person where
+#: none is there, so that a client which answers by a rule of its own may leave it open.
+WAITS_FOR_PERSON: Final = "waitsForPerson"
+
 #: in the answer to `initialize`, of an agent and of the bridge: it takes `STEERING`.
 CAN_STEER: Final[Json] = {"steering": {"supported": True}}
+#: the built-in agent's name in `agentInfo`.
+BUILTIN_INFO: Final = "acp-bridge-agent"
 #: the member of `_meta` in which the built-in agent tells the name of a tool.
 BUILTIN_AGENT: Final = "acpBridgeAgent"
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from acp_bridge import __version__
 from acp_bridge.protocol import (
     ASK,
+    BUILTIN_INFO,
     CAN_PAUSE,
     CAN_STEER,
     GO,
@@ -47,7 +48,7 @@ BUILTIN: Json = {
         },
         "_meta": {"acp_bridge": {"pause": True, "ask": True}},
     },
-    "agentInfo": {"name": "acp-bridge-agent", "title": "acp-bridge", "version": __version__},
+    "agentInfo": {"name": BUILTIN_INFO, "title": "acp-bridge", "version": __version__},
     "authMethods": [
         {
             "id": "api-key",

@@ -84,11 +84,11 @@ def parser() -> CommandParser:
     parser.add_argument("prompt", nargs="?")
     parser.add_argument(
         "--permissions",
-        default=Policy.DENY,
         metavar="|".join((Policy.DENY, Policy.ALLOW)),
         help="what the agent may do where it asks. deny, the default: calls that it\n"
         "says only read, search or think are allowed, everything else is\n"
-        "denied. allow: everything, each call once",
+        'denied. allow: everything, each call once. With unattended = "wait"\n'
+        "in permissions.toml and without this option the rest waits for you",
     )
     parser.add_argument(
         "--continue",
@@ -123,7 +123,7 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
         reader.error('give it a prompt: acp-bridge run "PROMPT"')
     if given.again and given.session is not None:
         reader.error("--continue and --session name two sessions; choose one")
-    if given.permissions not in tuple(Policy):
+    if given.permissions not in (None, *Policy):
         reader.error(f"--permissions: choose from {', '.join(Policy)}")
     given.timeout = _seconds(reader, given.timeout)
     return given, own_bridge(given, agent)
@@ -147,7 +147,7 @@ def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
         prompt_given(parser(), given.prompt),
         info.cwd if info else str(known.here()),
         info.session_id if info else None,
-        policy=Policy(given.permissions),
+        policy=Policy(given.permissions) if given.permissions else None,
         json=given.json,
         timeout=given.timeout,
         open_timeout=bridge.settings.request_timeout,

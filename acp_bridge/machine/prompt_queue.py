@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import takewhile
 
 from acp_bridge.machine.effects import (
     AnswerPrompt,
@@ -401,7 +402,8 @@ class PromptQueue:
             return None
         if how is Steered.NOT_TAKEN and not stopped:
             self.joining.remove(prompt)
-            self._waiting.insert(0, prompt)
+            before = sum(1 for _ in takewhile(lambda each: each.refused, self._waiting))
+            self._waiting.insert(before, prompt)
             prompt.refused = True
             over = self.running is None or prompt.lapses
             return self._queue_up([prompt]) if over else self.tell_queued(prompt)

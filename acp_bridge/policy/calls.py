@@ -27,11 +27,19 @@ _IN_PATCH: Final = re.compile(
 _BY_PATH: Final = frozenset({"changes", "filechanges", "files", "edits"})
 #: those for the folder in which a command runs.
 _FOLDERS: Final = frozenset({"cwd", "workdir", "workingdir", "workingdirectory", "directory"})
+#: those for an address.
+_ADDRESSES: Final = frozenset({"url", "urls", "href", "link", "links", "address", "addresses"})
+#: addresses of a call that are compared; no rule allows one with more.
+_MOST_ADDRESSES: Final = 500
+#: an address in a text.
+_IN_TEXT: Final = re.compile(r"\b[a-zA-Z][a-zA-Z\d+.-]{0,20}:[/\\]{2}[^\s\"'`<>(),;!]+")
 #: those for what a command gets beside its words; codex asks for more rights by the last two.
 _ODD: Final = frozenset(
     {"env", "environment", "environmentvariables", "envvars", "stdin", "input", "args", "arguments"}
     | {"additionalpermissions", "permissions"}
 )
+#: those for what a command reads.
+_READ: Final = frozenset({"stdin", "input"})
 #: how deep an input is looked into.
 _DEPTH: Final = 20
 
@@ -42,7 +50,7 @@ def call_of(described: Json, kinds: Iterable[object] = ()) -> Call:
     raw = as_object(described.get("rawInput"))
     members = list(_members(raw))
     commands = tuple(_with_words(commands_of(described), members))
-    folders, urls = _texts(members, _FOLDERS), _texts(members, {"url"})
+    folders, urls = _texts(members, _FOLDERS), _texts(members, _ADDRESSES)
     named = {each for each in (described.get("kind"), *kinds) if each is not None}
     said = {KINDS.get(each) if isinstance(each, str) else None for each in named}
     tool = next(iter(said)) if len(said) == 1 else None
@@ -54,22 +62,46 @@ def call_of(described: Json, kinds: Iterable[object] = ()) -> Call:
         tool = Tool.BASH if tool in (Tool.BASH, Tool.READ, Tool.SEARCH) else None
         if any(key in _ODD and value for key, value in members):
             tool = None
-    if len(folders) > 1 or len(urls) > 1 or (commands and urls):
+    if len(folders) > 1 or len(urls) > 1 or (commands and urls) or any(map(_is_file, urls)):
         tool = None  # with an address it is not the command that is asked about, but its network
+    title = "" if commands else _title(described)
+    texts = list(_all_texts(raw)) if said & {Tool.BASH, Tool.FETCH} else []
+    addresses = _addresses([*texts, title]) if Tool.FETCH in said else []
+    if len(addresses) > _MOST_ADDRESSES:
+        tool = None
     return Call(
         tool,
         frozenset(each for each in said if each is not None),
         name or "",
         commands,
-        _title(described) if tool is Tool.BASH and not commands else "",
-        tuple(_paths(described, members)),
-        next(iter(urls), ""),
-        next(iter(folders), ""),
+        title=title if tool is Tool.BASH else "",
+        tool_title=title if tool is None else "",
+        texts=tuple(_texts(members, _READ) if commands else texts) if Tool.BASH in said else (),
+        paths=tuple(_paths(described, members)),
+        url=next(iter(urls), ""),
+        addresses=tuple(addresses[:_MOST_ADDRESSES]),
+        cwd=next(iter(folders), ""),
     )
 
 
+def _addresses(texts: Iterable[str]) -> list[str]:
+    """Return every address in these texts once."""
+    return list(dict.fromkeys(found for each in texts for found in _IN_TEXT.findall(each)))
+
+
+def _all_texts(value: object, depth: int = 0) -> Iterator[str]:
+    """Give every text of an input, those of a list of words as one."""
+    if isinstance(value, str) and value:
+        yield value
+    elif isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        yield " ".join(value)
+    elif isinstance(value, dict | list) and depth < _DEPTH:
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _all_texts(each, depth + 1)
+
+
 def _title(described: Json) -> str:
-    """Return the title of a call, where gemini-cli has the command and nothing else does."""
+    """Return the title of a call: gemini-cli has the command there, and nowhere else."""
     title = described.get("title")
     return title if isinstance(title, str) else ""
 
@@ -102,7 +134,7 @@ def _with_words(commands: list[str], members: Iterable[tuple[str, Any]]) -> Iter
 
 
 def mcp_name(described: Json) -> str | None:
-    """Return the name of the MCP tool that a call is of, None for a call that is none.
+    """Return the name of the MCP tool that a call is of, None if it is not known to be of any.
 
     Empty: it is one, and of which name is not known. Each agent says it in its own way, and never
     is it taken from a title, which can say anything.
@@ -145,6 +177,7 @@ def _paths(described: Json, members: Iterable[tuple[str, Any]]) -> list[str]:
     found: list[Any] = [each.get("path") for each in objects(described.get("locations"))]
     found += [each.get("path") for each in objects(described.get("content"))]
     found += _texts(members, _FILES)
+    found += filter(_is_file, _texts(members, _ADDRESSES))
     for key, value in members:
         if key in _BY_PATH and isinstance(value, dict):
             found += value
@@ -152,6 +185,10 @@ def _paths(described: Json, members: Iterable[tuple[str, Any]]) -> list[str]:
             named = [one or other for one, other in _IN_PATCH.findall(value)]
             found += [each for each in named if each != "/dev/null"]
     return list(dict.fromkeys(_without_scheme(each) for each in found if _is_text(each)))
+
+
+def _is_file(address: str) -> bool:
+    return address[:5].lower() == "file:"
 
 
 def _without_scheme(path: str) -> str:

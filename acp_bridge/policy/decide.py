@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from acp_bridge.policy import paths, shell
+from acp_bridge.policy import paths, programs, shell
 from acp_bridge.policy.addresses import is_from
 from acp_bridge.policy.definitions import (
     PATHS,
@@ -27,12 +27,17 @@ from acp_bridge.policy.definitions import (
     Tool,
 )
 from acp_bridge.policy.ruleset import Ruleset, glob
+from acp_bridge.policy.words import Word, files
 from acp_bridge.policy.wrappers import base
 
 #: names of folders below which nobody's rule lets an agent write.
 _GUARDED = frozenset({".acp_bridge", ".git"})
-#: the value of the last one of short options that stand together.
-_BEHIND_LETTERS = re.compile(r"^-[A-Za-z]{2,}([^A-Za-z].*)", re.DOTALL)
+#: how gemini-cli calls an MCP tool in a title.
+_TOOL_OF_GEMINI = re.compile(r"(.+) \((.+) MCP Server\)", re.DOTALL)
+#: what parts the words of a text in any language.
+_OF_TEXT = re.compile(r"[\w./~*?-]+")
+#: words of such a text that are looked at.
+_MOST_OF_TEXT = 2000
 
 
 def rules_for(rules: Rules, agent: str, place: Place) -> tuple[Rule, ...]:
@@ -57,10 +62,14 @@ def judge(rules: Ruleset, default: Action, call: Call, place: Place) -> Judgemen
     ask = judged.first(Action.ASK)
     if any(len(each) > shell.MOST for each in told):
         return Judgement(ask=ask, why="it is too long to be looked at", protected=True)
+    if perhaps := judged.perhaps(Action.DENY):
+        return Judgement(ask=ask or perhaps, why="it may run what a rule refuses", protected=True)
     if where := judged.protected():
         return Judgement(ask=ask, why=f"it may write to {where}", protected=True)
     if ask:
         return Judgement(ask=ask)
+    if perhaps := judged.perhaps(Action.ASK):
+        return Judgement(ask=perhaps, why="it may run what the rule is about")
     if unknown := judged.unknown(Action.DENY) or judged.unknown(Action.ASK):
         return Judgement(ask=unknown, why="it is not known which file it means")
     allowed, why = judged.allowed()
@@ -116,7 +125,7 @@ class _Judged:
         self._globs: dict[str, list[str] | None] = {}
         self._named: dict[Tool, list[str]] = {}
         whole = (each for each in self._commands if not each.inner)
-        self._words = list(dict.fromkeys(word for each in whole for word in _files(each)))
+        self._words = list(dict.fromkeys(word for each in whole for word in files(each)))
 
     # --- deny and ask ----------------------------------------------------------------------
 
@@ -126,12 +135,16 @@ class _Judged:
         if call.tool is Tool.MCP:
             named = (rule for rule in rules.of(action, Tool.MCP) if _is_named(rule, call))
             return next(named, None)
+        for rule in rules.of(action, Tool.MCP) if call.tool_title else ():
+            if _may_be_named(rule, call.tool_title):
+                return rule
         for tool in call.said:
             if tool is not Tool.FETCH and (bare := rules.bare(action, tool)):
                 return bare
         if Tool.FETCH in call.said:
             for rule in rules.of(action, Tool.FETCH):
-                if is_from(rule.pattern, call.url, below=True):
+                found = (call.url, *call.addresses)
+                if any(is_from(rule.pattern, each, below=True) for each in found):
                     return rule
         return self._runs(action) or self._touches(action)
 
@@ -148,8 +161,33 @@ class _Judged:
                     return rule
         return None
 
+    def perhaps(self, action: Action) -> Rule | None:
+        """Return a rule about a command that a program may run of which not all is known."""
+        if not self._rules.about_commands(action):
+            return None
+        texts = [*self._call.texts, *(text for line in self._lines for text in line.texts)]
+        for each in self._commands:
+            runs = programs.may_run_any(each.words)
+            names = not runs and programs.gives_a_name(each.words)
+            if each.guessed or not (runs or names):
+                continue
+            for at in range(1, len(each.words)):
+                if names and "/" not in each.words[at]:
+                    continue
+                if rule := self._rules.refusing(action, each.words, at):
+                    return rule
+            texts += (
+                [] if names else [word for word in each.words[1:] if not _OF_TEXT.fullmatch(word)]
+            )
+        for text in dict.fromkeys(texts):
+            words = ("", *_OF_TEXT.findall(text)[:_MOST_OF_TEXT])
+            for at in range(1, len(words)):
+                if rule := self._rules.refusing(action, words, at):
+                    return rule
+        return None
+
     def _touches(self, action: Action) -> Rule | None:
-        for tool in PATHS if self._rules.about_paths(action) else ():
+        for tool in self._rules.tools_with_paths(action):
             if rule := self._rules.naming(action, tool, self._paths(tool), self._place):
                 return rule
         return None
@@ -174,7 +212,8 @@ class _Judged:
         """Return the paths of the call for a rule about this tool, in all their readings."""
         if tool in self._named:
             return self._named[tool]
-        mine = tool in self._call.said or self._call.tool in (Tool.BASH, None)
+        mine = tool in self._call.said or self._call.tool in (Tool.BASH, Tool.FETCH, None)
+        mine = mine or (tool is Tool.READ and Tool.SEARCH in self._call.said)
         found = list(self._call.paths) if mine else []
         if tool is not Tool.SEARCH:
             wanted = tool is Tool.EDIT
@@ -193,7 +232,7 @@ class _Judged:
             self._read[path] = paths.readings(path, self._place)
         return self._read[path]
 
-    def _files_of(self, word: _Word) -> list[str] | None:
+    def _files_of(self, word: Word) -> list[str] | None:
         if word.text not in self._globs:
             self._globs[word.text] = paths.expanded(word.text, self._place)
         return self._globs[word.text]
@@ -204,15 +243,16 @@ class _Judged:
         """Return a path to which the call may write though no rule may allow that; else empty."""
         writing = self._call.tool not in (Tool.READ, Tool.SEARCH, Tool.FETCH, Tool.MCP)
         names = list(self._call.paths) if writing and not self._call.commands else []
-        for name in names:
-            if any(paths.is_below(each, self._readings(name)) for each in self._place.protected):
+        names += [each.text for each in self._words if each.changes_below]
+        for name in dict.fromkeys(names):
+            if any(paths.is_above(each, self._place.protected) for each in self._readings(name)):
                 return name
         names += [each.path for each in self._redirects if each.writes]
         names += [each.text for each in self._words]
         names += [self._call.cwd] if self._call.commands else []
-        for name in filter(None, names):
+        for name in filter(None, dict.fromkeys(names)):
             for each in self._readings(name):
-                guarded = _GUARDED.intersection(each.lower().split("/"))
+                guarded = _GUARDED.intersection(each.casefold().split("/"))
                 below = paths.is_below(each, self._place.protected)
                 if guarded or below or paths.depends_on_process(each):
                     return name
@@ -220,15 +260,23 @@ class _Judged:
         found = next((each for each in globs if self._may_be_protected(each)), "")
         return found or next((each.text for each in self._words if self._may_lead_to(each)), "")
 
-    def _may_lead_to(self, word: _Word) -> bool:
+    def _may_lead_to(self, word: Word) -> bool:
         """Return True for a word behind a `cd` with the last name of what no rule may let write."""
         if not word.moved or word.text.startswith(("/", "~")):
             return False
-        last = {each.rpartition("/")[2] for each in self._place.protected}
-        names = word.text.split("/")
+        last = {each.rpartition("/")[2].casefold() for each in self._place.protected}
+        if word.changes_below:
+            last |= self._above()
+        names = word.text.casefold().split("/")
         if not word.is_glob:
             return not last.isdisjoint(names)
         return any(fnmatchcase(each, name) for each in last for name in names)
+
+    def _above(self) -> set[str]:
+        """Return the names of the folders of the user's in which stands what no rule may write."""
+        home = f"{self._place.home.rstrip('/')}/"
+        below = (each[len(home) :] for each in self._place.protected if each.startswith(home))
+        return {name.casefold() for each in below for name in each.split("/")}
 
     def _may_be_protected(self, word: str) -> bool:
         """Return True if a shell may put a path for a word to which no rule allows to write."""
@@ -306,38 +354,16 @@ def _one(rules: Iterable[Rule]) -> tuple[tuple[Rule, ...], str]:
     return found, "" if found else "no rule names it"
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
-    """A word of a command that may name a file."""
+def _may_be_named(rule: Rule, title: str) -> bool:
+    """Return True if a title may be that of an MCP tool which a rule names, for refusals.
 
-    text: str
-    #: the shell would put others for it; a glob also files.
-    expands: bool
-    moved: bool
-
-    @property
-    def is_glob(self) -> bool:
-        return self.expands and re.search(r"[*?\[]", self.text) is not None
-
-
-def _files(command: shell.Command) -> Iterator[_Word]:
-    """Give the words of a command that may name files."""
-    for at, word in enumerate(command.words[1:], 1):
-        expands = at in command.expands
-        for text, sure in _parts(word):
-            # Behind a `cd`, letters of an option (`ls -la`) are not taken for a file's name.
-            yield _Word(text, expands, command.moved and (sure or not text.isalnum()))
-
-
-def _parts(word: str) -> Iterator[tuple[str, bool]]:
-    """Give what of a word may name a file; False: it may also be letters of an option."""
-    values = [word.partition("=")[2]] if "=" in word else []
-    found = [(text, True) for text in (*([] if word.startswith("-") else [word]), *values)]
-    if re.match(r"-[^-]", word):  # `-tFOLDER`, and `-atFOLDER` if that does not begin with a letter
-        found += [(text, False) for text in (word[2:], *_BEHIND_LETTERS.findall(word))]
-    for text, sure in dict.fromkeys(found):
-        bare = text.lstrip("@<")  # curl's `@FILE` and `name=<FILE`
-        yield from ((each, sure) for each in dict.fromkeys((text, bare)) if each)
+    gemini-cli has `tool (server MCP Server)` there, opencode `server_tool`.
+    """
+    if found := _TOOL_OF_GEMINI.fullmatch(title):
+        return glob(rule.pattern).fullmatch(f"mcp__{found[2]}__{found[1]}") is not None
+    short = rule.pattern.removeprefix("mcp__").replace("__", "_")
+    named = [rule.pattern, *([short] if re.match(r"[^*]+_", short) else [])]
+    return any(glob(each).fullmatch(title) is not None for each in named)
 
 
 def _is_named(rule: Rule, call: Call) -> bool:

@@ -126,10 +126,16 @@ class Call:
     commands: tuple[str, ...] = ()
     #: the title of a call that runs a command and doesn't say which: it may be refused by it.
     title: str = ""
+    #: the title of a call of which no tool is known: an MCP tool may be refused by it.
+    tool_title: str = ""
+    #: what the input of a call says that runs a command, but not under a name that is known.
+    texts: tuple[str, ...] = ()
     #: each path that the call names.
     paths: tuple[str, ...] = ()
     #: the address that is fetched.
     url: str = ""
+    #: every address in its input and title, for refusals.
+    addresses: tuple[str, ...] = ()
     #: the folder that it names for its command, if it names one.
     cwd: str = ""
 

@@ -51,6 +51,11 @@ class FoundRules:
         """True if a question that nobody can answer is denied."""
         return self._rules is not None and self._rules.unattended == "deny"
 
+    @property
+    def wait_unattended(self) -> bool:
+        """True if the rules say that a question waits until somebody can answer it."""
+        return self._rules is not None and self._rules.unattended == "ask"
+
     async def judge(self, described: Json, kinds: Iterable[object]) -> Judgement:
         """Return what the rules say of a tool call as the agent has described it.
 

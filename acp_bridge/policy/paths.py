@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
@@ -23,6 +24,8 @@ _LINKS: Final = 40
 #: names of folders that are looked at to know which files a word with a `*` stands for.
 _MOST_NAMES: Final = 2000
 _PROCESS: Final = re.compile(r"/proc/(?:self|thread-self|\d+)(?:/task/\d+)?")
+#: what `os.path.normpath` takes out of an absolute path.
+_ODD: Final = re.compile(r"/(?:/|\.|$)")
 #: links of a process that lead each process, or each namespace, elsewhere.
 _OF_PROCESS: Final = frozenset({"cwd", "root", "fd", "exe", "map_files"})
 _DEPENDS: Final = re.compile(rf"{_PROCESS.pattern}/(?:{'|'.join(sorted(_OF_PROCESS))})(?:/|$)")
@@ -51,13 +54,13 @@ def resolved(path: str, place: Place) -> str:
 
 def _followed(done: str, below: str) -> str:
     """Return the path of `below` a folder without links."""
-    names, links = below.split("/")[::-1], 0
+    names, links, exists = below.split("/")[::-1], 0, True
     while names:
         name = names.pop()
         if name in ("", "."):
             continue
         if name == "..":
-            done = done.rpartition("/")[0]
+            done, exists = done.rpartition("/")[0], True
             continue
         at = f"{done}/{name}"
         if done == "/proc" and name in ("self", "thread-self"):
@@ -66,8 +69,10 @@ def _followed(done: str, below: str) -> str:
         if name in _OF_PROCESS and _PROCESS.fullmatch(done):
             return "/".join([at, *reversed(names)])
         try:
-            target = os.readlink(at)
-        except OSError:  # it is no link, or not there
+            target = os.readlink(at) if exists else ""
+        except OSError as error:  # it is no link, or not there, nor is anything below it
+            target, exists = "", not isinstance(error, FileNotFoundError)
+        if not target:
             done = at
             continue
         links += 1
@@ -85,13 +90,29 @@ def depends_on_process(path: str) -> bool:
 
 def readings(path: str, place: Place) -> tuple[str, ...]:
     """Return the path as it is named and as the system would find it, for a refusal."""
-    named = os.path.normpath(_absolute(path[:LONGEST], place))
-    return tuple(dict.fromkeys((named, resolved(path, place) or named)))
+    absolute = _absolute(path[:LONGEST], place)
+    named = os.path.normpath(absolute) if _ODD.search(absolute) else absolute
+    found = resolved(path, place) or named
+    return (named,) if found == named else (named, found)
 
 
 def is_below(path: str, folders: tuple[str, ...]) -> bool:
-    """Return True if an absolute path is one of these, or below one."""
-    return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in folders)
+    """Return True if an absolute path is one of these, or below one, on any disk: some take no
+    notice of upper and lower case.
+    """
+    return f"{path}/".casefold().startswith(_begins(folders))
+
+
+def is_above(path: str, folders: tuple[str, ...]) -> bool:
+    """Return True if an absolute path is one of these, or a folder above one, on any disk."""
+    begin = f"{path.rstrip('/')}/".casefold()
+    return any(each.startswith(begin) for each in _begins(folders))
+
+
+@lru_cache(maxsize=64)
+def _begins(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what each path in one of these folders begins with, in small letters."""
+    return tuple(f"{each.rstrip('/')}/".casefold() for each in folders)
 
 
 def _absolute(path: str, place: Place) -> str:
@@ -152,27 +173,32 @@ def may_be_below(word: str, path: str, place: Place) -> bool:
 class Patterns:
     """Patterns of rules in one place, of which each can be found by a path."""
 
-    def __init__(self, patterns: Sequence[str], place: Place) -> None:
-        """`place.real` is the session's folder without links."""
-        self._each = [_expression(each, place) for each in patterns]
-        self._any = re.compile("|".join(self._each) or r"(?!)", re.DOTALL)
+    def __init__(self, patterns: Sequence[str], place: Place, *, exact: bool) -> None:
+        """`place.real` is the session's folder without links.
+
+        `exact`: upper and lower case make a difference. To some disks they don't.
+        """
+        self._exact = exact
+        if not exact:  # an expression that takes no notice of case is slower
+            cwd, home, real = place.cwd.casefold(), place.home.casefold(), place.real.casefold()
+            place = replace(place, cwd=cwd, home=home, real=real)
+            patterns = [each.casefold() for each in patterns]
+        expressions = [_expression(each, place) for each in patterns]
+        self._each = [re.compile(each, re.DOTALL) for each in expressions]
+        self._any = re.compile("|".join(expressions) or r"(?!)", re.DOTALL)
 
     def first(self, path: str) -> int | None:
         """Return the place, in their order, of a pattern that names an absolute path; or None."""
+        path = path if self._exact else path.casefold()
         if self._any.fullmatch(path) is None:
             return None
-        found = (at for at, each in enumerate(self._each) if _compiled(each).fullmatch(path))
+        found = (at for at, each in enumerate(self._each) if each.fullmatch(path))
         return next(found, None)
 
 
 def matches(pattern: str, path: str, place: Place) -> bool:
     """Return True if an absolute path is one that the pattern of a rule names."""
-    return _compiled(_expression(pattern, place)).fullmatch(path) is not None
-
-
-@lru_cache(maxsize=1024)
-def _compiled(expression: str) -> re.Pattern[str]:
-    return re.compile(expression, re.DOTALL)
+    return re.fullmatch(_expression(pattern, place), path, re.DOTALL) is not None
 
 
 @lru_cache(maxsize=4096)

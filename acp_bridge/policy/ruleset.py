@@ -33,20 +33,22 @@ class Ruleset:
         self._bare: dict[tuple[Action, Tool], Rule] = {}
         #: the first rule of each list that names paths.
         self._about_paths: dict[Action, Rule] = {}
-        self._with_paths: set[tuple[Action, Tool]] = set()
+        self._with_paths: dict[Action, list[Tool]] = {action: [] for action in Action}
         for rule in rules:
             self._of.setdefault((rule.action, rule.tool), []).append(rule)
             if not rule.pattern:
                 self._bare.setdefault((rule.action, rule.tool), rule)
             elif rule.tool in PATHS:
                 self._about_paths.setdefault(rule.action, rule)
-                self._with_paths.add((rule.action, rule.tool))
+                if rule.tool not in self._with_paths[rule.action]:
+                    self._with_paths[rule.action].append(rule.tool)
             if rule.tool is Tool.BASH and rule.pattern:
                 first = _words(rule.pattern)[0]
                 if "*" in first:
                     self._any_word[rule.action].append(rule)
                 else:
-                    self._by_word.setdefault((rule.action, first), []).append(rule)
+                    name = first if rule.action is Action.ALLOW else first.casefold()
+                    self._by_word.setdefault((rule.action, name), []).append(rule)
 
     def of(self, action: Action, tool: Tool) -> Sequence[Rule]:
         """Return the rules of a list that are about a tool."""
@@ -60,14 +62,24 @@ class Ruleset:
         """Return a rule of a list that names paths, if there is any."""
         return self._about_paths.get(action)
 
+    def tools_with_paths(self, action: Action) -> Sequence[Tool]:
+        """Return the tools of which rules of a list name paths."""
+        return self._with_paths[action]
+
+    def about_commands(self, action: Action) -> bool:
+        """Return True if a list has rules about some commands."""
+        return bool(self._any_word[action]) or any(of is action for of, _ in self._by_word)
+
     def naming(self, action: Action, tool: Tool, found: Iterable[str], place: Place) -> Rule | None:
         """Return a rule of which the pattern names one of these absolute paths."""
-        if (action, tool) not in self._with_paths:
+        if tool not in self._with_paths[action]:
             return None
         key = action, tool, place
         if key not in self._patterns:
             rules = [rule for rule in self.of(action, tool) if rule.pattern]
-            self._patterns[key] = rules, Patterns([rule.pattern for rule in rules], place)
+            exact = action is Action.ALLOW
+            patterns = Patterns([rule.pattern for rule in rules], place, exact=exact)
+            self._patterns[key] = rules, patterns
         rules, patterns = self._patterns[key]
         named = (at for path in found if (at := patterns.first(path)) is not None)
         return next((rules[at] for at in named), None)
@@ -85,15 +97,19 @@ class Ruleset:
     def refusing(
         self, action: Action, words: Sequence[str], at: int = 0, *, expands: bool = False
     ) -> Rule | None:
-        """Return a rule that refuses or asks about a command: also `/bin/rm` is `rm`.
+        """Return a rule that refuses or asks about a command: also `/bin/rm` and `RM` are `rm`.
 
         `at`: the place of its first word among these; `expands`: a shell puts a name for that.
         """
-        name = wrappers.base(words[at])
+        word = words[at].casefold()
+        name = wrappers.base(word)
         for first in self._names(action, name) if expands else ():
             if rule := self.refusing(action, (first, *words[at + 1 :])):
                 return rule
-        names = dict.fromkeys((words[at], name))
+        names = (word,) if word == name else (word, name)
+        begins = self._any_word[action] or any((action, each) in self._by_word for each in names)
+        if not begins:
+            return None
         found = self._beginning(action, names, inside=at > 0)
         return next((rule for rule in found if _may_be(rule.pattern, words, at)), None)
 
@@ -126,6 +142,7 @@ class Ruleset:
             yield from self._by_word.get((action, name), ())
         for rule in self._any_word[action]:
             head = rule.pattern.lstrip("'\"").partition("*")[0]
+            head = head if action is Action.ALLOW else head.casefold()
             if any(name.startswith(head) for name in names) if head else not inside:
                 yield rule
 
@@ -137,11 +154,13 @@ def _allows(rule: Rule, command: shell.Command) -> bool:
 
 
 def _may_be(pattern: str, words: Sequence[str], at: int) -> bool:
-    given = _words(pattern)
-    words = words[at : at + _MOST_WORDS] if at else words
+    first, *rest = _words(pattern)
+    given = (first.casefold(), *rest)
+    words = (words[at].casefold(), *words[at + 1 : at + _MOST_WORDS])
     short = (wrappers.base(words[0]), *words[1:])
-    if len(given) == 1 and "*" in pattern:
-        return any(glob(pattern).fullmatch(" ".join(each)) is not None for each in (words, short))
+    if not rest and "*" in first:
+        whole = glob(pattern.casefold())
+        return any(whole.fullmatch(" ".join(each).casefold()) for each in (words, short))
     return _is_like(given, words) or _is_like(given, short)
 
 

@@ -10,18 +10,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
-from acp_bridge.policy import wrappers
+from acp_bridge.policy import programs, wrappers
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 #: characters of a line that is looked at; a longer one is not plain.
 LONGEST: Final = 16 * 1024
+#: characters of a line that is remembered.
+_SHORT: Final = 1000
 #: characters of a line of which the words are looked at.
 MOST: Final = 4 * LONGEST
 #: parentheses of a line that is looked at; nobody nests deeper, and each level is a call here.
@@ -77,6 +79,8 @@ class Command:
     inner: bool = False
     #: its name is what a variable or another command gives.
     unknown: bool = False
+    #: its name is more likely a word of what runs it.
+    guessed: bool = False
 
     @property
     def is_wrapper(self) -> bool:
@@ -109,10 +113,17 @@ class Line:
     inner_redirects: tuple[Redirect, ...] = ()
     #: all its words, if it isn't known which of them run.
     raw: tuple[str, ...] = ()
+    #: texts that a program may run, in whichever language.
+    texts: tuple[str, ...] = ()
 
 
 def line(text: str, depth: int = 0, *, moved: bool = False) -> Line:
     """Take a command line apart; `moved`: it is not known what its relative paths mean."""
+    return (_short_line if len(text) <= _SHORT else _line)(text, depth, moved=moved)
+
+
+def _line(text: str, depth: int, *, moved: bool) -> Line:
+    """Take a command line apart."""
     if "\0" in text:  # a shell leaves it out
         return replace(line(text.replace("\0", ""), depth, moved=moved), plain=False)
     joined = _JOIN.sub(r"\1", text)
@@ -140,7 +151,12 @@ def line(text: str, depth: int = 0, *, moved: bool = False) -> Line:
         tuple(reader.redirects),
         tuple(reader.inner_redirects),
         (*(_unparsed(text, joined).raw if reader.unknown else ()), *reader.raw),
+        tuple(dict.fromkeys(reader.foreign)),
     )
+
+
+#: An agent asks for a permission and then for a terminal, and often asks for the same again.
+_short_line = lru_cache(maxsize=256)(_line)
 
 
 def _unparsed(text: str, joined: str) -> Line:
@@ -201,6 +217,8 @@ class _Reader:
         self._texts: list[str] = []
         #: the words of texts that run and are not understood.
         self.raw: list[str] = []
+        #: texts that other programs than a shell may run.
+        self.foreign: list[str] = []
 
     def read(self, node: Node) -> None:
         """Collect what a node and all below it run, read and write."""
@@ -215,6 +233,8 @@ class _Reader:
         elif node.type in ("heredoc_body", "herestring_redirect"):
             text = (node.text or b"").decode(errors="replace")
             self._texts.append(text.removeprefix("<<<").strip().strip("'\""))
+        elif node.type == "variable_assignment":
+            self.foreign.append((node.text or b"").decode(errors="replace").partition("=")[2])
         elif node.type == "expansion":  # the grammar looks for no command between its backticks
             for script in re.findall(r"`([^`]*)`", (node.text or b"").decode(errors="replace")):
                 self._script(script)
@@ -223,12 +243,20 @@ class _Reader:
 
     def read_code(self) -> None:
         """Note what is written for a shell that runs what it reads: `echo rm x | sh`."""
-        if not any(wrappers.reads_code(each.words) for each in self.commands):
+        of_shell = any(wrappers.reads_code(each.words) for each in self.commands)
+        of_others = any(programs.interprets(each.words) for each in self.commands)
+        if not of_shell and not of_others:
             return
-        said = [text for each in self.commands for text in (" ".join(each.words[1:]), *each.words)]
-        for text in dict.fromkeys([*self._texts, *said]):
-            if re.search(r"\s", text):
-                self._script(text)
+        if of_others:
+            own = (each for each in self.commands if not each.inner)
+            self.foreign += self._said(each for each in own if not programs.interprets(each.words))
+        for text in self._said(self.commands) if of_shell else ():
+            self._script(text)
+
+    def _said(self, commands: Iterable[Command]) -> list[str]:
+        """Return the texts of the line that these commands may give to others to read."""
+        said = [text for each in commands for text in (" ".join(each.words[1:]), *each.words)]
+        return [text for text in dict.fromkeys([*self._texts, *said]) if re.search(r"\s", text)]
 
     def _expanded(self, heredoc: Node) -> None:
         """Note what the body of a heredoc runs: the grammar does not find all of it."""
@@ -242,13 +270,16 @@ class _Reader:
     def _script(self, text: str, *, files: bool = True, skipped: int = 0) -> None:
         """Note every command of a text that is run, for refusals.
 
-        `files`: also those that it reads and writes; `skipped`: commands that are none of it.
+        `files`: also those that it reads and writes, since it surely runs; `skipped`: commands
+        that are none of it.
         """
         read = line(text, self._depth + 1)
-        self.commands.extend(self._here(read.commands[skipped:]))
+        found = self._here(read.commands[skipped:])
+        self.commands.extend(found if files else (replace(each, guessed=True) for each in found))
         for each in (*read.redirects, *read.inner_redirects) if files else ():
             self.inner_redirects.append(replace(each, moved=each.moved or self._moved))
         self.raw.extend(read.raw)
+        self.foreign.extend(read.texts)
         self.unknown = self.unknown or (read.parsed and bool(read.raw))
 
     def _redirect(self, node: Node) -> None:
@@ -317,13 +348,15 @@ class _Reader:
 
     def _unwrap_all(self, command: Command) -> None:
         """Note every command that a wrapper may run, for refusals."""
-        for words in wrappers.run_by(command.words):
+        for words, guessed in wrappers.run_by(command.words):
             if len(self.commands) > _MOST:
                 self.unknown = True
                 return
-            unknown = words[0].startswith(("$", "`"))
+            unknown = words[0].startswith(("$", "`")) or "{}" in words[0]  # of `xargs -I{} {}`
             self.unknown |= unknown
-            inner = Command(words, moved=command.moved, inner=True, unknown=unknown)
+            inner = Command(
+                words, moved=command.moved, inner=True, unknown=unknown, guessed=guessed
+            )
             self.commands.append(inner)
             self._unwrap_all(inner)
         files = wrappers.base(command.words[0]) not in wrappers.GUESSED
@@ -449,7 +482,7 @@ def _behind_harmless(command: Command) -> Command | None:
             skipped = 2
         case ("nice", "-n", number, _, *_) if wrappers.NUMBER.fullmatch(number):
             skipped = 3
-        case ("nice" | "nohup" | "time", name, *_) if not name.startswith("-"):
+        case ("nice" | "nohup" | "time", name, *_) if name[:1] not in ("-", "!"):
             skipped = 1
     if not skipped or any(at <= skipped for at in command.expands):
         return None

@@ -8,6 +8,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
+from acp_bridge.policy.own_ways import git_does_more, sed_does_more
+
 NUMBER: Final = re.compile(r"-?(\d+(\.\d*)?|\.\d+)[a-zA-Z]?|0x[\da-fA-F]+|\d+([,-]\d+)+|inf")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
 SHELLS: Final = frozenset({"sh", "bash", "rbash", "dash", "zsh", "ksh", "ash", "mksh", "yash"})
@@ -30,7 +32,9 @@ _RUNNERS: Final = frozenset(
     | {"fakeroot", "proot", "firejail", "bwrap", "nsenter", "setpriv", "setarch", "linux32"}
     | {"linux64", "dbus-run-session", "valgrind", "rlwrap", "unbuffer", "chpst", "daemonize"}
     | {"torsocks", "proxychains", "proxychains4", "choom", "ssh-agent", "xvfb-run", "hyperfine"}
-    | {"start-stop-daemon", "screen", "tmux", "capsh", "sg", "nix-shell", "hash"}
+    | {"start-stop-daemon", "screen", "tmux", "capsh", "sg", "nix-shell", "hash", "gtimeout"}
+    | {"gosu", "su-exec", "eatmydata", "dumb-init", "tini", "cpulimit", "numactl", "cross-env"}
+    | {"setuidgid", "s6-setuidgid", "faketime", "envdir", "chronic", "nocache", "catchsegv"}
 )
 #: words that begin a script or other code, in which no prefix says what runs.
 _CODE: Final = frozenset(
@@ -62,7 +66,11 @@ _INTERPRETERS: Final = {
         "-fprintf",
         "-fls",
     ),
-    "git": ("-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack"),
+    "git": (
+        *("-c", "--config-env", "--exec-path", "--upload-pack", "--receive-pack", "--exec"),
+        *("--extcmd", "--open-files-in-pager", "--template", "--output"),
+    ),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), ("--script-shell", "--node-options")),
     "tar": (
         "-I",
         "-F",
@@ -75,10 +83,15 @@ _INTERPRETERS: Final = {
     ),
     "fd": ("-x", "-X", "--exec", "--exec-batch"),
     "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
-    "rg": ("--pre",),
+    "rg": ("--pre", "--hostname-bin"),
+    "split": ("--filter",),
+    "zip": ("-TT", "--unzip-command"),
+    "install": ("--strip-program",),
+    "man": ("-P", "--pager", "-H", "--html"),
+    "wget": ("--use-askpass",),
     "printf": ("-v",),  # it sets a variable, such as PATH
     "jobs": ("-x",),
-    "sort": ("--compress-program",),
+    "sort": ("--compress-program", "-o", "--output"),
     "rsync": ("-e", "--rsh", "--rsync-path"),
 }
 _EXECUTES: Final = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
@@ -86,7 +99,22 @@ _EXECUTES: Final = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", 
 #: commands of a shell that look for one to run in `a[...]`, also in quotes.
 _SUBSCRIPTS: Final = frozenset({"printf", "test", "read", "let", "wait", "getopts", "unset"})
 #: runners of which the first word is never what they run.
-_WITH_A_WORD: Final = frozenset({"flock", "chroot", "ssh", "direnv"})
+_WITH_A_WORD: Final = frozenset(
+    {"flock", "chroot", "ssh", "direnv", "gosu", "su-exec", "setuidgid", "s6-setuidgid"}
+    | {"faketime", "envdir"}
+)
+#: the options of runners that take no value.
+_FLAGS: Final = {
+    "sudo": "AbEeHiKknPSsVv",
+    "doas": "Lns",
+    "xargs": "0oprtx",
+    "env": "0iv",
+    "time": "apv",
+    "exec": "cl",
+    "command": "p",
+    "setsid": "cfw",
+    "strace": "cCdDfFiqtTvxyYzZ",
+}
 #: runners with so many words of their own that any word may begin what they run.
 _ANYWHERE: Final = frozenset(
     {"bwrap", "nsenter", "firejail", "proot", "systemd-run", "start-stop-daemon", "screen", "tmux"}
@@ -98,7 +126,8 @@ _CARRIERS: Final = {
     **dict.fromkeys(("mamba", "micromamba"), ("run",)),
     **dict.fromkeys(("npm", "pnpm", "yarn", "bun", "mise"), ("exec", "x", "dlx")),
     **dict.fromkeys(("npx", "pnpx", "bunx", "uvx"), ()),
-    "direnv": ("exec",),
+    **dict.fromkeys(("bundle", "bundler", "rbenv", "pyenv", "nodenv", "asdf", "direnv"), ("exec",)),
+    "pipx": ("run",),
     "nix": ("-c", "--command"),
     "perf": ("stat", "record", "trace"),
     "git": ("run", "foreach"),
@@ -110,13 +139,17 @@ _TEXTS: Final = frozenset(
     | {"csh", "tcsh", "pwsh"}
 )
 #: programs with options of which the value is a command.
-_TAKE_A_LINE: Final = frozenset({"tar", "sort", "rsync", "rg"})
+_TAKE_A_LINE: Final = frozenset({"tar", "sort", "rsync", "rg", "split", "zip", "install", "man"})
 #: programs of which it is only guessed that one of their words is a script.
 GUESSED: Final = frozenset({"git", *_TAKE_A_LINE, *_SUBSCRIPTS})
 #: options of shells of which the value is no script's name.
 _OF_SHELLS: Final = re.compile(r"[-+]\w*[oO]|--rcfile|--init-file")
 #: options of git behind which a shell's line follows.
 _OF_GIT: Final = re.compile(r"-x|-u|--exec|--extcmd|--(?:upload|receive)-pack|--\w+-filter")
+#: options of git that take a text or a pattern.
+_TEXTS_OF_GIT: Final = re.compile(
+    r"--(?:grep|author|committer|format|pretty|message|date|since|until|after|before|trailer)="
+)
 #: programs that run what they read.
 _READERS: Final = (
     SHELLS
@@ -137,25 +170,47 @@ def is_wrapper(words: tuple[str, ...], expands: frozenset[int]) -> bool:
     `expands`: the places of words for which the shell puts others, that may be options.
     """
     name = base(words[0]) if words else ""
+    if _only_says(words):
+        return False
     if not name or name in _RUNNERS or name in _CODE or name in SHELLS:
         return True
     if name in _SUBSCRIPTS and any("$(" in word or "`" in word for word in words):
+        return True
+    if (name == "git" and git_does_more(words[1:])) or (name == "sed" and sed_does_more(words[1:])):
         return True
     found = _INTERPRETERS.get(re.sub(r"[\d.]+$", "", name), ())
     given = list(words[1:])
     if name == "tar" and given:
         given[0] = f"-{given[0].removeprefix('-')}"  # `tar xfI` has the letters without a sign
+    if name == "git":  # it takes no short options together: in `-Sabc` there is no `-c`
+        given = [word for word in given if not re.match(r"-[^c-]", word)]
     if found and any(words[at][0] in "*?[-" for at in expands):
         return True
     return any(_is_option(word, option) for word in given for option in found)
 
 
-def run_by(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Give every command that a runner may run: which words are its own is not always known."""
+def is_runner(name: str) -> bool:
+    """Return True for the name of a program of which `run_by` tells what it runs."""
+    loads = name.startswith(("ld-linux", "ld-musl", "ld.so"))
+    return name in _RUNNERS or name in _CARRIERS or name == "ssh" or loads
+
+
+def _only_says(words: tuple[str, ...]) -> bool:
+    """Return True for `command -v NAME`, which says what would run."""
+    return words[:1] == ("command",) and bool(re.match(r"-p?[vV]", "".join(words[1:2])))
+
+
+def run_by(words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """Give every command that a runner may run: which words are its own is not always known.
+
+    True goes with a word that is more likely the runner's own.
+    """
     name = base(words[0])
     if name in _ANYWHERE:
-        yield from (words[at:] for at in range(1, len(words)))
-    elif name in _RUNNERS or name == "ssh" or name.startswith(("ld-linux", "ld-musl", "ld.so")):
+        yield from ((words[at:], True) for at in range(1, len(words)))
+    elif name in ("timeout", "gtimeout"):
+        yield from ((each, False) for each in [_behind_duration(words)] if each)
+    elif is_runner(name) and name not in _CARRIERS and not _only_says(words):
         yield from _behind(words, 1, first_is_own=name in _WITH_A_WORD)
     elif name in _CARRIERS:
         signs = _CARRIERS[name]
@@ -164,21 +219,36 @@ def run_by(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             yield from _behind(words, at + 1, first_is_own=name in _WITH_A_WORD)
     for at, word in enumerate(words):
         if name in ("find", "fd", "fdfind") and word in _EXECUTES and words[at + 1 :]:
-            yield words[at + 1 :]
+            yield words[at + 1 :], False
+
+
+def _behind_duration(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what `timeout` runs."""
+    at = 1
+    while at < len(words) and words[at].startswith("-") and words[at] != "--":
+        at += 2 if words[at] in ("-s", "-k", "--signal", "--kill-after") else 1
+    return words[at + 1 + (words[at : at + 1] == ("--",)) :]
 
 
 def _behind(
     words: tuple[str, ...], begin: int, *, first_is_own: bool = False
-) -> Iterator[tuple[str, ...]]:
+) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Give what may be the command from a place on: all up to the first that is no option."""
+    name = base(words[0])
     for at in range(begin, len(words)):
-        yield words[at:]
         before = words[at - 1] if at > begin else ""
-        own = words[at].startswith("-") or before.startswith("-") or words[at] == "--"
+        own = words[at].startswith("-") or _may_take(name, before) or words[at] == "!"
         own = own or bool(_ASSIGNMENT.match(words[at]) or NUMBER.fullmatch(words[at]))
+        yield words[at:], own or first_is_own
         if not own and not first_is_own:
             return
         first_is_own = first_is_own and own
+
+
+def _may_take(name: str, option: str) -> bool:
+    """Return True for an option of a runner behind which its value may follow."""
+    flags = _FLAGS.get(name)
+    return option.startswith("-") and not (flags and re.fullmatch(f"-[{flags}]+", option))
 
 
 def scripts_of(words: tuple[str, ...]) -> Iterator[str]:
@@ -214,14 +284,24 @@ def scripts_of(words: tuple[str, ...]) -> Iterator[str]:
                 yield word.partition("=")[2].removeprefix("exec=")
                 yield from words[at + 1 : at + 2]
     if name == "git":
-        for at, word in enumerate(words):
-            value = re.match(r"(?:[\w.-]+=)?!(.*)|--[\w-]+=(.*)", word, re.DOTALL)
-            if value:
-                yield value[1] or value[2] or ""
-            if at and words[at - 1] == "-c":
-                yield word.partition("=")[2]
-            if at and (_OF_GIT.fullmatch(words[at - 1]) or words[at - 1] in _CARRIERS["git"]):
-                yield word
+        yield from _scripts_of_git(words)
+
+
+def _scripts_of_git(words: tuple[str, ...]) -> Iterator[str]:
+    """Give every text among the words of a git command that may be run as a script."""
+    config = words.index("config") if "config" in words else len(words)
+    for at, word in enumerate(words):
+        value = re.match(r"(?:[\w.-]+=)?!(.*)|--[\w-]+=(.*)", word, re.DOTALL)
+        if value and not _TEXTS_OF_GIT.match(word):
+            yield value[1] or value[2] or ""
+        if at and words[at - 1] == "-c":
+            yield word.partition("=")[2]
+        if at > config:
+            yield word
+        if own := re.match(r"(?:-[Oxu]|ext::)(.+)", word, re.DOTALL):
+            yield own[1]
+        if at and (_OF_GIT.fullmatch(words[at - 1]) or words[at - 1] in _CARRIERS["git"]):
+            yield word
 
 
 def reads_code(words: tuple[str, ...]) -> bool:

@@ -32,6 +32,7 @@ from acp_bridge.session.process.agent_processes import AgentProcesses, ProcessPo
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
+from acp_bridge.session.process.silence import Silence
 from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import queue_command
@@ -42,6 +43,7 @@ from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.queue_command import QueueCommand
 from acp_bridge.session.prompts.steering import Steering
 from acp_bridge.session.prompts.turn import Turn
+from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.recovery import Recovery
 from acp_bridge.session.requests.ask import Ask
 from acp_bridge.session.requests.to_agent import ToAgent
@@ -114,7 +116,8 @@ class Session:
             words,
             can_steer=context.steers,
         )
-        turn = Turn(core, journal, shown, updates, prompts, memory, self.hooks)
+        limit = UsageLimit(core, prompts, pauses, resumes=settings.resume_at_reset)
+        turn = Turn(core, journal, shown, updates, prompts, memory, self.hooks, limit)
         self._steering = steering = Steering(core, journal, shown, prompts, turn.join)
 
         # The clients that have the session.
@@ -143,6 +146,7 @@ class Session:
         )
         work = Work(core, updates, shown, settings)
         pacing = self.audience.pacing
+        silence = Silence(core, updates, shown, lambda: pacing.waits, settings)
         self._sleep = sleep = Sleep(
             core,
             settings.sleep_after,
@@ -165,6 +169,8 @@ class Session:
             to_agent,
             steering,
             work,
+            silence,
+            limit,
             sleep.disturb if sleep.seconds else None,
         )
         processes.owner = from_agent
@@ -190,11 +196,13 @@ class Session:
             provisional=provisional,
             sleep=sleep,
             work=work,
+            silence=silence,
             prompts=prompts,
             turn=turn,
             steering=steering,
             changes=self.changes,
             pauses=pauses,
+            limit=limit,
             hooks=self.hooks,
             deadlines=Deadlines(core, settings),
             from_agent=from_agent,

@@ -8,7 +8,6 @@ user is always such a text. The sentences of errors stand where the errors are m
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 from uuid import uuid4
 
@@ -23,6 +22,7 @@ from acp_bridge.protocol import (
     text_chunk,
     with_own_meta,
 )
+from acp_bridge.updates.wording import as_code, code
 
 UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
@@ -530,19 +530,6 @@ def turn_ended(told: Json) -> str | None:
 
 
 # --- texts of others, in a sentence of ours -----------------------------------------------------
-
-
-def code(text: str) -> str:
-    """Return a text as one short line that can stand between backticks."""
-    line = " ".join(text.split()).replace("`", "'")
-    return line if len(line) <= 80 else f"{line[:79]}…"
-
-
-def as_code(line: str) -> str:
-    """Return a line as code in Markdown, whole and with its own backticks."""
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
-    edge = " " if len(fence) > 1 else ""
-    return f"{fence}{edge}{line}{edge}{fence}"
 
 
 def summary(prompt: list[Any], length: int) -> str:

@@ -24,7 +24,7 @@ BEGIN, END = "<!-- agents: written by make test-agents -->", "<!-- end of agents
 
 async def _trial(stand: Stand, name: str) -> str:
     try:
-        with anyio.fail_after(180):
+        with anyio.fail_after(300):
             return await TRIALS[name](stand)
     except Exception as exc:
         inner: BaseException = exc

@@ -34,8 +34,14 @@ class AgentNotOurs:
     arguments: tuple[str, ...] = ()
     #: a load in the clock's minute in which a session was made overwrites it, for good
     loads_from_next_minute: bool = False
+    #: how the bridge's notice of a usage limit goes on; None: its limits are not recognised
+    limit: str | None = None
+    #: in the place of its key, the environment of a subscription, which alone has limits
+    subscription: tuple[tuple[str, str], ...] = ()
     #: a permission names the command, and not only in its title
     tells_commands: bool = True
+    #: where it says which MCP tool a call is of: a "name", the "title" alone, or nowhere
+    tells_tools: str = "name"
 
     def words(self) -> list[str]:
         """By its file: two of the packages install a program with the same name."""
@@ -70,11 +76,13 @@ class AgentNotOurs:
             "OPENCODE_DISABLE_MODELS_FETCH": "1",
             "CLAUDE_CONFIG_DIR": str(home / "claude"),
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "ENABLE_TOOL_SEARCH": "false",  # else the model has to look for tools of MCP servers
             "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}",
             "ANTHROPIC_API_KEY": "none",
             "GOOGLE_GEMINI_BASE_URL": f"http://127.0.0.1:{port}",
             "GEMINI_API_KEY": "none",
             "GEMINI_MODEL": "gemini-2.5-pro",
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",  # else it starts no MCP server
         }
 
 
@@ -102,14 +110,28 @@ def _opencode(port: int) -> dict[str, object]:
         "model": "local/bench",
         "small_model": "local/bench",
         "provider": {"local": local},
-        "permission": {"bash": "ask"},
+        "permission": {"bash": "ask", "*_echo": "ask"},
     }
 
 
+_UNTOLD = "The agent has not said when the limit resets."
+
 AGENTS = (
-    AgentNotOurs("codex-0.16", "@zed-industries/codex-acp", "codex-acp"),
-    AgentNotOurs("codex", "@agentclientprotocol/codex-acp", "codex-acp"),
-    AgentNotOurs("claude", "@agentclientprotocol/claude-agent-acp", "claude-agent-acp"),
+    AgentNotOurs(
+        "codex-0.16",
+        "@zed-industries/codex-acp",
+        "codex-acp",
+        limit=_UNTOLD,
+        tells_tools="",
+    ),
+    AgentNotOurs("codex", "@agentclientprotocol/codex-acp", "codex-acp", limit=_UNTOLD),
+    AgentNotOurs(
+        "claude",
+        "@agentclientprotocol/claude-agent-acp",
+        "claude-agent-acp",
+        limit="The limit resets at ",
+        subscription=(("ANTHROPIC_API_KEY", ""), ("CLAUDE_CODE_OAUTH_TOKEN", "sk-ant-oat01-none")),
+    ),
     AgentNotOurs(
         "gemini",
         "@google/gemini-cli",
@@ -117,8 +139,9 @@ AGENTS = (
         ("--acp",),
         loads_from_next_minute=True,
         tells_commands=False,
+        tells_tools="title",
     ),
-    AgentNotOurs("opencode", "opencode-ai", "opencode", ("acp",)),
+    AgentNotOurs("opencode", "opencode-ai", "opencode", ("acp",), tells_tools="title"),
 )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 
+from tests.agent.mcp_servers.support import odd
 from tests.agents_not_ours.agents import AgentNotOurs
 from tests.agents_not_ours.model_server import ModelServer
 from tests.support.client import RecordingClient
@@ -36,14 +37,18 @@ class Stand:
     server: ModelServer
     results: dict[str, str] = field(default_factory=dict)
 
-    def start(self) -> AbstractAsyncContextManager[RecordingClient]:
+    def start(self, **more: str) -> AbstractAsyncContextManager[RecordingClient]:
+        """`more`: of the environment."""
         command = self.agent.words()
         if self.bridged:
             command = [sys.executable, "-m", "acp_bridge", "--", *command]
+        return RecordingClient.start(command, env={**self.env, **more})
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of the agent, and of a bridge in front of it."""
         env = self.agent.env(self.home, self.server.port)
-        return RecordingClient.start(
-            command, env={**env, "ACP_BRIDGE_HOME": str(self.home / "bridge")}
-        )
+        return {**env, "ACP_BRIDGE_HOME": str(self.home / "bridge")}
 
     @property
     def act(self) -> str:
@@ -245,11 +250,16 @@ async def ruled(stand: Stand) -> str:
     """The user's rules: what they allow runs unasked, what they deny never, the rest is asked."""
     if not stand.bridged:
         return f"{SKIPPED}no rules without the bridge"
-    rules = f'allow = ["Bash({stand.act} *)"]\ndeny = ["Bash(rm *)"]\nask = ["Bash(* asked)"]\n'
+    rules = (
+        f'allow = ["Bash({stand.act} *)", "mcp__bench__echo"]\n'
+        'deny = ["Bash(rm *)", "mcp__other__*"]\nask = ["Bash(* asked)"]\n'
+    )
     (stand.home / "bridge").mkdir(exist_ok=True)
     (stand.home / "bridge" / "permissions.toml").write_text(rules)
     async with stand.start() as client:
-        await stand.begin(client)
+        await client.initialize(within=PATIENCE)
+        servers = [odd("bench"), odd("other")]
+        await client.new_session(stand.home, PATIENCE, mcpServers=servers)
         permissions = _choosing(client)
         wrong = []
         said = stand.agent.tells_commands  # else no rule allows them
@@ -267,7 +277,50 @@ async def ruled(stand: Stand) -> str:
                 wrong.append(f"{name}: ran {found[0]} times, asked {found[1]} times")
         if said and not stand.acted("allowed"):
             wrong.append("rm ran")
-        return ", ".join(wrong) or OK
+        wrong += await _ruled_tools(stand, client, permissions)
+    return ", ".join([*wrong, *await _ruled_run(stand)]) or OK
+
+
+async def _ruled_tools(stand: Stand, client: RecordingClient, permissions: list[Any]) -> list[str]:
+    """What is wrong with tools of MCP servers, of which rules allow the one and deny the other."""
+    wrong, told = [], stand.agent.tells_tools
+    for server, runs, asks in (
+        ("bench", told == "name", told != "name"),
+        ("other", False, not told),
+    ):
+        before, mark = len(permissions), client.mark()
+        await client.prompt(f"USE {server} END", within=PATIENCE)
+        used = "completed" in _cards(client, since=mark).values()
+        if (used, count := len(permissions) - before) != (runs, asks):
+            wrong.append(f"tool of {server}: ran {used}, asked {count} times")
+    return wrong
+
+
+async def _ruled_run(stand: Stand) -> list[str]:
+    """What is wrong with the same rules through `acp-bridge run`."""
+    wrong = []
+    said = stand.agent.tells_commands
+    rm = f"; rm {stand.home / 'run'}"
+    for name, more, permissions, runs in (
+        ("run", "", "deny", int(said)),
+        ("run-denied", rm, "allow", 0),
+        ("run-asked", " asked", "deny", 0),
+        ("run-allowed", " asked", "allow", 1),
+    ):
+        order = stand.order(name, more)
+        command = [sys.executable, "-m", "acp_bridge", "run", "--permissions", permissions, order]
+        with anyio.fail_after(PATIENCE):
+            done = await anyio.run_process(
+                [*command, "--", *stand.agent.words()],
+                env={**os.environ, **stand.env},
+                cwd=stand.home,
+                check=False,
+            )
+        if stand.acted(name) != runs:
+            wrong.append(f"{name}: ran {stand.acted(name)} times")
+        if name == "run-denied" and b"denied by rule" not in done.stderr:
+            wrong.append("run doesn't say what was denied")
+    return wrong
 
 
 async def denied(stand: Stand) -> str:
@@ -401,6 +454,33 @@ async def restart(stand: Stand) -> str:
     return OK if remembered else "first turn not remembered"
 
 
+async def limit(stand: Stand) -> str:
+    """A prompt meets a usage limit: an error; what waits is held with the reset until go, once."""
+    if stand.agent.limit is None:
+        return f"{SKIPPED}its limits are not recognised"
+    async with stand.start(**dict(stand.agent.subscription)) as client:
+        await stand.begin(client)
+        if wrong := await _next(client, "A"):
+            return wrong
+        met = client.send_prompt("LIMIT")
+        if not stand.bridged:
+            answer = await client.answer_to(met, within=PATIENCE)
+            return await _next(client, "N") or OK if "error" in answer else _stop(answer)
+        waits = client.send_prompt("COUNT 3 0 W")
+        answer = await client.answer_to(met, within=PATIENCE)
+        if "error" not in answer:
+            return _stop(answer)
+        said = f"[acp-bridge] The agent has met a usage limit. {stand.agent.limit}"
+        await client.until_text(said, within=PATIENCE)
+        if stand.server.given_for("W"):
+            return "what waited was sent"
+        await client.prompt("/queue go", within=PATIENCE)
+        stopped = _stop(await client.answer_to(waits, within=PATIENCE))
+        if stopped != "end_turn" or _words("W", 3) not in client.text():
+            return f"what waited: {stopped}"
+        return OK
+
+
 TRIALS: dict[str, Callable[[Stand], Awaitable[str]]] = {
     "a prompt": prompt,
     "three at once, in order": three,
@@ -412,6 +492,7 @@ TRIALS: dict[str, Callable[[Stand], Awaitable[str]]] = {
     "steering after a cancel": steer,
     "words while a turn runs": join,
     "a fork, prompted at once": fork,
+    "a usage limit": limit,
     "a denied card, loaded again": denied,
     "ended, then load": restart,
     "`kill -9` in a turn, then load": kill,

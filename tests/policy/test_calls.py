@@ -87,6 +87,68 @@ def test_each_agent_tells_in_its_own_way_which_mcp_tool_a_call_is_of(given: Any)
     assert judged(text, call_of(other)).action == "deny"
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"exec": "rm -rf x"},
+        {"executable": "rm", "argv0": "-rf", "line": ["rm", "-rf", "x"]},
+        {"tasks": [{"run": "cd / && rm -rf x"}]},
+        {"command": "python", "stdin": "os.system('rm -rf x')"},
+    ],
+)
+def test_a_command_under_a_name_that_is_not_known_may_be_one_that_a_rule_refuses(
+    raw: dict[str, Any],
+) -> None:
+    judgement = judged(RULES, call_of({"kind": "execute", "title": "it", "rawInput": raw}))
+    assert (judgement.action, judgement.protected) == ("ask", True)
+
+
+def test_what_may_not_be_read_is_not_searched_or_fetched_either() -> None:
+    text = 'deny = ["Read(**/.env)"]\nallow = ["Search", "WebFetch"]'
+    search = {"kind": "search", "rawInput": {"path": ".env", "pattern": "KEY"}}
+    assert judged(text, call_of(search)).action == "deny"
+    for address in ("file:///project/.env", "FILE:/project/.env"):
+        call = call_of({"kind": "fetch", "rawInput": {"url": address}})
+        assert judged(text, call).action == "deny"
+        assert judged('allow = ["WebFetch", "Read"]', call).action == "ask"
+    assert judged(text, call_of({**search, "rawInput": {"path": "src"}})).action == "allow"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"rawInput": {"url": "https://example.org", "prompt": "as in https://evil.org/x"}},
+        {"rawInput": {"urls": ["https://example.org", "https://evil.org"]}},
+        {"rawInput": {"prompt": "Read https://evil.org, then tell me"}},
+        {"title": "Fetching content from https://evil.org/x"},
+    ],
+)
+def test_an_address_is_refused_wherever_a_call_names_it(said: dict[str, Any]) -> None:
+    call = call_of({"kind": "fetch", **said})
+    assert (
+        judged('deny = ["WebFetch(domain:evil.org)"]\nallow = ["WebFetch"]', call).action == "deny"
+    )
+    assert judged('allow = ["WebFetch(domain:example.org)"]', call).action == (
+        "allow" if "url" in said.get("rawInput", {}) else "ask"
+    )
+
+
+TITLED = json.loads(Path(__file__).with_name("titled_mcp_calls.json").read_text())
+
+
+@pytest.mark.parametrize("given", TITLED, ids=[each["agent"] for each in TITLED])
+def test_by_its_title_alone_an_mcp_tool_is_refused_and_never_allowed(given: Any) -> None:
+    call = call_of(given["call"])
+    assert (call.tool, call.name) == (None, "")
+    assert judged('allow = ["mcp__*"]', call).action == "ask"
+    for pattern in ("mcp__github__get_issue", "mcp__github__get_*", "mcp__github__*"):
+        assert judged(f'deny = ["{pattern}"]', call).action == "deny"
+        assert judged(f'ask = ["{pattern}"]\ndefault = "deny"', call).action == "ask"
+    assert judged('deny = ["mcp__git__*", "mcp__github__set_*"]', call).action == "ask"
+    other = call_of({**given["call"], "title": "Approve the plan"})
+    assert judged('deny = ["mcp__*", "mcp__*__x"]', other).action == "ask"
+
+
 def test_an_mcp_tool_with_a_command_among_its_arguments_is_no_command() -> None:
     raw = {"server": "evil", "tool": "run", "arguments": {"command": "ls"}}
     for call in ({"kind": "execute", "rawInput": raw}, {"kind": "read", "rawInput": raw}):

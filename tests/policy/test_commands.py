@@ -22,7 +22,7 @@ allow = [
   "Bash(echo *)", "Bash(ls *)", "Bash(cd *)", "Bash(find *)", "Bash(python *)", "Bash(tar *)",
   "Bash(git *)", "Bash(env *)", "Bash(timeout *)", "Bash(xargs *)", "Bash(sudo *)", "Bash(sh *)",
   "Bash(bash *)", "Bash(nice *)", "Bash(awk *)", "Bash(source *)", "Bash(kill *)", "Bash(true)",
-  "Bash(sort *)", "Bash(rg *)", "Edit(out/**)",
+  "Bash(sort *)", "Bash(rg *)", "Bash(sed *)", "Edit(out/**)",
 ]
 """
 

@@ -181,8 +181,10 @@ def test_programs_with_a_subcommand_that_runs_others_are_allowed_by_their_prefix
         ("env " + "-x " * 5000 + "rm x", "deny"),
         ("echo " + "{a,b}" * 3000, "ask"),
         ("sh -c " * 2000 + "'rm x'", "deny"),
+        ("sed '" + " " * 15000 + "'", "ask"),
+        ("cp " + "-t x " * 1500 + "y", "ask"),
     ],
-    ids=["bwrap", "script", "words", "too long", "options", "braces", "shells"],
+    ids=["bwrap", "script", "words", "too long", "options", "braces", "shells", "sed", "cp"],
 )
 def test_a_line_that_is_made_to_take_long_is_judged_all_the_same(
     command: str, decision: str

@@ -34,20 +34,26 @@ class Terminal:
     env: dict[str, str]
 
     @asynccontextmanager
-    async def start(self, *arguments: str, stdout: int) -> AsyncIterator[Process]:
+    async def start(
+        self, *arguments: str, stdout: int, stderr: int | None = None
+    ) -> AsyncIterator[Process]:
         command = [sys.executable, "-m", "acp_bridge", *arguments, "--", *fixture_command()]
         env = {**os.environ, **self.env}
         with anyio.fail_after(_SECONDS):
             async with await anyio.open_process(
-                command, stdout=stdout, cwd=self.folder, env=env
+                command, stdout=stdout, stderr=stderr, cwd=self.folder, env=env
             ) as process:
                 yield process
 
     async def run(
         self, *arguments: str, stdin: bytes = b"", agent: Sequence[str] = ()
     ) -> tuple[int, str, str]:
+        """The exit code, stdout and stderr of a command with an agent."""
+        return await self.command(*arguments, "--", *fixture_command(*agent), stdin=stdin)
+
+    async def command(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
         """The exit code, stdout and stderr of a command."""
-        command = [sys.executable, "-m", "acp_bridge", *arguments, "--", *fixture_command(*agent)]
+        command = [sys.executable, "-m", "acp_bridge", *arguments]
         with anyio.fail_after(_SECONDS):
             done = await anyio.run_process(
                 command,
@@ -82,6 +88,27 @@ async def test_a_script_gets_the_answer_and_goes_on_with_the_session(
     session = str(outcome["sessionId"])
     code, out, _ = await terminal.run("run", "--session", session[:6], "say again")
     assert (code, out) == (0, "again\n")
+
+
+async def test_what_the_users_rules_let_wait_waits_for_a_person_at_another_client(
+    terminal: Terminal,
+) -> None:
+    home = anyio.Path(terminal.env["ACP_BRIDGE_HOME"])
+    await home.mkdir()
+    await (home / "permissions.toml").write_text('unattended = "wait"')
+    async with terminal.start("run", "permission; say done", stdout=PIPE, stderr=PIPE) as process:
+        assert process.stderr
+        assert process.stdout
+        told = b""
+        while not (found := re.search(rb"approve (\w+), or deny", told)):
+            told += await process.stderr.receive()
+        session = found[1].decode()
+        approved, _, _ = await terminal.command("approve", session, "--option", "allow")
+        assert approved == 0
+        assert await process.wait() == 0
+        assert b"[permission allow]" in await process.stdout.receive()
+    code, out, _ = await terminal.run("run", "--permissions", "deny", "permission")
+    assert (code, out) == (3, "[permission reject]\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

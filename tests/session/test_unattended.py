@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.clients.abilities import ClientAbilities
-from acp_bridge.protocol import REQUEST_PERMISSION
+from acp_bridge.protocol import REQUEST_PERMISSION, own_meta
 from tests.session.hooked import OPTIONS
 from tests.session.memory import ClientEnd
 from tests.session.test_rules import ALLOW, RULES, Ruled, ruled
@@ -59,6 +59,27 @@ async def test_a_client_that_answers_for_its_own_turns_decides_what_no_rule_does
         assert await it.runs("make") == "asked"
         _is_alone(it, "observer")
         assert await it.runs("make") == "no"
+
+
+@pytest.mark.parametrize(
+    ("line", "waits"),
+    [('unattended = "wait"\n', True), ('unattended = "deny"\n', False), ("", False)],
+)
+async def test_a_client_that_answers_by_a_rule_is_told_that_a_question_waits_for_a_person(
+    tmp_path: Path, line: str, waits: bool
+) -> None:
+    async with ruled(tmp_path, line + RULES) as it:
+        forged = {"acp_bridge": {"waitsForPerson": True}}
+        call = {"toolCallId": "t", "kind": "execute", "rawInput": {"command": "make"}}
+        params = {"sessionId": "0", "toolCall": call, "options": OPTIONS, "_meta": forged}
+        it.agent.asks(REQUEST_PERMISSION, params, "p")
+
+        def asked() -> list[Any]:
+            return [m for m in it.here.got if m.get("method") == REQUEST_PERMISSION]
+
+        await until(asked)
+        own = own_meta(asked()[0]["params"])
+        assert own == ({"waitsForPerson": True} if waits else {})
 
 
 async def test_what_guards_the_user_is_asked_of_persons_alone_even_beside_a_client_with_a_rule(

@@ -45,7 +45,9 @@ class ResponsesWriter:
                 return begun + self._delta("reasoning_summary_text", item, words, summary_index=0)
             case Call(name, arguments, id):
                 id = id or f"call_{len(self._calls)}"
-                begun, item = self._item("function_call", name=name, arguments="", call_id=id)
+                space, _, name = name.rpartition(".")  # a tool in a namespace
+                of = {"namespace": space} if space else {}
+                begun, item = self._item("function_call", name=name, arguments="", call_id=id, **of)
                 self._calls.append(item)
                 return begun + self._argue(item, arguments)
             case More(call, arguments):

@@ -39,6 +39,7 @@ from acp_bridge.protocol import (
     SESSION_RESUME,
     SESSION_STATE,
     SESSION_UPDATE,
+    WAITS_FOR_PERSON,
     WHOLE_CALLS,
     ErrorCode,
     Json,
@@ -69,7 +70,8 @@ class Order:
     cwd: str
     #: the session to continue; None for a new one.
     session_id: str | None = None
-    policy: Policy = Policy.DENY
+    #: None: the user has not said; permissions are denied, or wait where the user's rules say so.
+    policy: Policy | None = None
     json: bool = False
     timeout: float | None = None
     #: how long the agent may take to open a session, and to stop after a cancel.
@@ -90,7 +92,9 @@ class _Turn:
     def __init__(self, order: Order, screen: Screen, stop: Stop) -> None:
         self._order, self._screen, self._stop = order, screen, stop
         self._answer = JsonAnswer(screen) if order.json else TextAnswer(screen)
-        self._permissions = Permissions(order.policy)
+        self._permissions = Permissions(order.policy or Policy.DENY)
+        #: the cards of permissions that wait for a person at another client.
+        self._waiting: set[str] = set()
         self._denied: list[str] = []
         self._session_id = order.session_id or ""
         self._sent: Sent | None = None
@@ -122,22 +126,43 @@ class _Turn:
                     self._screen.tell(line)
 
     def _note_decided(self, params: Json) -> None:
-        """Note a call that the user's rules or hooks have denied, so that nobody was asked."""
+        """Note what was decided about a call without this command: by rules, hooks or a person."""
         decided = as_object(own_meta(params).get("decided"))
-        if decided.get("decision") == "deny" and decided.get("by") not in ("client", "withdrawn"):
-            title = self._permissions.title_of(as_object(params.get("update")))
+        decision, by = decided.get("decision"), decided.get("by")
+        card = as_object(params.get("update"))
+        waited = decision is not None and str(card.get("toolCallId")) in self._waiting
+        if waited:
+            self._waiting.discard(str(card.get("toolCallId")))
+            by = "a person" if by == "client" else by
+        elif by in ("client", "withdrawn"):
+            return
+        title = self._permissions.title_of(card)
+        if decision == "deny":
             self._denied.append(title)
-            self._screen.tell(f"acp-bridge: denied by {decided.get('by')}: {one_line(title)}")
+            self._screen.tell(f"acp-bridge: denied by {by}: {one_line(title)}")
+        elif waited and decision == "allow":
+            self._screen.tell(f"acp-bridge: allowed by {by}: {one_line(title)}")
 
     def _is_own(self, params: Json) -> bool:
         ours = self._sent is not None and params.get("sessionId") == self._session_id
         return ours and not self._others
 
     def on_request(self, request: BridgeRequest) -> None:
-        """Answer a permission by the policy. Raises RpcError for any other request."""
+        """Answer a permission by the policy, or leave it to a person at another client.
+
+        Raises RpcError for any other request.
+        """
         if request.method != REQUEST_PERMISSION:
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, "this client can't do that")
         decision = self._permissions.decide(request.params)
+        waits = self._order.policy is None and own_meta(request.params).get(WAITS_FOR_PERSON)
+        if waits and not decision.allowed:
+            card = str(as_object(request.params.get("toolCall")).get("toolCallId"))
+            self._waiting.add(card)
+            self._screen.tell(f"acp-bridge: waits for your word: {decision.summary}")
+            session = one_line(self._session_id[:8])
+            self._screen.tell(f"acp-bridge: to answer: acp-bridge approve {session}, or deny")
+            return
         request.answer(decision.result)
         if not decision.allowed:
             self._denied.append(decision.title)
@@ -145,7 +170,8 @@ class _Turn:
         self._screen.tell(f"acp-bridge: {verb}: {decision.summary}")
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Ignore it: each request is answered as soon as it comes."""
+        """Answer it, as another client did, or as nobody does any more."""
+        request.give_up()
 
     async def room(self) -> None:
         """Wait until stdout's buffer has room."""

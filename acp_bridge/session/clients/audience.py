@@ -271,8 +271,9 @@ class Audience:
 
         None if there are none but its own.
         """
-        now = self._core.now
-        if len(self.own(client)) == len(now.unanswered):
+        now, own = self._core.now, self.own(client)
+        others = [self._prompts.find(key) for key in now.unanswered if key not in own]
+        if all(each and each.delivery == "steered" for each in others):  # those are no turns
             return None
         running, waiting = now.running, self._prompts.numbered(now.waiting)
         if running is None and not waiting:  # hooks run at the end of its turn

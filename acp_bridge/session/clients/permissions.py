@@ -12,12 +12,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
 from acp_bridge.policy.found import FoundRules
-from acp_bridge.protocol import CANCELLED_PERMISSION, REQUEST_PERMISSION, Json, as_object, objects
+from acp_bridge.protocol import (
+    CANCELLED_PERMISSION,
+    REQUEST_PERMISSION,
+    WAITS_FOR_PERSON,
+    Json,
+    as_object,
+    objects,
+)
 from acp_bridge.session.clients.open_request import OpenRequest
 from acp_bridge.session.prompts.hooks import Decision
 from acp_bridge.updates import notices
@@ -160,6 +167,12 @@ class Permissions:
         `guarded`: only a person may allow it.
         """
         return (guarded or self._rules.deny_unattended) and _asks_about_a_call(call)
+
+    def marked(self, call: Call, params: Any) -> Any:
+        """Return a question's parameters with what the rules say of it if nobody is there."""
+        if not (self._rules.wait_unattended and _asks_about_a_call(call)):
+            return params
+        return protocol.with_own_meta(params, {WAITS_FOR_PERSON: True})
 
     def deny(self, link: Link, call: Call) -> None:
         """Deny a permission that nobody can answer, say so, and show the card of its call."""

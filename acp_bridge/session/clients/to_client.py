@@ -132,6 +132,7 @@ class ToClient:
             return
         asked = questions.shown(able)
         params, card, about = self._named(call)
+        params = permissions.marked(call, params) if permissions else params
         if card:
             questions.show_card(card, asked)
         questions.ask(link, call, params, about, asked, guarded=guarded)

@@ -25,6 +25,9 @@ class MemoryScreen:
         assert "\n" not in line
         self.told.append(line)
 
+    def has_told(self, text: str) -> bool:
+        return text in "\n".join(self.told)
+
     async def room(self) -> None:
         await self.free.wait()
 

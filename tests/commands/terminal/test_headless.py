@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -20,6 +21,7 @@ from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
 from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 from tests.commands.terminal.screens import MemoryScreen
+from tests.support.waiting import until
 
 ORDER = Order("do it", "/w")
 OPTIONS = [
@@ -61,12 +63,15 @@ class Run:
         assert self.code is not None
         return self.code
 
-    async def permission(self, kind: str | None, options: Any = OPTIONS, **card: Any) -> Any:
+    async def permission(
+        self, kind: str | None, options: Any = OPTIONS, own: Json | None = None, **card: Any
+    ) -> Any:
         """The outcome that the command chooses."""
         call = {"toolCallId": "t", "title": "a \x1b title", **card}
         if kind:
             call["kind"] = kind
         params = {"sessionId": "s1", "toolCall": call, "options": options}
+        params |= {"_meta": {"acp_bridge": own}} if own else {}
         before = len(self.bridge.answered)
         self.bridge.ask("session/request_permission", params)
         await self.bridge.until(lambda: len(self.bridge.answered) > before)
@@ -352,6 +357,42 @@ async def test_what_a_rule_has_denied_is_told_and_is_in_the_exit_code() -> None:
     assert [line for line in run.screen.told if "denied" in line] == [
         "acp-bridge: denied by rule: rm x"
     ]
+
+
+WAITS = {"waitsForPerson": True}
+
+
+async def test_where_the_users_rules_say_so_what_would_be_denied_waits_for_another_client() -> None:
+    async with running() as run:
+        call = await run.prompted()
+        assert await run.permission("read", own=WAITS) == "yes"
+        for card, decision in (("a", "allow"), ("b", "deny")):
+            named = {"toolCallId": card, "title": f"make {card}", "kind": "execute"}
+            asked = {**named, "rawInput": {"command": f"make {card}"}}
+            params = {"sessionId": "s1", "toolCall": asked, "options": OPTIONS}
+            params["_meta"] = {"acp_bridge": WAITS}
+            number = run.bridge.ask("session/request_permission", params)
+            await until(partial(run.screen.has_told, f"make {card}"))
+            run.bridge.peer.cancel(number)
+            update = {"sessionUpdate": "tool_call_update", "toolCallId": card}
+            own = {"acp_bridge": {"decided": {"decision": decision, "by": "client"}}}
+            run.bridge.peer.notify(
+                "session/update", {"sessionId": "s1", "update": update, "_meta": own}
+            )
+        assert await run.end(call) is Exit.DENIED
+    assert [line for line in run.screen.told if "make" in line] == [
+        "acp-bridge: waits for your word: make a",
+        "acp-bridge: allowed by a person: make a",
+        "acp-bridge: waits for your word: make b",
+        "acp-bridge: denied by a person: make b",
+    ]
+
+
+async def test_an_option_outweighs_what_the_users_rules_let_wait() -> None:
+    async with running(Order("p", "/w", policy=Policy.DENY)) as run:
+        call = await run.prompted()
+        assert await run.permission("execute", own=WAITS) == "no"
+        await run.end(call)
 
 
 async def test_everything_is_allowed_once_on_the_users_word() -> None:

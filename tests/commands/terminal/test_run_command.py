@@ -48,7 +48,7 @@ def test_a_prompt_alone_is_for_the_built_in_agent_in_this_folder(
     assert cli.run(["run", "do it"]) == 0
     ((order, command),) = ran
     assert (order.prompt, order.cwd, order.session_id) == ("do it", str(tmp_path), None)
-    assert (order.policy, order.json, order.timeout) == (Policy.DENY, False, None)
+    assert (order.policy, order.json, order.timeout) == (None, False, None)
     assert command == BRIDGE
 
 
