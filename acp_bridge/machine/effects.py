@@ -82,10 +82,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class WriteChange:
-    """Write the user's change of a prompt that waits with fsync, then feed `ChangeWritten`.
+    """Write the user's change of a prompt with fsync, then feed `ChangeWritten`.
 
     Nothing is sent meanwhile. `order`: the keys of the prompts that may be moved, as they are to
-    run from now on; empty: the prompt gets other words.
+    run from now on; empty: the prompt gets other words, or is left over.
     """
 
     key: int

@@ -97,6 +97,13 @@ class DropWaiting:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeLeftOver:
+    """The user wants other words or another place for a prompt that is left over."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeWritten:
     """The journal has the change that `WriteChange` asked for, or (`made` is False) has not."""
 
@@ -367,7 +374,7 @@ class Shutdown:
 
 PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | NotBegun | RunLeftOver
 SteeringEvent: TypeAlias = SteerWaiting | SteerAnswered
-ChangeEvent: TypeAlias = EditWaiting | MoveWaiting | DropWaiting | ChangeWritten
+ChangeEvent: TypeAlias = EditWaiting | MoveWaiting | DropWaiting | ChangeLeftOver | ChangeWritten
 
 HookEvent: TypeAlias = HooksDone | HookBegan | HookEnded
 GateEvent: TypeAlias = Pause | HoldQueue | Go

@@ -232,7 +232,8 @@ class PromptQueue:
             out.append(LeaveOver(tuple(prompt.key for prompt in again)))
         carriers = {prompt.request: prompt for prompt in gone if prompt.carried}
         for carrier, prompt in carriers.items():
-            out += self._settle(carrier, Done() if prompt.dropped else prompt.settles_as(outcome))
+            own = (prompt.replied or Done()) if prompt.dropped else outcome
+            out += self._settle(carrier, prompt.settles_as(own))
         return out
 
     def keep(self) -> list[Effect]:
@@ -329,7 +330,7 @@ class PromptQueue:
         prompt = self.find(key)
         if prompt is None or prompt.again or prompt.ending or prompt.hooks is Hooks.RUNNING:
             return [RefuseChange(key)]
-        return self._begin_change(WriteChange(key))
+        return self.begin_change(WriteChange(key))
 
     def move(self, key: int, before: int | None) -> list[Effect]:
         """Begin to move a prompt before another, or behind all."""
@@ -338,7 +339,7 @@ class PromptQueue:
         if prompt is None or not prompt.movable or before not in (None, *rest):
             return [RefuseChange(key)]
         rest.insert(len(rest) if before is None else rest.index(before), key)
-        return self._begin_change(WriteChange(key, tuple(rest)))
+        return self.begin_change(WriteChange(key, tuple(rest)))
 
     def drop_for_good(self, key: int) -> list[Effect]:
         """Cancel a prompt that waits, also one that would be left over else."""
@@ -348,7 +349,7 @@ class PromptQueue:
         prompt.dropped = True
         return self.drop(Cancelled(), lambda other: other is prompt)
 
-    def _begin_change(self, change: WriteChange) -> list[Effect]:
+    def begin_change(self, change: WriteChange) -> list[Effect]:
         """Have the journal take one change, and no other at the same time."""
         if self.change:
             return [RefuseChange(change.key)]
@@ -370,10 +371,13 @@ class PromptQueue:
 
     def _reorder(self, moved: QueuedPrompt, order: tuple[int, ...]) -> None:
         """Let the prompts run in this order; the others keep their places."""
-        here = {p.key: p for p in self._waiting if p.movable}
+        # It may be to join the turn by now, and goes before all of them then.
+        here = {p.key: p for p in self._waiting if p.movable or p is moved}
         keys = [key for key in order if key in here]
         behind = keys[keys.index(moved.key) + 1 :]
-        moved.first = bool(behind) and here[behind[0]].first
+        if moved.movable:
+            moved.first = bool(behind) and here[behind[0]].first
+            moved.told |= moved.first  # its place is known, and it may be moved again
         places = [n for n, p in enumerate(self._waiting) if p.key in keys]
         for n, key in zip(places, keys, strict=True):
             self._waiting[n] = here[key]

@@ -35,6 +35,7 @@ from acp_bridge.machine.effects import (
     RefuseFeedback,
     SendPrompt,
     StillWaits,
+    WriteChange,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -43,6 +44,7 @@ from acp_bridge.machine.events import (
     Cancel,
     CancelPrompt,
     ChangeEvent,
+    ChangeLeftOver,
     ChangeWritten,
     Close,
     CommitFailed,
@@ -179,7 +181,7 @@ class TurnMachine:
                 return self._take_prompt(event)
             case SteerWaiting() | SteerAnswered():
                 return self._take_steering(event)
-            case EditWaiting() | MoveWaiting() | DropWaiting() | ChangeWritten():
+            case EditWaiting() | MoveWaiting() | DropWaiting() | ChangeLeftOver() | ChangeWritten():
                 return self._take_change(event)
             case Cancel() | CancelPrompt():
                 return self._cancel(event)
@@ -326,14 +328,16 @@ class TurnMachine:
             case ChangeWritten(made):
                 known = queue.end_change(self._open_hooks.before_prompt, made=made)
                 return [] if known else [Dropped(event)]
-            case EditWaiting(key) | MoveWaiting(key) | DropWaiting(key) if self._states.closing:
-                return [RefuseChange(key)]
+            case _ if self._states.closing:
+                return [RefuseChange(event.key)]
             case EditWaiting(key):
                 return queue.edit(key)
             case MoveWaiting(key, before):
                 return queue.move(key, before)
             case DropWaiting(key):
                 return queue.drop_for_good(key)
+            case ChangeLeftOver(key):  # it may be run meanwhile
+                return queue.begin_change(WriteChange(key))
             case _:
                 assert_never(event)
 

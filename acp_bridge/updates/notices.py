@@ -288,6 +288,14 @@ def dropped_one(number: int) -> str:
     return f"Dropped prompt {number}."
 
 
+def dropped_unsynced(number: int) -> str:
+    """Return the answer to a drop of one prompt that the disk has not taken."""
+    return (
+        f"Dropped prompt {number}, but the disk has not taken that: after a loss of power it may"
+        " be left over."
+    )
+
+
 def edited(number: int, prompt: list[Any]) -> str:
     """Return the answer to an edit of a prompt, with its words from now on."""
     return f"Prompt {number} is now: {_beginning(prompt)}"

@@ -17,6 +17,7 @@ from acp_bridge.machine.effects import (
 from acp_bridge.machine.events import (
     AgentAnswered,
     AgentExited,
+    ChangeLeftOver,
     ChangeWritten,
     DropWaiting,
     EditWaiting,
@@ -135,6 +136,8 @@ class Line:
             case MoveWaiting(_, before):
                 free = self.movable() if asked and not self.change else []
                 assert key not in free or before not in {None, *free} - {key}
+            case ChangeLeftOver():
+                assert self.closing or self.change
             case _:
                 assert isinstance(event, EditWaiting)
                 assert not asked or asked.again or asked.hooked or self.change
@@ -148,8 +151,9 @@ class Line:
             at = len(rest) if event.before is None else rest.index(event.before)
             assert effect.order == (*rest[:at], key, *rest[at:])
         else:
-            assert event == EditWaiting(key)
-            assert key in [asked.key for asked in self.next() if not asked.again]
+            assert event in (EditWaiting(key), ChangeLeftOver(key))
+            if isinstance(event, EditWaiting):
+                assert key in [asked.key for asked in self.next() if not asked.again]
             assert not effect.order
 
     def written(self, made: bool) -> None:

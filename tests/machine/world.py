@@ -32,6 +32,7 @@ from acp_bridge.machine.events import (
     AgentExited,
     Cancel,
     CancelPrompt,
+    ChangeLeftOver,
     ChangeWritten,
     Close,
     CommitFailed,
@@ -359,6 +360,7 @@ class World:
             (0.5, lambda: self.odd_hooks(random.choice(few))),
             (1, lambda: self.change(EditWaiting, random.choice(few))),
             (1, lambda: self.change(DropWaiting, random.choice(few))),
+            (0.5, lambda: self.feed(ChangeLeftOver(0))),
             (2, lambda: self.move(random.choice(few), random.choice([*few, None]))),
             (2, lambda: self.change_written(random.random() < 0.7)),
         )

@@ -3,7 +3,8 @@
 - One change at a time, in the order of asking. It is on disk before it is answered; until then the
   machine sends nothing, so neither the old words nor the old order run. (invariant Q16)
 - If the journal can't take it, words and order stay as they were, and who asked is told.
-- What is left over is changed in the same way, among its own kind; the machine knows nothing of it.
+- What is left over is changed in the same way, among its own kind: it may be run meanwhile.
+- A drop is written first, and acts before it is synced; if that fails, who asked is told.
 - A prompt of another client may be changed, and that client is told.
 """
 
@@ -31,7 +32,7 @@ _BEGUN: Final = "this prompt has begun or has ended"
 _KEEPS_PLACE: Final = "one of the two prompts keeps its place: it has begun, or is about to"
 _APART: Final = "these are not two prompts that wait, or two that are left over"
 _NOT_WRITTEN: Final = "the journal can't be written: words and order of the queue stay as they were"
-_Asked: TypeAlias = ev.EditWaiting | ev.MoveWaiting | ev.DropWaiting
+_Asked: TypeAlias = ev.EditWaiting | ev.MoveWaiting | ev.DropWaiting | ev.ChangeLeftOver
 
 
 class Changes:
@@ -68,12 +69,12 @@ class Changes:
         key = self._key(params, "promptId")
         before = None if params.get("before") is None else self._key(params, "before")
         prompt = self._prompts.get(key)
-        sender, number = prompt.client, prompt.seq
+        sender, number, synced = prompt.client, prompt.seq, True
         if request.method == QUEUE_EDIT:
-            await self.edit(key, params["prompt"])
-            how = notices.edited(number, params["prompt"])
+            blocks = await self.edit(key, lambda _: params["prompt"])
+            how = notices.edited(number, blocks)
         elif request.method == QUEUE_DROP:
-            await self.drop(key)
+            synced = await self.drop(key)
             how = notices.dropped_one(number)
         else:
             await self.move(key, before)
@@ -82,6 +83,8 @@ class Changes:
                 return {}
         if sender and sender is not request.client:
             self._transcript.show_to(sender, notices.notice(notices.changed_by_other(how)))
+        if not synced:
+            raise errors.agent_trouble(notices.dropped_unsynced(number))
         return {}
 
     def _key(self, params: Json, name: str) -> int:
@@ -108,6 +111,9 @@ class Changes:
             said = await self._carry_out(words, text)
         except RpcError as error:
             said = notices.not_changed(error.message)
+        except Exception as exc:  # whatever breaks, the prompt is answered (invariant Q9)
+            request.fail(errors.internal(exc))
+            return
         self._transcript.notice(said)
         self._transcript.then(request.client, lambda: request.answer({"stopReason": "end_turn"}))
 
@@ -118,11 +124,12 @@ class Changes:
         prompt = self._prompts.get(key)
         match words:
             case ["drop", _]:
-                await self.drop(key)
-                return notices.dropped_one(prompt.seq)
+                synced = await self.drop(key)
+                said = notices.dropped_one if synced else notices.dropped_unsynced
+                return said(prompt.seq)
             case ["edit", *_]:
-                blocks = _with_words(prompt.params["prompt"], text.strip().split(maxsplit=3)[3])
-                await self.edit(key, blocks)
+                given = text.strip().split(maxsplit=3)[3]
+                blocks = await self.edit(key, lambda prompt: _with_words(prompt, given))
                 return notices.edited(prompt.seq, blocks)
             case [_, _, "before", number]:
                 before = self._prompts.with_number(number, self._prompts.unsent)
@@ -135,25 +142,29 @@ class Changes:
 
     # --- one change ----------------------------------------------------------------------------
 
-    async def edit(self, key: int, blocks: list[Any]) -> None:
-        """Give a prompt other words, on disk on return; raises RpcError if it keeps its own."""
+    async def edit(self, key: int, words: Callable[[list[Any]], list[Any]]) -> list[Any]:
+        """Give a prompt other words, on disk on return; raises RpcError if it keeps its own.
+
+        `words` returns the new blocks for the old ones; so does this.
+        """
         async with self._one_at_a_time:
             prompt = self._get(key)
-            was = prompt.params, prompt.added, prompt.edited
+            was = prompt.params, prompt.added, prompt.edited, prompt.shown
+            blocks = words(prompt.params["prompt"])
             new = {**prompt.params, "prompt": blocks}
 
             def write(_order: tuple[int, ...]) -> None:
                 self._journal.edit(prompt.seq, new)
-                # At once: what is left over may run before it is synced.
-                prompt.params, prompt.added, prompt.edited = new, [], True
+                prompt.params, prompt.added, prompt.edited, prompt.shown = new, [], True, False
 
             def undo() -> None:
-                prompt.params, prompt.added, prompt.edited = was
+                prompt.params, prompt.added, prompt.edited, prompt.shown = was
                 self._journal.change_params(prompt.seq, prompt.params)
 
             left_over = key in self._prompts.left_over
-            await self._make(None if left_over else ev.EditWaiting(key), write, undo, _BEGUN)
-        self._tell_queue()
+            event = ev.ChangeLeftOver(key) if left_over else ev.EditWaiting(key)
+            await self._make(event, write, undo, _BEGUN)
+        return blocks
 
     async def move(self, key: int, before: int | None) -> None:
         """Let a prompt run before another one, or last of its kind, on disk on return.
@@ -161,68 +172,78 @@ class Changes:
         Raises RpcError if it keeps its place.
         """
         async with self._one_at_a_time:
-            left, old = list(self._prompts.left_over), self._journal.order
+            left = list(self._prompts.left_over)
             if key == before or (before is not None and (key in left) != (before in left)):
                 raise errors.refused(_APART)
-            here = [each for each in left if each != key]
+            here, old = [each for each in left if each != key], list[int]()
             if key in left:
                 here.insert(len(here) if before is None else here.index(before), key)
 
             def write(order: tuple[int, ...]) -> None:
-                keys = [*here, *(order or self._core.now.waiting)]
-                self._journal.reorder([seq for seq, _ in self._prompts.numbered(keys)])
+                old[:] = self._journal.order
+                moved = iter(order)
+                waiting = [
+                    next(moved) if each in order else each for each in self._core.now.waiting
+                ]
+                # All of them: those that can't be moved have a place in the order, too.
+                self._journal.reorder([seq for seq, _ in self._prompts.numbered([*here, *waiting])])
                 self._prompts.reorder_left_over(here)
 
             def undo() -> None:
                 self._prompts.reorder_left_over(left)
                 self._journal.set(ORDER, old)
 
-            event = None if key in left else ev.MoveWaiting(key, before)
+            event = ev.ChangeLeftOver(key) if key in left else ev.MoveWaiting(key, before)
             await self._make(event, write, undo, _KEEPS_PLACE)
-        self._tell_queue()
 
-    async def drop(self, key: int) -> None:
-        """Let a prompt never run; raises RpcError if it has begun."""
+    async def drop(self, key: int) -> bool:
+        """Let a prompt never run; returns False if the disk has not taken that.
+
+        Raises RpcError if it has begun, or if nothing can be written.
+        """
         async with self._one_at_a_time:
             self._get(key)
+            waits, ends = key in self._core.now.waiting, self._core.now.ending
+            if ends or not (waits or key in self._prompts.left_over):
+                raise errors.refused(_BEGUN)
             try:
-                if key in self._prompts.left_over:
-                    self._prompts.drop(key)
-                else:
-                    self._feed(ev.DropWaiting(key), _BEGUN)
-                await self._journal.sync()
+                self._prompts.drop(key)
             except JournalError as exc:
                 raise errors.agent_trouble(_NOT_WRITTEN) from exc
-        self._tell_queue()
+            if waits:
+                self._feed(ev.DropWaiting(key), _BEGUN)
+            self._tell_queue()
+            return await self._synced()
 
     async def _make(
         self,
-        event: _Asked | None,
+        event: _Asked,
         write: Callable[[tuple[int, ...]], None],
         undo: Callable[[], None],
         refusal: str,
     ) -> None:
-        """Have the journal take a change while the machine waits; no event: it need not wait."""
-        order, made = self._feed(event, refusal) if event else (), False
+        """Have the journal take a change while the machine waits."""
+        order, made = self._feed(event, refusal), False
         try:
             write(order)
-            with anyio.CancelScope(shield=True):  # it takes as long as an acceptance
-                made = await self._synced()
+            made = await self._synced()
             if not made:
                 undo()
         except JournalError:
             made = False
         finally:
-            if event:
-                self._core.feed(ev.ChangeWritten(made))
+            self._core.feed(ev.ChangeWritten(made))
+            self._tell_queue()
         if not made:
             raise errors.agent_trouble(_NOT_WRITTEN)
 
     async def _synced(self) -> bool:
-        try:
-            await self._journal.sync()
-        except JournalError:
-            return False
+        """Return True when all is on the disk, which takes as long as an acceptance."""
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._journal.sync()
+            except JournalError:
+                return False
         return True
 
     def _feed(self, event: _Asked, refusal: str) -> tuple[int, ...]:

@@ -347,10 +347,11 @@ class Prompts:
         self._left_over.sort(key=lambda key: rank.get(key, len(rank)))
 
     def drop(self, key: int) -> None:
-        """Forget a prompt that was left over. Raises JournalError."""
+        """Note that a prompt never runs; forget one that was left over. Raises JournalError."""
         self._journal.drop(self._open[key].seq)
-        self._left_over.remove(key)
-        del self._open[key]
+        if key in self._left_over:
+            self._left_over.remove(key)
+            del self._open[key]
 
     def _end(self, prompt: Prompt, told: Json, own: object) -> None:
         """Write an outcome without a wait for the disk, since it survives the process."""
