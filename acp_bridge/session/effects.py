@@ -197,7 +197,8 @@ class Effects:
             who.append(self.provisional.follow)
         if now.standstill is not self.pauses.told:
             who.append(self.pauses.follow)
-        who.append(self.limit.follow)
+        if self.limit.active:
+            who.append(self.limit.follow)
         moved = now.state is not was.state or now.running != was.running
         if moved:
             who.append(self.work.follow)

@@ -19,6 +19,7 @@ from acp_bridge.protocol import (
     INFO_UPDATE,
     TOOL_CALL,
     TOOL_CALL_UPDATE,
+    USAGE_UPDATE,
     Json,
     as_object,
     is_state,
@@ -109,10 +110,10 @@ class FromAgent:
             return
         if self._outside:
             self._work.note_update(shown)
-        if is_state(shown):
-            self._limit.note_update(shown)
-        else:
+        if not is_state(shown):
             self._progress = True
+        elif shown["sessionUpdate"] == USAGE_UPDATE:
+            self._limit.note_usage(shown)
         if is_state(shown) and (shown := self._note_state(shown)) is None:
             return
         told = {**params, "update": shown}

@@ -47,6 +47,6 @@ async def test_what_was_to_go_on_by_itself_is_left_over_when_its_bridge_has_ende
     sent = len(stack.provider.requests)
     async with stack.start(env=resumes) as client:
         loaded = await client.load_session(session, stack.cwd)
-        await client.until_text("Left over, not run:\n\n1. two")
+        await client.until_text("Left over, not run:\n\n- 2: two")
         assert "pause" not in loaded.get("_meta", {}).get("acp_bridge", {})
         assert len(stack.provider.requests) == sent

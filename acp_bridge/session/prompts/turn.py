@@ -11,6 +11,7 @@ from acp_bridge.protocol import (
     SESSION_CANCEL,
     SESSION_PROMPT,
     Json,
+    as_object,
     is_feedback,
     user_chunk,
     with_own_meta,
@@ -80,7 +81,8 @@ class Turn:
 
         def answered(answer: Answer) -> None:
             if not link.gone:
-                self._limit.note_answer(link, key, answer)
+                if isinstance(answer, Err) or "_meta" in as_object(answer.result):
+                    self._limit.note_answer(link, key, answer)
                 if isinstance(answer, Err):
                     self._updates.break_off(key)
                 self._core.feed(ev.AgentAnswered(epoch, key, answer))

@@ -51,10 +51,13 @@ class UsageLimit:
         #: how often the queue has gone on by itself.
         self._times = 0
         self._waits: anyio.CancelScope | None = None
+        #: a limit was told of, or holds the queue: each change of the session concerns it.
+        self.active = False
 
-    def note_update(self, update: Json) -> None:
-        """Note what an update of the agent says of the reset of a limit."""
+    def note_usage(self, update: Json) -> None:
+        """Note what a `usage_update` of the agent says of the reset of a limit."""
         self._told = usage_limits.reset_in(update, time()) or self._told
+        self.active |= self._told is not None
 
     def note_answer(self, link: Link, key: int, answer: Answer) -> None:
         """Hold what waits if the agent's answer to this prompt, not yet taken, tells of a limit."""
@@ -62,7 +65,7 @@ class UsageLimit:
         now = self._core.now
         if limit is None or key != now.running:
             return
-        self._met = Limit(limit.resets_at or self._told)
+        self._met, self.active = Limit(limit.resets_at or self._told), True
         event("usage_limit.met", session=self._core.id, agent=link.name, resets=self._met.resets_at)
         if self._something_waits(key):
             self._hold(self._met)
@@ -88,6 +91,7 @@ class UsageLimit:
             if prompt and is_feedback(prompt.params):
                 met, self._met = self._met, None  # the user may say go before it is on disk
                 self._hold(met)
+        self.active = any([self._told, self._met, self._waits, self._pauses.because])
 
     def _hold(self, limit: Limit) -> None:
         """Hold the queue, unless it is paused or held already."""
