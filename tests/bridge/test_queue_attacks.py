@@ -326,3 +326,27 @@ async def test_who_sent_a_prompt_that_another_client_drops_is_told_before_it_is_
         assert await it.editor.stop_reason(asked) == "cancelled"
         assert "Another client has changed your prompt" in "".join(it.editor.texts(session_id))
         assert it.editor.answers(asked) == it.editor.messages[-1:]
+
+
+@pytest.mark.hazard("Q16", "Q15")
+async def test_words_whose_edit_fails_are_left_over_as_they_were_when_the_agent_dies_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FailingDisk()
+    async with running(tmp_path) as there:
+        landing = there.it.agent.stops_at("_session/steering")
+        there.steers("sent")
+        await until(lambda: landing.reached)
+        waits = there.steers("waits")
+        await there.it.settled()
+        await there.it.bridge._sessions.live[there.id].journal.sync()
+        here = Queued(there.it, there.id, there.gate, [])
+        with monkeypatch.context() as patch:
+            patch.setattr(file, "sync_file", disk.sync)
+            edit = here.editor.prompt(here.id, "/queue edit 3 other")
+            await until(lambda: disk.reached.is_set())
+            there.process.dies()
+            await here.editor.refusal(waits)
+            disk.goes_on.set()
+            await here.editor.stop_reason(edit)
+        assert (await here.order(), there.left_over()) == (["waits"], ["waits"])

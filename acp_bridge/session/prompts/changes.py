@@ -162,6 +162,8 @@ class Changes:
 
             def undo() -> None:
                 prompt.params, prompt.added, prompt.edited, prompt.shown = was
+                if now := self._prompts.find(key):  # a copy, if it was left over meanwhile
+                    now.params = prompt.params
                 self._journal.change_params(prompt.seq, prompt.params)
 
             event = ev.ChangeLeftOver(key) if left_over else ev.EditWaiting(key)
