@@ -365,10 +365,19 @@ def feedback_prompt(text: str) -> Json:
 
 def not_feedback(params: Json) -> Json:
     """Return the parameters of a client's prompt, which is none of a hook's, whatever it says."""
+    return _without(params, FEEDBACK)
+
+
+def as_unread(params: Json) -> Json:
+    """Return the parameters of a prompt of whose words the agent has read none."""
+    return _without(params, PERHAPS_READ)
+
+
+def _without(params: Json, name: str) -> Json:
     own = own_meta(params)
-    if FEEDBACK not in own:
+    if name not in own:
         return params
-    return with_own_meta(params, {key: value for key, value in own.items() if key != FEEDBACK})
+    return with_own_meta(params, {key: value for key, value in own.items() if key != name})
 
 
 def without_own_meta(params: Json) -> Json:

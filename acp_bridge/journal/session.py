@@ -28,6 +28,8 @@ from acp_bridge.journal.records import INTERRUPTED, PromptRow, PromptState, Sess
 from acp_bridge.wire.jsonrpc import dumps, loads
 
 Pages: TypeAlias = AsyncIterator[list[dict[str, Any]]]
+#: the outcome of a prompt of whose end no client is told.
+_DROPPED: Final = {"dropped": True}
 _SET: Final = "INSERT OR REPLACE INTO settings VALUES (?, ?)"
 
 
@@ -158,9 +160,9 @@ class SessionJournal:
         """Leave a waiting prompt over. Raises as `start_turn` does."""
         self._take(seq, Write((prompt_rows.move(seq, PromptState.WAITING, PromptState.LEFT_OVER),)))
 
-    def drop(self, seq: int) -> None:
+    def drop(self, seq: int, outcome: Mapping[str, Any] = _DROPPED) -> None:
         """End a prompt that shall never run. Raises JournalError: nothing is changed."""
-        self._file.write(*prompt_rows.end(seq, {"dropped": True}, None))
+        self._file.write(*prompt_rows.end(seq, outcome, None))
 
     def recover(self, said: Mapping[int, bytes] | None = None) -> list[PromptRow]:
         """Take over from another bridge; returns the prompts that are left over, in order (Q6).

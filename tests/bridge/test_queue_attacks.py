@@ -1,5 +1,7 @@
 """What disturbs a change of the queue: the disk, the session's end, other words of the user."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from acp_bridge.journal import file
 from tests.bridge.test_queue_changes import IMAGE, Queued, queued, words
 from tests.bridge.test_words_that_join import running
 from tests.journal.test_unwritten import full
-from tests.sessions.agent import Agent, Gate, Json, Process, until
+from tests.sessions.agent import Agent, Gate, until
 from tests.sessions.bench import bench
 from tests.sessions.world import SETUP
 from tests.support.slow_disk import SlowDisk
@@ -59,10 +61,12 @@ async def test_changes_of_a_session_that_is_closed_meanwhile_are_answered(
         await here.editor.result(closed)
         for each in asked[:-1]:
             assert await here.editor.stop_reason(each) == "end_turn"
-        print(await here.editor.refusal(asked[-1]))
-        print(here.editor.texts(here.id))
-        for each in here.asked:
-            await until(lambda each=each: here.editor.answers(each))
+        assert "is being closed" in (await here.editor.refusal(asked[-1])).message
+        said = "".join(here.editor.texts(here.id))
+        assert "Moved prompt 4" in said
+        assert said.count("Nothing is changed: the session is being closed") == 3
+        await until(lambda: all(here.editor.answers(each) for each in here.asked))
+    assert await left_over(here) == (["three", "one", "two"] if keeps else [])
 
 
 def _breaks(_descriptor: int) -> None:
@@ -104,7 +108,8 @@ async def left_over(here: Queued) -> list[str]:
     """Return the texts that the next bridge has left over, in order."""
     async with bench(here.it.context.settings.home) as it:
         loaded = await it.editor.ask("session/load", {**SETUP, "sessionId": here.id})
-        return [blocks[0]["text"] for blocks in loaded["_meta"]["acp_bridge"]["held"]]
+        held = loaded["_meta"]["acp_bridge"].get("held", [])
+        return [blocks[0]["text"] for blocks in held]
 
 
 @pytest.mark.hazard("Q16", "R12")
@@ -159,7 +164,6 @@ async def test_left_over_words_do_not_run_before_their_edit_is_on_disk(
             assert here.prompted == []
             disk.goes_on.set()
             await it.editor.stop_reason(edit)
-        print(it.editor.texts(session_id))
         await it.editor.stop_reason(run)
         assert here.prompted == ["one", "two", "three"]
 
@@ -187,10 +191,11 @@ async def test_changes_of_left_over_prompts_are_answered_when_the_session_is_clo
             await it.settled()
             slow.goes_on.set()
             await it.editor.result(closed)
-        for each in asked:
-            await until(lambda each=each: it.editor.answers(each))
-        print(it.editor.texts(session_id), it.editor.answers(asked[-1]))
-    print(await left_over(here))
+        await until(lambda: all(it.editor.answers(each) for each in asked))
+        said = "".join(it.editor.texts(session_id))
+        assert said.count("Nothing is changed: the session is being closed") == 3
+    changed = ["three", "one", "two"]
+    assert await left_over(here) == (["one", "two", "three"] if disk is FailingDisk else changed)
 
 
 @pytest.mark.hazard("Q16")
@@ -211,34 +216,62 @@ async def test_a_prompt_that_was_moved_before_words_for_the_turn_can_be_moved_ag
         assert here.prompted == ["runs", "three", "one", "two"]
 
 
+@asynccontextmanager
+async def with_feedback(home: Path) -> AsyncIterator[Queued]:
+    """A session on hold in which a hook's feedback, 3, and a prompt, 2, wait."""
+    (home / "hooks.toml").write_text("[[Stop]]\ncommand = 'echo more >&2; exit 2'\n")
+    agent = Agent()
+    agent.script["session/prompt"] = {"stopReason": "max_tokens"}
+    gate = agent.stops_at("session/prompt")
+    async with bench(home, agent) as it:
+        opened = await it.editor.ask("session/new", {"cwd": str(home), "mcpServers": []})
+        asked = [it.editor.prompt(opened["sessionId"], text) for text in ("runs", "one")]
+        await until(lambda: gate.reached)
+        here = Queued(it, opened["sessionId"], gate, asked)
+        await it.editor.ask("_acp_bridge/hold", {"sessionId": here.id})
+        gate.open()
+        while len(await here.listed()) < 2:
+            await it.settled()
+        yield here
+
+
 @pytest.mark.hazard("Q16", "Q11")
 async def test_a_prompt_is_answered_as_its_turn_ended_when_the_feedback_about_it_is_dropped(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "hooks.toml").write_text("[[Stop]]\ncommand = 'echo more >&2; exit 2'\n")
-    agent = Agent()
+    async with with_feedback(tmp_path) as here:
+        assert await here.says("/queue drop 3") == "Dropped prompt 3."
+        assert await here.editor.stop_reason(here.asked[0]) == "max_tokens"
 
-    async def full_up(process: Process, params: Json) -> Json:
-        return {"stopReason": "max_tokens"}
 
-    agent.script["session/prompt"] = full_up
-    gate = agent.stops_at("session/prompt")
-    async with bench(tmp_path, agent) as it:
-        opened = await it.editor.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
-        session_id = opened["sessionId"]
-        asked = it.editor.prompt(session_id, "runs")
-        await until(lambda: gate.reached)
-        here = Queued(it, session_id, gate, [asked])
-        await it.editor.ask("_acp_bridge/hold", {"sessionId": session_id})
-        gate.open()
+@pytest.mark.hazard("Q16", "Q11")
+@pytest.mark.parametrize("command", ["move 3 last", "move 2 before 3", "edit 3 x"])
+async def test_feedback_keeps_its_words_and_its_place_when_it_is_left_over(
+    tmp_path: Path, command: str
+) -> None:
+    async with with_feedback(tmp_path) as here:
+        assert (await here.says(f"/queue {command}")).startswith("Nothing is changed")
+    async with bench(tmp_path) as it:
+        await it.editor.ask("session/load", {**SETUP, "sessionId": here.id})
+        here = Queued(it, here.id, Gate(), [])
+        assert [row["number"] for row in await here.listed()] == [3, 2]
+        assert (await here.says(f"/queue {command}")).startswith("Nothing is changed")
+        assert [row["number"] for row in await here.listed()] == [3, 2]
 
-        async def waits() -> bool:
-            return bool(await here.listed())
 
-        while not await waits():
-            await it.settled()
-        assert await here.says("/queue drop 2") == "Dropped prompt 2."
-        assert await it.editor.stop_reason(asked) == "max_tokens"
+@pytest.mark.hazard("Q16", "Q15")
+async def test_words_that_were_edited_are_no_longer_perhaps_read(tmp_path: Path) -> None:
+    async with running(tmp_path) as there:
+        asked = there.steers("first")
+        await until(lambda: there.steered == ["first"])
+        await there.it.settled()
+        there.process.says({"id": there.first_id(), "result": {"stopReason": "end_turn"}})
+        await there.it.editor.refusal(asked)
+        here = Queued(there.it, there.id, there.gate, [])
+        assert "(perhaps not read)" in await here.says("/queue")
+        await here.says("/queue edit 2 second")
+        assert "second" in (said := await here.says("/queue"))
+        assert "(perhaps not read)" not in said
 
 
 @pytest.mark.hazard("Q16", "Q15")
@@ -255,6 +288,65 @@ async def test_words_that_the_agent_did_not_take_are_shown_as_they_were_edited(
         assert await here.ends() == ["end_turn"] * 2
         assert here.prompted == ["runs", "second"]
         assert "second" in here.editor.texts(here.id)
-        other = await there.it.joined()
-        await other.ask("session/load", {**SETUP, "sessionId": here.id})
-        print(other.texts(here.id))
+
+
+@pytest.mark.hazard("Q16", "K1")
+async def test_a_prompt_whose_hooks_run_is_dropped_on_disk_before_that_is_answered(
+    tmp_path: Path,
+) -> None:
+    hook = "[[UserPromptSubmit]]\ncommand = 'touch begun; sleep 60'\n"
+    (tmp_path / "hooks.toml").write_text(hook)
+    async with bench(tmp_path) as it:
+        opened = await it.editor.ask("session/new", {"cwd": str(tmp_path), "mcpServers": []})
+        asked = it.editor.prompt(opened["sessionId"], "one")
+        await until((tmp_path / "begun").exists)
+        here = Queued(it, opened["sessionId"], Gate(), [asked])
+        assert await here.says("/queue drop 1") == "Dropped prompt 1."
+        assert here.waiting() == []
+        assert await it.editor.stop_reason(asked) == "cancelled"
+        assert here.prompted == []
+
+
+@pytest.mark.hazard("Q16", "C23")
+@pytest.mark.parametrize("in_words", [True, False])
+async def test_who_sent_a_prompt_that_another_client_drops_is_told_before_it_is_cancelled(
+    tmp_path: Path, in_words: bool
+) -> None:
+    async with bench(tmp_path) as it:
+        session_id = await it.new()
+        await it.editor.ask("_acp_bridge/hold", {"sessionId": session_id})
+        asked = it.editor.prompt(session_id, "one")
+        await it.settled()
+        here = Queued(it, session_id, Gate(), [asked])
+        other = await it.attached(session_id)
+        if in_words:
+            assert await here.says("/queue drop 1", other) == "Dropped prompt 1."
+        else:
+            await other.ask("_acp_bridge/queue/drop", await here.params("one"))
+        assert await it.editor.stop_reason(asked) == "cancelled"
+        assert "Another client has changed your prompt" in "".join(it.editor.texts(session_id))
+        assert it.editor.answers(asked) == it.editor.messages[-1:]
+
+
+@pytest.mark.hazard("Q16", "Q15")
+async def test_words_whose_edit_fails_are_left_over_as_they_were_when_the_agent_dies_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FailingDisk()
+    async with running(tmp_path) as there:
+        landing = there.it.agent.stops_at("_session/steering")
+        there.steers("sent")
+        await until(lambda: landing.reached)
+        waits = there.steers("waits")
+        await there.it.settled()
+        await there.it.bridge._sessions.live[there.id].journal.sync()
+        here = Queued(there.it, there.id, there.gate, [])
+        with monkeypatch.context() as patch:
+            patch.setattr(file, "sync_file", disk.sync)
+            edit = here.editor.prompt(here.id, "/queue edit 3 other")
+            await until(lambda: disk.reached.is_set())
+            there.process.dies()
+            await here.editor.refusal(waits)
+            disk.goes_on.set()
+            await here.editor.stop_reason(edit)
+        assert (await here.order(), there.left_over()) == (["waits"], ["waits"])

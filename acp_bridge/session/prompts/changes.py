@@ -16,12 +16,12 @@ from typing import Any, Final, TypeAlias
 import anyio
 
 from acp_bridge import errors
-from acp_bridge.clients.client import ClientRequest
+from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.journal.prompt_rows import ORDER
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import RefuseChange, WriteChange
-from acp_bridge.protocol import QUEUE_DROP, QUEUE_EDIT, QUEUE_LIST, Json
+from acp_bridge.protocol import QUEUE_DROP, QUEUE_EDIT, QUEUE_LIST, Json, as_unread, is_feedback
 from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.prompts import Prompt, Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
@@ -30,6 +30,8 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 _BEGUN: Final = "this prompt has begun or has ended"
 _KEEPS_PLACE: Final = "one of the two prompts keeps its place: it has begun, or is about to"
+_FEEDBACK: Final = "a hook's feedback keeps its words and its place"
+_ENDS: Final = "the session is being closed"
 _APART: Final = "these are not two prompts that wait, or two that are left over"
 _NOT_WRITTEN: Final = "the journal can't be written: words and order of the queue stay as they were"
 _Asked: TypeAlias = ev.EditWaiting | ev.MoveWaiting | ev.DropWaiting | ev.ChangeLeftOver
@@ -69,13 +71,14 @@ class Changes:
         key = self._key(params, "promptId")
         before = None if params.get("before") is None else self._key(params, "before")
         prompt = self._prompts.get(key)
-        sender, number, synced = prompt.client, prompt.seq, True
+        sender, number = prompt.client, prompt.seq
         if request.method == QUEUE_EDIT:
             blocks = await self.edit(key, lambda _: params["prompt"])
             how = notices.edited(number, blocks)
         elif request.method == QUEUE_DROP:
-            synced = await self.drop(key)
-            how = notices.dropped_one(number)
+            if not await self.drop(key, request.client):
+                raise errors.agent_trouble(notices.dropped_unsynced(number))
+            return {}
         else:
             await self.move(key, before)
             how = notices.moved(number)
@@ -83,8 +86,6 @@ class Changes:
                 return {}
         if sender and sender is not request.client:
             self._transcript.show_to(sender, notices.notice(notices.changed_by_other(how)))
-        if not synced:
-            raise errors.agent_trouble(notices.dropped_unsynced(number))
         return {}
 
     def _key(self, params: Json, name: str) -> int:
@@ -108,23 +109,24 @@ class Changes:
 
     async def _command(self, request: ClientRequest, words: list[str], text: str) -> None:
         try:
-            said = await self._carry_out(words, text)
+            said = await self._carry_out(request, words, text)
         except RpcError as error:
             said = notices.not_changed(error.message)
         except Exception as exc:  # whatever breaks, the prompt is answered (invariant Q9)
             request.fail(errors.internal(exc))
             return
+        self._transcript.end_quiet(request.client)  # its own prompt may have been dropped
         self._transcript.notice(said)
         self._transcript.then(request.client, lambda: request.answer({"stopReason": "end_turn"}))
 
-    async def _carry_out(self, words: list[str], text: str) -> str:
+    async def _carry_out(self, request: ClientRequest, words: list[str], text: str) -> str:
         key = self._prompts.with_number(words[1], self._prompts.unsent)
         if key is None:
             raise errors.refused(notices.no_such_prompt(words[1]))
         prompt = self._prompts.get(key)
         match words:
             case ["drop", _]:
-                synced = await self.drop(key)
+                synced = await self.drop(key, request.client)
                 said = notices.dropped_one if synced else notices.dropped_unsynced
                 return said(prompt.seq)
             case ["edit", *_]:
@@ -150,8 +152,11 @@ class Changes:
         async with self._one_at_a_time:
             prompt = self._get(key)
             was = prompt.params, prompt.added, prompt.edited, prompt.shown
+            left_over = key in self._prompts.left_over
+            if left_over and is_feedback(prompt.params):
+                raise errors.refused(_FEEDBACK)
             blocks = words(prompt.params["prompt"])
-            new = {**prompt.params, "prompt": blocks}
+            new = as_unread({**prompt.params, "prompt": blocks})
 
             def write(_order: tuple[int, ...]) -> None:
                 self._journal.edit(prompt.seq, new)
@@ -159,9 +164,10 @@ class Changes:
 
             def undo() -> None:
                 prompt.params, prompt.added, prompt.edited, prompt.shown = was
+                if now := self._prompts.find(key):  # a copy, if it was left over meanwhile
+                    now.params = prompt.params
                 self._journal.change_params(prompt.seq, prompt.params)
 
-            left_over = key in self._prompts.left_over
             event = ev.ChangeLeftOver(key) if left_over else ev.EditWaiting(key)
             await self._make(event, write, undo, _BEGUN)
         return blocks
@@ -175,6 +181,11 @@ class Changes:
             left = list(self._prompts.left_over)
             if key == before or (before is not None and (key in left) != (before in left)):
                 raise errors.refused(_APART)
+            if any(
+                is_feedback(self._prompts.get(each).params)
+                for each in {key, before or key} & {*left}
+            ):
+                raise errors.refused(_FEEDBACK)
             here, old = [each for each in left if each != key], list[int]()
             if key in left:
                 here.insert(len(here) if before is None else here.index(before), key)
@@ -196,20 +207,23 @@ class Changes:
             event = ev.ChangeLeftOver(key) if key in left else ev.MoveWaiting(key, before)
             await self._make(event, write, undo, _KEEPS_PLACE)
 
-    async def drop(self, key: int) -> bool:
+    async def drop(self, key: int, by: Client) -> bool:
         """Let a prompt never run; returns False if the disk has not taken that.
 
         Raises RpcError if it has begun, or if nothing can be written.
         """
         async with self._one_at_a_time:
-            self._get(key)
+            prompt = self._get(key)
             waits, ends = key in self._core.now.waiting, self._core.now.ending
             if ends or not (waits or key in self._prompts.left_over):
-                raise errors.refused(_BEGUN)
+                raise errors.refused(_ENDS if ends else _BEGUN)
             try:
                 self._prompts.drop(key)
             except JournalError as exc:
                 raise errors.agent_trouble(_NOT_WRITTEN) from exc
+            if prompt.client and prompt.client is not by:  # nothing is shown behind `cancelled`
+                how = notices.changed_by_other(notices.dropped_one(prompt.seq))
+                self._transcript.show_to(prompt.client, notices.notice(how))
             if waits:
                 self._feed(ev.DropWaiting(key), _BEGUN)
             self._tell_queue()
@@ -251,13 +265,13 @@ class Changes:
         self._said = None
         self._core.feed(event)
         if isinstance(self._said, RefuseChange):
-            raise errors.refused(refusal)
+            raise errors.refused(_ENDS if self._core.now.ending else refusal)
         return self._said.order if self._said else ()
 
     def _get(self, key: int) -> Prompt:
         prompt = self._prompts.find(key)
         if prompt is None:
-            raise errors.refused(_BEGUN)
+            raise errors.refused(_ENDS if self._core.now.ending else _BEGUN)
         return prompt
 
 

@@ -348,10 +348,13 @@ class Prompts:
 
     def drop(self, key: int) -> None:
         """Note that a prompt never runs; forget one that was left over. Raises JournalError."""
-        self._journal.drop(self._open[key].seq)
-        if key in self._left_over:
-            self._left_over.remove(key)
-            del self._open[key]
+        seq = self._open[key].seq
+        if key not in self._left_over:
+            self._journal.drop(seq, {"stopReason": "cancelled"})
+            return
+        self._journal.drop(seq)
+        self._left_over.remove(key)
+        del self._open[key]
 
     def _end(self, prompt: Prompt, told: Json, own: object) -> None:
         """Write an outcome without a wait for the disk, since it survives the process."""
