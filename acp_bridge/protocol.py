@@ -82,6 +82,14 @@ PAUSE: Final = "_acp_bridge/pause"
 HOLD: Final = "_acp_bridge/hold"
 #: the end of a pause or a hold.
 GO: Final = "_acp_bridge/go"
+#: a notification: the prompts that wait or are left over, as they run.
+QUEUE: Final = "_acp_bridge/queue"
+#: the same, asked for, with all of their words.
+QUEUE_LIST: Final = "_acp_bridge/queue/list"
+#: the user's changes of such a prompt: another place, other words, never.
+QUEUE_MOVE: Final = "_acp_bridge/queue/move"
+QUEUE_EDIT: Final = "_acp_bridge/queue/edit"
+QUEUE_DROP: Final = "_acp_bridge/queue/drop"
 #: the user's own title of the session.
 TITLE: Final = "_acp_bridge/title"
 #: a question that is answered on a copy of the session, which stays as it is.
@@ -104,7 +112,11 @@ LAST_WORDS: Final = "_acp_bridge/last_words"
 
 OWN_PREFIX: Final = "_acp_bridge/"
 #: the requests of clients among them. Another one with the prefix is nobody's, and no agent's.
-OWN_METHODS: Final = (PAUSE, HOLD, GO, TITLE, ASK, ATTACH, LIVE, CANCEL_TURN, CLOSE_FOR_ALL)
+QUEUE_CHANGES: Final = (QUEUE_MOVE, QUEUE_EDIT, QUEUE_DROP)
+OWN_METHODS: Final = (
+    *(PAUSE, HOLD, GO, TITLE, ASK, ATTACH, LIVE, CANCEL_TURN, CLOSE_FOR_ALL),
+    *(QUEUE_LIST, *QUEUE_CHANGES),
+)
 
 
 class LiveState(StrEnum):
@@ -128,12 +140,13 @@ class LiveState(StrEnum):
 
 
 #: abilities of a client in `clientCapabilities._meta.acp_bridge`: it is told that a
-#: prompt is on disk; it is told where its sessions stand; it is asked nothing and prompts nothing;
-#: it is asked only about turns of its own prompts; a permission that it is asked for has all that
-#: is known of the tool call, and is asked anew when that changes; it is shown the last words of an
-#: agent that does not start.
+#: prompt is on disk; it is told where its sessions stand; it is told what waits in them; it is
+#: asked nothing and prompts nothing; it is asked only about turns of its own prompts; a permission
+#: that it is asked for has all that is known of the tool call, and is asked anew when that changes;
+#: it is shown the last words of an agent that does not start.
 HEARS_ACCEPTED: Final = "accepted"
 HEARS_STATE: Final = "state"
+HEARS_QUEUE: Final = "queue"
 OBSERVES: Final = "observer"
 OWN_TURNS_ONLY: Final = "ownTurnsOnly"
 WHOLE_CALLS: Final = "wholeCalls"
@@ -145,6 +158,8 @@ WAITS_FOR_PERSON: Final = "waitsForPerson"
 
 #: in the answer to `initialize`, of an agent and of the bridge: it takes `STEERING`.
 CAN_STEER: Final[Json] = {"steering": {"supported": True}}
+#: the built-in agent's name in `agentInfo`.
+BUILTIN_INFO: Final = "acp-bridge-agent"
 #: the member of `_meta` in which the built-in agent tells the name of a tool.
 BUILTIN_AGENT: Final = "acpBridgeAgent"
 
@@ -350,10 +365,19 @@ def feedback_prompt(text: str) -> Json:
 
 def not_feedback(params: Json) -> Json:
     """Return the parameters of a client's prompt, which is none of a hook's, whatever it says."""
+    return _without(params, FEEDBACK)
+
+
+def as_unread(params: Json) -> Json:
+    """Return the parameters of a prompt of whose words the agent has read none."""
+    return _without(params, PERHAPS_READ)
+
+
+def _without(params: Json, name: str) -> Json:
     own = own_meta(params)
-    if FEEDBACK not in own:
+    if name not in own:
         return params
-    return with_own_meta(params, {key: value for key, value in own.items() if key != FEEDBACK})
+    return with_own_meta(params, {key: value for key, value in own.items() if key != name})
 
 
 def without_own_meta(params: Json) -> Json:

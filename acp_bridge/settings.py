@@ -60,12 +60,21 @@ class Settings:
     drain_timeout: float = DRAIN
     #: an agent without a prompt that is silent for so long, with nothing open, does nothing.
     work_silence: float = waits.WORK
+    #: a turn of which the agent says nothing for so long is silent, and the session says so; the
+    #: same with a tool call open.
+    silence: float = waits.SILENCE
+    silence_in_call: float = waits.SILENCE_IN_CALL
+    #: a turn that is silent for so long, with no tool call open and no program that computes, is
+    #: cancelled; 0: never.
+    cancel_silent_after: float = 0.0
     #: a Stop of what an agent does without a prompt waits for a prompt of the same client.
     stop_delay: float = waits.STOP
     #: other clients may connect, over a socket in the home folder.
     listen: bool = True
     #: the file of the user's rules; None: the one in the home folder, if it is there.
     rules: Path | None = None
+    #: what waits behind a usage limit goes on by itself when the agent has said that it resets.
+    resume_at_reset: bool = False
     #: how long work may go on without a client; 0: the bridge ends with its client.
     keep: float = 0.0
     #: the folder in which agents start; None: that of the bridge.

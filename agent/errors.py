@@ -20,15 +20,19 @@ Invariants
 - No exception's text reaches the wire but a ModelError's and a ServiceError's, which are made for
   the user. An error carries its code and a message of ours, which holds the places of the wrong
   parameters, or the id under which the log has the rest.
-- `data` is `{"details": the message}` and nothing else, because that is what clients show; it is
-  never null, because there are clients that die of it (invariant P16).
+- `data` is `{"details": the message}`, because that is what clients show; it is never null, because
+  there are clients that die of it (invariant P16). Only a usage limit has more: `"errorKind":
+  "rate_limit"`, as claude-agent-acp names it, and, if the provider has told, `"resetsAt"`, in
+  seconds since 1970.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
+import time
 import uuid
 from collections.abc import Callable
 
@@ -90,8 +94,14 @@ def auth_required(sentence: str) -> RequestError:
 
 
 def model_failed(sentence: str, error: Exception) -> RequestError:
-    """Returns the error for a model's failure; `error` is only logged."""
-    return _error(ErrorCode.INTERNAL_ERROR, f"{sentence} {_logged(error)}")
+    """Returns the error for a model's failure; `error` is only logged, but for its kind."""
+    message = f"{sentence} {_logged(error)}"
+    if not isinstance(error, ModelError) or error.kind != "rate_limit":
+        return _error(ErrorCode.INTERNAL_ERROR, message)
+    data: dict[str, object] = {"details": message, "errorKind": "rate_limit"}
+    if error.wait is not None:
+        data["resetsAt"] = math.ceil(time.time() + error.wait)
+    return RequestError(int(ErrorCode.INTERNAL_ERROR), message, data)
 
 
 def disk_failed(number: int, error: Exception) -> RequestError:

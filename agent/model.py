@@ -119,13 +119,21 @@ class ModelError(Exception):
 
     The text tells the user what is wrong and what to do, then what the provider's server says. It
     has no words of a library; the details are the error's cause, for the log. `window`: the size of
-    the model's window in tokens, if the provider named it when it refused the input.
+    the model's window in tokens, if the provider named it when it refused the input. `wait`: the
+    seconds after which the provider takes requests again, if it has told.
     """
 
-    def __init__(self, text: str, kind: ErrorKind = "other", window: int | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        kind: ErrorKind = "other",
+        window: int | None = None,
+        wait: float | None = None,
+    ) -> None:
         super().__init__(text)
         self.kind = kind
         self.window = window
+        self.wait = wait
 
 
 #: the providers' names for how hard a model thinks, weakest first

@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
 
 from acp_bridge.agents import guard
+
+#: seconds that `ps` may take.
+_PS: Final = 5
+#: the places, among the words of `_status`, of the CPU times of a process and of its children that
+#: it has waited for, and of the moment when it began; in clock ticks.
+_CPU_OF_CHILDREN: Final = (13, 14)
+_CPU_TIMES: Final = (11, 12, *_CPU_OF_CHILDREN)
+_BEGUN: Final = 19
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A process of an agent's tree; times in seconds."""
+
+    #: the name of the file that it runs; "" if that can't be seen.
+    name: str
+    #: the CPU time that it has used, that of children which it has waited for included (Linux).
+    cpu: float
+    #: how long ago it began.
+    age: float
 
 
 def descendants(main: int) -> frozenset[int] | None:
@@ -66,6 +89,63 @@ def programs_since(main: int, moment: int) -> list[str]:
     return list(dict.fromkeys(name for pid in later if (name := _program(pid))))
 
 
+def programs_below(main: int) -> dict[int, Program] | None:
+    """Return the processes in an agent's tree, by id; None if they can't be seen.
+
+    The main one is there without a name, and with the CPU time of its ended children alone (Linux).
+    """
+    found = descendants(main)
+    if found is None:
+        return None
+    try:
+        times = _times(found, _CPU_TIMES) if guard.LINUX else _times_by_ps()
+        ended = _times([main], _CPU_OF_CHILDREN) if guard.LINUX else {}
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    below = {pid: times[pid] for pid in sorted(found) if pid in times}
+    return below | {pid: replace(each, name="") for pid, each in ended.items()}
+
+
+def cpu_since(before: dict[int, Program], now: dict[int, Program]) -> float:
+    """Return the seconds of CPU time that an agent's processes have used between two looks."""
+    used = (each.cpu - (before[pid].cpu if pid in before else 0) for pid, each in now.items())
+    return sum(seconds for seconds in used if seconds > 0)
+
+
+def _times(pids: Iterable[int], counted: Iterable[int]) -> dict[int, Program]:
+    """Return these processes with the sum of the CPU times at these places of their status."""
+    found = dict[int, Program]()
+    now, second = tick(), os.sysconf("SC_CLK_TCK")
+    for pid in pids:
+        try:
+            status = _status(pid)
+            used, begun = sum(int(status[at]) for at in counted), int(status[_BEGUN])
+        except (OSError, ValueError, IndexError):  # it has ended meanwhile
+            continue
+        found[pid] = Program(_program(pid), used / second, max(0, now - begun) / second)
+    return found
+
+
+def _times_by_ps() -> dict[int, Program]:
+    """Return every process of the system by `ps`, where there is no /proc (macOS)."""
+    command = ["ps", "-axo", "pid=,time=,etime=,comm="]
+    told = subprocess.run(command, stdout=subprocess.PIPE, timeout=_PS, check=True).stdout
+    found = dict[int, Program]()
+    for line in told.decode("utf-8", "replace").splitlines():
+        pid, used, age, path = line.split(maxsplit=3)
+        found[int(pid)] = Program(os.path.basename(path), seconds_of(used), seconds_of(age))
+    return found
+
+
+def seconds_of(told: str) -> float:
+    """Return a time as `ps` tells it, such as `01:02.50` or `3-04:05:06`, in seconds."""
+    days, _, clock = told.rpartition("-")
+    seconds = 0.0
+    for part in clock.split(":"):
+        seconds = 60 * seconds + float(part)
+    return seconds + 86400 * int(days or 0)
+
+
 def _program(pid: int) -> str:
     """Return the name of the file that a process runs; "" if that can't be seen."""
     try:
@@ -76,7 +156,7 @@ def _program(pid: int) -> str:
 
 def _begun(pid: int) -> float:
     try:
-        return int(_status(pid)[19])
+        return int(_status(pid)[_BEGUN])
     except (OSError, ValueError, IndexError):
         return float("inf")
 

@@ -211,9 +211,10 @@ def processes() -> list[tuple[int, int, int, bool]]:
     """Return (pid, parent, process group, is a zombie) of every process that can be seen."""
     found: list[tuple[int, int, int, bool]] = []
     if not LINUX:  # macOS: written for, untested
-        for line in os.popen("ps -axo pid=,ppid=,pgid=,state="):
-            pid, parent, group, state = line.split()
-            found.append((int(pid), int(parent), int(group), state.startswith("Z")))
+        with os.popen("ps -axo pid=,ppid=,pgid=,state=") as lines:
+            for line in lines:
+                pid, parent, group, state = line.split()
+                found.append((int(pid), int(parent), int(group), state.startswith("Z")))
         return found
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -62,6 +62,7 @@ _OF_OBSERVERS = (
     *_OF_THE_FIRST,
     *(protocol.SESSION_LIST, protocol.SESSION_LOAD, protocol.SESSION_RESUME, protocol.ATTACH),
     *(protocol.LIVE, protocol.ASK, protocol.CANCEL_TURN, protocol.SESSION_CLOSE),
+    protocol.QUEUE_LIST,
     *(protocol.CLOSE_FOR_ALL, protocol.SESSION_DELETE),
 )
 #: requests of a client whose connection has ended that come to nothing; others go on.
@@ -258,9 +259,7 @@ class Bridge:
             slow = self._sessions.attaching.held_back(request, params, slow)
             client.run(self._tasks, request, slow, params)
         elif method in (protocol.SESSION_PROMPT, protocol.STEERING):
-            session = self._session(params)
-            check.prompt(params)
-            session.audience.check_prompt(client)
+            session = self._prompted(request, params)
             take = session.on_prompt if method == protocol.SESSION_PROMPT else session.on_steering
             take(request, params)
         elif method == protocol.LIVE:
@@ -269,16 +268,29 @@ class Bridge:
             request.answer(self._session(params).audience.cancel_turn())
         elif method == protocol.ASK:
             client.run(self._tasks, request, self._session(params).ask.answer, params)
+        elif method in (protocol.QUEUE_LIST, *protocol.QUEUE_CHANGES):
+            client.run(self._tasks, request, self._prompted(request, params).changes.answer, params)
         elif method == protocol.TITLE:
             self._session(params).title.take(request)
-        elif method in pauses.METHODS:
-            self._session(params).pauses.take(request)
         elif "sessionId" in params:
-            self._session(params).to_agent.pass_on(request)
+            session = self._session(params)
+            takes = session.pauses.take if method in pauses.METHODS else session.to_agent.pass_on
+            takes(request)
         elif method.startswith("session/"):
             raise errors.invalid("is missing", "sessionId")
         else:
             client.run(self._tasks, request, self._sessionless.pass_on, params)
+
+    def _prompted(self, request: ClientRequest, params: Json) -> Session:
+        """Return the session of a prompt, or of a look at those that wait. Raises RpcError.
+
+        The client has it, and the words that the request brings can be sent.
+        """
+        session = self._session(params)
+        if request.method not in (protocol.QUEUE_LIST, protocol.QUEUE_MOVE, protocol.QUEUE_DROP):
+            check.prompt(params)
+        session.audience.check_prompt(request.client)
+        return session
 
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:
         """Hand a notification to its handler; one without a handler is dropped."""

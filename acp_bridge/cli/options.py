@@ -164,6 +164,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         _warn_of_guess(found)
     drain = openhands.DRAIN if other and not command else DEFAULTS.drain_timeout
     sleep = DEFAULTS.sleep_after / 60 if other else SLEEP
+    reload = _choice(ReloadAfterCancel, "reload-after-cancel", given.reload_after_cancel)
     return Settings(
         command=tuple(other or _built_in(given)),
         agent_name=given.agent_name or found,
@@ -175,14 +176,13 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         parent=() if other else tuple(_built_in(given, "agent.fork_parent")),
         delivery=_choice(Delivery, "delivery", given.delivery) or DEFAULTS.delivery,
         on_cancel=_choice(OnCancel, "on-cancel", given.on_cancel) or DEFAULTS.on_cancel,
-        reload_after_cancel=_choice(
-            ReloadAfterCancel, "reload-after-cancel", given.reload_after_cancel
-        )
-        or DEFAULTS.reload_after_cancel,
+        reload_after_cancel=reload or DEFAULTS.reload_after_cancel,
         listen=not given.no_listen and _is_on("listen", env),
         drain_timeout=_seconds("drain-timeout", given.drain_timeout, drain, 0.05),
         request_timeout=_seconds("request-timeout", given.request_timeout, waits.REQUEST, 1),
         sleep_after=60 * _minutes("sleep-after", given.sleep_after, sleep),
+        cancel_silent_after=60 * _minutes("cancel-silent-after", given.cancel_silent_after, 0),
+        resume_at_reset=_choice(Switch, "resume-at-reset", given.resume_at_reset) is Switch.ON,
         spare=waits.SPARE if _choice(Switch, "spare", given.spare) is Switch.ON else 0.0,
         keep=_duration("keep", given.keep),
         rules=_file(given.rules),

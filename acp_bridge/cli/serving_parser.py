@@ -114,11 +114,27 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
             f"--openhands {openhands.DRAIN:g})",
         ),
         Option(
+            "resume-at-reset",
+            "on|off",
+            "what waits behind a usage limit of the agent goes on by\n"
+            "itself when the limit resets, where that is told\n"
+            "(ACP_BRIDGE_RESUME_AT_RESET; default"
+            f" {Switch.ON if DEFAULTS.resume_at_reset else Switch.OFF})",
+            optional=True,
+        ),
+        Option(
             "reload-after-cancel",
             "unclean|always",
             "restart the agent only after a cancel that went wrong, or\n"
             "after each (ACP_BRIDGE_RELOAD_AFTER_CANCEL; default"
             f" {DEFAULTS.reload_after_cancel})",
+        ),
+        Option(
+            "cancel-silent-after",
+            "MINUTES",
+            "cancel a turn in which for so long nothing comes from the\n"
+            "agent, no tool call is open and no program below it computes;\n"
+            f"0: never (ACP_BRIDGE_CANCEL_SILENT_AFTER; default {DEFAULTS.cancel_silent_after:g})",
         ),
     ),
     "the agent": (

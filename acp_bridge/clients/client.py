@@ -145,6 +145,11 @@ class Client:
         return protocol.HEARS_ACCEPTED in self.abilities.own
 
     @property
+    def hears_queue(self) -> bool:
+        """True if the client declared that it wants to be told what waits in its sessions."""
+        return protocol.HEARS_QUEUE in self.abilities.own
+
+    @property
     def hears_state(self) -> bool:
         """True when the client asked to be told the states of its sessions."""
         return protocol.HEARS_STATE in self.abilities.own

@@ -12,11 +12,14 @@ from __future__ import annotations
 from acp_bridge import __version__
 from acp_bridge.protocol import (
     ASK,
+    BUILTIN_INFO,
     CAN_PAUSE,
     CAN_STEER,
     GO,
     HOLD,
     PAUSE,
+    QUEUE_CHANGES,
+    QUEUE_LIST,
     TITLE,
     VERSION,
     Json,
@@ -45,7 +48,7 @@ BUILTIN: Json = {
         },
         "_meta": {"acp_bridge": {"pause": True, "ask": True}},
     },
-    "agentInfo": {"name": "acp-bridge-agent", "title": "acp-bridge", "version": __version__},
+    "agentInfo": {"name": BUILTIN_INFO, "title": "acp-bridge", "version": __version__},
     "authMethods": [
         {
             "id": "api-key",
@@ -129,7 +132,8 @@ def _without_kept_back(can: Json) -> Json:
 def _methods(capabilities: Json) -> list[str]:
     """Return the methods of the bridge's own that go with this agent (docs/extension.md)."""
     optional = {PAUSE: can_own(capabilities, CAN_PAUSE), ASK: can_ask(capabilities)}
-    return [HOLD, GO, TITLE, *(method for method, able in optional.items() if able)]
+    own = [HOLD, GO, TITLE, QUEUE_LIST, *QUEUE_CHANGES]
+    return [*own, *(method for method, able in optional.items() if able)]
 
 
 def can_fork(capabilities: object) -> bool:

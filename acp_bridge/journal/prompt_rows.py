@@ -18,7 +18,7 @@ from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import Entry
 from acp_bridge.journal.records import INTERRUPTED, UNRECORDED, PromptRow, PromptState
 from acp_bridge.protocol import words_of
-from acp_bridge.wire.jsonrpc import dumps, read_object
+from acp_bridge.wire.jsonrpc import dumps, loads, read_object
 
 _MOVE: Final = "UPDATE prompts SET state = ? WHERE seq = ? AND state = ?"
 _END: Final = (
@@ -29,11 +29,15 @@ _READ: Final = (
     "SELECT seq, prompt_id, params, state, outcome, agent_outcome"
     " FROM prompts JOIN prompt_params USING (seq)"
 )
+_UNSENT: Final = (PromptState.WAITING, PromptState.LEFT_OVER)
 logger = logging.getLogger(__name__)
 
 
 SHORT_WORDS: Final = 2048
 """Characters of a prompt's parameters that are read with the page in which its words stand."""
+
+#: the setting that has the user's order of prompts that wait: a list of their numbers.
+ORDER: Final = "order"
 
 #: the one key of a line that stands for a prompt's words; an update never has it alone.
 _WORDS: Final = "prompt"
@@ -180,11 +184,37 @@ def turns_finished(db: sqlite3.Connection, unwritten: Iterable[Write]) -> int:
 
 
 def read(db: sqlite3.Connection, states: Sequence[PromptState]) -> list[PromptRow]:
-    """Return the prompts in these states (none given: all), in order. Raises sqlite3.Error."""
+    """Return the prompts in these states (none given: all), as read; raises sqlite3.Error.
+
+    Those that wait or are left over come in the user's order.
+    """
     wanted = states or tuple(PromptState)
     marks = ", ".join("?" * len(wanted))
     rows = db.execute(f"{_READ} WHERE state IN ({marks}) ORDER BY seq", wanted).fetchall()
-    return [prompt for row in rows if (prompt := _prompt(row)) is not None]
+    return _in_order(db, [prompt for row in rows if (prompt := _prompt(row)) is not None])
+
+
+def _in_order(db: sqlite3.Connection, rows: list[PromptRow]) -> list[PromptRow]:
+    """Put the prompts that the user has moved into their order, on the places that they have."""
+    here = {row.seq: row for row in rows if row.state in _UNSENT}
+    moved = [here[seq] for seq in dict.fromkeys(_order(db)) if seq in here] if here else []
+    seqs = {row.seq for row in moved}
+    places = [at for at, row in enumerate(rows) if row.seq in seqs]
+    for at, row in zip(places, moved, strict=True):
+        rows[at] = row
+    return rows
+
+
+def _order(db: sqlite3.Connection) -> list[int]:
+    """Read the user's order; what is damaged orders nothing (invariant K2)."""
+    try:
+        kept = db.execute("SELECT value FROM settings WHERE key = ?", (ORDER,)).fetchone()
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        kept = None
+    found = loads(kept[0]) if kept else None
+    return [seq for seq in found if type(seq) is int] if isinstance(found, list) else []
 
 
 def _ended_well(agent_outcome: str) -> bool:

@@ -28,6 +28,8 @@ from acp_bridge.journal.records import INTERRUPTED, PromptRow, PromptState, Sess
 from acp_bridge.wire.jsonrpc import dumps, loads
 
 Pages: TypeAlias = AsyncIterator[list[dict[str, Any]]]
+#: the outcome of a prompt of whose end no client is told.
+_DROPPED: Final = {"dropped": True}
 _SET: Final = "INSERT OR REPLACE INTO settings VALUES (?, ?)"
 
 
@@ -104,6 +106,26 @@ class SessionJournal:
         sql = "UPDATE prompt_params SET params = ? WHERE seq = ?"
         self._file.write_or_keep(Write(((sql, (dumps(params).decode(), seq)),)))
 
+    def edit(self, seq: int, params: Mapping[str, Any]) -> None:
+        """Give a prompt that waits or is left over other words.
+
+        Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
+        """
+        sql = "UPDATE prompt_params SET params = ? WHERE seq = ?"
+        self._file.write(sql, (dumps(params).decode(), seq))
+
+    def reorder(self, seqs: Iterable[int]) -> None:
+        """Set the user's order of prompts that wait or are left over, all that may be moved.
+
+        Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
+        """
+        self._file.write(_SET, (prompt_rows.ORDER, dumps(list(seqs)).decode()))
+
+    @property
+    def order(self) -> list[int]:
+        """The user's order, as it was set last. Raises JournalError."""
+        return self.get(prompt_rows.ORDER) or []
+
     def began_turn(self, seq: int) -> bool:
         """Return False if a prompt has joined the turn of another. Raises JournalError."""
         sql = "SELECT count(*) FROM (SELECT 1 FROM updates WHERE turn = ? LIMIT 1)"
@@ -138,9 +160,9 @@ class SessionJournal:
         """Leave a waiting prompt over. Raises as `start_turn` does."""
         self._take(seq, Write((prompt_rows.move(seq, PromptState.WAITING, PromptState.LEFT_OVER),)))
 
-    def drop(self, seq: int) -> None:
+    def drop(self, seq: int, outcome: Mapping[str, Any] = _DROPPED) -> None:
         """End a prompt that shall never run. Raises JournalError: nothing is changed."""
-        self._file.write(*prompt_rows.end(seq, {"dropped": True}, None))
+        self._file.write(*prompt_rows.end(seq, outcome, None))
 
     def recover(self, said: Mapping[int, bytes] | None = None) -> list[PromptRow]:
         """Take over from another bridge; returns the prompts that are left over, in order (Q6).

@@ -81,6 +81,25 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteChange:
+    """Write the user's change of a prompt with fsync, then feed `ChangeWritten`.
+
+    Nothing is sent meanwhile. `order`: the keys of the prompts that may be moved, as they are to
+    run from now on; empty: the prompt gets other words, or is left over.
+    """
+
+    key: int
+    order: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseChange:
+    """Tell who asked that the prompt keeps its words and its place: it has begun, for example."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
 class SendPrompt:
     """Send the prompt to the agent, which begins its turn; feed `AgentAnswered` at its end."""
 
@@ -300,6 +319,8 @@ class Dropped:
 
 Effect: TypeAlias = (
     Commit
+    | WriteChange
+    | RefuseChange
     | SendPrompt
     | Steer
     | Queued

@@ -75,6 +75,42 @@ class SteerAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class EditWaiting:
+    """The user wants other words for a prompt that waits."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveWaiting:
+    """The user wants a prompt that waits to run before the prompt `before`; None: last."""
+
+    key: int
+    before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropWaiting:
+    """The user wants a prompt that waits never to run."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLeftOver:
+    """The user wants other words or another place for a prompt that is left over."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeWritten:
+    """The journal has the change that `WriteChange` asked for, or (`made` is False) has not."""
+
+    made: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """The journal has the prompt, with fsync."""
 
@@ -338,6 +374,7 @@ class Shutdown:
 
 PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | NotBegun | RunLeftOver
 SteeringEvent: TypeAlias = SteerWaiting | SteerAnswered
+ChangeEvent: TypeAlias = EditWaiting | MoveWaiting | DropWaiting | ChangeLeftOver | ChangeWritten
 
 HookEvent: TypeAlias = HooksDone | HookBegan | HookEnded
 GateEvent: TypeAlias = Pause | HoldQueue | Go
@@ -362,6 +399,7 @@ AgentEvent: TypeAlias = (
 Event: TypeAlias = (
     PromptEvent
     | SteeringEvent
+    | ChangeEvent
     | HookEvent
     | GateEvent
     | Cancel

@@ -1,10 +1,10 @@
-"""The prompts of one session that have no answer yet, and what keeps them from being sent.
+"""The prompts of one session that have no answer yet: the one that runs and those that wait.
 
-The queue has the prompt that runs and those that wait; hooks about a prompt and the user's pause or
-hold keep it where it is.
-
-- They wait in the order of reading; a superseder (`interrupt`) goes first, the newest before all;
-  behind it a hook's feedback, then what was to join a turn.
+- They wait in the user's order: that of reading, until the user moves one. A superseder
+  (`interrupt`) goes first, the newest before all; behind it a hook's feedback, then what was to
+  join a turn.
+- While the journal takes a change of the user's nothing is sent, so neither the old words nor the
+  old order run meanwhile. (invariant Q16)
 - A prompt that `steers` is to join the turn that runs. It is sent into the turn one at a time, and
   is answered with the turn's end. If the agent did not take it, it is the next to run; a Stop
   gives it back. One that may have been lost at the agent is left over, and never sent again.
@@ -39,17 +39,15 @@ from acp_bridge.machine.effects import (
     LeaveOver,
     Outcome,
     Queued,
+    RefuseChange,
     Refused,
     Replied,
     RunHooks,
-    SendGo,
-    SendPause,
     Steer,
     StopHooks,
-    TellDeath,
+    WriteChange,
 )
 from acp_bridge.machine.events import Moment, Steered
-from acp_bridge.machine.states import Standstill, State
 
 #: the journal's failures: the agent has nothing of the prompt.
 _UNWRITTEN = (Failure.JOURNAL, Failure.NOT_BEGUN)
@@ -91,6 +89,8 @@ class QueuedPrompt:
     taken: Steered | None = None
     #: the agent has shown something of the turn since then.
     followed: bool = False
+    #: the user wants it never to run.
+    dropped: bool = False
     #: the journal has the agent's own answer, though it is shown as cancelled.
     noted: bool = False
     hooks: Hooks = Hooks.PASSED
@@ -107,6 +107,12 @@ class QueuedPrompt:
     def root(self) -> int:
         """The key of the user's prompt behind this one: its own key, unless it is feedback."""
         return self.key if self.origin is None else self.origin
+
+    @property
+    def movable(self) -> bool:
+        """True if the user may move the prompt, and others before it."""
+        keeps = self.interrupt or self.again or self.steers or (self.first and not self.told)
+        return not keeps and self.hooks is not Hooks.RUNNING and self.ending is None
 
     @property
     def carried(self) -> bool:
@@ -139,6 +145,8 @@ class PromptQueue:
         #: the prompts that were sent into the running turn, in order.
         self.joining: list[QueuedPrompt] = []
         self._waiting: list[QueuedPrompt] = []
+        #: the change that the journal takes just now: whose, and for a move the new order.
+        self.change: WriteChange | None = None
 
     @property
     def running_key(self) -> int | None:
@@ -147,16 +155,16 @@ class PromptQueue:
 
     @property
     def unanswered(self) -> list[QueuedPrompt]:
-        """All prompts, the oldest first: `session/cancel` means that one. (invariant C20)"""
+        """All prompts as they run: `session/cancel` means the first one. (invariant C20)"""
         current = self.running or self.leaving
         if not current and not self.joining:
-            return self._waiting
-        return [*([current] if current else []), *self.joining, *self._waiting]
+            return self.waiting
+        return [*([current] if current else []), *self.joining, *self.waiting]
 
     @property
     def waiting(self) -> list[QueuedPrompt]:
         """The prompts that wait, in the order in which they will run."""
-        if len(self._waiting) < 2:
+        if len(self._waiting) < 2 or not any(p.interrupt or _rank(p) < 2 for p in self._waiting):
             return self._waiting
         urgent = [prompt for prompt in reversed(self._waiting) if prompt.interrupt]
         return urgent + sorted((p for p in self._waiting if not p.interrupt), key=_rank)
@@ -177,7 +185,8 @@ class PromptQueue:
     def receive(self, key: int, interrupt: bool, hooks: Hooks = Hooks.PASSED) -> QueuedPrompt:
         """Append a prompt without a commit yet; raises ValueError if the key is here already."""
         self._refuse_again(key)
-        victim = self.unanswered[0].root if interrupt and self.unanswered else None
+        oldest = self.running or self.leaving or next(iter([*self.joining, *self._waiting]), None)
+        victim = oldest.root if interrupt and oldest else None
         prompt = QueuedPrompt(key, key, victim, interrupt, hooks=hooks)
         self._waiting.append(prompt)
         return prompt
@@ -216,13 +225,15 @@ class PromptQueue:
         out = self._stop(outcome, which)
         gone = [p for p in self._waiting if which(p) and p.hooks is not Hooks.RUNNING]
         self._waiting = [prompt for prompt in self._waiting if prompt not in gone]
-        again = [p for p in gone if p.carried and not p.again and not isinstance(outcome, Refused)]
+        refused = isinstance(outcome, Refused)
+        again = [p for p in gone if p.carried and not (p.again or p.dropped or refused)]
         out += [AnswerPrompt(prompt.key, outcome) for prompt in gone if prompt not in again]
         if again:
             out.append(LeaveOver(tuple(prompt.key for prompt in again)))
         carriers = {prompt.request: prompt for prompt in gone if prompt.carried}
         for carrier, prompt in carriers.items():
-            out += self._settle(carrier, prompt.settles_as(outcome))
+            own = (prompt.replied or Done()) if prompt.dropped else outcome
+            out += self._settle(carrier, prompt.settles_as(own))
         return out
 
     def keep(self) -> list[Effect]:
@@ -311,6 +322,65 @@ class PromptQueue:
         if self.running:  # the turn, which has hooks of its own, goes on without these words
             return [StopHooks(prompt.key) for prompt in stopped]
         return [StopHooks()] if stopped else []
+
+    # --- the user's changes --------------------------------------------------------------------
+
+    def edit(self, key: int) -> list[Effect]:
+        """Begin to give a prompt other words; one that a hook wrote keeps its own."""
+        prompt = self.find(key)
+        if prompt is None or prompt.again or prompt.ending or prompt.hooks is Hooks.RUNNING:
+            return [RefuseChange(key)]
+        return self.begin_change(WriteChange(key))
+
+    def move(self, key: int, before: int | None) -> list[Effect]:
+        """Begin to move a prompt before another, or behind all."""
+        rest = [p.key for p in self.waiting if p.movable and p.key != key]
+        prompt = self.find(key)
+        if prompt is None or not prompt.movable or before not in (None, *rest):
+            return [RefuseChange(key)]
+        rest.insert(len(rest) if before is None else rest.index(before), key)
+        return self.begin_change(WriteChange(key, tuple(rest)))
+
+    def drop_for_good(self, key: int) -> list[Effect]:
+        """Cancel a prompt that waits, also one that would be left over else."""
+        prompt = self.find(key)
+        if prompt is None:
+            return [RefuseChange(key)]
+        prompt.dropped = True
+        return self.drop(Cancelled(), lambda other: other is prompt)
+
+    def begin_change(self, change: WriteChange) -> list[Effect]:
+        """Have the journal take one change, and no other at the same time."""
+        if self.change:
+            return [RefuseChange(change.key)]
+        self.change = change
+        return [change]
+
+    def end_change(self, hooks: Hooks, *, made: bool) -> bool:
+        """Make the change, unless the journal has not taken it; False if none is on its way.
+
+        `hooks`: how far the hooks about other words are.
+        """
+        change, self.change = self.change, None
+        prompt = self.find(change.key) if change and made else None
+        if change and prompt and change.order:
+            self._reorder(prompt, change.order)
+        elif prompt:
+            prompt.hooks = hooks
+        return change is not None
+
+    def _reorder(self, moved: QueuedPrompt, order: tuple[int, ...]) -> None:
+        """Let the prompts run in this order; the others keep their places."""
+        # It may be to join the turn by now, and goes before all of them then.
+        here = {p.key: p for p in self._waiting if p.movable or p is moved}
+        keys = [key for key in order if key in here]
+        behind = keys[keys.index(moved.key) + 1 :]
+        if moved.movable:
+            moved.first = bool(behind) and here[behind[0]].first
+            moved.told |= moved.first  # its place is known, and it may be moved again
+        places = [n for n, p in enumerate(self._waiting) if p.key in keys]
+        for n, key in zip(places, keys, strict=True):
+            self._waiting[n] = here[key]
 
     # --- words that join the running turn ------------------------------------------------------
 
@@ -413,142 +483,3 @@ class PromptQueue:
     def _refuse_again(self, *keys: int) -> None:
         if any(prompt.key in keys or prompt.request in keys for prompt in self.unanswered):
             raise ValueError(f"received twice, one of {keys}")
-
-
-# --- what keeps a prompt from being sent ----------------------------------------------------------
-
-
-class OpenHooks:
-    """Tracks the hooks that the machine did not ask for, and knows the moments that have hooks.
-
-    Hooks about a prompt run on the machine's word, and the prompt itself says how far they are. Of
-    others, about a permission for example, the machine is only told: a cancelled turn waits for
-    their end, and nothing else does. (invariant C10)
-    """
-
-    def __init__(self, moments: frozenset[Moment]) -> None:
-        """`moments`: those for which the session has hooks."""
-        self._moments = moments
-        self._runs: set[int] = set()
-
-    @property
-    def running(self) -> bool:
-        """True while a hook runs that the machine did not ask for."""
-        return bool(self._runs)
-
-    @property
-    def before_prompt(self) -> Hooks:
-        """How far the hooks about a prompt are when it is read."""
-        return Hooks.DUE if Moment.PROMPT in self._moments else Hooks.PASSED
-
-    @property
-    def after_turn(self) -> bool:
-        """True if the session has hooks for the end of a turn."""
-        return Moment.TURN_END in self._moments
-
-    def begin(self, run: int) -> None:
-        """Note that a hook runs."""
-        self._runs.add(run)
-
-    def end(self, run: int) -> bool:
-        """Note that no process of a hook is left; returns False if it is not known."""
-        known = run in self._runs
-        self._runs.discard(run)
-        return known
-
-    def forget(self) -> None:
-        """Wait for no hook any longer."""
-        self._runs.clear()
-
-    def stop(self) -> list[Effect]:
-        """Have the hooks killed, if one runs."""
-        return [StopHooks()] if self._runs else []
-
-    def tell_death(self, detail: object) -> list[Effect]:
-        """Run the hooks about a death of the agent, if there are some."""
-        return [TellDeath(detail)] if Moment.DEATH in self._moments else []
-
-
-class Gate:
-    """Tracks the user's pause and hold; methods return effects.
-
-    - While the gate is closed no prompt is sent and no process is started for one.
-    - A pause also makes the running turn wait at its agent. It ends with the user's go or Stop,
-      with a prompt that interrupts, and when no prompt is left. A hold ends with the user's go
-      alone.
-    - The agent is asked once for each pause of a turn, under a token; an answer to an older
-      question counts no more.
-    """
-
-    def __init__(self) -> None:
-        self.paused = False
-        self.held = False
-        #: the key of the newest prompt when the pause came.
-        self._newest = 0
-        #: the token of the question that the agent has not answered yet.
-        self.asked: int | None = None
-        #: the agent said that the running turn waits.
-        self.turn_waits = False
-
-    @property
-    def closed(self) -> bool:
-        """True during a pause or a hold: nothing may start."""
-        return self.paused or self.held
-
-    @property
-    def at_agent(self) -> bool:
-        """True if the agent was asked to pause the running turn and has not refused."""
-        return self.turn_waits or self.asked is not None
-
-    def standstill(self, state: State) -> Standstill:
-        """Return how far a pause or a hold has come in this state."""
-        if not self.closed:
-            return Standstill.OPEN
-        if self.asked is not None:
-            return Standstill.PAUSING
-        refused = state is State.RUNNING and not self.turn_waits
-        return Standstill.PAUSED if self.paused and not refused else Standstill.HELD
-
-    def pause(self, newest: int) -> None:
-        """Close the gate; `newest` is the key of the newest prompt without an answer."""
-        self.paused, self._newest = True, newest
-
-    def pause_turn(self, epoch: int, token: int) -> list[Effect]:
-        """Ask the agent to let the running turn wait, under this token."""
-        self.asked = token
-        return [SendPause(epoch, token)]
-
-    def hold(self, epoch: int) -> list[Effect]:
-        """Close the gate until go; a turn that waits goes on to its end."""
-        out = self.open(epoch)
-        self.held = True
-        return out
-
-    def answered(self, paused: bool) -> None:
-        """Take the agent's answer to the last question."""
-        self.asked, self.turn_waits = None, paused
-
-    def open(self, epoch: int) -> list[Effect]:
-        """End pause and hold."""
-        out: list[Effect] = [SendGo(epoch)] if self.at_agent else []
-        self.forget()
-        return out
-
-    def end_older_pause(self, key: int) -> None:
-        """End the pause for a prompt that interrupts, if it was read after the pause."""
-        if key > self._newest:
-            self.end_pause()
-
-    def end_pause(self) -> None:
-        """End the pause without a word to the agent: it is told to cancel, or has ended."""
-        self.paused = False
-        self.forget_turn()
-
-    def forget(self) -> None:
-        """End pause and hold without a word to the agent: the session ends."""
-        self.held = False
-        self.end_pause()
-
-    def forget_turn(self) -> None:
-        """Forget the agent's part of a pause: no turn runs any more."""
-        self.asked, self.turn_waits = None, False

@@ -3,7 +3,8 @@
 What happens to a prompt is decided here, from its reading to its answer: when it is sent, how its
 turn ends, what a Stop, a hook, a pause and the end of the session do to it. The rules:
 
-- One turn runs at a time; prompts run in the order of reading, only after they are committed.
+- One turn runs at a time; prompts run in the user's order, only after they are committed. The
+  user may edit, move and drop those that wait; while such a change is written nothing is sent.
 - Words that are to join the running turn are sent into it while the agent takes them. They never
   run after a Stop of that turn, nor if the agent may have taken them.
 - Every prompt gets exactly one `AnswerPrompt` (or, when the bridge ends, one `LeaveOver`
@@ -29,10 +30,12 @@ from acp_bridge.machine.effects import (
     Effect,
     Failed,
     Failure,
+    RefuseChange,
     Refused,
     RefuseFeedback,
     SendPrompt,
     StillWaits,
+    WriteChange,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -40,10 +43,15 @@ from acp_bridge.machine.events import (
     AgentExited,
     Cancel,
     CancelPrompt,
+    ChangeEvent,
+    ChangeLeftOver,
+    ChangeWritten,
     Close,
     CommitFailed,
     Committed,
     Deadline,
+    DropWaiting,
+    EditWaiting,
     Event,
     GateEvent,
     Go,
@@ -54,6 +62,7 @@ from acp_bridge.machine.events import (
     HooksDone,
     MaySteer,
     Moment,
+    MoveWaiting,
     NotBegun,
     Pause,
     PauseAnswered,
@@ -74,8 +83,9 @@ from acp_bridge.machine.events import (
     WorkAsked,
     WorkOver,
 )
+from acp_bridge.machine.gate import Gate, OpenHooks
 from acp_bridge.machine.processes import Epochs, Processes
-from acp_bridge.machine.prompt_queue import Gate, Hooks, OpenHooks, PromptQueue, QueuedPrompt
+from acp_bridge.machine.prompt_queue import Hooks, PromptQueue, QueuedPrompt
 from acp_bridge.machine.states import FREE, Happened, Phase, Snapshot, State, States, Timers
 from acp_bridge.machine.turn_end import TurnEnd
 
@@ -171,6 +181,8 @@ class TurnMachine:
                 return self._take_prompt(event)
             case SteerWaiting() | SteerAnswered():
                 return self._take_steering(event)
+            case EditWaiting() | MoveWaiting() | DropWaiting() | ChangeLeftOver() | ChangeWritten():
+                return self._take_change(event)
             case Cancel() | CancelPrompt():
                 return self._cancel(event)
             case HooksDone() | HookBegan() | HookEnded():
@@ -284,7 +296,7 @@ class TurnMachine:
         queue, waiting = self._queue, self._queue.waiting
         if not queue.unanswered:
             self._gate.end_pause()
-        if self._states.closing or self._gate.closed or queue.leaving:
+        if self._states.closing or self._gate.closed or queue.leaving or queue.change:
             return []
         if self._states.current is State.RUNNING:
             return self._join_next()
@@ -306,6 +318,28 @@ class TurnMachine:
         out = self._states.advance(Happened.PROMPT_SENT)
         prompt = self._queue.take_next()
         return [*out, SendPrompt(self._epochs.current, prompt.key)]
+
+    # --- prompts that wait: edited, moved, dropped ---------------------------------------------
+
+    def _take_change(self, event: ChangeEvent) -> list[Effect]:
+        """Handle the user's change of a prompt that waits, and the journal's word about one."""
+        queue = self._queue
+        match event:
+            case ChangeWritten(made):
+                known = queue.end_change(self._open_hooks.before_prompt, made=made)
+                return [] if known else [Dropped(event)]
+            case _ if self._states.closing:
+                return [RefuseChange(event.key)]
+            case EditWaiting(key):
+                return queue.edit(key)
+            case MoveWaiting(key, before):
+                return queue.move(key, before)
+            case DropWaiting(key):
+                return queue.drop_for_good(key)
+            case ChangeLeftOver(key):  # it may be run meanwhile
+                return queue.begin_change(WriteChange(key))
+            case _:
+                assert_never(event)
 
     # --- words that join the running turn ------------------------------------------------------
 

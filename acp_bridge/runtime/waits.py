@@ -44,6 +44,17 @@ STOP: Final = 0.1
 #: The programs of an agent are looked at before it is killed. Far below KILL.
 LAST_LOOK: Final = 0.2
 
+# --- a turn falls silent -----------------------------------------------------------------------
+
+#: The agent says nothing of its turn: the session says so, and what runs below the agent.
+SILENCE: Final = 120.0
+#: The same while a tool call is open, which may well take long. Above SILENCE.
+SILENCE_IN_CALL: Final = 600.0
+#: The programs below a silent agent are looked at. Far below SILENCE.
+LOOK: Final = 10.0
+#: The longest time between two looks at whether they compute.
+LOOK_AGAIN: Final = 60.0
+
 # --- an agent's tree is killed ---------------------------------------------------------------
 
 #: A guard kills its tree. Then the bridge does it, too: the guard may hang. Far below END.
@@ -118,6 +129,15 @@ REQUEST: Final = 60.0
 
 #: A prompt waits for the end of a pause or a hold: clients get a sign of life this often.
 SIGN: Final = 60.0
+
+# --- a session stands still for a usage limit ---------------------------------------------------
+
+#: After a limit has reset, by the clock of the agent's provider, the queue goes on: a prompt that
+#: comes too soon meets it again, and is lost.
+RESET: Final = 30.0
+#: The wall clock is looked at this often, since it may be set, and does not stand still while the
+#: machine sleeps.
+WALL_CLOCK: Final = 30.0
 
 # --- a client doesn't read ------------------------------------------------------------------
 

@@ -26,14 +26,17 @@ from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.process.agent_processes import AgentProcesses
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
+from acp_bridge.session.process.silence import Silence
 from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import answers
+from acp_bridge.session.prompts.changes import Changes
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.steering import Steering
 from acp_bridge.session.prompts.turn import Turn
+from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.settings import Settings
@@ -86,10 +89,13 @@ class Effects:
     provisional: Provisional
     sleep: Sleep
     work: Work
+    silence: Silence
     prompts: Prompts
     turn: Turn
     steering: Steering
+    changes: Changes
     pauses: Pauses
+    limit: UsageLimit
     hooks: SessionHooks
     deadlines: Deadlines
     from_agent: FromAgent
@@ -136,6 +142,8 @@ class Effects:
             # --- what becomes of prompts
             case ef.Commit(key):
                 self.prompts.commit(key)
+            case ef.WriteChange() | ef.RefuseChange():
+                self.changes.note(effect)
             case ef.AnswerPrompt(key, outcome):
                 self.restart.failure_told |= answers.says_why_not_ready(outcome)
                 self.turn.say_not_run(key, outcome)
@@ -189,8 +197,13 @@ class Effects:
             who.append(self.provisional.follow)
         if now.standstill is not self.pauses.told:
             who.append(self.pauses.follow)
-        if now.state is not was.state or now.running != was.running:
+        if self.limit.active:
+            who.append(self.limit.follow)
+        moved = now.state is not was.state or now.running != was.running
+        if moved:
             who.append(self.work.follow)
+        if moved or now.standstill is not was.standstill:
+            who.append(self.silence.follow)
         stops = now.state is State.KILLING and was.state is not State.WORKING
         if self.prompts.waits_for_work and not (now.works or stops):
             who.append(self.prompts.end_waits_for_work)

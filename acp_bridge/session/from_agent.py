@@ -19,6 +19,7 @@ from acp_bridge.protocol import (
     INFO_UPDATE,
     TOOL_CALL,
     TOOL_CALL_UPDATE,
+    USAGE_UPDATE,
     Json,
     as_object,
     is_state,
@@ -26,8 +27,10 @@ from acp_bridge.protocol import (
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.core import Core, SessionState
+from acp_bridge.session.process.silence import Silence
 from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts.steering import Steering
+from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.pacing import Pacing
@@ -54,6 +57,8 @@ class FromAgent:
         to_agent: ToAgent,
         steering: Steering,
         work: Work,
+        silence: Silence,
+        limit: UsageLimit,
         disturb: Callable[[], None] | None,
     ) -> None:
         """`disturb` notes that the agent has said something; None: the session never sleeps."""
@@ -63,6 +68,8 @@ class FromAgent:
         self._to_agent = to_agent
         self._steering = steering
         self._work = work
+        self._silence = silence
+        self._limit = limit
         self._disturb = disturb
         self._journal = journal
         self._updates = updates
@@ -73,8 +80,8 @@ class FromAgent:
         self._phased: tuple[Link, Snapshot] | None = None
         self._phase = Phase.NOTHING
         self._draining = self._outside = False
-        #: the read that is being taken holds more than answers.
-        self._spoke = False
+        #: the read that is being taken holds more than answers; more than states.
+        self._spoke = self._progress = False
         #: by its kind the last state that the agent told while nobody could be shown it.
         self._withheld: dict[str, Json] = {}
 
@@ -103,6 +110,10 @@ class FromAgent:
             return
         if self._outside:
             self._work.note_update(shown)
+        if not is_state(shown):
+            self._progress = True
+        elif shown["sessionUpdate"] == USAGE_UPDATE:
+            self._limit.note_usage(shown)
         if is_state(shown) and (shown := self._note_state(shown)) is None:
             return
         told = {**params, "update": shown}
@@ -130,7 +141,7 @@ class FromAgent:
             return None
 
     def on_agent_request(self, link: Link, call: Call) -> None:
-        self._spoke = True
+        self._spoke = self._progress = True
         self._transcript.flush()
         phase = self._core.now.phase(link.epoch)
         early = link.epoch == self._core.now.epoch and self._core.now.permits.asks_early
@@ -163,6 +174,9 @@ class FromAgent:
             self._spoke = False
             if self._disturb:
                 self._disturb()
+        if self._progress:
+            self._progress = False
+            self._silence.note()
         self._transcript.flush()
 
     async def room(self, link: Link) -> None:

@@ -42,7 +42,7 @@ class Recovery:
         waited = self._journal.recover(ends)
         # A hook's feedback was to run before all that waited, however long they had.
         for row in sorted(waited, key=lambda row: not is_feedback(row.params)):
-            self._prompts.add_left_over(row.params, row.seq)
+            self._prompts.add_left_over(row)
 
     async def _still_open(self, turn: int) -> list[Json]:
         """Return the updates that end the cards which were shown in a turn and have no end."""

@@ -32,15 +32,18 @@ from acp_bridge.session.process.agent_processes import AgentProcesses, ProcessPo
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
+from acp_bridge.session.process.silence import Silence
 from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import queue_command
+from acp_bridge.session.prompts.changes import Changes
 from acp_bridge.session.prompts.hooks import SessionHooks, moments_of
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.queue_command import QueueCommand
 from acp_bridge.session.prompts.steering import Steering
 from acp_bridge.session.prompts.turn import Turn
+from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.recovery import Recovery
 from acp_bridge.session.requests.ask import Ask
 from acp_bridge.session.requests.to_agent import ToAgent
@@ -98,18 +101,23 @@ class Session:
         self._provisional, patience = provisional, settings.request_timeout
         self.to_agent = to_agent = ToAgent(core, shown, chosen, updates, self.wake, patience)
         self.ask = ask = Ask(core, context, to_agent, shown)
+        self.changes = Changes(
+            core, journal, shown, prompts, lambda: self.audience.standing.follow_queue()
+        )
         self._queue = QueueCommand(
             core,
             prompts,
             shown,
             memory,
             pauses,
+            self.changes,
             ask.command,
             self.title.set_own,
             words,
             can_steer=context.steers,
         )
-        turn = Turn(core, journal, shown, updates, prompts, memory, self.hooks)
+        limit = UsageLimit(core, prompts, pauses, resumes=settings.resume_at_reset)
+        turn = Turn(core, journal, shown, updates, prompts, memory, self.hooks, limit)
         self._steering = steering = Steering(core, journal, shown, prompts, turn.join)
 
         # The clients that have the session.
@@ -138,6 +146,7 @@ class Session:
         )
         work = Work(core, updates, shown, settings)
         pacing = self.audience.pacing
+        silence = Silence(core, updates, shown, lambda: pacing.waits, settings)
         self._sleep = sleep = Sleep(
             core,
             settings.sleep_after,
@@ -160,6 +169,8 @@ class Session:
             to_agent,
             steering,
             work,
+            silence,
+            limit,
             sleep.disturb if sleep.seconds else None,
         )
         processes.owner = from_agent
@@ -185,10 +196,13 @@ class Session:
             provisional=provisional,
             sleep=sleep,
             work=work,
+            silence=silence,
             prompts=prompts,
             turn=turn,
             steering=steering,
+            changes=self.changes,
             pauses=pauses,
+            limit=limit,
             hooks=self.hooks,
             deadlines=Deadlines(core, settings),
             from_agent=from_agent,

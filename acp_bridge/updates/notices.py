@@ -8,7 +8,6 @@ user is always such a text. The sentences of errors stand where the errors are m
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 from uuid import uuid4
 
@@ -23,6 +22,7 @@ from acp_bridge.protocol import (
     text_chunk,
     with_own_meta,
 )
+from acp_bridge.updates.wording import as_code, code
 
 UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
@@ -198,12 +198,12 @@ def memory_sent(characters: int) -> str:
     return f"{MEMORY_SENT} ({characters} characters)."
 
 
-def left_over(prompts: list[Json]) -> str:
+def left_over(prompts: list[tuple[int, Json]]) -> str:
     """Return the notice, behind a load, of prompts that were left over."""
     count = "1 prompt was" if len(prompts) == 1 else f"{len(prompts)} prompts were"
     return (
         f"[acp-bridge] {count} waiting when the bridge ended. Left over, not run:\n\n"
-        f"{numbered(prompts)}\n\n`/queue run` runs, `/queue drop [number]` forgets."
+        f"{numbered(prompts)}\n\n`/queue run` runs, `/queue drop [NUMBER]` forgets."
     )
 
 
@@ -230,8 +230,10 @@ def not_paused(why: str) -> str:
     )
 
 
-def queue(waiting: list[Json], left: list[Json], standstill: str | None = None) -> str:
-    """Return the answer to `/queue`; both lists are of parameters of `session/prompt`.
+def queue(
+    waiting: list[tuple[int, Json]], left: list[tuple[int, Json]], standstill: str | None = None
+) -> str:
+    """Return the answer to `/queue`; both lists are of numbers and parameters of prompts.
 
     `standstill`: the sentence about a pause or a hold, if there is one.
     """
@@ -241,7 +243,7 @@ def queue(waiting: list[Json], left: list[Json], standstill: str | None = None) 
         lines.append(numbered(waiting))
     if left:
         lines += ["Left over since a restart:", numbered(left)]
-        lines.append("`/queue run` runs them, `/queue drop [number]` forgets.")
+        lines.append("`/queue run` runs them, `/queue drop [NUMBER]` forgets.")
     return "\n\n".join(lines)
 
 
@@ -281,9 +283,42 @@ def dropped(count: int) -> str:
     return f"Dropped {count}." if count else NOTHING_LEFT
 
 
-def no_such_left_over(words: list[str], usage: str) -> str:
-    """Return the answer to `/queue drop` with words that are no left-over prompt's number."""
-    return f"There is no left-over prompt {' '.join(words)!r}. {usage}"
+def dropped_one(number: int) -> str:
+    """Return the answer to a drop of one prompt."""
+    return f"Dropped prompt {number}."
+
+
+def dropped_unsynced(number: int) -> str:
+    """Return the answer to a drop of one prompt that the disk has not taken."""
+    return (
+        f"Dropped prompt {number}, but the disk has not taken that: after a loss of power it may"
+        " be left over."
+    )
+
+
+def edited(number: int, prompt: list[Any]) -> str:
+    """Return the answer to an edit of a prompt, with its words from now on."""
+    return f"Prompt {number} is now: {_beginning(prompt)}"
+
+
+def moved(number: int) -> str:
+    """Return the answer to a move of a prompt."""
+    return f"Moved prompt {number}. `/queue` shows the order."
+
+
+def not_changed(why: str) -> str:
+    """Return the answer to a change of a prompt that was not made."""
+    return f"Nothing is changed: {why}."
+
+
+def changed_by_other(how: str) -> str:
+    """Return the notice, to who sent a prompt, of a change that another client has made."""
+    return f"[acp-bridge] Another client has changed your prompt. {how}"
+
+
+def no_such_prompt(number: str) -> str:
+    """Return why a number names no prompt that waits or is left over."""
+    return f"no prompt {code(number)} waits: it has begun or has ended, or never was"
 
 
 def bad_hooks(file: str, why: str) -> str:
@@ -392,8 +427,11 @@ def enough_feedback(text: str) -> str:
 # --- work that goes on, for a client that has just come -----------------------------------------
 
 
-def at_work(running: Json | None, waiting: list[Json]) -> str:
-    """Return the notice, behind a load, of work that goes on, from parameters of prompts."""
+def at_work(running: Json | None, waiting: list[tuple[int, Json]]) -> str:
+    """Return the notice, behind a load, of work that goes on.
+
+    `running`: a prompt's parameters; `waiting`: numbers and parameters.
+    """
     lines = []
     if running is not None:
         lines.append(f"A turn runs in this session: {_quoted(running)}.")
@@ -502,19 +540,6 @@ def turn_ended(told: Json) -> str | None:
 # --- texts of others, in a sentence of ours -----------------------------------------------------
 
 
-def code(text: str) -> str:
-    """Return a text as one short line that can stand between backticks."""
-    line = " ".join(text.split()).replace("`", "'")
-    return line if len(line) <= 80 else f"{line[:79]}…"
-
-
-def as_code(line: str) -> str:
-    """Return a line as code in Markdown, whole and with its own backticks."""
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
-    edge = " " if len(fence) > 1 else ""
-    return f"{fence}{edge}{line}{edge}{fence}"
-
-
 def summary(prompt: list[Any], length: int) -> str:
     """Return a prompt's text as one line, cut to `length` characters."""
     texts = [block.get("text") for block in prompt if isinstance(block, dict)]
@@ -529,9 +554,12 @@ def first_line(prompt: list[Any], length: int) -> str:
     return summary([{"text": next((line for line in lines if line.strip()), "")}], length)
 
 
-def numbered(prompts: list[Json]) -> str:
-    """Return a list of prompts, each with its number and the beginning of its text."""
-    return "\n".join(f"{n}. {_listed(params)}" for n, params in enumerate(prompts, 1))
+def numbered(prompts: list[tuple[int, Json]]) -> str:
+    """Return a list of prompts, each with its number and the beginning of its text.
+
+    Not a numbered list of Markdown: there only the first number would count.
+    """
+    return "\n".join(f"- {number}: {_listed(params)}" for number, params in prompts)
 
 
 def _listed(params: Json) -> str:

@@ -154,9 +154,11 @@ def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
     """
     said = headers.get("retry-after", "").strip()
     try:
-        return max(0.0, float(said))
+        seconds = float(said)
     except ValueError:
         pass
+    else:
+        return max(0.0, seconds) if math.isfinite(seconds) else None
     try:
         return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
     except ValueError:
@@ -192,7 +194,7 @@ def model_error(
     words = words_of(failure.text, mask) if failure.fault == "answer" else ""
     if words:
         sentence = f'{sentence.removesuffix(_SEE_LOG)} The server says: "{words}"'
-    return ModelError(sentence, failure.kind, failure.window)
+    return ModelError(sentence, failure.kind, failure.window, failure.retry_after)
 
 
 def retrying(failure: Failure, place: Place, seconds: float, wait: float) -> str:

@@ -21,7 +21,7 @@ from acp.schema import (
 )
 
 from acp_bridge import __version__
-from acp_bridge.protocol import CAN_STEER, VERSION
+from acp_bridge.protocol import BUILTIN_INFO, CAN_STEER, VERSION
 from agent.key_help import key_help
 from agent.serve.extension import ABILITIES
 
@@ -56,7 +56,7 @@ def introduction() -> InitializeResponse:
             ),
             field_meta=ABILITIES,
         ),
-        agent_info=Implementation(name="acp-bridge-agent", title="acp-bridge", version=__version__),
+        agent_info=Implementation(name=BUILTIN_INFO, title="acp-bridge", version=__version__),
         auth_methods=[AUTH_METHOD],
         field_meta=CAN_STEER,
     )

@@ -44,7 +44,8 @@ async def test_a_model_s_sentence_is_the_error_s_message_and_its_details(
         await opened(client, cwd)
         with pytest.raises(RpcError, match=f"{code} Wait a minute.") as caught:
             await client.prompt("bad")
-        assert caught.value.data == {"details": caught.value.message}
+        more = {"errorKind": kind} if kind == "rate_limit" else {}
+        assert caught.value.data == {"details": caught.value.message, **more}
         if code == -32603:
             assert logged_id(caught.value) in caplog.text
         assert (await client.prompt("x"))["stopReason"] == "end_turn"

@@ -34,6 +34,10 @@ class AgentNotOurs:
     arguments: tuple[str, ...] = ()
     #: a load in the clock's minute in which a session was made overwrites it, for good
     loads_from_next_minute: bool = False
+    #: how the bridge's notice of a usage limit goes on; None: its limits are not recognised
+    limit: str | None = None
+    #: in the place of its key, the environment of a subscription, which alone has limits
+    subscription: tuple[tuple[str, str], ...] = ()
     #: a permission names the command, and not only in its title
     tells_commands: bool = True
     #: where it says which MCP tool a call is of: a "name", the "title" alone, or nowhere
@@ -110,10 +114,24 @@ def _opencode(port: int) -> dict[str, object]:
     }
 
 
+_UNTOLD = "The agent has not said when the limit resets."
+
 AGENTS = (
-    AgentNotOurs("codex-0.16", "@zed-industries/codex-acp", "codex-acp", tells_tools=""),
-    AgentNotOurs("codex", "@agentclientprotocol/codex-acp", "codex-acp"),
-    AgentNotOurs("claude", "@agentclientprotocol/claude-agent-acp", "claude-agent-acp"),
+    AgentNotOurs(
+        "codex-0.16",
+        "@zed-industries/codex-acp",
+        "codex-acp",
+        limit=_UNTOLD,
+        tells_tools="",
+    ),
+    AgentNotOurs("codex", "@agentclientprotocol/codex-acp", "codex-acp", limit=_UNTOLD),
+    AgentNotOurs(
+        "claude",
+        "@agentclientprotocol/claude-agent-acp",
+        "claude-agent-acp",
+        limit="The limit resets at ",
+        subscription=(("ANTHROPIC_API_KEY", ""), ("CLAUDE_CODE_OAUTH_TOKEN", "sk-ant-oat01-none")),
+    ),
     AgentNotOurs(
         "gemini",
         "@google/gemini-cli",

@@ -3,8 +3,9 @@
 The last order in what a request holds decides. `COUNT n GAP TAG`: n words `TAG0 TAG1 ...`, GAP
 milliseconds apart. `RUN command END`: the agent's own tool for commands is called with it, and
 when there is a result, the word is `RAN0`. `USE name END`: the same with the tool `echo` of an MCP
-server of this name. Everything that a request gave the model is kept, so
-that a test can see what is remembered.
+server of this name. `LIMIT`: the usage limit of a subscription is reached, in the form of OpenAI's
+and Anthropic's servers. Everything that a request gave the model is kept, so that a test can see
+what is remembered.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
 from tests.support.model_more_replies import GeminiWriter, ResponsesWriter
 from tests.support.model_replies import Call, ChatWriter, Json, MessagesWriter, Text, Writer
 
-_ORDER = re.compile(r"COUNT (\d+) (\d+) ([A-Z]+)|RUN (.+?) END|USE (\w+) END")
+_ORDER = re.compile(r"COUNT (\d+) (\d+) ([A-Z]+)|RUN (.+?) END|USE (\w+) END|LIMIT")
 _RESULT = re.compile(r'"(?:tool_result|function_call_output|functionResponse)"|"role": "tool"')
 #: the agents' tools for commands -> how they name the command.
 _TOOLS = {
@@ -36,6 +37,8 @@ _TOOL = re.compile(rf'"name": "({"|".join(_TOOLS)})"')
 _MCP_TOOL = r'"name": "((?:mcp_+)?{0}_+echo)"|"(mcp__{0})"'
 #: without it codex runs a command in its sandbox, and asks nobody.
 _CODEX_ASKS = {"sandbox_permissions": "require_escalated", "justification": "The test asked."}
+#: seconds from a limit to its reset.
+RESET = 3 * 3600
 #: the end of a request's path -> how its answer is written
 _WRITERS: dict[str, Callable[[Json], Writer]] = {
     "completions": ChatWriter,
@@ -69,13 +72,15 @@ class ModelServer(ThreadingHTTPServer):
         asked = [text for text in self.given if (last := _last_order(text)) and last[3] == tag]
         return max(asked, key=len, default="")
 
-    def answer(self, body: Json) -> Iterator[Text | Call]:
-        """Words, or one call."""
+    def answer(self, body: Json) -> Iterator[Text | Call] | None:
+        """Words, or one call; None if the limit is reached."""
         text = json.dumps(body.get("messages") or body.get("input") or body.get("contents"))
         self.given.append(text)
         order = _last_order(text)
         if order is None:
             return iter([Text("OK0 ")])
+        if order[0] == "LIMIT":
+            return None
         if order[3]:
             return _count(int(order[1]), int(order[2]), order[3])
         command, tools = order[4], json.dumps(body.get("tools"))
@@ -89,6 +94,21 @@ class ModelServer(ThreadingHTTPServer):
         arguments = {_TOOLS[tool[1]]: command, "description": "What the test asked for."}
         more = _CODEX_ASKS if "sandbox_permissions" in tools else {}
         return iter([Call(tool[1], json.dumps({**arguments, **more}), call_id)])
+
+
+def _unified(resets: int) -> dict[str, str]:
+    """The headers with which Anthropic's server tells a subscription's limit."""
+    window = {"status": "rejected", "reset": str(resets)}
+    told = {
+        **window,
+        **{f"5h-{name}": text for name, text in window.items()},
+        "5h-utilization": "1.0",
+        "representative-claim": "five_hour",
+        "overage-status": "rejected",
+        "overage-disabled-reason": "org_level_disabled",
+    }
+    own = {f"anthropic-ratelimit-unified-{name}": text for name, text in told.items()}
+    return {**own, "retry-after": str(RESET)}
 
 
 def _last_order(text: str) -> re.Match[str] | None:
@@ -120,11 +140,28 @@ class _Handler(BaseHTTPRequestHandler):
             return self.send_error(404)
         if ending in ("completions", "messages") and not body.get("stream"):
             return self.send_error(400)
-        return self._stream(_WRITERS[ending](body), self.server.answer(body))
+        answer = self.server.answer(body)
+        if answer is None:
+            return self._refuse(ending)
+        return self._stream(_WRITERS[ending](body), answer)
 
-    def _whole(self, value: Json) -> None:
+    def _refuse(self, ending: str) -> None:
+        resets = int(time.time()) + RESET
+        if ending == "messages":
+            said = {"type": "rate_limit_error", "message": "This would exceed your rate limit."}
+            self._whole({"type": "error", "error": said}, 429, _unified(resets))
+        else:
+            said = {"type": "usage_limit_reached", "message": "The usage limit has been reached"}
+            more = {"plan_type": "plus", "resets_at": resets, "resets_in_seconds": RESET}
+            self._whole({"error": {**said, **more}}, 429, {})
+
+    def _whole(
+        self, value: Json, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
         data = json.dumps(value).encode()
-        self.send_response(200)
+        self.send_response(status)
+        for name, text in (headers or {}).items():
+            self.send_header(name, text)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()

@@ -37,11 +37,12 @@ class Stand:
     server: ModelServer
     results: dict[str, str] = field(default_factory=dict)
 
-    def start(self) -> AbstractAsyncContextManager[RecordingClient]:
+    def start(self, **more: str) -> AbstractAsyncContextManager[RecordingClient]:
+        """`more`: of the environment."""
         command = self.agent.words()
         if self.bridged:
             command = [sys.executable, "-m", "acp_bridge", "--", *command]
-        return RecordingClient.start(command, env=self.env)
+        return RecordingClient.start(command, env={**self.env, **more})
 
     @property
     def env(self) -> dict[str, str]:
@@ -453,6 +454,33 @@ async def restart(stand: Stand) -> str:
     return OK if remembered else "first turn not remembered"
 
 
+async def limit(stand: Stand) -> str:
+    """A prompt meets a usage limit: an error; what waits is held with the reset until go, once."""
+    if stand.agent.limit is None:
+        return f"{SKIPPED}its limits are not recognised"
+    async with stand.start(**dict(stand.agent.subscription)) as client:
+        await stand.begin(client)
+        if wrong := await _next(client, "A"):
+            return wrong
+        met = client.send_prompt("LIMIT")
+        if not stand.bridged:
+            answer = await client.answer_to(met, within=PATIENCE)
+            return await _next(client, "N") or OK if "error" in answer else _stop(answer)
+        waits = client.send_prompt("COUNT 3 0 W")
+        answer = await client.answer_to(met, within=PATIENCE)
+        if "error" not in answer:
+            return _stop(answer)
+        said = f"[acp-bridge] The agent has met a usage limit. {stand.agent.limit}"
+        await client.until_text(said, within=PATIENCE)
+        if stand.server.given_for("W"):
+            return "what waited was sent"
+        await client.prompt("/queue go", within=PATIENCE)
+        stopped = _stop(await client.answer_to(waits, within=PATIENCE))
+        if stopped != "end_turn" or _words("W", 3) not in client.text():
+            return f"what waited: {stopped}"
+        return OK
+
+
 TRIALS: dict[str, Callable[[Stand], Awaitable[str]]] = {
     "a prompt": prompt,
     "three at once, in order": three,
@@ -464,6 +492,7 @@ TRIALS: dict[str, Callable[[Stand], Awaitable[str]]] = {
     "steering after a cancel": steer,
     "words while a turn runs": join,
     "a fork, prompted at once": fork,
+    "a usage limit": limit,
     "a denied card, loaded again": denied,
     "ended, then load": restart,
     "`kill -9` in a turn, then load": kill,

@@ -216,7 +216,7 @@ async def test_left_over_prompts_that_can_not_run_stay_left_over_though_who_ran_
         it.agent.living[-1].dies()
         await until(lambda: not it.bridge._sessions.live[session_id].now.unanswered)
         await it.editor.stop_reason(it.editor.prompt(session_id, "/queue"))
-        assert "Left over since a restart:\n\n1. waits" in it.editor.texts(session_id)[-1]
+        assert "Left over since a restart:\n\n- 2: waits" in it.editor.texts(session_id)[-1]
         it.bridge._ended.set()
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 

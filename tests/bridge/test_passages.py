@@ -284,6 +284,27 @@ async def test_a_turn_of_one_that_is_gone_is_told_waited_for_and_stopped_through
         assert await it.other.editor.stop_reason(waits) == "cancelled"
 
 
+@pytest.mark.hazard("Q16")
+async def test_the_queue_is_listed_and_changed_through_the_other_bridge(home: Path) -> None:
+    async with two(home) as it:
+        await it.load()
+        await it.other.editor.ask("_acp_bridge/hold", it.params)
+        asked = [it.other.editor.prompt(it.session_id, text) for text in ("one", "two")]
+        await it.other.settled()
+        listed = await it.other.editor.ask("_acp_bridge/queue/list", it.params)
+        one, last = (row["promptId"] for row in listed["prompts"])
+        method, params = "_acp_bridge/queue/move", {**it.params, "promptId": last, "before": one}
+        await it.other.editor.ask(method, params)
+        words = [{"type": "text", "text": "first"}]
+        params = {**it.params, "promptId": one, "prompt": words}
+        await it.other.editor.ask("_acp_bridge/queue/edit", params)
+        await it.other.editor.ask("_acp_bridge/go", it.params)
+        for each in asked:
+            assert await it.other.editor.stop_reason(each) == "end_turn"
+        sent = [each["prompt"][0]["text"] for each in it.holder.agent.params("session/prompt")]
+        assert sent == ["before", "two", "first"]
+
+
 async def test_a_close_goes_through_and_the_session_can_be_loaded_again(home: Path) -> None:
     async with two(home) as it:
         await it.load()

@@ -279,7 +279,11 @@ async def test_a_load_says_last_what_runs_and_what_waits_and_to_its_client_alone
     async with left(tmp_path, "next", "last") as here:
         editor, other = here.it.editor, await here.it.joined()
         told = (await here.load(other, how))[-1]
-        for words in ("A turn runs in this session: “runs”.", "2 prompts wait", "1. next\n2. last"):
+        for words in (
+            "A turn runs in this session: “runs”.",
+            "2 prompts wait",
+            "- 2: next\n- 3: last",
+        ):
             assert words in told
         for word in ("wait", "stop"):
             assert f"`/queue {word}`" in told
@@ -315,4 +319,6 @@ async def test_what_waits_in_a_hold_is_told_without_a_turn(tmp_path: Path) -> No
         await late.ask("session/load", {**SETUP, "sessionId": session_id})
         told = late.texts(session_id)[-1]
         assert "A turn runs" not in told
-        assert told.strip().startswith("[acp-bridge] 1 prompt waits in the queue:\n\n1. kept back")
+        assert told.strip().startswith(
+            "[acp-bridge] 1 prompt waits in the queue:\n\n- 1: kept back"
+        )

@@ -327,7 +327,7 @@ async def test_words_after_which_the_turn_showed_nothing_are_left_over_and_not_s
         assert here.prompted == ["runs"]
         shown = here.it.editor.prompt(here.id, "/queue")
         await here.it.editor.stop_reason(shown)
-        assert "1. lost (perhaps not read)" in "".join(here.it.editor.texts(here.id))
+        assert ": lost (perhaps not read)" in "".join(here.it.editor.texts(here.id))
 
 
 @pytest.mark.hazard("Q15", "C1")
@@ -530,7 +530,7 @@ async def test_the_next_bridge_knows_which_words_were_perhaps_not_read(tmp_path:
         params = {"sessionId": session_id, "cwd": str(tmp_path), "mcpServers": []}
         await it.editor.ask("session/load", params)
         await it.editor.stop_reason(it.editor.prompt(session_id, "/queue"))
-        assert "1. lost (perhaps not read)" in it.editor.texts(session_id)[-1]
+        assert ": lost (perhaps not read)" in it.editor.texts(session_id)[-1]
 
 
 @pytest.mark.hazard("Q15", "Q6")
@@ -546,7 +546,7 @@ async def test_words_that_the_agent_has_not_answered_when_all_ends_are_left_over
     async with bench(tmp_path, Agent()) as it:
         params = {"sessionId": session_id, "cwd": str(tmp_path), "mcpServers": []}
         await it.editor.ask("session/load", params)
-        assert "1. sent (perhaps not read)" in "".join(it.editor.texts(session_id))
+        assert ": sent (perhaps not read)" in "".join(it.editor.texts(session_id))
 
 
 async def test_a_prompt_that_was_left_over_does_not_join_a_turn_and_nobody_says_so(
@@ -561,8 +561,8 @@ async def test_a_prompt_that_was_left_over_does_not_join_a_turn_and_nobody_says_
             await here.it.editor.refusal(each)
         run = here.it.editor.prompt(here.id, "/queue run")
         await until(lambda: here.prompted == ["runs", "one"])
-        await here.it.editor.stop_reason(here.it.editor.prompt(here.id, "/queue steer 1"))
-        assert "No prompt '1' waits" in here.it.editor.texts(here.id)[-1]
+        await here.it.editor.stop_reason(here.it.editor.prompt(here.id, "/queue steer 3"))
+        assert "No prompt '3' waits" in here.it.editor.texts(here.id)[-1]
         here.gate.open()
         await here.it.editor.stop_reason(run)
         assert here.prompted == ["runs", "one", "two"]
@@ -580,7 +580,7 @@ async def test_observers_can_not_steer(tmp_path: Path) -> None:
 async def test_a_prompt_that_waits_can_be_sent_into_the_turn_by_its_number(tmp_path: Path) -> None:
     async with running(tmp_path) as here:
         first, second = (here.it.editor.prompt(here.id, text) for text in ("one", "two"))
-        await here.it.editor.stop_reason(here.it.editor.prompt(here.id, "/queue steer 2"))
+        await here.it.editor.stop_reason(here.it.editor.prompt(here.id, "/queue steer 3"))
         await until(lambda: here.steered == ["two"])
         here.says("I see")
         await here.ends()

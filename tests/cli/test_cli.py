@@ -104,6 +104,19 @@ def test_the_built_in_agent_sleeps_after_an_hour_and_others_when_the_user_says_s
     assert options.parse(["--sleep-after", "0"], {}).settings.sleep_after == 0
 
 
+def test_what_waits_behind_a_usage_limit_goes_on_by_itself_only_when_the_user_says_so() -> None:
+    assert options.parse([], {}).settings.resume_at_reset is False
+    assert options.parse(["--resume-at-reset"], {}).settings.resume_at_reset is True
+    env = {"ACP_BRIDGE_RESUME_AT_RESET": "on"}
+    assert options.parse(["--resume-at-reset", "off"], env).settings.resume_at_reset is False
+
+
+def test_a_silent_turn_is_cancelled_only_when_the_user_says_so() -> None:
+    assert options.parse([], {}).settings.cancel_silent_after == 0
+    given = ["--cancel-silent-after", "30"]
+    assert options.parse(given, {}).settings.cancel_silent_after == 1800
+
+
 @pytest.mark.parametrize(
     ("given", "seconds"),
     [("90s", 90), ("30m", 1800), ("8h", 28800), ("7d", 604800), ("0", 0), ("off", 0), ("", 0)],
@@ -158,6 +171,8 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         "ACP_BRIDGE_ON_CANCEL": "clear",
         "ACP_BRIDGE_DRAIN_TIMEOUT": "7",
         "ACP_BRIDGE_RELOAD_AFTER_CANCEL": "always",
+        "ACP_BRIDGE_CANCEL_SILENT_AFTER": "30",
+        "ACP_BRIDGE_RESUME_AT_RESET": "on",
         "ACP_BRIDGE_REQUEST_TIMEOUT": "9",
         "ACP_BRIDGE_SLEEP_AFTER": "0.5",
         "ACP_BRIDGE_SPARE": "on",

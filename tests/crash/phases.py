@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.crash.alone import ALONE, move
 from tests.crash.kept import KEPT
+from tests.crash.queue import QUEUE
 from tests.crash.rounds import Round
 from tests.crash.together import TOGETHER
 from tests.crash.told import words
@@ -18,7 +19,7 @@ from tests.support.model_replies import Json, Step, Text
 from tests.support.model_server import ModelRequest, ModelServer
 from tests.support.processes import kill_marked
 
-PHASES = {**ALONE, **TOGETHER, **KEPT}
+PHASES = {**ALONE, **TOGETHER, **KEPT, **QUEUE}
 #: also a phase, of the built-in agent with LiteLLM alone.
 MOVE = "move"
 

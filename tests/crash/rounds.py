@@ -53,6 +53,8 @@ class Round:
     session_id: str = ""
     #: a prompt may have been cancelled, or its agent killed, without a word to a client.
     cut: bool = False
+    #: what may be left over, in order; empty: that is not known.
+    held: list[list[str]] = field(default_factory=list)
     #: by the client's number; a client that comes again for another has the same.
     told: dict[int, Told] = field(default_factory=dict)
     _prompts: int = 0
@@ -136,6 +138,8 @@ class Round:
             await client.initialize(CAPABILITIES)
             result = await client.load_session(self.session_id, self.home)
             said, held = agent_text(client), held_in(result)
+            if self.held and held not in self.held:
+                raise Lost(f"left over: {held}, and not one of {self.held}")
             shown = turns(client.recording.updates())
             judge(list(self.told.values()), shown, held, cut=self.cut, spoken=self.spoken)
             mark = client.mark()

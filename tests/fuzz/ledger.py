@@ -57,6 +57,8 @@ class Ledger:
     closings: list[ClosedForAll] = field(default_factory=list)
     #: sessions whose held prompts may have been dropped by the user's word.
     dropped: set[str] = field(default_factory=set)
+    #: sessions whose waiting prompts the user may have moved.
+    moved: set[str] = field(default_factory=set)
     #: how many turns the agents' log had when each bridge had ended.
     turns: list[int] = field(default_factory=list)
     #: the numbers of the bridges that live.
@@ -191,7 +193,7 @@ class Ledger:
             if number is None or number >= len(self.prompts):
                 continue
             prompt = self.prompts[number]
-            if prompt.urgent:
+            if prompt.urgent or prompt.session_id in self.moved:
                 continue
             # Prompts that were left over ran later, by the user's word, in an order of their own:
             # of an earlier life, or kept when the session was closed for all. Of several bridges

@@ -233,14 +233,25 @@ class Operations:
         self.caller.ask("session/prompt", params)
 
     def do_queue(self, operation: Operation) -> None:
-        self._queue(operation, operation.rng.choice(["", "", " nonsense"]))
+        words = operation.rng.choice(["", "", " nonsense", " move", " move"])
+        if words == " move":
+            self.ledger.moved.add(self._session(operation))
+            before = operation.rng.choice(["last", f"before {_number(operation)}"])
+            words += f" {_number(operation)} {before}"
+        self._queue(operation, words)
 
     def do_queue_run(self, operation: Operation) -> None:
         self._queue(operation, " run")
 
     def do_queue_drop(self, operation: Operation) -> None:
-        self.ledger.dropped.add(self._session(operation))
-        self._queue(operation, operation.rng.choice([" drop", " drop 1", " drop 0", " drop x"]))
+        session_id = self._session(operation)
+        self.ledger.dropped.add(session_id)
+        words = operation.rng.choice([" drop", " drop 1", " drop 0", " drop x", " drop N"])
+        if words.endswith("N"):
+            words = f" drop {_number(operation)}"
+        if words != " drop":  # it may wait
+            self.caller.stop(session_id)
+        self._queue(operation, words)
 
     def _say_or_call(self, operation: Operation, name: str, words: str = "", **more: str) -> None:
         """By its method or by its word, which mean the same."""
@@ -298,3 +309,8 @@ class Operations:
             self.caller.client.send_raw(operation.rng.choice(GARBAGE))
         except BrokenPipeError:
             return
+
+
+def _number(operation: Operation) -> int:
+    """A number that a prompt of the session has, perhaps."""
+    return operation.rng.randrange(1, 20)

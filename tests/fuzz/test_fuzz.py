@@ -121,6 +121,14 @@ def test_a_load_that_shows_what_was_shown_is_compared_and_good(lines: list[Json]
     assert judge(*lines).counts["load: compared"] == 1
 
 
+def test_a_turn_that_ends_as_its_client_closes_the_session_need_not_be_shown_to_the_end() -> None:
+    closed = [PROMPT, sent("session/close", 5), ENDED, result(5)]
+    judge(*closed)
+    later = [sent("session/prompt", 2), result(2, stopReason="end_turn")]
+    with pytest.raises(Lost, match="not shown"):
+        judge(*closed, sent("session/resume", 9), result(9), *later)
+
+
 @pytest.mark.parametrize(
     "lines",
     [

@@ -85,6 +85,9 @@ class Walk:
         self._heard: defaultdict[int, set[str]] = defaultdict(set)
         self._live: set[str] = set()
         self._turns: defaultdict[str, _Turn] = defaultdict(_Turn)
+        #: by session, what the client asked before it closed that: it is shown no more of it.
+        self._asked: defaultdict[str, list[Prompt]] = defaultdict(list)
+        self._closed: list[Prompt] = []
         #: what others have closed for all, and is not taken yet.
         self._closings = [each for each in ledger.closings if each.by != who.number]
         #: the lines without those of a replay, where ended cards and messages come again.
@@ -115,6 +118,7 @@ class Walk:
                 self._opens(key(message["id"]), str(method), str(session_id))
             elif method == SESSION_PROMPT and (sent := self._prompts.get(key(message["id"]))):
                 self._sight(sent.session_id).prompted(sent.text)
+                self._asked[sent.session_id].append(sent)
         elif method == ACCEPTED and isinstance(about, dict):
             self._accepted(about)
         elif "method" not in message:
@@ -136,6 +140,7 @@ class Walk:
             self._sight(session_id).asked_to_open()
         if method in _LEAVING:
             self._transcript(session_id).leaving += 1
+            self._closed += self._asked.pop(session_id, [])
             if self._company:
                 self._unsee(session_id)
         if method == SESSION_LOAD:
@@ -241,7 +246,7 @@ class Walk:
             # bridge has dropped.
             leaked = self._leaks[prompt.session_id] > 0 or self._ledger.several
             excused = self._ledger.reuses_ids and leaked and (turn.dead or self._company)
-            if not excused and not prompt.unseen:
+            if not excused and not prompt.unseen and prompt not in self._closed:
                 raise Lost(f"prompt {prompt.number} has ended, not shown: {sorted(missing)}")
             self._leaks[prompt.session_id] -= 1
         if prompt.stopped == "cancelled":

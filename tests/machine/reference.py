@@ -26,6 +26,7 @@ from acp_bridge.machine.effects import (
     NoteOutcome,
     Open,
     Outcome,
+    RefuseChange,
     Refused,
     RefuseFeedback,
     Release,
@@ -46,10 +47,12 @@ from acp_bridge.machine.events import (
     AgentExited,
     Cancel,
     CancelPrompt,
+    ChangeWritten,
     Close,
     CommitFailed,
     Committed,
     Deadline,
+    DropWaiting,
     Event,
     Go,
     HoldQueue,
@@ -125,10 +128,7 @@ class Reference(Line):
     def before(self, event: Event) -> None:
         match event:
             case PromptReceived(key, interrupt) if not self.closing:
-                victim = next(iter(self.order()), None) if interrupt else None
-                asked = Asked(key, key, False, interrupt, victim.root if victim else None)
-                asked.checked = Moment.PROMPT not in self.hooks
-                self.line.append(asked)
+                self.read(key, interrupt)
             case RunLeftOver(carrier, keys) if not self.closing:
                 self.left_over -= set(keys)
                 self.carriers.add(carrier)
@@ -143,6 +143,8 @@ class Reference(Line):
                 self.note_gate(event)
             case Committed(key):
                 self.commit(key)
+            case DropWaiting() | ChangeWritten():
+                self.note_change(event)
             case WorkAsked():
                 self.work_asked = not self.closing
             case Cancel(None):
@@ -236,7 +238,7 @@ class Reference(Line):
         if self.closing or not self.line:
             return
         self.paused = False
-        oldest = self.order()[0]
+        oldest = self.foremost()
         for asked in self.line:
             if self.clear or asked.interrupt or asked.request == oldest.request:
                 asked.cancelled = True
@@ -254,7 +256,8 @@ class Reference(Line):
     def after(self, event: Event, effects: list[Effect]) -> None:
         ranks = [ORDER.index(type(effect)) for effect in effects if type(effect) in ORDER]
         assert ranks == sorted(ranks), f"out of order: {effects}"
-        assert not (self.closed and not all(isinstance(e, AnswerPrompt | Dropped) for e in effects))
+        ended = (AnswerPrompt, RefuseChange, Dropped)
+        assert not (self.closed and not all(isinstance(e, ended) for e in effects))
         if isinstance(event, TreeDead) and event.epoch in self.doomed:
             assert (effects == [Dropped(event)]) == (event.epoch in self.released)
         if isinstance(event, Sleep) and effects != [Dropped(event)]:
@@ -356,6 +359,7 @@ class Reference(Line):
         assert self.hooked is None, "hooks run"
         assert self.next()[0].checked, "its hooks did not run"
         assert not self.closing
+        assert not self.change, "the user's change is not on disk"
         assert not self.work_stops, "what was stopped goes on"
         self.running = self.next()[0]
         assert self.running.key == effect.key, "not in order"
@@ -394,19 +398,20 @@ class Reference(Line):
             case StopWork(epoch):
                 assert isinstance(event, Cancel)
                 assert self.work_asked or self.work_seen, "there is no work"
-                assert self.running is None
+                assert not self.running
                 assert not self.line or event.requests == frozenset(), "a prompt is meant"
                 assert epoch in self.loaded - self.doomed
                 self.work_asked = self.work_seen = False
                 self.work_stops = self.work_stopped = True
-                if self.leaky or self.always_reload:
-                    self.unfit.add(epoch)
+                self.unfit |= {epoch} if self.leaky or self.always_reload else set()
             case Closed():
                 assert self.closing
                 assert not self.line
                 assert self.doomed <= self.dead or late(event, Timer.KILL)
                 assert self.released == self.started
                 self.closed = True
+            case _:
+                self.change_asked(event, effect)
 
     def answer(self, event: Event, effect: AnswerPrompt) -> None:
         key, outcome = effect.key, effect.outcome
@@ -478,6 +483,7 @@ class Reference(Line):
         for key in keys:
             asked = next(asked for asked in self.next() if asked.key == key)
             assert self.gone or asked.request != key, "only a left-over prompt is put back"
+            assert self.gone or not asked.dropped, "the user does not want it"
             assert self.gone or not asked.again, "feedback is not left over"
             assert self.gone or not asked.hooked or late(event, Timer.KILL), "its hooks run"
             self.leave(asked)

@@ -7,19 +7,26 @@ from dataclasses import dataclass, field
 from acp_bridge.machine.effects import (
     Effect,
     EndTurn,
+    RefuseChange,
     RefuseFeedback,
     RunHooks,
     StopHooks,
     TellDeath,
+    WriteChange,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
     AgentExited,
+    ChangeLeftOver,
+    ChangeWritten,
+    DropWaiting,
+    EditWaiting,
     Event,
     HookBegan,
     HookEnded,
     HooksDone,
     Moment,
+    MoveWaiting,
 )
 
 
@@ -41,6 +48,8 @@ class Asked:
     doomed: bool = False
     #: it waited as the session was closed for all.
     kept: bool = False
+    #: the user wants it never to run.
+    dropped: bool = False
     #: how the agent ended its turn.
     replied: object = None
     #: the prompt of the user's that it follows, and how many lead there.
@@ -64,13 +73,19 @@ class Line:
     #: the prompt whose turn is over and whose hooks run.
     leaving: Asked | None = None
     carriers: set[int] = field(default_factory=set)
+    #: the change that the journal takes just now.
+    change: WriteChange | None = None
     doomed: set[int] = field(default_factory=set)
     epoch: int = 0
     closing: bool = False
 
     def order(self) -> list[Asked]:
-        """Return the prompt that runs, then those that wait in the order of reading."""
+        """Return the prompt that runs, then those that wait in the user's order."""
         return sorted(self.line, key=lambda asked: asked not in (self.running, self.leaving))
+
+    def foremost(self) -> Asked:
+        """Return the prompt that runs, else the one that runs next."""
+        return next(iter([*filter(None, [self.running or self.leaving]), *self.next()]))
 
     @property
     def hooked(self) -> Asked | None:
@@ -82,6 +97,79 @@ class Line:
         waiting = [asked for asked in self.line if asked not in gone]
         urgent = [asked for asked in waiting[::-1] if asked.interrupt]
         return urgent + [asked for asked in waiting if not asked.interrupt]
+
+    def movable(self) -> list[int]:
+        """Return the keys of those that the user may move, as they run."""
+        fixed = [asked for asked in self.line if asked.interrupt or asked.again or asked.hooked]
+        return [asked.key for asked in self.next() if asked not in fixed]
+
+    def read(self, key: int, interrupt: bool) -> None:
+        """Note a prompt that was read."""
+        victim = next(iter(self.order()), None) if interrupt else None
+        asked = Asked(key, key, False, interrupt, victim.root if victim else None)
+        asked.checked = Moment.PROMPT not in self.hooks
+        self.line.append(asked)
+
+    def note_change(self, event: DropWaiting | ChangeWritten) -> None:
+        """Note that the user drops a prompt, or what the journal says of a change."""
+        if isinstance(event, ChangeWritten):
+            self.written(event.made)
+        elif not self.closing:
+            for asked in self.next():
+                asked.dropped |= asked.key == event.key
+                asked.cancelled |= asked.key == event.key
+
+    def change_asked(self, event: Event, effect: Effect) -> None:
+        """Judge what the machine makes of the user's change; other effects are nothing here."""
+        if isinstance(effect, WriteChange):
+            self.write(event, effect)
+        elif isinstance(effect, RefuseChange):
+            self.refused(event, effect.key)
+
+    def refused(self, event: Event, key: int) -> None:
+        """Judge that the user's change is not made."""
+        waiting = {asked.key: asked for asked in self.next()}
+        asked = None if self.closing else waiting.get(key)
+        match event:
+            case DropWaiting():
+                assert asked is None
+            case MoveWaiting(_, before):
+                free = self.movable() if asked and not self.change else []
+                assert key not in free or before not in {None, *free} - {key}
+            case ChangeLeftOver():
+                assert self.closing or self.change
+            case _:
+                assert isinstance(event, EditWaiting)
+                assert not asked or asked.again or asked.hooked or self.change
+
+    def write(self, event: Event, effect: WriteChange) -> None:
+        """Judge what the journal is to write for the user's change."""
+        assert not self.change, "two at once"
+        key, self.change = effect.key, effect
+        if isinstance(event, MoveWaiting):
+            rest = [each for each in self.movable() if each != key]
+            at = len(rest) if event.before is None else rest.index(event.before)
+            assert effect.order == (*rest[:at], key, *rest[at:])
+        else:
+            assert event in (EditWaiting(key), ChangeLeftOver(key))
+            if isinstance(event, EditWaiting):
+                assert key in [asked.key for asked in self.next() if not asked.again]
+            assert not effect.order
+
+    def written(self, made: bool) -> None:
+        """Note the change that the journal has, or could not take."""
+        change, self.change = self.change, None
+        waiting = {asked.key: asked for asked in self.next()}
+        if not change or not made or change.key not in waiting:
+            return
+        if not change.order:
+            waiting[change.key].checked = Moment.PROMPT not in self.hooks
+            return
+        free = self.movable()
+        keys = [key for key in change.order if key in free]
+        places = [n for n, asked in enumerate(self.line) if asked.key in keys]
+        for n, key in zip(places, keys, strict=True):
+            self.line[n] = waiting[key]
 
     def note_hooks(self, event: HooksDone | HookBegan | HookEnded) -> None:
         match event:
@@ -113,7 +201,7 @@ class Line:
                 assert (asked.key, asked.again) == (key, 0)
                 assert asked.committed
                 assert not any([asked.cancelled, asked.checked, self.closing])
-                assert not any([self.hooked, self.running, self.leaving])
+                assert not any([self.hooked, self.running, self.leaving, self.change])
                 asked.hooked = True
                 self.line.remove(asked)
                 self.line.insert(0, asked)

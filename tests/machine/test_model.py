@@ -26,6 +26,8 @@ from acp_bridge.machine.events import (
     Close,
     CommitFailed,
     Committed,
+    DropWaiting,
+    EditWaiting,
     Event,
     Go,
     HoldQueue,
@@ -88,6 +90,18 @@ class AnyHistory(RuleBasedStateMachine):
         self, kind: type[Committed | CommitFailed | CancelPrompt | NotBegun], back: int
     ) -> None:
         self.world.about_a_prompt(kind, back)
+
+    @rule(kind=st.sampled_from([EditWaiting, DropWaiting]), back=few)
+    def change(self, kind: type[EditWaiting | DropWaiting], back: int) -> None:
+        self.world.change(kind, back)
+
+    @rule(back=few, before=st.sampled_from([0, 1, 2, 3, None]))
+    def move(self, back: int, before: int | None) -> None:
+        self.world.move(back, before)
+
+    @rule(made=mostly)
+    def change_written(self, made: bool) -> None:
+        self.world.change_written(made)
 
     @rule(
         event=st.sampled_from(

@@ -27,6 +27,7 @@ from acp_bridge.machine.effects import (
     SendPrompt,
     Start,
     Steer,
+    WriteChange,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -34,10 +35,14 @@ from acp_bridge.machine.events import (
     AgentExited,
     Cancel,
     CancelPrompt,
+    ChangeLeftOver,
+    ChangeWritten,
     Close,
     CommitFailed,
     Committed,
     Deadline,
+    DropWaiting,
+    EditWaiting,
     Event,
     Go,
     HoldQueue,
@@ -49,6 +54,7 @@ from acp_bridge.machine.events import (
     LoadRefused,
     MaySteer,
     Moment,
+    MoveWaiting,
     NeedsAuth,
     NotBegun,
     Pause,
@@ -201,6 +207,8 @@ STATES: dict[str, Callable[[], Bench]] = {
     "KILLING, the tree is dead and a hook runs": lambda: hooked(
         *ASIDE, CANCEL, EXITED, TreeDead(1)
     ),
+    "RUNNING, 2 is being edited": lambda: after(*TWO, EditWaiting(2), epoch=1),
+    "IDLE, 2 is being moved": lambda: after(HOLD, *TWO, MoveWaiting(2, 1), Go(), epoch=1),
     "RUNNING, the agent takes words": lambda: steered(MaySteer(1)),
     "RUNNING, words wait to join": lambda: steered(*WORDS),
     "RUNNING, words wait for the end of a hold": lambda: steered(MaySteer(1), HOLD, *WORDS),
@@ -222,6 +230,12 @@ EVENTS: dict[str, Callable[[int, int], Event]] = {
     "superseder read": lambda epoch, key: PromptReceived(8, True),
     "words read": lambda epoch, key: PromptReceived(8, steers=True),
     "words committed": lambda epoch, key: Committed(8),
+    "edit 2": lambda epoch, key: EditWaiting(2),
+    "move 2": lambda epoch, key: MoveWaiting(2),
+    "drop 2": lambda epoch, key: DropWaiting(2),
+    "left-over changed": lambda epoch, key: ChangeLeftOver(11),
+    "change written": lambda epoch, key: ChangeWritten(),
+    "change not written": lambda epoch, key: ChangeWritten(False),
     "steer 2": lambda epoch, key: SteerWaiting(2),
     "3 joined": lambda epoch, key: SteerAnswered(3, Steered.JOINED),
     "3 not taken": lambda epoch, key: SteerAnswered(3, Steered.NOT_TAKEN),
@@ -317,6 +331,8 @@ def word(effect: Effect) -> str:
             return f"{type(effect).__name__}({epoch})"
         case SendPrompt(_, key) | Steer(_, key) | Queued(key) | GiveBack(key):
             return f"{type(effect).__name__}({key})"
+        case WriteChange(key, order):
+            return f"WriteChange({','.join(map(str, (key, *order)))})"
         case RunHooks(key, moment):
             return f"RunHooks({key},{moment.name})"
         case _:

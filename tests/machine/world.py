@@ -24,6 +24,7 @@ from acp_bridge.machine.effects import (
     SendPrompt,
     Start,
     StopWork,
+    WriteChange,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -31,10 +32,14 @@ from acp_bridge.machine.events import (
     AgentExited,
     Cancel,
     CancelPrompt,
+    ChangeLeftOver,
+    ChangeWritten,
     Close,
     CommitFailed,
     Committed,
     Deadline,
+    DropWaiting,
+    EditWaiting,
     Event,
     Go,
     HoldQueue,
@@ -45,6 +50,7 @@ from acp_bridge.machine.events import (
     Loaded,
     LoadRefused,
     Moment,
+    MoveWaiting,
     NeedsAuth,
     NotBegun,
     Pause,
@@ -160,6 +166,8 @@ class World:
                 del self.armed[timer]
             case Commit(key):
                 self.due.append(Committed(key))
+            case WriteChange():
+                self.due.append(ChangeWritten())
             case Start(epoch):
                 self.due.append(Started(epoch))
             case Open(epoch):
@@ -191,7 +199,8 @@ class World:
         assert known.work_stops == (state == "DRAINING" and now.running is None)
         if state in ("COLD", "IDLE", "WORKING", "BLOCKED", "UNAUTHENTICATED", "CLOSED"):
             stranded = any(asked.committed for asked in known.next()[:1])
-            assert known.gate_closed or known.hooked or not stranded, "stranded"
+            waits = known.gate_closed or known.hooked or known.change
+            assert waits or not stranded, "stranded"
         if now.asleep:
             assert state in ("COLD", "KILLING")
             assert known.asleep
@@ -251,6 +260,21 @@ class World:
     ) -> None:
         """Name one of the last prompts, a left-over one, or one that never was."""
         self.feed(kind(self.keys - back))
+
+    def change(self, kind: type[EditWaiting | DropWaiting], back: int) -> None:
+        """Edit or drop one of the last prompts, whether it waits or not."""
+        self.feed(kind(self.keys - back))
+
+    def move(self, back: int, before: int | None) -> None:
+        """Move one of the last prompts before another one of them, or behind all."""
+        self.feed(MoveWaiting(self.keys - back, None if before is None else self.keys - before))
+
+    def change_written(self, made: bool) -> None:
+        """Let the journal say what came of the user's change, or speak of one that never was."""
+        due = [event for event in self.due if isinstance(event, ChangeWritten)]
+        if due:
+            self.due.remove(due[0])
+        self.feed(ChangeWritten(made))
 
     def pause_answered(self, paused: bool, back: int) -> None:
         """Answer the last question for a pause, or an older one."""
@@ -334,6 +358,11 @@ class World:
             (1, lambda: self.hook_begins()),
             (3, lambda: self.sleep(random.choice([0, 0, 0, 1]))),
             (0.5, lambda: self.odd_hooks(random.choice(few))),
+            (1, lambda: self.change(EditWaiting, random.choice(few))),
+            (1, lambda: self.change(DropWaiting, random.choice(few))),
+            (0.5, lambda: self.feed(ChangeLeftOver(0))),
+            (2, lambda: self.move(random.choice(few), random.choice([*few, None]))),
+            (2, lambda: self.change_written(random.random() < 0.7)),
         )
         weights = [weight for weight, _ in happenings]
         for _, happen in random.choices(happenings, weights, k=events):

@@ -66,7 +66,7 @@ async def test_after_any_end_what_was_shown_is_replayed_and_what_waited_is_left_
         told = [u for u in told if u["sessionUpdate"] != "user_message_chunk"]
         assert interrupted(told) == before
         assert "2 prompts were waiting" in held["content"]["text"]
-        assert "1. say three; gate h\n2. say four; gate h" in held["content"]["text"]
+        assert "- 3: say three; gate h\n- 4: say four; gate h" in held["content"]["text"]
         blocks = loaded["_meta"]["acp_bridge"]["held"]
         assert [prompt[0]["text"] for prompt in blocks] == ["say three; gate h", "say four; gate h"]
         # New prompts run, what is left over doesn't.
@@ -97,9 +97,9 @@ async def test_left_over_prompts_are_listed_dropped_and_run_on_the_users_word(wo
     async with world.inside(session=False) as client:
         await client.load_session(session, world.cwd)
         told = await queue(client)
-        assert "Nothing is waiting.\n\nLeft over since a restart:\n\n1. say one; gate h" in told
-        assert "Dropped 1." in await queue(client, "drop 2")
-        assert "no left-over prompt" in await queue(client, "drop 9")
+        assert "Nothing is waiting.\n\nLeft over since a restart:\n\n- 3: say one; gate h" in told
+        assert "Dropped prompt 4." in await queue(client, "drop 4")
+        assert "Nothing is changed: no prompt 9 waits" in await queue(client, "drop 9")
         assert "Usage" in await queue(client, "nonsense")
         seen = client.mark()
         carrier = client.send_prompt("/queue run")
@@ -146,8 +146,8 @@ async def test_stop_reaches_the_left_over_prompts_that_run_and_the_rest_is_left_
         assert await stopped(client, carrier) == "cancelled"
         assert await client.prompt("say after") == {"stopReason": "end_turn"}
         told = await queue(client)
-        assert "1. say two; gate h\n2. say three; gate h" in told
-        assert "3." not in told
+        assert "- 4: say two; gate h\n- 5: say three; gate h" in told
+        assert "say one" not in told
     assert "say two; gate h" not in world.log.prompts()
 
 
@@ -179,4 +179,4 @@ async def test_a_resume_tells_of_left_over_prompts_though_it_replays_nothing(wor
         assert len(resumed["_meta"]["acp_bridge"]["held"]) == 1
         assert len(client.texts()) == 1
         assert "1 prompt was waiting" in client.text()
-        assert "Dropped 1." in await queue(client, "drop 1")
+        assert "Dropped prompt 3." in await queue(client, "drop 3")

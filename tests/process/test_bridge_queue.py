@@ -39,7 +39,7 @@ async def test_accepting_listing_and_cancelling_do_not_wait_for_the_running_turn
         listed = await client.request("session/list", {"cwd": str(world.cwd)})
         assert [s["sessionId"] for s in listed["sessions"]] == [client.session_id]
         assert await client.prompt("/queue") == {"stopReason": "end_turn"}
-        assert "1 waiting.\n\n1. say waiting" in client.text()
+        assert "1 waiting.\n\n- 2: say waiting" in client.text()
         client.cancel()
         assert await stopped(client, running) == "cancelled"
         assert await stopped(client, waiting) == "end_turn"

@@ -109,7 +109,7 @@ async def test_one_who_attaches_sees_types_answers_and_leaves_the_session_to_the
             await gates.reached("middle")
             guest.type("say of the guest\r")
             await guest.sees("waits: say of the guest")
-            await owner.sees("1 of others wait")
+            await owner.sees("2 waits, another's: say of the guest")
             gates.open("middle")
             await owner.sees("» say of the guest")
             await guest.sees("» say of the guest")
@@ -272,7 +272,7 @@ async def test_prompts_that_did_not_run_are_named_when_the_chat_is_left_or_its_b
         there.type("say queued\r")
         await there.sees("waits: say queued")
         async with person(["attach"], tmp_path, env) as guest:
-            await guest.sees("1 of others wait")
+            await guest.sees("2 waits, another's: say queued")
             if dies:
                 (bridge,) = (tmp_path / "home" / "run").glob("*.json")
                 os.kill(json.loads(bridge.read_bytes())["pid"], signal.SIGKILL)
@@ -280,7 +280,7 @@ async def test_prompts_that_did_not_run_are_named_when_the_chat_is_left_or_its_b
                 there.type("/exit\r")
             for each, again in ((there, " -- /"), (guest, " -- COMMAND")):
                 await each.sees(
-                    "One prompt has not run:\n  1. say queued\nacp-bridge chat --resume"
+                    "One prompt has not run:\n  2: say queued\nacp-bridge chat --resume"
                 )
                 await each.sees(again)
                 await each.sees("There /queue run runs what is left over")
@@ -348,14 +348,14 @@ async def test_when_the_session_is_closed_what_is_left_over_is_named_and_what_wa
         there.type("say queued\r")
         await there.sees("waits: say queued")
         async with person(["attach"], tmp_path, env) as guest:
-            await guest.sees("1 of others wait")
+            await guest.sees("2 waits, another's: say queued")
             (live,) = all_sessions(tmp_path / "home")
             command = [sys.executable, "-m", "acp_bridge", "close", live.session_id]
             with anyio.fail_after(_SECONDS):
                 await anyio.run_process(command, cwd=tmp_path, env={**os.environ, **env})
             for each, again in ((there, " -- /"), (guest, " -- COMMAND")):
                 await each.sees("There /queue run runs what is left over")
-                assert "One prompt has not run:\n  1. say queued\nacp-bridge chat" in each.seen
+                assert "One prompt has not run:\n  2: say queued\nacp-bridge chat" in each.seen
                 assert again in each.seen.replace("\n", "")
                 assert each.seen.count("the session was closed\n") == 1
                 assert await each.process.wait() == 0

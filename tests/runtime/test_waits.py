@@ -53,6 +53,11 @@ def test_no_agent_is_asked_by_the_way_for_longer_than_an_end_may_take() -> None:
     assert waits.AGENT_PATIENCE < waits.ENDED
 
 
+def test_a_silent_agent_is_looked_at_in_a_small_part_of_its_silence() -> None:
+    assert waits.LOOK * 5 < waits.SILENCE < waits.SILENCE_IN_CALL
+    assert waits.LOOK * 5 < waits.LOOK_AGAIN
+
+
 def test_a_bridge_waits_as_long_as_the_order_says() -> None:
     settings = Settings(command=("agent",), agent_name="agent", home=Path("/nowhere"))
     assert (settings.start_timeout, settings.restart_timeout) == (waits.START, waits.RESTART)

@@ -209,9 +209,12 @@ async def living(
     hooks: FoundHooks | None = None,
     cwd: str = "/w",
     capabilities: Json | None = None,
+    steers: bool = False,
     **settings: Any,
 ) -> AsyncIterator[Living]:
     """A session that has no process yet, or has `first`; `prepare` is for each that is started.
+
+    `steers`: the agent takes words into a turn.
 
     Its deadlines are out of reach, but for those in `settings`. Every task of it must have ended
     by itself when the block is left.
@@ -226,7 +229,7 @@ async def living(
         async with anyio.create_task_group() as tasks:
             context = MemoryContext(chosen, home, tasks, AgentCommand(("agent",), {}))
             context.prepare = [*prepare] or context.prepare
-            context.capabilities = capabilities
+            context.capabilities, context.steers = capabilities, steers
             if first:
                 first.agent_session_id = "0"
                 context.agents.append(first)

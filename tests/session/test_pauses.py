@@ -295,9 +295,7 @@ async def test_held_prompts_that_are_run_on_hold_wait_for_go_and_that_is_said(
         blocks = [{"type": "text", "text": "old"}]
         seq = here.journal.accept("old", {"prompt": blocks})
         here.journal.leave_over(seq)
-        here.session.replay._prompts.add_left_over(
-            {"prompt": [{"type": "text", "text": "old"}]}, seq
-        )
+        await here.session.recovery.run()
         says(here, HOLD)
         carrier = here.prompt("/queue run")
         assert here.texts()[-1] == notices.RUN_LATER

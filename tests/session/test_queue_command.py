@@ -72,6 +72,13 @@ def types(here: Living, words: str) -> list[Any]:
     return sent(here, before)
 
 
+async def types_and_waits(here: Living, words: str) -> list[Any]:
+    """Let the client type this; returns what it is sent up to the answer."""
+    before = len(here.got)
+    await here.answered(here.prompt(words))
+    return sent(here, before)
+
+
 def sent(here: Living, before: int) -> list[Any]:
     here.session.transcript.flush()
     return [
@@ -101,7 +108,7 @@ async def test_it_shows_what_waits_and_what_is_left_over_and_then_is_answered(
         await until(lambda: [m.get("method") for m in here.got].count("_acp_bridge/accepted") == 3)
         shown, done = types(here, "/queue")
         assert shown.startswith(
-            "2 waiting.\n\n1. next\n2. later\n\nLeft over since a restart:\n\n1. old\n"
+            "2 waiting.\n\n- 3: next\n- 4: later\n\nLeft over since a restart:\n\n- 1: old\n"
         )
         assert (done, left_over(here)) == (DONE, ["old"])
 
@@ -155,7 +162,7 @@ async def test_a_journal_that_cannot_be_written_stops_a_run_and_what_was_not_rel
 @pytest.mark.hazard("R12")
 async def test_drop_forgets_all_or_the_one_of_that_number_for_good(tmp_path: Path) -> None:
     async with left(tmp_path, "a", "b", "c") as here:
-        assert types(here, "/queue drop 2") == ["Dropped 1.", DONE]
+        assert await types_and_waits(here, "/queue drop 2") == ["Dropped prompt 2.", DONE]
         assert left_over(here) == ["a", "c"]
         assert types(here, "/queue drop") == ["Dropped 2.", DONE]
         assert types(here, "/queue drop") == [NOTHING_LEFT, DONE]
@@ -169,8 +176,8 @@ async def test_dropping_what_is_no_number_of_a_left_over_prompt_drops_nothing(
     tmp_path: Path, words: str
 ) -> None:
     async with left(tmp_path, "a", "b") as here:
-        said, done = types(here, f"/queue drop {words}")
-        assert said.startswith("There is no left-over prompt ")
+        said, done = await types_and_waits(here, f"/queue drop {words}")
+        assert said.startswith(("Nothing is changed: no prompt ", "Usage: "))
         assert (done, left_over(here)) == (DONE, ["a", "b"])
 
 

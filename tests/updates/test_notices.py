@@ -46,30 +46,30 @@ def test_a_prompt_is_summed_up_in_one_line_of_bounded_length(given: list[Any], t
 @pytest.mark.hazard("R12")
 def test_the_notice_of_left_over_prompts_numbers_them_and_says_what_to_do() -> None:
     one, two = prompt("first"), prompt("second " * 40)
-    assert "1 prompt was waiting" in notices.left_over([one])
-    said = notices.left_over([one, two])
+    assert "1 prompt was waiting" in notices.left_over([(7, one)])
+    said = notices.left_over([(7, one), (3, two)])
     assert "2 prompts were waiting" in said
-    assert "\n\n1. first\n2. second second" in said
+    assert "\n\n- 7: first\n- 3: second second" in said
     assert max(map(len, said.splitlines())) <= 80
     assert "`/queue run`" in said
-    assert "`/queue drop [number]`" in said
+    assert "`/queue drop [NUMBER]`" in said
 
 
 @pytest.mark.hazard("R12", "Q1")
 def test_the_queue_is_told_in_order_with_what_is_left_over_apart() -> None:
     assert notices.queue([], []) == "Nothing is waiting."
-    assert notices.queue([prompt("a"), prompt("b")], []) == "2 waiting.\n\n1. a\n2. b"
-    assert notices.queue([prompt("a")], [prompt("h")]) == (
-        "1 waiting.\n\n1. a\n\nLeft over since a restart:\n\n1. h\n\n"
-        "`/queue run` runs them, `/queue drop [number]` forgets."
+    a, b, h = (5, prompt("a")), (4, prompt("b")), (2, prompt("h"))
+    assert notices.queue([a, b], []) == "2 waiting.\n\n- 5: a\n- 4: b"
+    assert notices.queue([a], [h]) == (
+        "1 waiting.\n\n- 5: a\n\nLeft over since a restart:\n\n- 2: h\n\n"
+        "`/queue run` runs them, `/queue drop [NUMBER]` forgets."
     )
-    assert "Nothing is waiting.\n\nLeft over" in notices.queue([], [prompt("h")])
+    assert "Nothing is waiting.\n\nLeft over" in notices.queue([], [h])
 
 
 def test_dropping_says_how_many_were_dropped_or_what_could_not_be() -> None:
     assert notices.dropped(2) == "Dropped 2."
     assert notices.dropped(0) == notices.NOTHING_LEFT
-    assert notices.no_such_left_over(["x", "3"], "So.") == "There is no left-over prompt 'x 3'. So."
 
 
 @pytest.mark.parametrize("sentence", SENTENCES)
@@ -98,7 +98,10 @@ def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None
             "/queue stop",
             "/queue steer NUMBER",
             "/queue run",
-            "/queue drop [number]",
+            "/queue drop [NUMBER]",
+            "/queue edit NUMBER WORDS",
+            "/queue move NUMBER before NUMBER",
+            "/queue move NUMBER last",
             "/queue memory new",
             "/queue memory restore",
             "/queue title WORDS",

@@ -183,8 +183,10 @@ def left_over(
     if texts != [text]:
         raise Unexpected(f"left over: {text!r}", f"{texts}")
     shown = _spoken(after.chunks(answer, after.sent(run)))
-    listed = f"Left over since a restart:\n\n1. {text}\n\n"
-    if listed not in shown or shown != _spoken(after.turn(listing).chunks):
+    listed = f"Left over since a restart:\n\n- NUMBER: {text}\n\n"
+    if listed not in re.sub(r"(?m)^- \d+:", "- NUMBER:", shown) or shown != _spoken(
+        after.turn(listing).chunks
+    ):
         raise Unexpected(f"{listed!r} from /queue, and nothing else", repr(shown))
     return Finding(after.seconds(answer, after.sent(run)))
 

@@ -58,7 +58,7 @@ def page(home: Path, info: SessionInfo) -> str:
         f" in `{one_line(info.cwd)}`, last used {_local_time(info.updated_at)}.",
     ]
     live = lease.is_held(Journal(home).lock_path(info.session_id))
-    queue = [f"{at}. {_waiting(row, live=live)}" for at, row in enumerate(waits, 1)]
+    queue = [f"- {row.seq}: {_waiting(row, live=live)}" for row in waits]
     said = markdown(transcript_of(home, info))
     parts = [*head, said, *(["## Waiting", "\n".join(queue)] if queue else [])]
     return "\n\n".join(filter(None, parts)) + "\n"

@@ -19,7 +19,7 @@ from acp_bridge import errors
 from acp_bridge.clients.client import Client
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Standstill, State
-from acp_bridge.protocol import SESSION_STATE, SESSION_UPDATE, Json, LiveState
+from acp_bridge.protocol import QUEUE, SESSION_STATE, SESSION_UPDATE, Json, LiveState
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.questions import Questions
 from acp_bridge.session.core import Core, SessionState
@@ -65,6 +65,8 @@ class Standing:
         self._word = LiveState.IDLE
         self._since = anyio.current_time()
         self._told: tuple[object, ...] = ()
+        #: what waits, as the clients were told it.
+        self._queue: list[Json] = []
 
     def follow(self, after: SessionState) -> None:
         """Tell a change of the session's state, but not that the bridge ends."""
@@ -79,11 +81,34 @@ class Standing:
             self._told = stands
             for view in self._transcript.views:
                 self._tell(view)
+        self.follow_queue()
+
+    def follow_queue(self) -> None:
+        """Tell what waits, if that has changed: a prompt, its words, or the order."""
+        if not any(view.client.hears_queue for view in self._transcript.views):
+            self._queue = []
+        elif (listed := self._prompts.listed()) != self._queue:
+            self._queue = listed
+            for view in self._transcript.views:
+                self._tell_queue(view)
+
+    def _tell_queue(self, view: ClientView) -> None:
+        if not view.client.hears_queue or view.replaying:
+            return
+        rows = []
+        for key in self._prompts.unsent:
+            prompt = self._prompts.get(key)
+            text = notices.summary(prompt.params["prompt"], _LENGTH)
+            mine = prompt.client is view.client
+            rows.append({**self._prompts.named(key), "text": text, "mine": mine})
+        view.client.peer.notify(QUEUE, {"sessionId": self._core.id, "prompts": rows})
 
     def welcome(self) -> None:
         """Tell all clients the state anew: one more client has been shown the session."""
         self._told = ()
         self.follow(self._core.state)
+        for view in self._transcript.views:
+            self._tell_queue(view)
 
     def row(self) -> Json:
         """Return the state as members of this session's row in `_acp_bridge/live`."""
@@ -103,6 +128,8 @@ class Standing:
             mine = self._prompts.asker(now.unanswered[0]) is view.client
             text = notices.first_line(prompt.params["prompt"], _LENGTH)
             told["turn"] = {"promptId": prompt.prompt_id, "mine": mine, "text": text}
+            if prompt.edited:  # its client is shown the words, as all are
+                told["turn"]["edited"] = True
         view.client.peer.notify(SESSION_STATE, told)
 
     def _params(self) -> Json:
@@ -248,7 +275,7 @@ class Audience:
         others = [self._prompts.find(key) for key in now.unanswered if key not in own]
         if all(each and each.delivery == "steered" for each in others):  # those are no turns
             return None
-        running, waiting = now.running, [self._prompts.get(key).params for key in now.waiting]
+        running, waiting = now.running, self._prompts.numbered(now.waiting)
         if running is None and not waiting:  # hooks run at the end of its turn
             running = now.unanswered[0]
         runs = None if running is None else self._prompts.get(running).params

@@ -151,8 +151,8 @@ class Replay:
     def _say_what_waits(self, view: ClientView, request: ClientRequest) -> None:
         if self._journal.behind:
             view.replay(notices.notice(notices.UNRECORDED))
-        if left := list(self._prompts.left_over.values()):
-            view.replay(notices.notice(notices.left_over(left)))
+        if left := self._prompts.left_over:
+            view.replay(notices.notice(notices.left_over(self._prompts.numbered(left))))
         if self._pauses.told is not Standstill.OPEN and (said := self._pauses.said):
             view.replay(notices.notice(said))
         if request.method != ATTACH and (work := self._audience.at_work(request.client)):

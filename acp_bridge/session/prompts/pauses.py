@@ -48,6 +48,10 @@ class Pauses:
         #: how far the pause or hold had come when the clients were told last.
         self.told = Standstill.OPEN
         self._since = 0.0
+        #: why the queue is held, in a notice, and what clients are told of it; None if that is the
+        #: user's own word.
+        self.because: str | None = None
+        self._limit: Json = {}
         #: why the agent did not pause, when it was asked last.
         self._refusal = ""
 
@@ -56,6 +60,7 @@ class Pauses:
     def take(self, request: ClientRequest) -> None:
         """Answer one of `METHODS` with the state that it leads to; raises RpcError."""
         self._transcript.end_quiet(request.client)
+        self.because = None  # from now on it is the user's word
         match request.method:
             case m if m == PAUSE and not self._can_pause:
                 raise RpcError(ErrorCode.METHOD_NOT_FOUND, notices.CANNOT_PAUSE)
@@ -71,6 +76,7 @@ class Pauses:
     def command(self, word: str) -> None:
         """Do what `/queue pause`, `hold` or `go` says, and say what came of it."""
         before = self._core.now.standstill
+        self.because = None
         match word:
             case "pause" if not self._can_pause:
                 self._transcript.notice(notices.CANNOT_PAUSE)
@@ -91,10 +97,15 @@ class Pauses:
         elif after is before:  # a change is said by `follow`
             self._transcript.notice(notices.STANDSTILL[after.value])
 
-    def go(self) -> None:
+    def hold_because(self, said: str, limit: Json) -> None:
+        """Hold the queue for a usage limit; `said`: the notice, `limit`: what clients are told."""
+        self.because, self._limit = said, limit
+        self._core.feed(ev.HoldQueue())
+
+    def go(self, said: str = notices.GOES_ON) -> None:
         """End a pause or a hold, and say so."""
         if self._core.now.standstill is not Standstill.OPEN:
-            self._transcript.notice(notices.GOES_ON)
+            self._transcript.notice(said)
             self._core.feed(ev.Go())
 
     def note_prompt(self, client: Client, *, interrupts: bool) -> None:
@@ -139,13 +150,15 @@ class Pauses:
     @property
     def said(self) -> str | None:
         """The sentence about the state, for somebody who was not there when it began."""
-        return notices.STANDSTILL.get(self.told.value)
+        return self.because or notices.STANDSTILL.get(self.told.value)
 
     def follow(self, before: SessionState, after: SessionState) -> None:
         """Tell the clients when a pause or a hold has begun, ended or come further."""
         stands = after.turns.standstill
         refused = self.told is Standstill.PAUSING and stands is Standstill.HELD
         self.told, self._since = stands, anyio.current_time()
+        if stands is not Standstill.HELD:
+            self.because = None
         if after.turns.ending:
             return
         self._transcript.show_only(self._update())
@@ -163,4 +176,5 @@ class Pauses:
 
     def _shown(self) -> Json:
         seconds = round(anyio.current_time() - self._since)
-        return {"state": self.told.value, "seconds": seconds}
+        why = {"usageLimit": self._limit} if self.because else {}
+        return {"state": self.told.value, "seconds": seconds, **why}

@@ -6,7 +6,7 @@ when it is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,7 +16,7 @@ from uuid import uuid4
 import anyio
 
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.journal import INTERRUPTED, JournalError, SessionJournal
+from acp_bridge.journal import INTERRUPTED, JournalError, PromptRow, SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Replied
 from acp_bridge.machine.states import State
@@ -54,6 +54,8 @@ class Prompt:
     replays: int = 0
     #: the blocks that hooks have added to it for the agent.
     added: list[Json] = field(default_factory=list)
+    #: the user has given it other words since its client sent it.
+    edited: bool = False
     #: it was sent into a turn, so its words stand there.
     shown: bool = False
     #: the `_session/steering` that brought it, until that is answered.
@@ -132,20 +134,15 @@ class Prompts:
         self,
         params: Json,
         request: ClientRequest | None,
-        seq: int = 0,
         *,
         steering: ClientRequest | None = None,
     ) -> int:
-        """Add a prompt; returns its key.
-
-        `seq`: its number, if the journal has it already. `steering`: the `_session/steering` that
-        brought it.
-        """
+        """Add a prompt; returns its key. `steering`: the `_session/steering` that brought it."""
         self._last_key += 1
         asked = request or steering
         client = asked.client if asked else None
         view = self._transcript.view_of(client) if client else None
-        prompt = Prompt(params, request, seq, client=client, steering=steering)
+        prompt = Prompt(params, request, client=client, steering=steering)
         prompt.replays = view.replays if view else 0
         self._open[self._last_key] = prompt
         return self._last_key
@@ -154,17 +151,42 @@ class Prompts:
         """Return the client that already shows a prompt's words, if there is one.
 
         That is the client that sent the prompt, unless it has loaded the session since. No client
-        shows by itself a prompt that was left over, or a hook's feedback.
+        shows by itself a prompt that was left over or edited, or a hook's feedback.
         """
-        client = prompt.client
+        client = None if prompt.edited else prompt.client
         view = self._transcript.view_of(client) if client else None
         return client if view and view.replays == prompt.replays else None
 
-    def add_left_over(self, params: Json, seq: int) -> None:
+    def add_left_over(self, row: PromptRow) -> None:
         """Add a prompt that waited when another bridge ended."""
-        key = self.add(params, None, seq)
-        self._open[key].is_left_over = True
+        key = self.add(row.params, None)
+        prompt = self._open[key]
+        prompt.seq, prompt.prompt_id, prompt.is_left_over = row.seq, row.prompt_id, True
         self._left_over.append(key)
+
+    @property
+    def unsent(self) -> list[int]:
+        """The keys of the prompts that wait, then of those that are left over, each in order."""
+        return [*self._core.now.waiting, *self._left_over]
+
+    def numbered(self, keys: Iterable[int]) -> list[tuple[int, Json]]:
+        """Return number and parameters of these prompts."""
+        return [(self._open[key].seq, self._open[key].params) for key in keys]
+
+    def listed(self) -> list[Json]:
+        """Return the answer to `_acp_bridge/queue/list`, an object for each prompt."""
+        return [
+            {**self.named(key), "prompt": self._open[key].params["prompt"]} for key in self.unsent
+        ]
+
+    def named(self, key: int) -> Json:
+        """Return how a prompt is named to clients, and whether it waits or is left over."""
+        prompt, state = self._open[key], "held" if key in self._left_over else "waiting"
+        return {"promptId": prompt.prompt_id, "number": prompt.seq, "state": state}
+
+    def with_number(self, word: str, keys: Iterable[int]) -> int | None:
+        """Return the key of that one of these prompts whose number this word is."""
+        return next((key for key in keys if str(self._open[key].seq) == word), None)
 
     def key_of(self, client: Client, request_id: object) -> int | None:
         """Return the key of the prompt that this client's request brought, or waits for.
@@ -319,9 +341,18 @@ class Prompts:
             self._journal.release(prompt.seq)
         self._left_over.remove(key)
 
+    def reorder_left_over(self, order: list[int]) -> None:
+        """Put the left-over prompts into this order; those that it lacks come last."""
+        rank = {key: at for at, key in enumerate(order)}
+        self._left_over.sort(key=lambda key: rank.get(key, len(rank)))
+
     def drop(self, key: int) -> None:
-        """Forget a prompt that was left over. Raises JournalError."""
-        self._journal.drop(self._open[key].seq)
+        """Note that a prompt never runs; forget one that was left over. Raises JournalError."""
+        seq = self._open[key].seq
+        if key not in self._left_over:
+            self._journal.drop(seq, {"stopReason": "cancelled"})
+            return
+        self._journal.drop(seq)
         self._left_over.remove(key)
         del self._open[key]
 

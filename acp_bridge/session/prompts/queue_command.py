@@ -15,7 +15,12 @@
 /queue ask WORDS  asks the agent on a copy of the session, of which nothing is left
 /queue run        runs the prompts that were left over, in order; this prompt stays open
                   meanwhile (Stop reaches them)
-/queue drop [N]   forgets the prompts that were left over, or the one of that number
+/queue drop       forgets the prompts that were left over
+/queue drop N     forgets the prompt of that number, which waits or was left over
+/queue edit N WORDS
+                  gives it other words, and keeps its images
+/queue move N before M, /queue move N last
+                  changes the order in which they run
 /queue memory new, /queue memory restore
                   go on without the agent's session, if the agent won't load it (R15)
 """
@@ -32,6 +37,7 @@ from acp_bridge.machine import events as ev
 from acp_bridge.protocol import CAN_PAUSE, Json, can_ask, can_own, user_chunk, with_own_meta
 from acp_bridge.session.core import Core
 from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.prompts.changes import Changes
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
@@ -45,7 +51,10 @@ _WORDS: Final = (
     "stop",
     "steer NUMBER",
     "run",
-    "drop [number]",
+    "drop [NUMBER]",
+    "edit NUMBER WORDS",
+    "move NUMBER before NUMBER",
+    "move NUMBER last",
     "memory new",
     "memory restore",
     "title WORDS",
@@ -63,8 +72,8 @@ def command(words: tuple[str, ...]) -> Json:
     return {
         "name": "queue",
         "description": (
-            "Show the prompts that wait; wait for or stop the turn that runs; hold, run or drop"
-            " what waits"
+            "Show the prompts that wait; wait for or stop the turn that runs; hold, run, edit,"
+            " move or drop what waits"
         ),
         "input": {"hint": " | ".join(words)},
     }
@@ -94,6 +103,7 @@ class QueueCommand:
         transcript: TranscriptOut,
         memory: Memory,
         pauses: Pauses,
+        changes: Changes,
         ask: Callable[[ClientRequest, str], None],
         set_title: Callable[[str], str],
         words: tuple[str, ...],
@@ -108,6 +118,7 @@ class QueueCommand:
         self._core = core
         self._memory = memory
         self._pauses = pauses
+        self._changes = changes
         self._ask = ask
         self._set_title = set_title
         self._can_steer = can_steer
@@ -150,6 +161,9 @@ class QueueCommand:
             case ["wait"] if self._core.now.works:
                 self._prompts.waits_for_work.append(request)
                 return
+            case ["edit", _, _, *_] | ["move", _, "before", _] | ["move", _, "last"] | ["drop", _]:
+                self._changes.command(request, words, params["prompt"][0]["text"])
+                return
             case _:
                 self._do(words)
         done = {"stopReason": "end_turn"}
@@ -159,8 +173,8 @@ class QueueCommand:
         """Carry out the words, and return the sentence that answers them."""
         match words:
             case []:
-                waiting = [self._prompts.get(key).params for key in self._core.now.waiting]
-                left = list(self._prompts.left_over.values())
+                waiting = self._prompts.numbered(self._core.now.waiting)
+                left = self._prompts.numbered(self._prompts.left_over)
                 self._transcript.notice(notices.queue(waiting, left, self._pauses.said))
             case ["pause" | "hold" | "go" as word]:
                 self._pauses.command(word)
@@ -175,8 +189,8 @@ class QueueCommand:
                 self._stop()
             case ["steer", *rest]:
                 self._transcript.notice(self._steer(rest))
-            case ["drop", *rest]:
-                self._transcript.notice(self._drop(rest))
+            case ["drop"]:
+                self._transcript.notice(self._drop())
             case ["memory", "new" | "restore" as how]:
                 self._transcript.notice(self._memory.give_up(restore=how == "restore"))
                 if self._memory.given_up:  # a process may have the old session
@@ -198,8 +212,8 @@ class QueueCommand:
     def _steer(self, words: list[str]) -> str:
         if self._core.now.running is None:
             return notices.NOTHING_RUNS
-        waiting = self._core.now.waiting
-        key = next((key for n, key in enumerate(waiting, 1) if words == [str(n)]), None)
+        number = words[0] if len(words) == 1 else ""
+        key = self._prompts.with_number(number, self._core.now.waiting)
         if key is None:
             return notices.no_such_waiting(words, self._usage)
         prompt = self._prompts.get(key)
@@ -228,13 +242,8 @@ class QueueCommand:
         carrier = self._prompts.add(params, request)
         self._core.feed(ev.RunLeftOver(carrier, tuple(keys)))
 
-    def _drop(self, words: list[str]) -> str:
+    def _drop(self) -> str:
         keys = list(self._prompts.left_over)
-        if words:
-            number = int(words[0]) if words[0].isdecimal() and len(words[0]) < 9 else 0
-            if len(words) > 1 or not 1 <= number <= len(keys):
-                return notices.no_such_left_over(words, self._usage)
-            keys = [keys[number - 1]]
         try:
             for key in keys:
                 self._prompts.drop(key)

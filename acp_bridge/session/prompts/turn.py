@@ -11,6 +11,7 @@ from acp_bridge.protocol import (
     SESSION_CANCEL,
     SESSION_PROMPT,
     Json,
+    as_object,
     is_feedback,
     user_chunk,
     with_own_meta,
@@ -23,6 +24,7 @@ from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.prompts import Prompt, Prompts
+from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
 from acp_bridge.updates.updates import Updates
@@ -41,8 +43,10 @@ class Turn:
         prompts: Prompts,
         memory: Memory,
         hooks: SessionHooks,
+        limit: UsageLimit,
     ) -> None:
         """No turn runs yet."""
+        self._limit = limit
         self._core = core
         self._journal = journal
         self._transcript = transcript
@@ -77,6 +81,8 @@ class Turn:
 
         def answered(answer: Answer) -> None:
             if not link.gone:
+                if isinstance(answer, Err) or "_meta" in as_object(answer.result):
+                    self._limit.note_answer(link, key, answer)
                 if isinstance(answer, Err):
                     self._updates.break_off(key)
                 self._core.feed(ev.AgentAnswered(epoch, key, answer))

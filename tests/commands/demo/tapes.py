@@ -184,7 +184,7 @@ def second_bridge() -> Tape:
     held = {"acp_bridge": {"held": [[{"type": "text", "text": "waits"}]]}}
     tape.put("in", {"id": 1, "result": {"_meta": held}})  # 7
     tape.ask(2, "/queue")  # 8
-    tape.say("Nothing is waiting.\n\nLeft over since a restart:\n\n1. waits\n\n...", id="q")  # 9
+    tape.say("Nothing is waiting.\n\nLeft over since a restart:\n\n- 2: waits\n\n...", id="q")  # 9
     tape.answer(2)  # 10
     tape.ask(3, "/queue run")  # 11
     tape.say("waits", speaker="user_message", id=None)  # 12

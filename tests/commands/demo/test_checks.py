@@ -174,7 +174,7 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any], Finding], dict[str, Br
             "nothing is held": edit(7, '"held"', '"other"'),
             "the prompt runs by itself after the load": late("You told me: story", at=8),
             "the prompt runs by itself after the list": late("You told me: story", at=11),
-            "the list doesn't show it": edit(9, "1. waits", ""),
+            "the list doesn't show it": edit(9, "- 2: waits", ""),
             "the list says that it waits for a turn": edit(
                 9, "Left over since a restart", "1 waiting"
             ),

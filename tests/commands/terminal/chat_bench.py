@@ -71,13 +71,14 @@ async def chat(
     rows: int = 20,
     look: Look | None = None,
     opened: Json | None = None,
+    read_only: bool = False,
     **answers: Any,
 ) -> AsyncGenerator[Chat]:
     """Let a chat run for the block, with its session open."""
     bridge, terminal = FakeBridge(**answers), TerminalModel(columns, rows)
     with create_pipe_input() as keys:
         running = Chat(bridge, keys, terminal)
-        conversation, screen = parts(running, folder, look or Look())
+        conversation, screen = parts(running, folder, look or Look(), read_only=read_only)
 
         async def run() -> None:
             await screen.run()
@@ -94,7 +95,9 @@ async def chat(
                     await running.left.wait()
 
 
-def parts(running: Chat, folder: Path, look: Look) -> tuple[Conversation, Screen]:
+def parts(
+    running: Chat, folder: Path, look: Look, *, read_only: bool = False
+) -> tuple[Conversation, Screen]:
     """The conversation and the screen of a chat, which don't run yet."""
     screens: list[Screen] = []
 
@@ -103,7 +106,7 @@ def parts(running: Chat, folder: Path, look: Look) -> tuple[Conversation, Screen
             each.changed()
 
     terminal = running.terminal
-    conversation = Conversation(folder, changed, lambda: running.now)
+    conversation = Conversation(folder, changed, lambda: running.now, read_only=read_only)
     output = BufferedOutput(terminal, lambda: Size(terminal.rows, terminal.columns))
     history = InMemoryHistory()
     screen = Screen(conversation, look, history, output=output, keys=running.keys, reflow=True)

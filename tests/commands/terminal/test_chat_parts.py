@@ -175,6 +175,14 @@ def test_a_mode_that_was_not_announced_is_told_harmless() -> None:
     assert len(told) < 80
 
 
+def test_a_word_that_the_hint_of_a_command_has_twice_is_offered_once() -> None:
+    shown = SettingsShown()
+    hint = "run | move NUMBER before NUMBER | move NUMBER last"
+    commands = [{"name": "queue", "input": {"hint": hint}}]
+    shown.note_update({"sessionUpdate": "available_commands_update", "availableCommands": commands})
+    assert shown.commands[0].words == ("run", "move")
+
+
 def test_usage_title_and_odd_announcements() -> None:
     shown = SettingsShown()
     update: dict[str, Any]

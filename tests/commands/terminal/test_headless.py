@@ -367,8 +367,8 @@ async def test_where_the_users_rules_say_so_what_would_be_denied_waits_for_anoth
         call = await run.prompted()
         assert await run.permission("read", own=WAITS) == "yes"
         for card, decision in (("a", "allow"), ("b", "deny")):
-            asked: Json = {"toolCallId": card, "title": f"make {card}", "kind": "execute"}
-            asked["rawInput"] = {"command": f"make {card}"}
+            named = {"toolCallId": card, "title": f"make {card}", "kind": "execute"}
+            asked = {**named, "rawInput": {"command": f"make {card}"}}
             params = {"sessionId": "s1", "toolCall": asked, "options": OPTIONS}
             params["_meta"] = {"acp_bridge": WAITS}
             number = run.bridge.ask("session/request_permission", params)

@@ -227,14 +227,14 @@ def test_words_for_the_turn_that_runs_are_sent_as_such(bridge: Bridge, said: Sai
     assert said("send", "abc", "also", "--steer", "--interrupt")[0] == 2
     code, out, _ = said("send", "bcd", "later", "--steer")  # there is no turn: a prompt like others
     assert (code, "recorded, and left over" in out) == (0, True)
-    assert "1. later (left over)" in said("show", "bcd")[1]
+    assert ": later (left over)" in said("show", "bcd")[1]
 
 
 def test_a_prompt_to_a_session_that_sleeps_is_said_to_be_held(bridge: Bridge, said: Said) -> None:
     code, out, _ = said("send", "bcd", "later")
     assert code == 0
     assert out.startswith("Session bcde2222 is not live: recorded, and left over. It runs when ")
-    assert "1. later (left over)" in said("show", "bcd")[1]
+    assert ": later (left over)" in said("show", "bcd")[1]
 
 
 @pytest.mark.parametrize("option", ["--wait", "--interrupt"])

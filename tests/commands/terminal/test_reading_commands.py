@@ -117,7 +117,7 @@ async def test_a_session_that_runs_is_shown_as_far_as_it_is(
     assert out.startswith(f"# Parser\n\nSession `{FIRST}` of codex-acp in `{tmp_path}`, last used ")
     assert out.partition(".\n\n")[2] == (
         "## User\n\nplease\n\n## Agent\n\none \\x1b[1m\n\ntwo\n\n"
-        "## Waiting\n\n1. then\\x07 this (waiting)\n"
+        "## Waiting\n\n- 2: then\\x07 this (waiting)\n"
     )
 
 
@@ -127,9 +127,9 @@ async def test_what_waited_when_a_bridge_was_killed_is_shown_as_left_over(
     await keep(journal, FIRST, tmp_path, "Parser", "one")
     (await journal.open(FIRST)).accept("next", {"prompt": [{"type": "text", "text": "then"}]})
     lock = await lease.acquire(journal.lock_path(FIRST), 0)
-    assert "1. then (waiting)" in said("show", FIRST)[1]
+    assert ": then (waiting)" in said("show", FIRST)[1]
     os.close(lock)
-    assert "1. then (left over)" in said("show", FIRST)[1]
+    assert ": then (left over)" in said("show", FIRST)[1]
 
 
 async def test_without_an_id_the_last_session_of_this_folder_is_shown(

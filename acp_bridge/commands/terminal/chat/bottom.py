@@ -6,25 +6,38 @@ import textwrap
 from typing import Final
 
 from acp_bridge.commands.terminal.chat.conversation import Conversation
+from acp_bridge.commands.terminal.chat.queue_shown import QueueShown
 from acp_bridge.commands.terminal.view.look import Look
 
-_MOST_WAITING: Final = 4
+_MOST_WAITING: Final = 5
+#: what stands before the chosen row, and before the others.
+CHOSEN: Final = "* "
+_OTHER: Final = "  "
 
 
 def waiting(conversation: Conversation, look: Look) -> list[str]:
-    """Return the lines that list this terminal's prompts that wait in the queue."""
-    prompts = conversation.queued
-    lines = [f"  waits: {prompt.summary}" for prompt in prompts[:_MOST_WAITING]]
-    if (more := len(prompts) - len(lines)) > 0:
-        lines.append(f"  {look.marks.more} {more} more")
-    return ["", *map(look.plain, lines)] if lines else []
+    """Return the lines that list what waits in the queue, the chosen row among them.
+
+    All clients' prompts, if the bridge tells them; of this terminal those that it has not told yet.
+    """
+    queue = conversation.queue
+    chosen, listed = queue.chosen, queue.rows
+    lines = [f"{CHOSEN if row is chosen else _OTHER}{row.line}" for row in listed]
+    ids = [row.prompt_id for row in listed]
+    new = [prompt for prompt in conversation.queued if prompt.prompt_id not in ids]
+    lines += [f"{_OTHER}waits: {prompt.summary}" for prompt in new]
+    first = 0 if chosen is None else max(0, listed.index(chosen) - _MOST_WAITING + 1)
+    shown = lines[first : first + _MOST_WAITING]
+    if (more := len(lines) - len(shown)) > 0:
+        shown.append(f"{_OTHER}{look.marks.more} {more} more")
+    return ["", *map(look.plain, shown)] if shown else []
 
 
 def asked(conversation: Conversation, look: Look, columns: int, *, typing: bool) -> list[str]:
     """Return the lines with the answers to the shown question and the keys that choose them.
 
-    Each answer is whole, since its end may say what it holds for. `typing`: the input line has
-    text, so an answer needs Alt with its key.
+    Each answer is whole, since its end may say what it holds for. `typing`: the keys go elsewhere,
+    so an answer needs Alt with its key.
     """
     question = conversation.questions.shown
     if question is None:
@@ -37,12 +50,18 @@ def asked(conversation: Conversation, look: Look, columns: int, *, typing: bool)
 
 
 def status(conversation: Conversation, look: Look) -> str:
-    """Return the status line: what the session does, its mode and model, tokens, cost and title."""
+    """Return the status line: what the session does, its mode and model, tokens, cost and title.
+
+    In the list of what waits, and during an edit, the keys are all that it says.
+    """
+    if (keys := _queue_keys(conversation.queue)) and not conversation.leaves_next:
+        return keys
     shown, standing = conversation.shown, conversation.standing
-    parts = [_doing(conversation, look)]
-    if standing is not None:
+    parts = [_doing(conversation, look), _way_in(conversation)]
+    if standing is not None and conversation.queue.order is None:
         others = standing.waiting - len(conversation.queued)
         parts += [f"{others} of others wait"] if others > 0 else []
+    if standing is not None:
         parts += [f"{standing.clients} clients"] if standing.clients > 1 else []
     parts += ["read-only"] if conversation.read_only else []
     for kind in ("mode", "model"):
@@ -77,6 +96,24 @@ def _doing(conversation: Conversation, look: Look) -> str:
         return word
     if conversation.running:
         return f"working {conversation.prompts.seconds:.0f} s, Esc stops"
+    return ""
+
+
+def _way_in(conversation: Conversation) -> str:
+    """Return the key of the list of what waits, or "" if one can't go into it."""
+    return "Tab: queue" if conversation.queue.rows and not conversation.read_only else ""
+
+
+def _queue_keys(queue: QueueShown) -> str:
+    """Return the keys of the list of what waits, or of an edit; "" outside of both."""
+    if (row := queue.chosen) is not None:
+        return (
+            "e edits, d drops, r runs, K/J move, Esc"
+            if row.held
+            else "e edits, d drops, K/J move, Esc leaves"
+        )
+    if queue.editing is not None:
+        return f"prompt {queue.editing.row.number}: Enter saves, Esc gives up"
     return ""
 
 

@@ -11,12 +11,14 @@ from prompt_toolkit.document import Document
 
 from acp_bridge.commands.terminal.chat.conversation import Conversation
 from acp_bridge.commands.terminal.chat.files import Files
-from acp_bridge.commands.terminal.chat.local_commands import commands, values
+from acp_bridge.commands.terminal.chat.local_commands import commands, queue_values, values
 from acp_bridge.commands.terminal.chat.mentions import written
+from acp_bridge.commands.terminal.chat.settings_shown import Command
 from acp_bridge.commands.terminal.view.block_text import one_line
 
 _COMMAND: Final = re.compile(r"/(\S*)\Z")
 _VALUE: Final = re.compile(r"/(\S+) +(\S*)\Z")
+_QUEUE: Final = re.compile(r"/queue +(\S.*) +(\S*)\Z")
 _FILE: Final = re.compile(r"(?:^|\s)@(\"?[^\s\"]*)\Z")
 _MOST: Final = 50
 
@@ -39,10 +41,16 @@ class ChatCompleter(Completer):
                 if command.name.startswith(found[1]):
                     yield Completion(command.name, -len(found[1]), display_meta=command.description)
         elif found := _VALUE.match(before):
-            for value in values(self._conversation, found[1]):
-                if value.name.casefold().startswith(found[2].casefold()):
-                    yield Completion(value.name, -len(found[2]), display_meta=value.description)
+            yield from _begun(found[2], values(self._conversation, found[1]))
+        elif found := _QUEUE.match(before):
+            yield from _begun(found[2], queue_values(self._conversation, found[1].split()))
 
     def _mentioned(self, word: str) -> Iterable[Completion]:
         for path in self._files.matching(word.removeprefix('"'), _MOST):
             yield Completion(written(path), -len(word) - 1, display=one_line(path, 120))
+
+
+def _begun(word: str, found: Iterable[Command]) -> Iterable[Completion]:
+    for each in found:
+        if each.name.casefold().startswith(word.casefold()):
+            yield Completion(each.name, -len(word), display_meta=each.description)

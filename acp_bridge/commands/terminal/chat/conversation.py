@@ -28,6 +28,8 @@ from acp_bridge.commands.terminal.chat.prompts import (
     was_taken_back,
 )
 from acp_bridge.commands.terminal.chat.questions import Option, Question, Questions, question
+from acp_bridge.commands.terminal.chat.queue_changes import QueueChanges
+from acp_bridge.commands.terminal.chat.queue_shown import QueueShown
 from acp_bridge.commands.terminal.chat.settings_shown import Command, SettingsShown
 from acp_bridge.commands.terminal.chat.standing import Standing, standing
 from acp_bridge.commands.terminal.chat.unprinted import Unprinted
@@ -75,6 +77,9 @@ class Conversation:
         self.transcript = Transcript()
         self.unprinted = Unprinted(self.transcript)
         self.prompts = OwnPrompts(clock)
+        #: what waits, of all clients.
+        self.queue = QueueShown(self.prompts)
+        self.changes = QueueChanges(self.queue, self.prompts, folder, self._request, self.say)
         self.session_id: str | None = None
         #: set by whoever can open other sessions.
         self.others: OtherSessions | None = None
@@ -121,7 +126,7 @@ class Conversation:
     @property
     def queued(self) -> list[Prompt]:
         """This terminal's prompts that wait in the queue."""
-        return self.prompts.queued(self.standing)
+        return self.prompts.queued(self.standing, self.queue.order)
 
     def say(self, text: str, tone: Tone = Tone.NEWS) -> None:
         """Print a line of this program's own."""
@@ -144,6 +149,9 @@ class Conversation:
                 self._begin_next()
             case acp.SESSION_STATE:
                 self._stands(standing(params))
+            case acp.QUEUE:
+                if self.queue.note(params):
+                    self.changes.refresh()
             case acp.LAST_WORDS:
                 for line in last_words_shown(params):
                     self.transcript.say(Line(line))
@@ -271,6 +279,12 @@ class Conversation:
 
     # -- internal
 
+    def _request(self, method: str, params: Json) -> Sent | None:
+        """Send a request about the session; None if there is no connection for it."""
+        if self._connection is None or self.session_id is None:
+            return None
+        return self._connection.send(method, {"sessionId": self.session_id, **params})
+
     def _send(self, prompt: Prompt) -> None:
         assert self._connection is not None
         params: Json = {"sessionId": self.session_id, "prompt": prompt.blocks}
@@ -288,7 +302,7 @@ class Conversation:
         """Show the first waiting prompt as begun, if its turn has begun."""
         if (first := self.prompts.begin_next(self.standing, at_once=at_once)) is not None:
             self.transcript.end_turn()
-            if not first.shown:
+            if not (first.shown or (self.standing is not None and self.standing.edited)):
                 self._show_words(first)
             self._said_aside = False
             self.unprinted.collect()
@@ -312,6 +326,8 @@ class Conversation:
             line = Line(f"taken back: {one_line(prompt.text, 40)}")
         elif prompt.steers:  # the turn that it joined has a line of its own
             line = line if line is not None and line.tone is Tone.ERROR else None
+        elif not prompt.shown and self._was_dropped(prompt, sent):
+            line = None if back else Line(f"not run: {one_line(prompt.text, 40)}")
         elif not prompt.shown and not back:  # it has no turn: it was not shown as begun
             self._say_aside(prompt)
         if line is not None:
@@ -319,6 +335,13 @@ class Conversation:
         self._begin_next()
         self.unprinted.collect()
         self._changed()
+
+    def _was_dropped(self, prompt: Prompt, sent: Sent) -> bool:
+        """Return True if a prompt that has not begun was cancelled, whichever client did that.
+
+        False if the bridge, one of an older version, does not tell what waits.
+        """
+        return self.queue.order is not None and not prompt.has_no_turn and was_taken_back(sent)
 
     def _stands(self, now: Standing) -> None:
         was, self.standing = self.standing, now

@@ -15,7 +15,7 @@ _MOST: Final = 10
 
 
 def left_over(home: Path, session_id: str) -> list[str]:
-    """Return each prompt that a session's ended bridge has left over, as one line, in order.
+    """Return each prompt that a session's ended bridge has left over, its number first, in order.
 
     Reads the journal; empty if it can't be read.
     """
@@ -28,8 +28,8 @@ def left_over(home: Path, session_id: str) -> list[str]:
         rows = waiting_prompts(home, session_id)
     except JournalError:
         return []
-    prompts = [row.params.get("prompt") for row in rows]
-    return [summary(p if isinstance(p, list) else [], _LONGEST) for p in prompts]
+    prompts = [(row.seq, row.params.get("prompt")) for row in rows]
+    return [f"{n}: {summary(p if isinstance(p, list) else [], _LONGEST)}" for n, p in prompts]
 
 
 def is_kept(home: Path, session_id: str) -> bool:
@@ -56,10 +56,11 @@ def unsent(prompts: Sequence[str]) -> str:
     """Return the lines about prompts that were entered before the session was open."""
     them = "One prompt was" if len(prompts) == 1 else f"{len(prompts)} prompts were"
     back = "Up brings back what was entered, in another chat, too."
-    return "\n".join([f"{them} not sent:", *_listed(prompts), back])
+    listed = _listed([f"{at}. {text}" for at, text in enumerate(prompts, 1)])
+    return "\n".join([f"{them} not sent:", *listed, back])
 
 
 def _listed(prompts: Sequence[str]) -> list[str]:
-    lines = [f"  {at}. {one_line(text, _LONGEST)}" for at, text in enumerate(prompts[:_MOST], 1)]
+    lines = [f"  {one_line(text, _LONGEST)}" for text in prompts[:_MOST]]
     more = len(prompts) - _MOST
     return [*lines, f"  and {more} more"] if more > 0 else lines

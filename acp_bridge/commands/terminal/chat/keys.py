@@ -6,12 +6,18 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition, is_searching
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.filters import Condition, has_completions, is_searching
+from prompt_toolkit.key_binding import (
+    KeyBindings,
+    KeyBindingsBase,
+    KeyPressEvent,
+    merge_key_bindings,
+)
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.search import accept_search
 
 from acp_bridge.commands.terminal.chat.conversation import Conversation
+from acp_bridge.commands.terminal.chat.queue_keys import queue_bindings
 
 #: all keys that can choose an answer to a question.
 _CHOOSING: Final = "123456789yand"
@@ -28,28 +34,17 @@ def bindings(
     conversation: Conversation,
     line: Buffer,
     enter: Enter,
+    put: Callable[[str], None],
     leave: Callable[[], None],
-) -> KeyBindings:
-    """Return the key bindings; `enter` gets the text that was typed, `leave` ends the program."""
+) -> KeyBindingsBase:
+    """Return the key bindings; `leave` ends the program.
+
+    `enter` gets the text that was typed, and `put` puts words into the input line.
+    """
     keys = KeyBindings()
     _editing(keys, conversation, line, enter)
     _questions(keys, conversation, line)
-
-    @keys.add("c-c", filter=~is_searching)
-    def _interrupt(_: KeyPressEvent) -> None:
-        if line.text and not conversation.running:
-            line.reset()
-        elif conversation.interrupt():
-            leave()
-
-    @keys.add("escape", filter=Condition(lambda: not line.complete_state) & ~is_searching)
-    def _stop(_: KeyPressEvent) -> None:
-        if conversation.running:
-            conversation.stop()
-
-    @keys.add("c-d", filter=Condition(lambda: not line.text))
-    def _leave(_: KeyPressEvent) -> None:
-        leave()
+    _stopping(keys, conversation, line, leave)
 
     @keys.add("c-o")
     def _open(_: KeyPressEvent) -> None:
@@ -63,7 +58,36 @@ def bindings(
     def _cycle(_: KeyPressEvent) -> None:
         conversation.cycle_mode()
 
-    return keys
+    # Last, so that a key of the list of what waits counts there before any other.
+    return merge_key_bindings([keys, queue_bindings(conversation, line, put)])
+
+
+def _stopping(
+    keys: KeyBindings, conversation: Conversation, line: Buffer, leave: Callable[[], None]
+) -> None:
+    @keys.add("c-c", filter=~is_searching)
+    def _interrupt(_: KeyPressEvent) -> None:
+        if line.text and not conversation.running:
+            conversation.queue.editing = None
+            line.reset()
+        elif conversation.interrupt():
+            leave()
+
+    @keys.add("escape", filter=Condition(lambda: not line.complete_state) & ~is_searching)
+    def _stop(_: KeyPressEvent) -> None:
+        if conversation.running:
+            conversation.stop()
+
+    editing = Condition(lambda: conversation.queue.editing is not None)
+
+    @keys.add("escape", filter=editing & ~is_searching & ~has_completions)
+    def _give_up(_: KeyPressEvent) -> None:
+        conversation.queue.editing = None
+        line.reset()
+
+    @keys.add("c-d", filter=Condition(lambda: not line.text))
+    def _leave(_: KeyPressEvent) -> None:
+        leave()
 
 
 def _editing(keys: KeyBindings, conversation: Conversation, line: Buffer, enter: Enter) -> None:
@@ -82,7 +106,9 @@ def _editing(keys: KeyBindings, conversation: Conversation, line: Buffer, enter:
         accept_search()
         line.cursor_position = len(line.text)
 
-    waits = Condition(lambda: not line.text and bool(conversation.prompts.waiting))
+    waits = Condition(
+        lambda: not (line.text or conversation.queue.editing) and bool(conversation.prompts.waiting)
+    )
 
     @keys.add("up", filter=waits & ~is_searching)
     def _take_back(_: KeyPressEvent) -> None:

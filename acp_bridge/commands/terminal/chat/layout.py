@@ -45,10 +45,15 @@ def layout(
     )
     rest = HSplit(
         [
-            _lines("class:quiet", lambda: _cut(bottom.waiting(conversation, look))),
+            _lines("class:quiet", lambda: _cut(bottom.waiting(conversation, look)), bottom.CHOSEN),
             _lines(
                 "class:asked",
-                lambda: bottom.asked(conversation, look, _columns(), typing=bool(line.text)),
+                lambda: bottom.asked(
+                    conversation,
+                    look,
+                    _columns(),
+                    typing=bool(line.text or conversation.queue.chosen),
+                ),
             ),
             _lines("", lambda: [""]),
             typed,
@@ -95,12 +100,22 @@ def _cut(lines: list[str]) -> list[str]:
     return [cut(line, _columns()) for line in lines]
 
 
-def _lines(style: str, lines: Callable[[], list[str]]) -> ConditionalContainer:
+def _lines(style: str, lines: Callable[[], list[str]], mark: str = "") -> ConditionalContainer:
     """Return a window as high as its lines, or lower where there is no room.
 
-    Hidden if they are none.
+    Hidden if they are none. A line that begins with `mark` is the chosen one.
     """
-    text = FormattedTextControl(lambda: [(style, "\n".join(lines()))])
+
+    def styled() -> StyleAndTextTuples:
+        out: StyleAndTextTuples = []
+        for number, line in enumerate(lines()):
+            chosen = mark and line.startswith(mark)
+            out += [("", "\n")] if number else []
+            out += [("[SetCursorPosition]", "")] if chosen else []  # it is what scrolling keeps
+            out.append(("class:chosen" if chosen else style, line))
+        return out
+
+    text = FormattedTextControl(styled)
     window = Window(text, dont_extend_height=True, wrap_lines=True)
     return ConditionalContainer(window, filter=Condition(lambda: bool(lines())))
 

@@ -35,6 +35,8 @@ HELP: Final = "\n".join(
         "While a turn runs, what you enter waits for its end; Up on an empty line takes it back."
         " Alt-Enter sends the words into the turn, if the agent can take them; else they are the"
         " next prompt to run.",
+        "Tab on an empty line goes to what waits, of others too: the arrows choose, e edits, d"
+        " drops, K and J move it up and down, r runs what is left over, Esc leaves.",
         "Esc or Ctrl-C stops the turn, Ctrl-C twice leaves. Ctrl-D on an empty line leaves, Ctrl-Z"
         " suspends.",
         "Shift-Tab: the next mode. Ctrl-O shows the whole output of the last tool call, again: of"
@@ -100,6 +102,24 @@ def values(conversation: Conversation, name: str) -> list[Command]:
         return conversation.others.completions()
     choices = conversation.shown.choices(name) if name in KINDS else None
     return [Command(value.id, value.name) for value in choices.values] if choices else []
+
+
+def queue_values(conversation: Conversation, words: list[str]) -> list[Command]:
+    """Return what can stand behind these words of `/queue`, for completion."""
+    listed = conversation.queue.rows
+    named = next((row for row in listed if words[1:2] == [str(row.number)]), None)
+    match words:
+        case ["steer"]:
+            found = [row for row in listed if not row.held]
+        case ["drop" | "edit" | "move"]:
+            found = listed
+        case ["move", _] if named is not None:
+            return [Command("before", "another prompt"), Command("last", "")]
+        case ["move", _, "before"] if named is not None:
+            found = [row for row in listed if row is not named and row.held == named.held]
+        case _:
+            return []
+    return [Command(str(row.number), row.text) for row in found]
 
 
 def _choose(conversation: Conversation, kind: str, word: str) -> None:

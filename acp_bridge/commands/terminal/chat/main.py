@@ -31,6 +31,7 @@ from acp_bridge.commands.terminal.view.look import look
 from acp_bridge.protocol import (
     HEARS_ACCEPTED,
     HEARS_LAST_WORDS,
+    HEARS_QUEUE,
     HEARS_STATE,
     OBSERVES,
     WHOLE_CALLS,
@@ -191,7 +192,7 @@ class _Running:
 
     async def _open(self, connection: Connection) -> None:
         try:
-            wanted = (HEARS_STATE, HEARS_ACCEPTED, WHOLE_CALLS, HEARS_LAST_WORDS)
+            wanted = (HEARS_STATE, HEARS_QUEUE, HEARS_ACCEPTED, WHOLE_CALLS, HEARS_LAST_WORDS)
             own = dict.fromkeys(wanted, True)
             own[OBSERVES] = self._plan.read_only
             about = await connection.initialize("acp-bridge chat", own=own, within=_STARTS)

@@ -36,6 +36,25 @@ def blocks_of(text: str, folder: Path) -> list[Json]:
     return blocks
 
 
+def text_of(blocks: list[Json], folder: Path) -> tuple[str, list[Json], list[Json]]:
+    """Return a prompt's text with its mentions, and the blocks before and behind it.
+
+    Such a block is one that can't stand in a text: an image, or a link that is no mention.
+    """
+    text, before, after, was_text = "", list[Json](), list[Json](), False
+    for block in blocks:
+        is_text = block.get("type") == "text"
+        piece = str(block.get("text")) if is_text else written(str(block.get("name")))
+        if is_text:
+            text += f"\n{piece}" if was_text else piece
+        elif blocks_of(piece, folder) == [block]:
+            text += piece
+        else:
+            (after if text else before).append(block)
+        was_text = is_text
+    return text, before, after
+
+
 def written(path: str) -> str:
     """Return the mention of a path, in quotes if it has white space."""
     return f'@"{path}"' if any(character.isspace() for character in path) else f"@{path}"

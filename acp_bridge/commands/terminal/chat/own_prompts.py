@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from acp_bridge.commands.terminal.chat.prompts import Prompt
 from acp_bridge.commands.terminal.chat.standing import Standing
@@ -26,15 +26,27 @@ class OwnPrompts:
         """The prompts whose turn has not begun."""
         return [each for each in self.unanswered if each.waits and each is not self.begun]
 
-    def queued(self, standing: Standing | None) -> list[Prompt]:
+    def queued(
+        self, standing: Standing | None, order: Sequence[object] | None = None
+    ) -> list[Prompt]:
         """Return the waiting prompts without those whose words have joined the turn that runs.
 
-        The bridge tells only how many prompts it has in the queue: what that leaves out has joined.
+        `order`: the ids of all prompts in the queue, if the bridge has told them. Some bridges tell
+        only how many there are: what that leaves out has joined.
         """
         waiting = self.waiting
+        if order is not None:
+            known = {each.prompt_id: each for each in waiting if each.prompt_id is not None}
+            new = [each for each in waiting if each.prompt_id is None]
+            return [known[each] for each in order if each in known] + new
         joined = len(waiting) - standing.waiting if standing is not None else 0
         out = [each for each in waiting if each.steers][: max(0, joined)]
         return [each for each in waiting if each not in out]
+
+    def with_id(self, prompt_id: object) -> Prompt | None:
+        """Return the unanswered prompt that has this id at the bridge, or None."""
+        found = (each for each in self.unanswered if each.prompt_id == prompt_id)
+        return next(found, None) if prompt_id is not None else None
 
     @property
     def seconds(self) -> float:

@@ -67,11 +67,11 @@ class Screen:
                 ChatCompleter(conversation, Files(conversation.folder, time.monotonic))
             ),
             complete_while_typing=True,
-            on_text_changed=lambda _: conversation.questions.on_key(),
+            on_text_changed=lambda _: self._on_typed(),
         )
         self._app = ReflowingApplication(
             layout=layout(conversation, look, self._line, self._tail_lines),
-            key_bindings=bindings(conversation, self._line, self._enter, self.leave),
+            key_bindings=bindings(conversation, self._line, self._enter, self._put, self.leave),
             style=STYLE,
             output=self._output,
             input=keys,
@@ -181,7 +181,19 @@ class Screen:
 
     # -- input
 
+    def _on_typed(self) -> None:
+        self._conversation.questions.on_key()
+        if self._line.text:
+            self._conversation.queue.leave()
+
+    def _put(self, text: str) -> None:
+        """Put words into the input line, unless something was typed there meanwhile."""
+        if not self._line.text:
+            self._line.insert_text(text)
+
     def _enter(self, text: str, *, steers: bool) -> None:
         talk = self._conversation
-        if not run_local(talk, text, self.leave) and not refuse_unknown(talk, text):
+        if talk.queue.editing is not None:
+            talk.changes.save(text, self._put)
+        elif not run_local(talk, text, self.leave) and not refuse_unknown(talk, text):
             talk.enter(text, steers=steers)

@@ -154,7 +154,7 @@ def _commands(update: Json) -> Iterable[Command]:
         if name and " " not in name:
             about = one_line(command.get("description"), 120)
             hint = one_line(as_object(command.get("input")).get("hint"))
-            yield Command(name.removeprefix("/"), about, tuple(_words(hint)))
+            yield Command(name.removeprefix("/"), about, tuple(dict.fromkeys(_words(hint))))
 
 
 def _words(hint: str) -> Iterable[str]:

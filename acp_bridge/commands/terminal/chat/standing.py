@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from acp_bridge.protocol import Json, LiveState
+from acp_bridge.protocol import Json, LiveState, as_object
 
 #: states in which a turn runs, is paused or is being cancelled, or the agent works without one.
 _BUSY: Final = frozenset(
@@ -42,6 +42,8 @@ class Standing:
     clients: int = 1
     #: the id of the prompt whose turn runs; None if none runs.
     prompt_id: object = None
+    #: its words are others than it was sent with, and the bridge shows them.
+    edited: bool = False
 
     def begins(self, before: Standing | None) -> bool:
         """Return True if another turn runs than in the state `before`, or is about to begin."""
@@ -72,13 +74,14 @@ class Standing:
 
 def standing(params: Json) -> Standing:
     """Read the params of a state notification; missing and malformed members get their defaults."""
-    turn = params.get("turn")
+    turn = as_object(params.get("turn"))
     return Standing(
         str(params.get("state")),
         _count(params.get("seconds"), 0),
         _count(params.get("waiting"), 0),
         _count(params.get("clients"), 1),
-        turn.get("promptId") if isinstance(turn, dict) else None,
+        turn.get("promptId"),
+        turn.get("edited") is True,
     )
 
 

@@ -26,7 +26,7 @@ from acp_bridge.commands.terminal.view.blocks import (
 )
 from acp_bridge.commands.terminal.view.from_updates import Updates, card
 from acp_bridge.protocol import CONTEXT, Json, own_meta
-from acp_bridge.updates.notices import as_code
+from acp_bridge.updates.wording import as_code
 
 _HEADS: Final = {
     Voice.USER: "User",

@@ -1,0 +1,148 @@
+"""What waits in the session, as its bridge tells it, and what the user has chosen of it. No I/O.
+
+Invariant: a prompt of this terminal stands in the list from when it is known to be on disk until
+its turn begins or it is taken back, whatever the bridge has told last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from acp_bridge.commands.terminal.chat.own_prompts import OwnPrompts
+from acp_bridge.commands.terminal.view.block_text import one_line
+from acp_bridge.protocol import Json, objects
+
+#: how a row of the bridge's list says that its prompt was left over.
+_HELD: Final = "held"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A prompt that waits or is left over."""
+
+    prompt_id: object
+    #: its number in the session, which it keeps.
+    number: int
+    #: its words as one line.
+    text: str
+    #: it was entered at this terminal.
+    mine: bool = False
+    #: it was left over: it runs on the user's word alone.
+    held: bool = False
+
+    @property
+    def line(self) -> str:
+        """The row as a person is shown it."""
+        whose = "" if self.mine else ", another's"
+        return f"{self.number} {'left over' if self.held else f'waits{whose}'}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A prompt whose words stand in the input line, and the blocks that can't stand there."""
+
+    row: Row
+    before: tuple[Json, ...] = ()
+    after: tuple[Json, ...] = ()
+
+
+def rows(params: Json) -> tuple[Row, ...]:
+    """Read the params of `_acp_bridge/queue`, or the answer to `_acp_bridge/queue/list`."""
+    found = objects(params.get("prompts"))
+    return tuple(_row(each) for each in found if isinstance(each.get("promptId"), str))
+
+
+def _row(told: Json) -> Row:
+    number = told.get("number")
+    return Row(
+        told.get("promptId"),
+        number if isinstance(number, int) else 0,
+        one_line(told.get("text")),
+        told.get("mine") is True,
+        told.get("state") == _HELD,
+    )
+
+
+class QueueShown:
+    """The list of what waits, in which the user may choose a row; `own`: this terminal's prompts.
+
+    Nothing is known until the bridge has told it first; one of an older version never does.
+    """
+
+    def __init__(self, own: OwnPrompts) -> None:
+        self._own = own
+        self._told: tuple[Row, ...] | None = None
+        self._chosen: object = None
+        #: the place of the chosen row when it was there last.
+        self._at = 0
+        #: the prompt whose words stand in the input line, to be edited.
+        self.editing: Edit | None = None
+
+    def note(self, params: Json) -> bool:
+        """Take what the bridge tells; True if a prompt of this terminal has other words now."""
+        before, self._told = self._told or (), rows(params)
+        known: Mapping[object, str] = {row.prompt_id: row.text for row in before}
+        self.settle()
+        return any(
+            row.mine and known.get(row.prompt_id, row.text) != row.text for row in self._told
+        )
+
+    @property
+    def order(self) -> list[object] | None:
+        """The ids of the prompts in the list, as they run; None if the bridge has told nothing."""
+        return None if self._told is None else [row.prompt_id for row in self._told]
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of the list, without prompts of this terminal that wait no longer."""
+        own = {prompt.prompt_id for prompt in self._own.waiting}
+        return [row for row in self._told or () if not row.mine or row.prompt_id in own]
+
+    @property
+    def chosen(self) -> Row | None:
+        """The chosen row; None while the user is not in the list."""
+        return next((row for row in self.rows if row.prompt_id == self._chosen), None)
+
+    def enter(self) -> None:
+        """Go into the list, to its first row, if it has one."""
+        self._at, listed = 0, self.rows
+        self._chosen = listed[0].prompt_id if listed else None
+
+    def leave(self) -> None:
+        """Leave the list."""
+        self._chosen = None
+
+    def step(self, by: int) -> None:
+        """Choose another row, so many rows further down."""
+        listed = self.rows
+        if (chosen := self.chosen) is not None:
+            at = listed.index(chosen) + by
+            self._chosen = listed[max(0, min(at, len(listed) - 1))].prompt_id
+            self.settle()
+
+    def settle(self) -> None:
+        """Choose the row that took the place of the chosen one, if that has gone."""
+        if self._chosen is None:
+            return
+        listed = self.rows
+        if (chosen := self.chosen) is not None:
+            self._at = listed.index(chosen)
+        else:
+            at = min(self._at, len(listed) - 1)
+            self._chosen = listed[at].prompt_id if listed else None
+
+    def moved(self, prompt_id: object, by: int) -> Json | None:
+        """Return the params, without `sessionId`, that move a prompt one place, `by` 1 or -1.
+
+        None if it is no longer there, or has no place to go to: what waits and what is left over
+        are two lists, and the second stands behind the first.
+        """
+        listed = self.rows
+        row = next((each for each in listed if each.prompt_id == prompt_id), None)
+        same = [each for each in listed if row is not None and each.held == row.held]
+        if row is None or not 0 <= (to := same.index(row) + by) < len(same):
+            return None
+        follows = same[to + 1 :] if by > 0 else same[to:]
+        return {"promptId": prompt_id, "before": follows[0].prompt_id if follows else None}

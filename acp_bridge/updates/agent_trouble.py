@@ -1,0 +1,67 @@
+"""The sentences that the bridge says of an agent that is silent or has met a usage limit. SANS-IO.
+
+They are shown as notices (`updates.notices`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acp_bridge.updates.wording import as_code, code, duration
+
+LIMIT_RESET: Final = "[acp-bridge] The agent's usage limit has reset: going on."
+NOTHING_HELD: Final = "[acp-bridge] Nothing waits any more behind the usage limit."
+#: the most programs that one notice names.
+_PROGRAMS: Final = 5
+
+
+def silent(
+    seconds: float, programs: list[tuple[str, float, float]] | None, *, in_call: bool
+) -> str:
+    """Return the notice of a turn of which the agent has said nothing for so long.
+
+    `programs`: the name of each process below the agent, its CPU time and its age in seconds; None
+    if they can't be seen. `in_call`: a tool call is open.
+    """
+    with_call = ", and a tool call is open" if in_call else ""
+    said = f"[acp-bridge] The agent has said nothing for {duration(seconds)}{with_call}."
+    named = [each for each in programs or [] if each[0]]
+    if programs is None:
+        below = "What runs below it can't be seen."
+    elif not named:
+        below = "No program runs below it."
+    else:
+        named.sort(key=lambda each: -each[1])
+        rows = [
+            f"- {as_code(code(name))}: {duration(cpu)} of CPU time, began {duration(age)} ago"
+            for name, cpu, age in named[:_PROGRAMS]
+        ]
+        rows += [f"- and {len(named) - _PROGRAMS} more"] if len(named) > _PROGRAMS else []
+        below = "\n\n".join(("Below it run:", "\n".join(rows), "Stop ends the turn."))
+        return f"{said} {below}"
+    return f"{said} {below} Stop ends the turn."
+
+
+def cancelled_silent(seconds: float) -> str:
+    """Return the notice of a turn that is cancelled because its agent was silent for so long."""
+    return (
+        f"[acp-bridge] Stopping this turn: for {duration(seconds)} the agent has said nothing, no"
+        " tool call was open, and nothing below it has computed (`--cancel-silent-after`)."
+    )
+
+
+def usage_limit(resets: str | None, *, goes_on: bool, spent: int) -> str:
+    """Return the notice of a queue that is held since the agent has met a usage limit.
+
+    `resets`: when the limit resets; None if the agent has not told. `goes_on`: the queue goes on
+    by itself then. `spent`: how often it has done so, if it does no more; else 0.
+    """
+    told = "The agent has not said when the limit resets."
+    if resets is not None:
+        told = f"The limit resets at {resets}."
+    how = "What waits is on hold until `/queue go`"
+    if goes_on:
+        how = "What waits is on hold, and goes on by itself then; `/queue go` goes on at once"
+    elif spent:
+        how += f": it has gone on by itself {spent} times, and does so no more"
+    return f"[acp-bridge] The agent has met a usage limit. {told} {how}."
