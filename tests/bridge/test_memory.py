@@ -102,6 +102,7 @@ async def test_a_session_that_was_given_up_is_asked_for_no_more_also_by_the_next
     async with bench(tmp_path, agent) as it:
         await loads(it, session_id)
         assert opened(await dies_in_turn(it, session_id)) == [NEW]
+        assert notices.FORGOT_YOUNG not in str(it.editor.messages)  # it was the user's word
         # The new one has ended no turn of its own, and may be forgotten like any young one.
         await says(it, session_id, "again")
         assert opened(agent.living[-1]) == [RESUME, LOAD, NEW]

@@ -11,7 +11,6 @@ import pytest
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.protocol import (
     SESSION_LOAD,
-    SESSION_NEW,
     SESSION_PROMPT,
     SESSION_RESUME,
     SET_CONFIG_OPTION,
@@ -219,6 +218,25 @@ async def test_after_a_load_and_no_resume_what_is_recorded_may_be_repeated_late(
         assert (notices.MEMORY_DOUBTFUL in here.texts()) is (by_load and text == "other")
 
 
+@pytest.mark.hazard("R11", "T2")
+async def test_a_mode_is_not_shown_when_a_load_repeats_it_and_is_when_a_turn_does(
+    tmp_path: Path,
+) -> None:
+    mode: Json = {"sessionUpdate": "current_mode_update", "currentModeId": "plan"}
+    async with living(tmp_path, loads({}), first=first()) as here:
+        here.session.user_settings.note_result({"modes": MODES})
+        await here.turn(await here.agent())
+        agent = await restarted(here)
+        agent.update(**mode)
+        assert here.updates() == []
+        request_id = here.prompt("next")
+        turn = await agent.asked(SESSION_PROMPT)
+        agent.update(**mode)
+        agent.answer(turn, DONE)
+        assert await here.answered(request_id) == DONE
+        assert mode in here.updates()
+
+
 @pytest.mark.hazard("R11", "R6")
 async def test_what_a_clients_load_has_just_read_is_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -235,20 +253,6 @@ async def test_what_a_clients_load_has_just_read_is_not_read_again(
 
 
 # --- refusals -------------------------------------------------------------------------------------
-
-
-@pytest.mark.hazard("R3")
-@pytest.mark.parametrize(("answer", "tries"), [(BUSY, 3), (UNKNOWN, 1)])
-async def test_a_session_of_which_a_turn_has_ended_is_refused_when_the_agent_does_not_load_it(
-    tmp_path: Path, answer: Any, tries: int
-) -> None:
-    async with living(tmp_path, loads(answer), first=first()) as here:
-        await here.turn(await here.agent())
-        (await here.agent()).dies()
-        why = f"the agent would not load the session: {answer.message}"
-        assert await refused(here) == f"{why}. {notices.MEMORY_WAYS}"
-        assert len(here.context.agents) == 1 + tries
-        assert not any(SESSION_NEW in agent.heard for agent in here.context.agents)
 
 
 @pytest.mark.hazard("R3")
