@@ -10,6 +10,7 @@ import pytest
 
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.protocol import (
+    OPTIONS_UPDATE,
     SESSION_LOAD,
     SESSION_PROMPT,
     SESSION_RESUME,
@@ -143,23 +144,37 @@ async def test_what_takes_the_place_of_a_setting_that_was_given_up_is_said_once(
         assert "'usual'" in said[0]
 
 
+MODE_TOLD: Json = {"sessionUpdate": "current_mode_update", "currentModeId": "edit"}
+LOW: list[Json] = [{"id": "effort", "type": "select", "currentValue": "low"}]
+HIGH: list[Json] = [{**LOW[0], "currentValue": "high"}]
+
+
 @pytest.mark.parametrize(
     ("result", "shown"),
     [
-        ({"modes": MODES}, []),
-        (
-            {"modes": {**MODES, "currentModeId": "edit"}},
-            [{"sessionUpdate": "current_mode_update", "currentModeId": "edit"}],
-        ),
+        ({"modes": MODES, "configOptions": LOW}, []),
+        ({"modes": {**MODES, "currentModeId": "edit"}}, [MODE_TOLD]),
+        ({"configOptions": HIGH}, [{"sessionUpdate": OPTIONS_UPDATE, "configOptions": HIGH}]),
     ],
 )
 async def test_only_what_differs_from_what_the_clients_know_of_the_settings_is_shown(
     tmp_path: Path, result: Json, shown: list[Json]
 ) -> None:
     async with living(tmp_path, takes(result), first=first()) as here:
-        here.session.user_settings.note_result({"modes": MODES})
+        here.session.user_settings.note_result({"modes": MODES, "configOptions": LOW})
         await here.turn(await restarted(here))
         assert here.updates() == shown
+
+
+async def test_a_mode_that_is_set_in_a_restart_is_told_by_the_answer_alone(tmp_path: Path) -> None:
+    async with living(tmp_path, takes({"modes": MODES}, mode={}), first=first()) as here:
+        here.session.user_settings.note_result({"modes": MODES})
+        await chose(here, SET_MODE, modeId="plan")
+        (await here.agent()).dies()
+        assert await here.answered(here.asks(SET_MODE, modeId="edit")) == {}
+        await here.turn(await here.agent(2))
+        assert here.updates() == []
+        assert here.session.user_settings.shown["modes"]["currentModeId"] == "edit"
 
 
 @pytest.mark.hazard("R13")
