@@ -119,6 +119,7 @@ async def test_the_updates_of_one_read_are_one_record_with_all_their_fields_but_
             {"update": chunk("b", "n")},
         ]
         assert [m["params"] for m in here.got] == [{"sessionId": "s", **each} for each in kept]
+        assert {m["jsonrpc"] for m in here.got} == {"2.0"}
         assert await recorded(here.journal) == kept
         assert rows(here.journal) == 1
         assert here.journal.used_ids() == {"m", "n"}  # for the next bridge
