@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from acp_bridge.protocol import ASSUMED, own_meta
+from acp_bridge.wire.jsonrpc import RpcError
 from tests.bridge.test_questions import CANCELLED, OPTIONS, PERMISSION, TOOL, Turn, chosen, turn
-from tests.sessions.agent import Json, until
+from tests.sessions.agent import Json, Process, until
 from tests.sessions.bench import Served, bench
 from tests.sessions.test_deleted_meanwhile import forking
 from tests.sessions.world import SETUP
@@ -86,18 +87,21 @@ async def test_in_a_replay_no_card_of_an_ended_turn_is_open_but_where_the_agent_
 async def test_in_a_replay_the_cards_of_a_turn_that_ended_with_an_error_have_failed(
     tmp_path: Path,
 ) -> None:
+    async def fails(process: Process, params: Json) -> RpcError:
+        for card, status in (("waits", "pending"), ("works", "in_progress"), ("done", "completed")):
+            shows(here, card, status=status)
+        return RpcError(-32603, "no model")
+
     async with turn(tmp_path) as here:
-        shows(here, "waits", status="pending")
-        shows(here, "works", status="in_progress")
-        shows(here, "done", status="completed")
-        (asked,) = (m for m in here.process.received if m.get("method") == "session/prompt")
-        here.process.says({"id": asked["id"], "error": {"code": -32603, "message": "no model"}})
+        shows(here, "goes on", status="in_progress")  # of a turn that ends well
         await ends(here)
+        here.it.agent.script["session/prompt"] = fails
+        await here.it.editor.refusal(here.it.editor.prompt(here.id, "more"))
         left = {"waits": "failed", "works": "failed", "done": "completed"}
-        assert cards(await replay(here)) == left
+        assert cards(await replay(here)) == {"goes on": "in_progress", **left}
     async with bench(tmp_path) as after:
         await after.editor.ask("session/load", {**SETUP, "sessionId": here.id})
-        assert cards(after.editor) == left
+        assert cards(after.editor) == {"goes on": "completed", **left}
 
 
 @pytest.mark.hazard("C16")

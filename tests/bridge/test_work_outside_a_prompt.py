@@ -60,7 +60,7 @@ async def test_words_new_calls_and_questions_outside_a_prompt_are_work(
         assert watcher.asked("_acp_bridge/state")[-1]["params"]["state"] == word
 
 
-async def test_usage_title_commands_modes_and_cards_of_a_turn_that_is_over_are_none(
+async def test_states_cards_of_a_turn_that_is_over_and_requests_that_ask_nobody_are_none(
     tmp_path: Path,
 ) -> None:
     async with at_work(tmp_path) as here:
@@ -77,6 +77,9 @@ async def test_usage_title_commands_modes_and_cards_of_a_turn_that_is_over_are_n
         here.tells("available_commands_update", availableCommands=[])
         here.tells("current_mode_update", currentModeId="ask")
         here.shows("left", "in_progress", opens=False)
+        about = {"sessionId": here.process.agent_session_id}
+        here.process.says({"id": "own", "method": "_x/y", "params": about})
+        await here.it.editor.got("_x/y")
         await here.it.settled()
         assert here.session.now.state.name == "IDLE"
         await here.stops()
@@ -262,8 +265,11 @@ async def test_a_prompt_waits_for_the_end_of_a_stop(tmp_path: Path) -> None:
 
 
 @pytest.mark.hazard("C8")
-async def test_an_agent_that_works_on_is_killed_and_has_the_session_back(tmp_path: Path) -> None:
-    async with at_work(tmp_path, drain_timeout=0.2) as here:
+@pytest.mark.parametrize("reads", [True, False])
+async def test_an_agent_that_works_on_is_killed_whether_or_not_the_client_reads_and_comes_back(
+    tmp_path: Path, reads: bool
+) -> None:
+    async with at_work(tmp_path, drain_timeout=0.2, client_limit=10) as here:
         (deaf,) = here.it.agent.processes
 
         async def works_on() -> None:
@@ -274,6 +280,7 @@ async def test_an_agent_that_works_on_is_killed_and_has_the_session_back(tmp_pat
         await begins(here)
         here.it.context.tasks.start_soon(works_on)
         await here.stops()
+        here.it.editor.way.stuck = 0 if reads else 10
         await until(lambda: len(here.it.agent.living) == 1 and not deaf.lives)
         assert with_words(here, KILLED)
         prompt = here.it.editor.prompt(here.id, "hello")

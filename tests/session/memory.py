@@ -1,6 +1,5 @@
 """A bridge's peers without processes: what it sends is kept, what comes is fed by hand."""
 
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -9,15 +8,10 @@ from acp_bridge.agents.link import Link
 from acp_bridge.agents.process import AgentCommand
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.client import Client, ClientRequest, Stage
-from acp_bridge.policy.found import FoundRules
-from acp_bridge.settings import Settings
 from acp_bridge.wire.jsonrpc import Decoder, Malformed, encode
 from acp_bridge.wire.peer import Call
 
 Json = dict[str, Any]
-
-#: the rules of a session for which there is no file.
-NO_RULES = FoundRules(Settings(("agent",), "agent", Path("/nowhere")), "/nowhere")
 
 
 class Sent:

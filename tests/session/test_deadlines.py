@@ -1,4 +1,7 @@
-"""The machine's deadlines, kept by a clock that the test turns."""
+"""The machine's deadlines, kept by a clock that the test turns.
+
+They are built by hand: in a living session no clock but the real one runs.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -31,7 +31,7 @@ from tests.session.living import (
     never_starts,
     wants_a_login,
 )
-from tests.session.memory import ClientEnd, Json, MemoryLink
+from tests.session.memory import ClientEnd, Json, MemoryLink, Outgoing
 from tests.session.played_agent import PlayedAgent
 from tests.session.waiting import until
 
@@ -119,6 +119,7 @@ async def test_the_updates_of_one_read_are_one_record_with_all_their_fields_but_
             {"update": chunk("b", "n")},
         ]
         assert [m["params"] for m in here.got] == [{"sessionId": "s", **each} for each in kept]
+        assert {m["jsonrpc"] for m in here.got} == {"2.0"}
         assert await recorded(here.journal) == kept
         assert rows(here.journal) == 1
         assert here.journal.used_ids() == {"m", "n"}  # for the next bridge
@@ -303,17 +304,51 @@ async def test_a_request_comes_after_what_was_said_before_it_in_the_same_read(
         assert told(agent) == [{"terminalId": "t"}]
 
 
-@pytest.mark.hazard("C19", "C15")
+class Watched(Outgoing):
+    """Notes what the journal has at each write: the ids in use, and the number of rows."""
+
+    def __init__(self, journal: SessionJournal) -> None:
+        super().__init__()
+        self._journal = journal
+        self.known: list[tuple[set[str], int]] = []
+
+    def write(self, data: bytes) -> None:
+        self.known.append((set(self._journal.used_ids()), rows(self._journal)))
+        super().write(data)
+
+
+@pytest.mark.hazard("K1", "T2", "P13")
+async def test_ids_and_cards_are_in_the_journal_before_the_client_can_know_them(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        watched = Watched(here.journal)
+        here.session.transcript.attach(ClientEnd(sent=watched).client)
+        agent, request = await turn(here)
+        says(agent, card("shown"), USAGE)  # a state is shown at once, in the middle of a read
+        assert watched.known[-2:] == [({"shown"}, 2)] * 2
+        call = {"toolCallId": "asked", "title": "Edit", "kind": "edit"}
+        for number in (1, 2):
+            agent.asks(REQUEST_PERMISSION, {"sessionId": "0", "toolCall": call}, number)
+            assert watched.known[-1] == ({"shown", "asked"}, 3)
+        opened = [params["update"] for params in await recorded(here.journal)]
+        agent.answer(request, DONE)
+        assert opened[2:] == [{"sessionUpdate": TOOL_CALL, "status": "pending", **call}]
+
+
+@pytest.mark.hazard("C19", "C15", "C18")
 async def test_while_draining_changes_are_refused_and_the_process_is_not_unclean_for_it(
     tmp_path: Path,
 ) -> None:
     async with living(tmp_path, first=first()) as here:
         agent, request = await turn(here)
         here.session.feed(ev.Cancel())
-        for number, method in enumerate((CREATE_TERMINAL, REQUEST_PERMISSION, LOOKS), 1):
-            agent.asks(method, {"sessionId": "0"}, number)
-        assert told(agent) == [REFUSED, {"outcome": {"outcome": "cancelled"}}]
-        assert asked(here) == [LOOKS]
+        changes = ("fs/write_text_file", CREATE_TERMINAL, "elicitation/create", REQUEST_PERMISSION)
+        looking = (LOOKS, "terminal/kill", "terminal/release", "_x/y")
+        for number, method in enumerate((*changes, *looking)):
+            agent.asks(method, {"sessionId": "0", "mode": "form"}, number)
+        assert told(agent) == [*[REFUSED] * 3, {"outcome": {"outcome": "cancelled"}}]
+        assert asked(here) == [*looking]
         agent.answer(request, CANCELLED)
         assert not await replaced(here, agent)
 
@@ -361,9 +396,26 @@ async def test_what_the_client_asked_for_after_a_cancelled_turn_is_shown_but_no_
         says(agent, chunk("[MODE_UPDATE] plan", "other"), card("new"))
         shown = [each["sessionUpdate"] for each in here.updates()[before:]]
         assert shown == [AGENT_MESSAGE, TOOL_CALL]
+        assert not here.session.now.works
         agent.asks(REQUEST_PERMISSION, {"sessionId": "0", "toolCall": {"toolCallId": "new"}})
         assert asked(here) == [REQUEST_PERMISSION]
         says(agent, card("t", opens=False))
+        agent.answer(await agent.asked("session/set_mode"), {})
+        assert await here.answered(request_id) == {}
+        assert await replaced(here, agent)
+
+
+@pytest.mark.hazard("C6", "C19")
+async def test_a_question_about_a_call_of_a_cancelled_turn_is_refused_whatever_else_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await stopped(here, card("t"))
+        request_id = here.asks("session/set_mode", modeId="plan")
+        params = {"sessionId": "0", "toolCall": {"toolCallId": "t"}}
+        agent.asks(REQUEST_PERMISSION, params, 1)
+        assert told(agent) == [REFUSED]
+        assert asked(here) == []
         agent.answer(await agent.asked("session/set_mode"), {})
         assert await here.answered(request_id) == {}
         assert await replaced(here, agent)
@@ -383,6 +435,9 @@ async def test_a_permission_in_a_later_turn_is_asked_afresh_though_its_id_was_us
             agent.answer(request, ends)
         questions = [m["params"] for m in here.got if m.get("method") == REQUEST_PERMISSION]
         assert [each["toolCall"]["toolCallId"] for each in questions] == ["always", "always~2"]
+        for card_id, known in (("always", "always~2"), ("unknown", "unknown")):
+            agent.asks("_x/y", {"toolCallId": card_id}, card_id)
+            assert here.got[-1]["params"] == {"toolCallId": known}
         assert not agent.dead.is_set()
 
 
@@ -408,10 +463,11 @@ async def test_an_agent_takes_its_request_back_by_the_id_that_the_client_knows(
 ) -> None:
     async with living(tmp_path, first=first()) as here:
         agent = await here.agent()
-        agent.asks("_x/y", {}, "mine")
-        (question,) = here.got
-        for odd in ({"requestId": "another"}, ["mine"]):
+        for own_id in ("mine", None):  # null is an id, too
+            agent.asks("_x/y", {}, own_id)
+        question, another = here.got
+        for odd in ({"requestId": "another"}, ["mine"], {}):
             agent.says({"method": CANCEL_REQUEST, "params": odd})
-        assert here.got == [question]
+        assert here.got == [question, another]
         agent.says({"method": CANCEL_REQUEST, "params": {"requestId": "mine"}})
         assert here.got[-1]["params"] == {"requestId": question["id"]}

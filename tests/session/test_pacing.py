@@ -7,7 +7,7 @@ import pytest
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_PROMPT
 from tests.session.journals import recorded_texts
-from tests.session.living import CANCELLED, Living, first, living
+from tests.session.living import CANCELLED, LONG, Living, first, living
 from tests.session.memory import ClientEnd, Json
 from tests.session.played_agent import PlayedAgent
 from tests.session.waiting import beside, quiet
@@ -52,17 +52,45 @@ async def test_an_agent_is_read_on_when_the_slowest_of_the_clients_reads_again(
 
 
 @pytest.mark.hazard("R6")
+async def test_an_agent_is_read_on_as_soon_as_its_only_client_reads(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first(), client_limit=LIMIT, unread=LONG) as here:
+        here.client.sent.stuck = LIMIT
+        async with beside(here.session.from_agent.room, await here.agent()) as room:
+            assert not room.ended
+            here.client.sent.take_all()
+
+
+@pytest.mark.hazard("R6")
 async def test_an_agent_waits_too_for_a_client_that_is_behind_with_a_replay(
     tmp_path: Path,
 ) -> None:
-    async with living(tmp_path, first=first(), client_limit=LIMIT) as here:
+    async with living(tmp_path, first=first(), client_limit=LIMIT, unread=LONG) as here:
         agent, (view,) = await here.agent(), here.session.transcript.views
-        view.begin_replay()
-        agent.says_text(LONG_TEXT)
-        async with beside(here.session.from_agent.room, agent) as room:
-            assert not room.ended
-            view.end_replay()
-        assert here.texts() == [LONG_TEXT]
+        for count in (1, 2):
+            view.begin_replay()
+            agent.says_text(LONG_TEXT)
+            async with beside(here.session.from_agent.room, agent) as room:
+                assert not room.ended
+                view.end_replay()
+            assert here.texts() == [LONG_TEXT] * count
+
+
+@pytest.mark.hazard("R6", "C23")
+async def test_an_agent_waits_too_for_a_client_from_which_much_is_kept_until_it_speaks(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first(), client_limit=LIMIT, unread=LONG) as here:
+        for count in (1, 2):
+            agent, request_id = await here.agent(), here.prompt()
+            turn = await agent.asked(SESSION_PROMPT)
+            here.session.feed(ev.Cancel())
+            agent.answer(turn, CANCELLED)
+            assert await here.answered(request_id) == CANCELLED
+            agent.update(**USAGE, of=f"{count}{LONG_TEXT}")
+            async with beside(here.session.from_agent.room, agent) as room:
+                assert not room.ended
+                here.session.transcript.end_quiet(here.client.client)
+            assert len(here.updates()) == count
 
 
 @pytest.mark.hazard("C21", "R6")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -24,6 +25,7 @@ from tests.session.hooked import (
     waits_at,
 )
 from tests.session.living import CANCELLED, first
+from tests.session.played_agent import PlayedAgent
 from tests.session.waiting import until
 
 pytestmark = pytest.mark.process
@@ -32,6 +34,11 @@ PERMISSION = HookEvent.PERMISSION
 ALLOW = """echo '{"hookSpecificOutput": {"permissionDecision": "allow"}}'"""
 DENY = """echo '{"permissionDecision": "deny", "permissionDecisionReason": "too risky"}'"""
 ASK = """echo '{"permissionDecision": "ask"}'"""
+
+
+def answers(agent: PlayedAgent) -> list[Any]:
+    """Return the answers that the agent got to its question."""
+    return [message for message in agent.sent.messages if message.get("id") == "p"]
 
 
 @pytest.mark.hazard("C18")
@@ -61,6 +68,7 @@ async def test_hooks_may_decide_about_a_permission_and_one_that_refuses_wins(
         assert ("allowed" in named) == (option == "yes")
         assert "rm -r build" in named
         here.session.feed(ev.Cancel())
+        assert len(answers(agent)) == 1
 
 
 @pytest.mark.hazard("C18")
@@ -195,16 +203,38 @@ async def test_stop_answers_a_permission_at_once_and_cancelled_comes_when_its_ho
         assert await here.answered(request) == CANCELLED
         assert not alive(pid)
         assert asked_of_client(here) == []
+        assert len(answers(agent)) == 1
 
 
-async def test_an_agent_that_takes_its_question_back_stops_the_hook(tmp_path: Path) -> None:
+async def test_an_agent_that_takes_its_question_back_is_answered_when_the_hook_is_dead(
+    tmp_path: Path,
+) -> None:
     agent = first()
     async with hooked(tmp_path, (PERMISSION, LEAVES), agent=agent) as here:
         await asks(here, agent)
         await waits_at(tmp_path, "began")
+        pid = int((tmp_path / "work" / "pid").read_text())
         agent.says({"method": "$/cancel_request", "params": {"requestId": "p"}})
-        await until(lambda: [m for m in agent.sent.messages if m.get("id") == "p"])
-        assert agent.sent.messages[-1]["error"]["code"] == -32800
+        assert answers(agent) == []
+        await until(lambda: answers(agent))
+        assert not alive(pid)
+        assert answers(agent)[0]["error"]["code"] == -32800
+        here.session.feed(ev.Cancel())
+
+
+async def test_the_user_is_told_that_a_question_waits_when_hooks_have_left_it_to_them(
+    tmp_path: Path,
+) -> None:
+    agent = first()
+    hooks = [(PERMISSION, "touch began; cat go"), (HookEvent.WAITING, "touch told")]
+    async with hooked(tmp_path, *hooks, agent=agent) as here:
+        os.mkfifo(tmp_path / "work" / "go")
+        await asks(here, agent)
+        await waits_at(tmp_path, "began")
+        assert not (tmp_path / "work" / "told").exists()
+        await anyio.Path(tmp_path / "work" / "go").write_text("")
+        await waits_at(tmp_path, "told")
+        assert len(asked_of_client(here)) == 1
         here.session.feed(ev.Cancel())
 
 
@@ -220,7 +250,10 @@ async def test_the_death_of_the_agent_ends_its_permissions_hook_and_is_told_to_i
         params = {"sessionId": "0", "toolCall": CALL, "options": OPTIONS}
         agent.asks(REQUEST_PERMISSION, params, "p")
         await waits_at(tmp_path, "began")
+        pid = int((tmp_path / "work" / "pid").read_text())
         agent.dies()
         assert (await here.answered(asked))["code"] == -32603
         await waits_at(tmp_path, "told")
         assert given(tmp_path, "in")["reason"] == "signal SIGKILL"
+        await until(lambda: not alive(pid))
+        assert answers(agent) == []

@@ -1,13 +1,16 @@
-"""What is shown of a turn while a prompt that waits behind it is cancelled."""
+"""What is shown while a prompt that waits is cancelled, and what a client is shown after a load."""
 
 from pathlib import Path
 
 import pytest
 
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import SESSION_PROMPT
+from acp_bridge.protocol import SESSION_LOAD, SESSION_PROMPT
 from acp_bridge.settings import OnCancel
-from tests.session.living import CANCELLED, DONE, first, living
+from acp_bridge.updates import notices
+from tests.session.living import CANCELLED, DONE, does_not_exist, first, living
+from tests.session.memory import ClientEnd
+from tests.session.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_errors")
 
@@ -44,3 +47,21 @@ async def test_what_is_cleared_with_the_running_prompt_hides_nothing_of_its_drai
         assert await here.answered(one) == CANCELLED
         kinds = [update["sessionUpdate"] for update in here.updates()]
         assert kinds == ["tool_call", "agent_message_chunk", "tool_call_update"]
+
+
+@pytest.mark.hazard("C23")
+async def test_what_the_bridge_says_after_a_load_waits_for_a_word_of_the_client(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, does_not_exist, first=first()) as here:
+        other = ClientEnd()
+        request = other.asks(SESSION_LOAD, {"sessionId": "s"})
+        await here.session.replay.load(request, replay=True)
+        other.sent.take()
+        (await here.agent()).dies()
+        here.session.wake()
+        await until(here.texts)
+        assert here.texts() == [notices.NOT_READY]
+        assert other.sent.take() == []
+        here.session.transcript.end_quiet(other.client)
+        assert notices.NOT_READY in str(other.sent.take())

@@ -1,4 +1,7 @@
-"""What another bridge's death left in the journal: turns are interrupted, prompts held, once."""
+"""What another bridge's death left in the journal: turns are interrupted, prompts left over, once.
+
+It is built by hand: a bridge that ends by itself leaves no such journal, and here several died.
+"""
 
 from typing import Any
 
@@ -17,7 +20,7 @@ from tests.session.journals import failing, recorded, states, unreadable
 from tests.session.played_core import PlayedCore
 
 Json = dict[str, Any]
-WAITING, HELD, SENT, DONE = PromptState
+WAITING, LEFT_OVER, SENT, DONE = PromptState
 
 
 def prompt(words: str) -> Json:
@@ -70,7 +73,7 @@ class Dead:
         return [said(params["update"]) for params in (await recorded(self.journal))[len(before) :]]
 
     @property
-    def held(self) -> list[str]:
+    def left_over(self) -> list[str]:
         return [params["prompt"][0]["text"] for params in self.prompts.left_over.values()]
 
 
@@ -84,11 +87,11 @@ INTERRUPTED = "[acp-bridge] Interrupted"
 async def test_a_session_that_was_at_rest_is_left_as_it_is(journal: SessionJournal) -> None:
     dead = Dead(journal)
     dead.turn("one", card("open"), ended=True)
-    assert (await dead.recover(), dead.held, states(journal)) == ([], [], [DONE])
+    assert (await dead.recover(), dead.left_over, states(journal)) == ([], [], [DONE])
 
 
 @pytest.mark.hazard("Q6", "Q5", "R12")
-async def test_a_turn_is_interrupted_once_and_what_waited_is_held_in_order(
+async def test_a_turn_is_interrupted_once_and_what_waited_is_left_over_in_order(
     journal: SessionJournal,
 ) -> None:
     dead = Dead(journal)
@@ -97,14 +100,14 @@ async def test_a_turn_is_interrupted_once_and_what_waited_is_held_in_order(
     for words in ("next", "later"):
         dead.accepted(words)
     assert await dead.recover() == [INTERRUPTED]
-    assert dead.held == ["next", "later"]
-    assert states(journal) == [DONE, DONE, HELD, HELD]
+    assert dead.left_over == ["next", "later"]
+    assert states(journal) == [DONE, DONE, LEFT_OVER, LEFT_OVER]
     assert journal.prompts()[1].outcome == {"interrupted": True}
     # Another bridge dies before anything more happens.
-    assert (await dead.recover(), dead.held) == ([], ["next", "later"])
+    assert (await dead.recover(), dead.left_over) == ([], ["next", "later"])
 
 
-async def test_feedback_that_waited_is_held_ahead_of_the_prompts_that_came_before_it(
+async def test_feedback_that_waited_is_left_over_ahead_of_the_prompts_that_came_before_it(
     journal: SessionJournal,
 ) -> None:
     dead = Dead(journal)
@@ -114,7 +117,7 @@ async def test_feedback_that_waited_is_held_ahead_of_the_prompts_that_came_befor
     dead.accepted("later")
     for _ in range(2):
         await dead.recover()
-        assert dead.held == ["the tests fail", "next", "later"]
+        assert dead.left_over == ["the tests fail", "next", "later"]
 
 
 @pytest.mark.hazard("C16")
@@ -176,7 +179,7 @@ async def test_what_could_not_be_written_is_said_by_the_next_load_and_no_card_en
     assert updates.count(failed("a")) == 1
     assert [said(update) for update in updates].count(INTERRUPTED) == 1
     assert said(updates[-1]) == INTERRUPTED
-    assert dead.held == ["next"]
+    assert dead.left_over == ["next"]
 
 
 @pytest.mark.hazard("Q13", "C16")
@@ -192,7 +195,7 @@ async def test_of_a_turn_whose_end_could_not_be_written_it_is_said_that_a_part_i
     journal.settle_left()
     assert await dead.recover() == [failed("a"), "[acp-bridge] The journal"]
     assert journal.prompts()[0].outcome == {"unrecorded": True}
-    assert (states(journal), dead.held) == ([DONE], [])
+    assert (states(journal), dead.left_over) == ([DONE], [])
 
 
 @pytest.mark.hazard("Q6", "R3")

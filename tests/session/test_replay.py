@@ -157,6 +157,21 @@ async def test_a_replay_names_no_terminal(tmp_path: Path) -> None:
         assert shown[:1] == [{**card, "content": [{"type": "diff"}]}]
 
 
+@pytest.mark.hazard("K2", "T3")
+@pytest.mark.parametrize("record", [{"n": 1}, {"update": None}, {"update": ["odd"]}])
+async def test_a_record_that_is_no_update_is_shown_as_it_is_and_hides_no_other(
+    tmp_path: Path, record: Json
+) -> None:
+    async with living(tmp_path) as here:
+        here.journal.record(0, encode(record))
+        records(here, agent("next"))
+        client = ClientEnd()
+        await load(here, client)
+        odd, following, _ = client.sent.take()
+        assert odd["params"] == {"sessionId": "s", **record}
+        assert shape(following) == "next"
+
+
 @pytest.mark.hazard("R12")
 @pytest.mark.parametrize("replay", [True, False])
 async def test_held_prompts_are_named_in_the_session_and_in_the_answer_and_not_recorded(

@@ -10,8 +10,8 @@ import pytest
 
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.protocol import (
+    OPTIONS_UPDATE,
     SESSION_LOAD,
-    SESSION_NEW,
     SESSION_PROMPT,
     SESSION_RESUME,
     SET_CONFIG_OPTION,
@@ -144,23 +144,37 @@ async def test_what_takes_the_place_of_a_setting_that_was_given_up_is_said_once(
         assert "'usual'" in said[0]
 
 
+MODE_TOLD: Json = {"sessionUpdate": "current_mode_update", "currentModeId": "edit"}
+LOW: list[Json] = [{"id": "effort", "type": "select", "currentValue": "low"}]
+HIGH: list[Json] = [{**LOW[0], "currentValue": "high"}]
+
+
 @pytest.mark.parametrize(
     ("result", "shown"),
     [
-        ({"modes": MODES}, []),
-        (
-            {"modes": {**MODES, "currentModeId": "edit"}},
-            [{"sessionUpdate": "current_mode_update", "currentModeId": "edit"}],
-        ),
+        ({"modes": MODES, "configOptions": LOW}, []),
+        ({"modes": {**MODES, "currentModeId": "edit"}}, [MODE_TOLD]),
+        ({"configOptions": HIGH}, [{"sessionUpdate": OPTIONS_UPDATE, "configOptions": HIGH}]),
     ],
 )
 async def test_only_what_differs_from_what_the_clients_know_of_the_settings_is_shown(
     tmp_path: Path, result: Json, shown: list[Json]
 ) -> None:
     async with living(tmp_path, takes(result), first=first()) as here:
-        here.session.user_settings.note_result({"modes": MODES})
+        here.session.user_settings.note_result({"modes": MODES, "configOptions": LOW})
         await here.turn(await restarted(here))
         assert here.updates() == shown
+
+
+async def test_a_mode_that_is_set_in_a_restart_is_told_by_the_answer_alone(tmp_path: Path) -> None:
+    async with living(tmp_path, takes({"modes": MODES}, mode={}), first=first()) as here:
+        here.session.user_settings.note_result({"modes": MODES})
+        await chose(here, SET_MODE, modeId="plan")
+        (await here.agent()).dies()
+        assert await here.answered(here.asks(SET_MODE, modeId="edit")) == {}
+        await here.turn(await here.agent(2))
+        assert here.updates() == []
+        assert here.session.user_settings.shown["modes"]["currentModeId"] == "edit"
 
 
 @pytest.mark.hazard("R13")
@@ -219,6 +233,25 @@ async def test_after_a_load_and_no_resume_what_is_recorded_may_be_repeated_late(
         assert (notices.MEMORY_DOUBTFUL in here.texts()) is (by_load and text == "other")
 
 
+@pytest.mark.hazard("R11", "T2")
+async def test_a_mode_is_not_shown_when_a_load_repeats_it_and_is_when_a_turn_does(
+    tmp_path: Path,
+) -> None:
+    mode: Json = {"sessionUpdate": "current_mode_update", "currentModeId": "plan"}
+    async with living(tmp_path, loads({}), first=first()) as here:
+        here.session.user_settings.note_result({"modes": MODES})
+        await here.turn(await here.agent())
+        agent = await restarted(here)
+        agent.update(**mode)
+        assert here.updates() == []
+        request_id = here.prompt("next")
+        turn = await agent.asked(SESSION_PROMPT)
+        agent.update(**mode)
+        agent.answer(turn, DONE)
+        assert await here.answered(request_id) == DONE
+        assert mode in here.updates()
+
+
 @pytest.mark.hazard("R11", "R6")
 async def test_what_a_clients_load_has_just_read_is_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -235,20 +268,6 @@ async def test_what_a_clients_load_has_just_read_is_not_read_again(
 
 
 # --- refusals -------------------------------------------------------------------------------------
-
-
-@pytest.mark.hazard("R3")
-@pytest.mark.parametrize(("answer", "tries"), [(BUSY, 3), (UNKNOWN, 1)])
-async def test_a_session_of_which_a_turn_has_ended_is_refused_when_the_agent_does_not_load_it(
-    tmp_path: Path, answer: Any, tries: int
-) -> None:
-    async with living(tmp_path, loads(answer), first=first()) as here:
-        await here.turn(await here.agent())
-        (await here.agent()).dies()
-        why = f"the agent would not load the session: {answer.message}"
-        assert await refused(here) == f"{why}. {notices.MEMORY_WAYS}"
-        assert len(here.context.agents) == 1 + tries
-        assert not any(SESSION_NEW in agent.heard for agent in here.context.agents)
 
 
 @pytest.mark.hazard("R3")

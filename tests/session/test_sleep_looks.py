@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -16,6 +15,7 @@ from acp_bridge.protocol import SESSION_PROMPT
 from acp_bridge.session.process import sleep
 from tests.session.journals import failing
 from tests.session.living import DONE, Living, first, living
+from tests.session.memory import Json
 from tests.session.played_agent import PlayedAgent
 from tests.session.test_sleep import SOON, falls_asleep, stays_awake, trusted
 from tests.session.waiting import until
@@ -50,15 +50,27 @@ async def ready(here: Living) -> PlayedAgent:
     return agent
 
 
+USED: Json = {"sessionUpdate": "usage_update", "used": 5, "size": 10}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"method": "session/update", "params": {"sessionId": "0", "update": USED}},
+        {"method": "_x/notes", "params": {"sessionId": "0"}},
+        # A request that is refused at once, and leaves nothing open.
+        {"method": "fs/read_text_file", "params": {"sessionId": "0"}, "id": 1},
+    ],
+    ids=["update", "notification", "request"],
+)
 async def test_it_stays_if_the_agent_says_something_during_the_look(
-    tmp_path: Path, tree: Tree
+    tmp_path: Path, tree: Tree, said: Json
 ) -> None:
     async with living(tmp_path, first=first(), sleep_after=SOON) as here:
         agent = await here.agent()
 
         def look() -> frozenset[int]:
-            said = partial(agent.update, sessionUpdate="usage_update", used=5, size=10)
-            anyio.from_thread.run_sync(said)
+            anyio.from_thread.run_sync(agent.says, said)
             return frozenset()
 
         tree.last = look

@@ -62,6 +62,17 @@ async def test_a_load_shows_and_records_what_the_agent_replays_before_the_answer
         assert len(it.agent.params("session/list")) == asked
 
 
+async def test_a_session_is_shown_under_the_agents_id_whatever_stands_in_that(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, knowing()) as it:
+        odd = 's"\\é\n'
+        it.agent.rows = [{"sessionId": odd, "cwd": "/w"}]
+        await it.editor.ask("session/load", {**THEIRS, "sessionId": odd})
+        await it.says(odd, "hello")
+        assert it.editor.texts(odd) == [*HISTORY, "echo hello"]
+
+
 def loads_with(result: Json, *states: Json) -> Any:
     """Return a script of `session/load` that replays, tells these states, and gives `result`."""
 
@@ -103,6 +114,17 @@ async def test_an_agent_that_can_only_resume_is_asked_that_and_nothing_is_replay
         assert it.agent.params("session/resume") == [THEIRS]
         assert it.editor.texts("theirs") == []
         await it.says("theirs", "hello")
+
+
+@WAYS
+async def test_an_agent_that_lists_a_session_and_can_not_load_it_is_asked_and_its_refusal_told(
+    tmp_path: Path, how: str
+) -> None:
+    async with world(tmp_path, knowing(loads=False, able={"list": {}})) as it:
+        it.agent.script["session/load"] = RpcError(-32601, "I load nothing")
+        error = await it.editor.refused(f"session/{how}", THEIRS)
+        assert "I load nothing" in error.message
+        assert await nothing_came_of_it(it)
 
 
 @WAYS
