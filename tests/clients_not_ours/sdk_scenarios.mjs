@@ -70,6 +70,23 @@ const scenarios = {
     assert.ok(withdrawn, "the open request was called back");
   },
 
+  async "your-rules"(editor) {
+    await editor.open();
+    for (const [command, decision] of given.decisions) {
+      const [asked, since] = [editor.permissions.length, editor.updates.length];
+      const rawInput = { command };
+      const toolCall = { toolCallId: `c${asked}-${since}`, title: command, kind: "execute", rawInput };
+      const options = ["allow", "reject"]
+        .map((name) => ({ optionId: name, name, kind: `${name}_once` }));
+      editor.decide = () => ({ outcome: "selected", optionId: "allow" });
+      const words = `ask session/request_permission ${JSON.stringify({ toolCall, options })}`;
+      assert.equal(await editor.prompt(words), "end_turn");
+      assert.equal(editor.permissions.length - asked, decision === "ask" ? 1 : 0, command);
+      const said = editor.of("agent_message_chunk", since).map(({ content }) => content.text).join("");
+      assert.ok(said.includes(decision === "deny" ? "reject" : "allow"), `${command}: ${said}`);
+    }
+  },
+
   async "mode-and-options"(editor) {
     const session = await editor.open();
     const { sessionId } = editor;

@@ -59,12 +59,12 @@ Run = Callable[..., Awaitable[set[str]]]
 def run(modules: Path, tape: Tape, folder: Path, client_env: dict[str, str]) -> Run:
     """Runs a scenario to its good end; the methods that crossed the pipe."""
 
-    async def run(scenario: str, agent: Agent) -> set[str]:
+    async def run(scenario: str, agent: Agent, **more: str) -> set[str]:
         node = shutil.which("node")
         assert node, "there is no node"
         command = tape.command(*agent.command)
         given = {"command": command, "tape": str(tape.path), "cwd": str(folder), **agent.language}
-        env = {**client_env, "GIVEN": json.dumps(given), "ACP_BRIDGE_DRAIN_TIMEOUT": "0.3"}
+        env = {**client_env, "GIVEN": json.dumps(given), "ACP_BRIDGE_DRAIN_TIMEOUT": "0.3", **more}
         words = [node, str(HERE / "sdk_scenarios.mjs"), scenario]
         with anyio.fail_after(LIMIT):
             done = await anyio.run_process(words, env=env, check=False, stderr=subprocess.STDOUT)
@@ -94,6 +94,26 @@ async def test_one_request_that_is_given_up_takes_no_other_with_it(run: Run, age
 @each_agent
 async def test_permissions_are_given_refused_and_called_back(run: Run, agent: Agent) -> None:
     assert "session/request_permission" in await run("permission-round-trip", agent)
+
+
+@pytest.mark.hazard("A1")
+async def test_the_users_rules_decide_and_the_client_is_asked_what_they_leave(
+    run: Run, tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text(
+        'deny = ["Bash(rm *)"]\nask = ["Bash(git push *)"]\nallow = ["Bash(git status)"]\n'
+    )
+    decisions = [
+        ("git status", "allow"),
+        ("rm -rf x", "deny"),
+        ("git status && rm x", "deny"),
+        ("git push origin", "ask"),
+        ("git status && make", "ask"),
+        ("git status > out", "ask"),
+    ]
+    agent = Agent(FIXTURE.command, {"decisions": decisions})
+    assert await run("your-rules", agent, ACP_BRIDGE_RULES=str(rules))
 
 
 @each_agent
