@@ -22,6 +22,16 @@ async def test_what_it_asks_goes_to_the_client_and_the_answer_back() -> None:
         assert process.received[-1]["result"] == {"action": "accept"}
 
 
+@pytest.mark.hazard("T3")
+@pytest.mark.parametrize("odd", [None, [1], "text", {"sessionId": 5, "toolCall": "odd"}])
+async def test_parameters_that_are_odd_pass_as_they_are(odd: Any) -> None:
+    async with room() as it:
+        await it.pool.ready()
+        ask(it.agent.processes[0], "_x/y", odd)
+        (asked,) = it.editor.sent.take()
+        assert asked.get("params") == odd
+
+
 @pytest.mark.parametrize("there", [True, False])
 async def test_it_is_refused_what_the_client_can_not_do_or_if_there_is_none(there: bool) -> None:
     async with room() as it:
