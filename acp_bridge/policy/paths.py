@@ -19,6 +19,8 @@ from acp_bridge.policy.definitions import Place
 
 #: characters of a path that any system takes.
 LONGEST: Final = 4096
+#: paths of which is remembered what they match.
+_REMEMBERED: Final = 256
 #: links that one path may lead through, as at the system.
 _LINKS: Final = 40
 #: names of folders that are looked at to know which files a word with a `*` stands for.
@@ -186,8 +188,10 @@ class Patterns:
         expressions = [_expression(each, place) for each in patterns]
         self._each = [re.compile(each, re.DOTALL) for each in expressions]
         self._any = re.compile("|".join(expressions) or r"(?!)", re.DOTALL)
+        # An agent asks about the same files again and again.
+        self.first = lru_cache(_REMEMBERED)(self._first)
 
-    def first(self, path: str) -> int | None:
+    def _first(self, path: str) -> int | None:
         """Return the place, in their order, of a pattern that names an absolute path; or None."""
         path = path if self._exact else path.casefold()
         if self._any.fullmatch(path) is None:
