@@ -37,7 +37,7 @@ exit code: 0 printed, or written, 1 not written, or there is nothing to start, 2
 _ORDER: Final = (
     *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "request-timeout", "model"),
     *("openhands", "openhands-profile", "agent-name", "rules", "home", "log-file", "log-level"),
-    *("sleep-after", "spare", "keep", "listen"),
+    *("sleep-after", "spare", "keep", "listen", "cancel-silent-after", "resume-at-reset"),
 )
 
 

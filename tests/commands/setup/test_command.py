@@ -259,4 +259,5 @@ def test_options_are_written_in_one_order_however_they_were_given(
     assert names[4:] == [
         *("--request-timeout", "--openhands", "--agent-name", "--rules", "--home", "--log-file"),
         *("--log-level", "--sleep-after", "--spare", "--no-listen"),
+        *("--cancel-silent-after", "--resume-at-reset"),
     ]
