@@ -11,7 +11,15 @@ from acp_bridge.hooks.definitions import HookEvent
 from acp_bridge.journal import PromptState
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Standstill
-from acp_bridge.protocol import GO, HOLD, SESSION_CANCEL, SESSION_PROMPT, STEERING, USAGE_UPDATE
+from acp_bridge.protocol import (
+    ACCEPTED,
+    GO,
+    HOLD,
+    SESSION_CANCEL,
+    SESSION_PROMPT,
+    STEERING,
+    USAGE_UPDATE,
+)
 from acp_bridge.session.prompts import usage_limit
 from acp_bridge.updates import agent_trouble
 from tests.session.hooked import hooked
@@ -79,11 +87,17 @@ def pauses(here: Living) -> list[Any]:
     return [each["pause"] for each in own if "pause" in each]
 
 
+def accepted(here: Living) -> int:
+    return [message.get("method") for message in here.got].count(ACCEPTED)
+
+
 async def meets_limit(here: Living, agent: PlayedAgent, resets: object = None) -> tuple[int, int]:
-    """Let a prompt meet the limit while another waits; returns both requests."""
+    """Let a prompt meet the limit while another waits, on disk; returns both requests."""
+    before = accepted(here)
     asked = here.prompt("one")
     turn = await agent.asked(SESSION_PROMPT)
     waits = here.prompt("two")
+    await until(lambda: accepted(here) == before + 2)
     if resets is not None:
         says_reset(agent, resets)
     agent.answer(turn, LIMIT)
