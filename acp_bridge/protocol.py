@@ -90,6 +90,7 @@ QUEUE_LIST: Final = "_acp_bridge/queue/list"
 QUEUE_MOVE: Final = "_acp_bridge/queue/move"
 QUEUE_EDIT: Final = "_acp_bridge/queue/edit"
 QUEUE_DROP: Final = "_acp_bridge/queue/drop"
+QUEUE_CHANGES: Final = (QUEUE_MOVE, QUEUE_EDIT, QUEUE_DROP)
 #: the user's own title of the session.
 TITLE: Final = "_acp_bridge/title"
 #: a question that is answered on a copy of the session, which stays as it is.
@@ -112,7 +113,6 @@ LAST_WORDS: Final = "_acp_bridge/last_words"
 
 OWN_PREFIX: Final = "_acp_bridge/"
 #: the requests of clients among them. Another one with the prefix is nobody's, and no agent's.
-QUEUE_CHANGES: Final = (QUEUE_MOVE, QUEUE_EDIT, QUEUE_DROP)
 OWN_METHODS: Final = (
     *(PAUSE, HOLD, GO, TITLE, ASK, ATTACH, LIVE, CANCEL_TURN, CLOSE_FOR_ALL),
     *(QUEUE_LIST, *QUEUE_CHANGES),

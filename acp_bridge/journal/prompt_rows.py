@@ -132,6 +132,11 @@ def move(seq: int, origin: PromptState, target: PromptState) -> Statement:
     return _MOVE, (target, seq, origin)
 
 
+def change(seq: int, params: Mapping[str, Any]) -> Statement:
+    """Return the statement that gives a prompt other parameters."""
+    return "UPDATE prompt_params SET params = ? WHERE seq = ?", (dumps(params).decode(), seq)
+
+
 def end(seq: int, outcome: Mapping[str, Any], agent_outcome: Mapping[str, Any] | None) -> Statement:
     """Return the statement that ends a prompt; an outcome that it has already stays."""
     own = None if agent_outcome is None else dumps(agent_outcome).decode()

@@ -103,16 +103,14 @@ class SessionJournal:
 
     def change_params(self, seq: int, params: Mapping[str, Any]) -> None:
         """Keep other parameters for a prompt. Raises JournalError when the journal is closed."""
-        sql = "UPDATE prompt_params SET params = ? WHERE seq = ?"
-        self._file.write_or_keep(Write(((sql, (dumps(params).decode(), seq)),)))
+        self._file.write_or_keep(Write((prompt_rows.change(seq, params),)))
 
     def edit(self, seq: int, params: Mapping[str, Any]) -> None:
         """Give a prompt that waits or is left over other words.
 
         Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
         """
-        sql = "UPDATE prompt_params SET params = ? WHERE seq = ?"
-        self._file.write(sql, (dumps(params).decode(), seq))
+        self._file.write(*prompt_rows.change(seq, params))
 
     def reorder(self, seqs: Iterable[int]) -> None:
         """Set the user's order of prompts that wait or are left over, all that may be moved.
@@ -120,6 +118,10 @@ class SessionJournal:
         Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
         """
         self._file.write(_SET, (prompt_rows.ORDER, dumps(list(seqs)).decode()))
+
+    def put_back_order(self, seqs: list[int]) -> None:
+        """Set the order that was there before. Raises JournalError when the journal is closed."""
+        self.set(prompt_rows.ORDER, seqs)
 
     @property
     def order(self) -> list[int]:

@@ -7,21 +7,13 @@ from pathlib import Path
 import pytest
 
 from acp_bridge.journal import file
-from tests.bridge.test_queue_changes import IMAGE, Queued, queued, words
+from tests.bridge.test_queue_changes import IMAGE, Queued, left_over_queue, queued, words
 from tests.bridge.test_words_that_join import running
 from tests.journal.test_unwritten import full
 from tests.sessions.agent import Agent, Gate, until
 from tests.sessions.bench import bench
 from tests.sessions.world import SETUP
-from tests.support.slow_disk import SlowDisk
-
-
-class FailingDisk(SlowDisk):
-    """A disk whose fsync fails when a test lets it end."""
-
-    def sync(self, descriptor: int) -> None:
-        super().sync(descriptor)
-        raise OSError(5, "no disk")
+from tests.support.slow_disk import FailingDisk, SlowDisk, no_sync
 
 
 @pytest.mark.hazard("Q16", "Q9")
@@ -69,10 +61,6 @@ async def test_changes_of_a_session_that_is_closed_meanwhile_are_answered(
     assert await left_over(here) == (["three", "one", "two"] if keeps else [])
 
 
-def _breaks(_descriptor: int) -> None:
-    raise OSError(5, "no disk")
-
-
 @pytest.mark.hazard("Q16", "K1")
 async def test_a_drop_that_can_not_be_synced_is_said_to_be_done_and_not_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -80,7 +68,7 @@ async def test_a_drop_that_can_not_be_synced_is_said_to_be_done_and_not_on_disk(
     async with queued(tmp_path) as here:
         params = await here.params("three")
         with monkeypatch.context() as patch:
-            patch.setattr(file, "sync_file", _breaks)
+            patch.setattr(file, "sync_file", no_sync)
             said = await here.says("/queue drop 3")
             refused = await here.editor.refused("_acp_bridge/queue/drop", params)
         assert said.startswith("Dropped prompt 3, but the disk has not taken that")
@@ -149,12 +137,9 @@ async def test_an_edit_in_words_keeps_the_images_of_the_edit_before_it(
 async def test_left_over_words_do_not_run_before_their_edit_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with queued(tmp_path) as here:
-        session_id = here.id
     disk = FailingDisk()
-    async with bench(tmp_path) as it:
-        await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
-        here = Queued(it, session_id, Gate(), [])
+    async with left_over_queue(tmp_path) as here:
+        it, session_id = here.it, here.id
         with monkeypatch.context() as patch:
             patch.setattr(file, "sync_file", disk.sync)
             edit = it.editor.prompt(session_id, "/queue edit 2 first")
@@ -173,12 +158,9 @@ async def test_left_over_words_do_not_run_before_their_edit_is_on_disk(
 async def test_changes_of_left_over_prompts_are_answered_when_the_session_is_closed_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk: type[SlowDisk]
 ) -> None:
-    async with queued(tmp_path) as here:
-        session_id = here.id
     slow = disk()
-    async with bench(tmp_path) as it:
-        await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
-        here = Queued(it, session_id, Gate(), [])
+    async with left_over_queue(tmp_path) as here:
+        it, session_id = here.it, here.id
         with monkeypatch.context() as patch:
             patch.setattr(file, "sync_file", slow.sync)
             asked = [

@@ -13,7 +13,7 @@ from tests.sessions.agent import Agent, Gate, Json, until
 from tests.sessions.bench import Bench, bench
 from tests.sessions.editor import Editor
 from tests.sessions.world import SETUP
-from tests.support.slow_disk import SlowDisk
+from tests.support.slow_disk import SlowDisk, no_sync
 
 IMAGE: Json = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
 
@@ -86,6 +86,16 @@ async def queued(home: Path, **more: Any) -> AsyncIterator[Queued]:
         await it.bridge._sessions.live[session_id].journal.sync()
         await it.settled()
         yield Queued(it, session_id, gate, asked)
+
+
+@asynccontextmanager
+async def left_over_queue(home: Path) -> AsyncIterator[Queued]:
+    """The same session in the next bridge, with one, two and three left over."""
+    async with queued(home) as here:
+        session_id = here.id
+    async with bench(home) as it:
+        await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
+        yield Queued(it, session_id, Gate(), [])
 
 
 # --- in words ------------------------------------------------------------------------------------
@@ -169,11 +179,8 @@ async def test_a_number_that_has_begun_or_never_was_is_an_error_and_nothing_chan
 
 @pytest.mark.hazard("Q16", "R12")
 async def test_what_is_left_over_can_be_edited_moved_and_dropped(tmp_path: Path) -> None:
-    async with queued(tmp_path) as here:
-        session_id = here.id
-    async with bench(tmp_path) as it:
-        await it.editor.ask("session/load", {**SETUP, "sessionId": session_id})
-        here = Queued(it, session_id, Gate(), [])
+    async with left_over_queue(tmp_path) as here:
+        it, session_id = here.it, here.id
         assert [(row["number"], row["state"]) for row in await here.listed()] == [
             (2, "held"),
             (3, "held"),
@@ -359,12 +366,9 @@ async def test_neither_old_words_nor_the_old_order_run_while_a_change_is_written
 async def test_a_change_that_can_not_be_synced_is_refused_and_leaves_all_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    def fails(_descriptor: int) -> None:
-        raise OSError(5, "no disk")
-
     async with queued(tmp_path) as here:
         with monkeypatch.context() as patch:
-            patch.setattr(file, "sync_file", fails)
+            patch.setattr(file, "sync_file", no_sync)
             said = await here.says(f"/queue {command}")
         assert said.startswith("Nothing is changed: the journal can't be written")
         assert here.waiting() == await here.order() == ["one", "two", "three"]

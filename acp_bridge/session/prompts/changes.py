@@ -18,7 +18,6 @@ import anyio
 from acp_bridge import errors
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import JournalError, SessionJournal
-from acp_bridge.journal.prompt_rows import ORDER
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import RefuseChange, WriteChange
 from acp_bridge.protocol import QUEUE_DROP, QUEUE_EDIT, QUEUE_LIST, Json, as_unread, is_feedback
@@ -202,7 +201,7 @@ class Changes:
 
             def undo() -> None:
                 self._prompts.reorder_left_over(left)
-                self._journal.set(ORDER, old)
+                self._journal.put_back_order(old)
 
             event = ev.ChangeLeftOver(key) if key in left else ev.MoveWaiting(key, before)
             await self._make(event, write, undo, _KEEPS_PLACE)
