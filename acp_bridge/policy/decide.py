@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
-from acp_bridge.policy import paths, programs, shell
+from acp_bridge.policy import paths
 from acp_bridge.policy.addresses import is_from
 from acp_bridge.policy.definitions import (
     PATHS,
@@ -26,18 +27,14 @@ from acp_bridge.policy.definitions import (
     Rules,
     Tool,
 )
+from acp_bridge.policy.lines import Lines, lines_of
 from acp_bridge.policy.ruleset import Ruleset, glob
-from acp_bridge.policy.words import Word, files
-from acp_bridge.policy.wrappers import base
+from acp_bridge.policy.words import Word
 
 #: names of folders below which nobody's rule lets an agent write.
 _GUARDED = frozenset({".acp_bridge", ".git"})
 #: how gemini-cli calls an MCP tool in a title.
 _TOOL_OF_GEMINI = re.compile(r"(.+) \((.+) MCP Server\)", re.DOTALL)
-#: what parts the words of a text in any language.
-_OF_TEXT = re.compile(r"[\w./~*?-]+")
-#: words of such a text that are looked at.
-_MOST_OF_TEXT = 2000
 
 
 def rules_for(rules: Rules, agent: str, place: Place) -> tuple[Rule, ...]:
@@ -54,21 +51,20 @@ def rules_for(rules: Rules, agent: str, place: Place) -> tuple[Rule, ...]:
 def judge(rules: Ruleset, default: Action, call: Call, place: Place) -> Judgement:
     """Return what the rules say of a call."""
     place = place if place.real else replace(place, real=os.path.realpath(place.cwd))
-    told = (*call.commands, *([call.title] if call.title else []))
-    lines = [shell.line(each, moved=_moved(call, place)) for each in told]
+    lines = lines_of(rules, call, moved=_moved(call, place))
     judged = _Judged(rules, call, lines, place)
     if deny := judged.first(Action.DENY):
         return Judgement(deny=deny)
     ask = judged.first(Action.ASK)
-    if any(len(each) > shell.MOST for each in told):
+    if lines.too_long:
         return Judgement(ask=ask, why="it is too long to be looked at", protected=True)
-    if perhaps := judged.perhaps(Action.DENY):
+    if perhaps := lines.perhaps_running(Action.DENY):
         return Judgement(ask=ask or perhaps, why="it may run what a rule refuses", protected=True)
     if where := judged.protected():
         return Judgement(ask=ask, why=f"it may write to {where}", protected=True)
     if ask:
         return Judgement(ask=ask)
-    if perhaps := judged.perhaps(Action.ASK):
+    if perhaps := lines.perhaps_running(Action.ASK):
         return Judgement(ask=perhaps, why="it may run what the rule is about")
     if unknown := judged.unknown(Action.DENY) or judged.unknown(Action.ASK):
         return Judgement(ask=unknown, why="it is not known which file it means")
@@ -109,24 +105,15 @@ def example(tool: Tool, text: str) -> Call:
 class _Judged:
     """One call, and the rules that may name it."""
 
-    def __init__(
-        self, rules: Ruleset, call: Call, lines: Sequence[shell.Line], place: Place
-    ) -> None:
+    def __init__(self, rules: Ruleset, call: Call, lines: Lines, place: Place) -> None:
         self._rules = rules
         self._call = call
         self._lines = lines
         self._place = place
         self._read: dict[str, tuple[str, ...]] = {}
-        self._commands = [command for line in lines for command in line.commands]
-        self._redirects = [
-            each for line in lines for each in (*line.redirects, *line.inner_redirects)
-        ]
-        self._raw = [each.raw for each in lines if each.raw]
         self._globs: dict[str, list[str] | None] = {}
         self._named: dict[Tool, list[str]] = {}
-        whole = (each for each in self._commands if not each.inner)
-        found = dict.fromkeys(word for each in whole for word in files(each))
-        self._words = [each for each in found if not each.hidden or self._is_there(each)]
+        self._words = [each for each in lines.words if not each.hidden or self._is_there(each)]
 
     def _is_there(self, hidden: Word) -> bool:
         """Return True for a `.git` that is there, or would be of the session's folder."""
@@ -153,45 +140,7 @@ class _Judged:
                 found = (call.url, *call.addresses)
                 if any(is_from(rule.pattern, each, below=True) for each in found):
                     return rule
-        return self._runs(action) or self._touches(action)
-
-    def _runs(self, action: Action) -> Rule | None:
-        said = {name for words in self._raw for word in words for name in (word, base(word))}
-        for each in self._commands:
-            if each.unknown and (rule := self._rules.refusing_named(action, said, each.words)):
-                return rule
-            if rule := self._rules.refusing(action, each.words, expands=0 in each.expands):
-                return rule
-        for words in self._raw:
-            for at in range(len(words)):
-                if rule := self._rules.refusing(action, words, at):
-                    return rule
-        return None
-
-    def perhaps(self, action: Action) -> Rule | None:
-        """Return a rule about a command that a program may run of which not all is known."""
-        if not self._rules.about_commands(action):
-            return None
-        texts = [*self._call.texts, *(text for line in self._lines for text in line.texts)]
-        for each in self._commands:
-            runs = programs.may_run_any(each.words)
-            names = not runs and programs.gives_a_name(each.words)
-            if each.guessed or not (runs or names):
-                continue
-            for at in range(1, len(each.words)):
-                if names and "/" not in each.words[at]:
-                    continue
-                if rule := self._rules.refusing(action, each.words, at):
-                    return rule
-            texts += (
-                [] if names else [word for word in each.words[1:] if not _OF_TEXT.fullmatch(word)]
-            )
-        for text in dict.fromkeys(texts):
-            words = ("", *_OF_TEXT.findall(text)[:_MOST_OF_TEXT])
-            for at in range(1, len(words)):
-                if rule := self._rules.refusing(action, words, at):
-                    return rule
-        return None
+        return self._lines.running(action) or self._touches(action)
 
     def _touches(self, action: Action) -> Rule | None:
         for tool in self._rules.tools_with_paths(action):
@@ -205,7 +154,7 @@ class _Judged:
         return of_paths if of_paths and self._is_unclear() else None
 
     def _is_unclear(self) -> bool:
-        if any(each.moved and not os.path.isabs(each.path) for each in self._redirects):
+        if any(each.moved and not os.path.isabs(each.path) for each in self._lines.redirects):
             return True
         for each in self._words:
             far = each.moved and not each.text.startswith(("/", "~"))
@@ -224,10 +173,10 @@ class _Judged:
         found = list(self._call.paths) if mine else []
         if tool is not Tool.SEARCH:
             wanted = tool is Tool.EDIT
-            found += [each.path for each in self._redirects if each.writes or not wanted]
+            found += [each.path for each in self._lines.redirects if each.writes or not wanted]
             for each in self._words:
                 found += [each.text, *((self._files_of(each) or ()) if each.is_glob else ())]
-            found += [word for words in self._raw for word in words]
+            found += [word for words in self._lines.raw for word in words]
             folder = self._call.cwd
             found += [os.path.join(folder, each) for each in found] if folder else []
         readings = [each for path in dict.fromkeys(found) for each in self._readings(path)]
@@ -254,14 +203,12 @@ class _Judged:
         for name in dict.fromkeys(names):
             if any(paths.is_above(each, self._place.protected) for each in self._readings(name)):
                 return name
-        names += [each.path for each in self._redirects if each.writes]
+        names += [each.path for each in self._lines.redirects if each.writes]
         names += [each.text for each in self._words]
         names += [self._call.cwd] if self._call.commands else []
         for name in filter(None, dict.fromkeys(names)):
             for each in self._readings(name):
-                guarded = _GUARDED.intersection(each.casefold().split("/"))
-                below = paths.is_below(each, self._place.protected)
-                if guarded or below or paths.depends_on_process(each):
+                if _is_guarded(each, self._place.protected):
                     return name
         globs = [each.text for each in self._words if each.is_glob]
         found = next((each for each in globs if self._may_be_protected(each)), "")
@@ -335,9 +282,9 @@ class _Judged:
 
     def _allowed_lines(self) -> tuple[tuple[Rule, ...], str]:
         used: list[Rule] = []
-        if not self._lines:
+        if not self._lines.each:
             return (), "it does not say which command it runs"
-        for line in self._lines:
+        for line in self._lines.each:
             if not line.plain:
                 return (), "more is in it than plain commands, so no rule can allow it"
             for part in line.parts:
@@ -354,6 +301,13 @@ class _Judged:
                     return (), f"no Edit rule allows writing {redirect.path}"
                 used.append(rule)
         return tuple(dict.fromkeys(used)), ""
+
+
+@lru_cache(maxsize=256)
+def _is_guarded(path: str, protected: tuple[str, ...]) -> bool:
+    """Return True for an absolute path to which no rule lets an agent write."""
+    guarded = not _GUARDED.isdisjoint(path.casefold().split("/"))
+    return guarded or paths.is_below(path, protected) or paths.depends_on_process(path)
 
 
 def _one(rules: Iterable[Rule]) -> tuple[tuple[Rule, ...], str]:

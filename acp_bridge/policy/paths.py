@@ -44,7 +44,11 @@ def resolved(path: str, place: Place) -> str:
     """
     if len(path) > LONGEST or "\0" in path:
         return ""
-    path = _absolute(path, place)
+    return _resolved(_absolute(path, place), place)
+
+
+def _resolved(path: str, place: Place) -> str:
+    """Return an absolute path as `resolved` does."""
     done, below = "", path
     if place.real and path.startswith(f"{place.cwd.rstrip('/')}/"):
         done, below = place.real.rstrip("/"), path[len(place.cwd) :]
@@ -94,7 +98,8 @@ def readings(path: str, place: Place) -> tuple[str, ...]:
     """Return the path as it is named and as the system would find it, for a refusal."""
     absolute = _absolute(path[:LONGEST], place)
     named = os.path.normpath(absolute) if _ODD.search(absolute) else absolute
-    found = resolved(path, place) or named
+    known = len(path) <= LONGEST and "\0" not in path
+    found = (_resolved(absolute, place) if known else "") or named
     return (named,) if found == named else (named, found)
 
 
@@ -118,7 +123,8 @@ def _begins(folders: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _absolute(path: str, place: Place) -> str:
-    return os.path.join(place.cwd, _home(path, place.home))
+    path = _home(path, place.home)
+    return path if path.startswith("/") else f"{place.cwd.rstrip('/')}/{path}"
 
 
 def _home(path: str, home: str) -> str:
