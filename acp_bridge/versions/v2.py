@@ -1,0 +1,57 @@
+"""The words of version 2 of ACP that differ from those of version 1, which `protocol.py` has.
+
+They are those of the schema in fixtures/acp-v2: that of the TypeScript SDK 2.4.0, and what Preview
+(2026-11-20) adds to it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: the version of the protocol, in `initialize`.
+VERSION: Final = 2
+#: the error for a version that nobody here speaks.
+UNSUPPORTED_VERSION: Final = -32022
+
+# --- methods ------------------------------------------------------------------------------------
+
+AUTH_LOGIN: Final = "auth/login"
+AUTH_LOGOUT: Final = "auth/logout"
+CANCEL_TOOL_CALL: Final = "tool_call/cancel"
+CANCEL_TERMINAL: Final = "terminal/cancel"
+
+# --- members ------------------------------------------------------------------------------------
+
+#: of `session/resume`: what is to be replayed.
+REPLAY_FROM: Final = "replayFrom"
+#: of `session/prompt` (Preview): the same for each attempt to send one prompt.
+IDEMPOTENCY_KEY: Final = "idempotencyKey"
+
+# --- kinds of `session/update` ------------------------------------------------------------------
+
+USER_MESSAGE: Final = "user_message"
+AGENT_MESSAGE: Final = "agent_message"
+AGENT_THOUGHT: Final = "agent_thought"
+STATE_UPDATE: Final = "state_update"
+TOOL_CALL_CONTENT_CHUNK: Final = "tool_call_content_chunk"
+TERMINAL_UPDATE: Final = "terminal_update"
+TERMINAL_OUTPUT_CHUNK: Final = "terminal_output_chunk"
+NOTICE: Final = "notice"
+COMPACTION_UPDATE: Final = "compaction_update"
+COMPACTION_SUMMARY_CHUNK: Final = "compaction_summary_chunk"
+#: Preview: the end of a replay.
+REPLAY_COMPLETE: Final = "replay_complete"
+
+# --- values -------------------------------------------------------------------------------------
+
+#: states, in `STATE_UPDATE`.
+RUNNING: Final = "running"
+REQUIRES_ACTION: Final = "requires_action"
+IDLE: Final = "idle"
+#: the stop reason of a turn that ended with an error.
+ERROR: Final = "error"
+#: statuses of a tool call that version 1 has not.
+PAUSED: Final = "paused"
+CANCELLED: Final = "cancelled"
+#: the id of the one plan of an agent that speaks version 1.
+PLAN_ID: Final = "plan"
