@@ -223,6 +223,15 @@ def strings(value: object) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
+def speaks_v2(params: object) -> bool:
+    """Return True for the parameters of an `initialize` in the form of version 2."""
+    if not isinstance(params, dict):
+        return False
+    asked = params.get("protocolVersion")
+    later = isinstance(asked, int) and not isinstance(asked, bool) and asked >= 2
+    return later and isinstance(params.get("info"), dict)
+
+
 def kind_of(params: Json) -> object:
     """Return the kind of update in the parameters of `session/update`, or None."""
     update = params.get("update")
@@ -300,6 +309,8 @@ ASSUMED: Final = "assumed"
 ONLY_LIVE: Final = "onlyIfLive"
 #: in a prompt's `_meta`, for the built-in agent: its demo is not to answer for want of a key.
 NO_DEMO: Final = "noDemo"
+#: of a prompt: the same text for each attempt to send it, which runs once.
+PROMPT_KEY: Final = "promptKey"
 #: of a prompt that is left over: the agent may have read it.
 PERHAPS_READ: Final = "perhapsRead"
 #: in a resume: the client saw the session until the bridge that held it ended.

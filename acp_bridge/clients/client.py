@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final, Protocol, TypeAlias
@@ -21,7 +21,7 @@ from acp_bridge.clients.socket_share import SocketShare
 from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.protocol import Json
 from acp_bridge.runtime.log import event
-from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Ok, RequestId, RpcError
+from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Message, Ok, RequestId, RpcError
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.streams import Incoming, Outgoing
 
@@ -130,10 +130,11 @@ class Client:
         #: requests that came after an `initialize` which is not answered yet.
         self.early = WaitingRequests()
         self.abilities = ClientAbilities()
-        self.outgoing = outgoing
+        self.outgoing: Outgoing = outgoing
         self.peer = Peer(
             self, outgoing.write, answer_malformed=True, internal_error=errors.internal
         )
+        self.peer.translate = self._read_version
         self.handler = handler
         self._incoming = incoming
         self._running: dict[RequestId, _Running] = {}
@@ -277,6 +278,22 @@ class Client:
         """Wait until the requests of these methods that run now have ended."""
         for running in [each for each in self._running.values() if each.method in methods]:
             await running.ended.wait()
+
+    # --- the version of the protocol -----------------------------------------------------------
+
+    def _read_version(self, message: Message) -> Iterable[Message]:
+        """Translate from now on if the client's first `initialize` asks for version 2."""
+        if message.get("method") != protocol.INITIALIZE:
+            return (message,)
+        self.peer.translate = None
+        if not protocol.speaks_v2(message.get("params")):
+            return (message,)
+        from acp_bridge.clients.second_version import TranslatedOutgoing
+
+        self.outgoing = translated = TranslatedOutgoing(self.outgoing)
+        self.peer.send_through(translated.write)
+        self.peer.translate = translated.reader()
+        return self.peer.translate(message)
 
     # --- what the peer hands over --------------------------------------------------------------
 

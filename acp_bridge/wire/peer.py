@@ -91,6 +91,8 @@ class Peer:
         self._internal_error = internal_error
         self._spoiled_answer = spoiled_answer
         self._decoder = Decoder(limit)
+        #: makes messages of each message that comes in; None: they are handed over as they are.
+        self.translate: Callable[[Message], Iterable[Message]] | None = None
         self._calls: set[RequestId] = set()
         self._asked: dict[RequestId, Callable[[Answer], None]] = {}
         self._last_id = 0
@@ -126,7 +128,11 @@ class Peer:
         for message in messages:
             batch = True
             try:
-                self._dispatch(message)
+                if self.translate is None or isinstance(message, Malformed):
+                    self._dispatch(message)
+                else:
+                    for each in self.translate(message):
+                        self._dispatch(each)
             except Exception as exc:
                 self._internal_error(exc)
         if batch:
@@ -183,6 +189,10 @@ class Peer:
         return True
 
     # -- messages that go out
+
+    def send_through(self, send: Callable[[bytes], None]) -> None:
+        """Send through this from now on; it must neither block nor raise."""
+        self._send = send
 
     def request(self, method: str, params: Any, on_answer: Callable[[Answer], None]) -> int:
         """Send a request; `on_answer` is called exactly once. Returns the id, for `cancel`.

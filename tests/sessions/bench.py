@@ -55,10 +55,10 @@ class Served(Editor):
 class Bench:
     """A bridge, the client that it serves, and the agent behind it."""
 
-    def __init__(self, context: MemoryContext) -> None:
+    def __init__(self, context: MemoryContext, editor: Served) -> None:
         self.context, self.agent = context, context.agent
         self.bridge = Bridge(context)
-        self.editor = Served()
+        self.editor = editor
         self.ended = anyio.Event()
 
     async def serve(self) -> None:
@@ -103,12 +103,18 @@ class Bench:
 
 @asynccontextmanager
 async def bench(
-    home: Path, agent: Agent | None = None, *, initialized: bool = True, **more: Any
+    home: Path,
+    agent: Agent | None = None,
+    *,
+    initialized: bool = True,
+    editor: Served | None = None,
+    **more: Any,
 ) -> AsyncIterator[Bench]:
     """A bridge that serves until the block ends, or before; no process is left behind."""
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
-            it = Bench(MemoryContext(agent or Agent(), settings(home, **more), tasks))
+            context = MemoryContext(agent or Agent(), settings(home, **more), tasks)
+            it = Bench(context, editor or Served())
             tasks.start_soon(it.serve)
             if initialized:
                 await it.editor.ask("initialize", HELLO)

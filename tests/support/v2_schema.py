@@ -22,6 +22,9 @@ def v2_schema() -> Schema:
         known = whole["$defs"][name]
         known.setdefault("properties", {}).update(added.get("properties", {}))
         known.get("anyOf", []).extend(added.get("anyOf", []))
+    whole["$defs"]["ErrorData"] = {
+        "additionalProperties": True
+    }  # what an error has there more is anybody's own
     return Schema(whole)
 
 

@@ -120,17 +120,26 @@ class Standing:
         return row
 
     def _tell(self, view: ClientView) -> None:
-        if not view.client.hears_state or view.replaying:
-            return
+        if view.client.hears_state and not view.replaying:
+            view.client.peer.notify(SESSION_STATE, self._told_to(view.client))
+
+    def stands(self, client: Client) -> Json:
+        """Return the parameters of `_acp_bridge/state` for a client that asks."""
+        self.follow(self._core.state)
+        return self._told_to(client)
+
+    def _told_to(self, client: Client) -> Json:
         told, now = self._params(), self._core.now
         if (key := now.running) is not None:
             prompt = self._prompts.get(key)
-            mine = self._prompts.asker(now.unanswered[0]) is view.client
+            mine = self._prompts.asker(now.unanswered[0]) is client
             text = notices.first_line(prompt.params["prompt"], _LENGTH)
             told["turn"] = {"promptId": prompt.prompt_id, "mine": mine, "text": text}
             if prompt.edited:  # its client is shown the words, as all are
                 told["turn"]["edited"] = True
-        view.client.peer.notify(SESSION_STATE, told)
+        if self._prompts.last_end:
+            told["last"] = self._prompts.last_end
+        return told
 
     def _params(self) -> Json:
         return {

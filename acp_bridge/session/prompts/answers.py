@@ -129,6 +129,13 @@ def for_journal(answer: object) -> Json | None:
             return None
 
 
+def for_clients(answer: Answer) -> Json:
+    """Return how a prompt ended for clients that did not ask it: `stopReason`, or `error`."""
+    if isinstance(answer, Err):
+        return {"error": answer.error.to_wire()}
+    return {"stopReason": in_short(answer)}
+
+
 def in_short(answer: Answer) -> object:
     """Return an answer in a few words, for the log."""
     if isinstance(answer, Err):

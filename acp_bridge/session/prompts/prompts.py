@@ -100,6 +100,8 @@ class Prompts:
         self._left_over: list[int] = []
         #: the requests that wait for the end of what the agent does outside of prompts.
         self.waits_for_work: list[ClientRequest] = []
+        #: how the prompt ended that was answered last.
+        self.last_end: Json = {}
         self._last_key = 0
         self._catching_up = False
 
@@ -247,6 +249,7 @@ class Prompts:
                 self._end(prompt, answers.for_journal(answer) or {}, own)
             how = answers.in_short(answer)
             event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
+            self.last_end = {"promptId": prompt.prompt_id, **answers.for_clients(answer)}
         finally:  # whatever breaks, the prompt is answered (invariant Q9)
             if own_request := prompt.request:
                 self._transcript.then(own_request.client, partial(own_request.respond, answer))

@@ -1,0 +1,467 @@
+"""The end of a client that speaks version 2, of a bridge that speaks version 1.
+
+Messages of the client go in and messages for the bridge come out, and the other way round.
+
+- A prompt is answered when its turn begins, with the id of its message; what the bridge answers is
+  how the turn ended, and becomes the one `idle` with a stop reason (invariant X3).
+- A prompt that never had a turn is withdrawn: -32800, or the error that says why.
+- The client gets no word of version 1, and nothing of the bridge's own that it did not ask for
+  (invariant X1).
+- A Stop withdraws the client's own prompts that have not begun, and is then the bridge's Stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+from acp_bridge import errors, protocol
+from acp_bridge.protocol import Json, LiveState, as_object, objects, own_meta, with_own_meta
+from acp_bridge.versions import greeting_to_v2, v2
+from acp_bridge.versions.settings_to_v2 import Settings, servers
+from acp_bridge.versions.update_to_v2 import ToV2, tool_call
+from acp_bridge.wire import jsonrpc
+from acp_bridge.wire.jsonrpc import UNSET, Err, Message, Ok, RequestId, RpcError, read_answer
+
+#: methods that a client of version 2 has no more.
+_GONE: Final = frozenset(
+    {
+        *(protocol.AUTHENTICATE, protocol.LOGOUT, protocol.SESSION_LOAD),
+        *(protocol.SET_MODE, protocol.SET_MODEL),
+    }
+)
+#: notifications of the bridge that its client has to ask for, by the ability that does.
+_ASKED_FOR: Final = {
+    protocol.ACCEPTED: protocol.HEARS_ACCEPTED,
+    protocol.SESSION_STATE: protocol.HEARS_STATE,
+}
+#: states of a session in which its foreground works.
+_WORKS: Final = frozenset({LiveState.WORKING, LiveState.PERMISSION})
+#: the stop reasons that version 2 knows, beside the error's.
+_REASONS: Final = frozenset({"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"})
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request of the client that the bridge has not answered."""
+
+    id: RequestId
+    method: str
+    params: Json
+    #: the method and parameters that the bridge got.
+    sent: tuple[str, Json]
+    #: the id that the bridge gave the prompt when it accepted it.
+    prompt_id: str = ""
+    #: the turn of the prompt has begun: the request is answered.
+    begun: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    """What the client was told of one session."""
+
+    settings: Settings
+    updates: ToV2
+    #: the state that was said last.
+    state: str = v2.IDLE
+    #: the id of the prompt whose turn runs.
+    turn: str = ""
+    #: the turns of which the end was said.
+    ended: list[str] = field(default_factory=list)
+
+
+class ClientEnd:
+    """Translates between one client of version 2 and the bridge. Nothing here waits."""
+
+    def __init__(self, to_client: Callable[[Message], None], ids: str) -> None:
+        """`to_client` sends a message; `ids`: the beginning of message ids that are made here."""
+        self._send = to_client
+        self._ids = ids
+        self._numbers = count(1)
+        self._asked: dict[RequestId, _Asked] = {}
+        self._sessions: dict[object, _Session] = {}
+        #: abilities of the bridge's own that the client itself declared.
+        self._own: Json = {}
+        #: the methods of the bridge's own requests that the client has not answered.
+        self._questions: dict[RequestId, str] = {}
+
+    # --- from the client -----------------------------------------------------------------------
+
+    def from_client(self, message: Message) -> list[Message]:
+        """Return the messages for the bridge; what can be answered here is answered."""
+        if "method" not in message:
+            return [self._answer(message)]
+        if "id" not in message:
+            return self._notification(message)
+        try:
+            return [self._request(message)]
+        except RpcError as refusal:
+            self._send(jsonrpc.error(message["id"], refusal))
+            return []
+
+    def _request(self, message: Message) -> Message:
+        method, given = message["method"], message.get("params", UNSET)
+        params = given if isinstance(given, dict) else {}
+        if any(_same(each.id, message["id"]) for each in self._asked.values() if not each.begun):
+            raise errors.refused("the id is in flight already")
+        sent = self._translated(method, params)
+        asked = _Asked(message["id"], method, params, sent)
+        inner = f"v2:{next(self._numbers)}"
+        self._asked[inner] = asked
+        if sent[0] == protocol.SESSION_LOAD:
+            self._session(params.get("sessionId")).updates.begin_replay()
+        is_object = isinstance(given, dict) or sent[1]
+        return jsonrpc.request(inner, sent[0], sent[1] if is_object else given)
+
+    def _translated(self, method: str, params: Json) -> tuple[str, Json]:
+        """Return method and parameters of version 1; raises RpcError."""
+        if method in _GONE:
+            raise errors.unknown_method(method)
+        match method:
+            case protocol.INITIALIZE:
+                self._own = own_meta(as_object(params.get("capabilities")))
+                return method, greeting_to_v2.for_bridge(params)
+            case v2.AUTH_LOGIN:
+                return protocol.AUTHENTICATE, params
+            case v2.AUTH_LOGOUT:
+                return protocol.LOGOUT, params
+            case protocol.SESSION_NEW | protocol.SESSION_FORK:
+                return method, {**params, "mcpServers": servers(params.get("mcpServers"))}
+            case protocol.SESSION_RESUME:
+                return _resume(params)
+            case protocol.SESSION_PROMPT:
+                return method, _prompt(params)
+            case protocol.SET_CONFIG_OPTION:
+                return self._session(params.get("sessionId")).settings.setting(params)
+            case v2.CANCEL_TOOL_CALL | v2.CANCEL_TERMINAL:
+                raise errors.invalid("nothing of this session can be cancelled by itself")
+        return method, params
+
+    def _notification(self, message: Message) -> list[Message]:
+        method, params = message["method"], as_object(message.get("params"))
+        if method == protocol.CANCEL_REQUEST:
+            wanted = params.get("requestId", UNSET)
+            return [
+                jsonrpc.notification(method, {**params, "requestId": inner})
+                for inner, asked in self._asked.items()
+                if _same(asked.id, wanted) and not asked.begun
+            ]
+        if method != protocol.SESSION_CANCEL:
+            return [message]
+        waiting = [
+            jsonrpc.notification(protocol.CANCEL_REQUEST, {"requestId": inner})
+            for inner, asked in self._asked.items()
+            if asked.method == protocol.SESSION_PROMPT
+            and not asked.begun
+            and asked.params.get("sessionId") == params.get("sessionId")
+        ]
+        return [*waiting, message]
+
+    def _answer(self, message: Message) -> Message:
+        """Return the client's answer to a request of the bridge's."""
+        question = self._questions.pop(message.get("id"), "")
+        result = message.get("result")
+        if question == protocol.REQUEST_PERMISSION and isinstance(result, dict):
+            match result.get("outcome"):
+                case {"outcome": "selected" | "cancelled"}:
+                    return message
+            return {**message, "result": protocol.CANCELLED_PERMISSION}
+        known = ("accept", "decline", "cancel")
+        asks = question == protocol.CREATE_ELICITATION and result is not None
+        if asks and as_object(result).get("action") not in known:
+            return {**message, "result": {"action": "cancel"}}
+        return message
+
+    # --- from the bridge -----------------------------------------------------------------------
+
+    def from_bridge(self, message: Message) -> None:
+        """Send the client what a message of the bridge means to it."""
+        method = message.get("method")
+        params = as_object(message.get("params"))
+        if method is None:
+            self._answered(message)
+        elif "id" in message:
+            self._ask(message, method, params)
+        elif method == protocol.SESSION_UPDATE:
+            self._update(params)
+        else:
+            if method == protocol.ACCEPTED:
+                params = self._accepted(params)
+            elif method == protocol.SESSION_STATE:
+                self._stands(params)
+            needed = _ASKED_FOR.get(method)
+            if needed is None or self._own.get(needed):
+                self._send({**message, "params": params} if "params" in message else message)
+
+    def _ask(self, message: Message, method: str, params: Json) -> None:
+        """Ask the client what the bridge asks."""
+        self._questions[message["id"]] = method
+        if method == protocol.REQUEST_PERMISSION:
+            call = as_object(params.get("toolCall"))
+            title = call.get("title")
+            told = {key: value for key, value in params.items() if key != "toolCall"}
+            told["title"] = title if isinstance(title, str) and title else "Permission"
+            told["subject"] = {"type": "tool_call", "toolCall": tool_call(call)}
+            params = told
+        elif method == protocol.CREATE_ELICITATION and "requestId" in params:
+            asked = self._asked.get(params["requestId"])
+            params = {**params, "requestId": asked.id if asked else params["requestId"]}
+        self._send({**message, "params": params} if "params" in message else message)
+
+    def _update(self, params: Json) -> None:
+        session = self._session(params.get("sessionId"))
+        for each in session.updates.updates(params):
+            self._send(jsonrpc.notification(protocol.SESSION_UPDATE, each))
+
+    # --- answers -------------------------------------------------------------------------------
+
+    def _answered(self, message: Message) -> None:
+        asked = self._asked.pop(message.get("id"), None)
+        if asked is None:  # the answer to a line that was no request
+            self._send(message)
+            return
+        answer = read_answer(message)
+        if asked.method == protocol.SESSION_PROMPT:
+            self._prompt_ended(asked, answer)
+            return
+        match answer:
+            case Ok(result):
+                told = self._result(asked, as_object(result))
+                self._send(jsonrpc.response(asked.id, result if told is None else told))
+            case Err(error) if _is_closed_already(asked.method, error):
+                self._send(jsonrpc.response(asked.id, {}))
+            case Err(error):
+                self._fail(asked, error)
+
+    def _fail(self, asked: _Asked, error: RpcError) -> None:
+        """Answer with an error; one about a session that is not known names the session."""
+        told = error
+        if error.code == protocol.ErrorCode.RESOURCE_NOT_FOUND and "sessionId" in asked.params:
+            data = {**as_object(error.data), "sessionId": asked.params["sessionId"]}
+            told = RpcError.received(error.code, error.message, data)
+        self._send(jsonrpc.error(asked.id, told))
+
+    def _result(self, asked: _Asked, result: Json) -> Json | None:
+        """Return a result in version 2, None for one that is the same."""
+        session_id = asked.params.get("sessionId")
+        match asked.method:
+            case protocol.INITIALIZE:
+                return greeting_to_v2.for_client(result)
+            case v2.AUTH_LOGIN | v2.AUTH_LOGOUT:
+                return {key: value for key, value in result.items() if key == "_meta"}
+            case protocol.SESSION_NEW | protocol.SESSION_FORK:
+                session = self._session(result.get("sessionId"))
+                session.settings.take(result)
+                told = {"sessionId": result.get("sessionId")}
+                return {**told, **_opened(session, result)}
+            case protocol.SESSION_RESUME:
+                session = self._session(session_id)
+                session.settings.take(result)
+                self._end_replay(session_id, session, asked, result)
+                return _opened(session, result)
+            case protocol.SET_CONFIG_OPTION:
+                session = self._session(session_id)
+                session.settings.note_set(*asked.sent, result)
+                return {**_meta(result), "configOptions": session.settings.shown}
+            case protocol.SESSION_CLOSE | protocol.SESSION_DELETE:
+                self._sessions.pop(session_id, None)
+        return None
+
+    def _end_replay(self, session_id: object, session: _Session, asked: _Asked, own: Json) -> None:
+        """Say that the replay is whole, and how the session stands, before the answer."""
+        session.updates.end_message()
+        if asked.params.get(v2.REPLAY_FROM) is not None:
+            self._say(session_id, {"sessionUpdate": v2.REPLAY_COMPLETE})
+        stands = as_object(own_meta(own).get("state"))
+        session.turn = _turn_of(stands)
+        session.state = _state_of(stands, session)
+        self._say(session_id, {"sessionUpdate": v2.STATE_UPDATE, "state": session.state})
+
+    # --- turns ---------------------------------------------------------------------------------
+
+    def _accepted(self, params: Json) -> Json:
+        """Note the id of a prompt that is on disk; returns the parameters with the client's id."""
+        asked = self._asked.get(params.get("requestId"))
+        if asked is None:
+            return params
+        asked.prompt_id = str(params.get("promptId"))
+        return {**params, "requestId": asked.id}
+
+    def _stands(self, params: Json) -> None:
+        """Take where a session stands: a turn may have begun, or one of another's ended."""
+        session_id = params.get("sessionId")
+        if session_id not in self._sessions:
+            return
+        session = self._sessions[session_id]
+        turn = _turn_of(params)
+        if session.turn and session.turn != turn and not self._own_prompt(session.turn):
+            self._end_turn(session_id, session, session.turn, _end_told(params, session.turn))
+        if turn and turn != session.turn and turn not in session.ended:
+            self._begin(session_id, session, as_object(params.get("turn")))
+        self._say_state(session_id, session, _state_of(params, session))
+
+    def _own_prompt(self, prompt_id: str) -> _Asked | None:
+        """Return the request that brought a prompt, if it has no outcome yet."""
+        found = (each for each in self._asked.values() if each.prompt_id == prompt_id)
+        return next(found, None)
+
+    def _begin(self, session_id: object, session: _Session, turn: Json) -> None:
+        """Say that a turn has begun; its prompt is answered if it is the client's own."""
+        session.turn = str(turn.get("promptId"))
+        session.updates.end_message()
+        self._say_state(session_id, session, v2.RUNNING)
+        asked = self._own_prompt(session.turn)
+        if asked and not asked.begun:
+            edited = session.updates.last_user_message if turn.get("edited") else ""
+            self._insert(session_id, asked, shown_as=edited)
+
+    def _insert(self, session_id: object, asked: _Asked, *, shown_as: str = "") -> None:
+        """Show the client its own words, and answer its prompt with the id of their message.
+
+        `shown_as`: the id under which other words were shown in their place.
+        """
+        asked.begun = True
+        message = shown_as or asked.prompt_id or f"{self._ids}p{next(self._numbers)}"
+        if not shown_as:
+            words = objects(asked.params.get("prompt"))
+            told = {"sessionUpdate": v2.USER_MESSAGE, "messageId": message, "content": words}
+            self._say(session_id, told)
+        self._send(jsonrpc.response(asked.id, {"messageId": message}))
+
+    def _prompt_ended(self, asked: _Asked, answer: Ok | Err) -> None:
+        """Take the bridge's answer to a prompt: how its turn ended, or why it had none."""
+        session_id = asked.params.get("sessionId")
+        session = self._session(session_id)
+        if asked.begun:
+            self._end_turn(session_id, session, asked.prompt_id, _end_of(answer))
+            return
+        match answer:
+            case Err(error):
+                self._fail(asked, error)
+            case Ok({"stopReason": "cancelled"}):
+                self._send(jsonrpc.error(asked.id, errors.cancelled()))
+            case _:  # a command of the bridge's own, or a prompt that a hook has refused
+                alone = session.state == v2.IDLE
+                if alone:
+                    self._say_state(session_id, session, v2.RUNNING)
+                self._insert(session_id, asked)
+                if alone:
+                    self._say_idle(session_id, session, _end_of(answer))
+
+    def _end_turn(self, session_id: object, session: _Session, turn: str, end: Json) -> None:
+        """Say how a turn ended, once."""
+        if turn in session.ended:
+            return
+        session.ended = [*session.ended[-9:], turn]
+        if session.turn == turn:
+            session.turn = ""
+        self._say_idle(session_id, session, end)
+
+    # --- states --------------------------------------------------------------------------------
+
+    def _say_state(self, session_id: object, session: _Session, state: str) -> None:
+        if state != session.state:
+            session.state = state
+            session.updates.end_message()
+            self._say(session_id, {"sessionUpdate": v2.STATE_UPDATE, "state": state})
+
+    def _say_idle(self, session_id: object, session: _Session, end: Json) -> None:
+        session.state = v2.IDLE
+        session.updates.end_message()
+        reason = end.get("stopReason") or "end_turn"
+        told = {"sessionUpdate": v2.STATE_UPDATE, "state": v2.IDLE, "stopReason": reason}
+        if reason == v2.ERROR and end.get("error"):
+            told["error"] = end["error"]
+        self._say(session_id, {**told, **_meta(end)})
+
+    def _say(self, session_id: object, update: Json) -> None:
+        params = {"sessionId": session_id, "update": update}
+        self._send(jsonrpc.notification(protocol.SESSION_UPDATE, params))
+
+    def _session(self, session_id: object) -> _Session:
+        """Return what is known of a session; of one that is not known, that it is idle."""
+        if not isinstance(session_id, str):
+            settings = Settings()
+            return _Session(settings, ToV2(self._ids, settings))
+        if session_id not in self._sessions:
+            settings = Settings()
+            ids = f"{self._ids}{next(self._numbers)}-"
+            self._sessions[session_id] = _Session(settings, ToV2(ids, settings))
+        return self._sessions[session_id]
+
+
+def _resume(params: Json) -> tuple[str, Json]:
+    """Return method and parameters of a load, or of a resume without a replay."""
+    replay = params.get(v2.REPLAY_FROM)
+    told = {key: value for key, value in params.items() if key != v2.REPLAY_FROM}
+    told["mcpServers"] = servers(params.get("mcpServers"))
+    if replay is None:
+        return protocol.SESSION_RESUME, told
+    if not isinstance(replay, dict) or replay.get("type") != "start":
+        raise errors.invalid("must be of the type `start`", v2.REPLAY_FROM)
+    return protocol.SESSION_LOAD, told
+
+
+def _prompt(params: Json) -> Json:
+    """Return the parameters of a prompt, with its key where the bridge looks for it."""
+    key = params.get(v2.IDEMPOTENCY_KEY)
+    told = {name: value for name, value in params.items() if name != v2.IDEMPOTENCY_KEY}
+    if key is None:
+        return told
+    return with_own_meta(told, {**own_meta(told), protocol.PROMPT_KEY: key})
+
+
+def _opened(session: _Session, result: Json) -> Json:
+    """Return what the answer to a request that opens a session says."""
+    return {**_meta(result), "configOptions": session.settings.shown}
+
+
+def _meta(result: Json) -> Json:
+    return {"_meta": result["_meta"]} if result.get("_meta") else {}
+
+
+def _turn_of(stands: Json) -> str:
+    turn = as_object(stands.get("turn")).get("promptId")
+    return turn if isinstance(turn, str) else ""
+
+
+def _state_of(stands: Json, session: _Session) -> str:
+    """Return version 2's word for where a session stands."""
+    word = stands.get("state")
+    if not session.turn and word == LiveState.CANCELLING:  # what ends is work outside of a turn
+        return session.state
+    if not session.turn and word not in _WORKS:
+        return v2.IDLE
+    return v2.REQUIRES_ACTION if word == LiveState.PERMISSION else v2.RUNNING
+
+
+def _end_of(answer: Ok | Err) -> Json:
+    """Return stop reason, error and `_meta` of a turn's end."""
+    if isinstance(answer, Err):
+        return {"stopReason": v2.ERROR, "error": answer.error.to_wire()}
+    result = as_object(answer.result)
+    reason = result.get("stopReason")
+    return {**_meta(result), "stopReason": reason if reason in _REASONS else "end_turn"}
+
+
+def _end_told(stands: Json, turn: str) -> Json:
+    """Return stop reason and error of another client's turn, as far as it is told."""
+    last = as_object(stands.get("last"))
+    if last.get("promptId") != turn:
+        return {}
+    if error := last.get("error"):
+        return {"stopReason": v2.ERROR, "error": error}
+    reason = last.get("stopReason")
+    return {"stopReason": reason} if reason in _REASONS else {}
+
+
+def _same(mine: RequestId, wanted: Any) -> bool:
+    """Return True for the same id: 1 and "1", and 1 and true, are different ones."""
+    return type(mine) is type(wanted) and mine == wanted
+
+
+def _is_closed_already(method: str, error: RpcError) -> bool:
+    """Return True if a session that is to be closed is not known: in version 2 that is no error."""
+    return method == protocol.SESSION_CLOSE and error.code == protocol.ErrorCode.RESOURCE_NOT_FOUND

@@ -1,0 +1,81 @@
+"""`initialize` of a client that speaks version 2, with a bridge that speaks version 1."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acp_bridge import __version__, protocol
+from acp_bridge.protocol import Json, as_object, has, objects, own_meta, with_own_meta
+from acp_bridge.versions import v2
+
+#: what the translator itself has to be told by the bridge.
+_HEARS: Final[Json] = {protocol.HEARS_ACCEPTED: True, protocol.HEARS_STATE: True}
+_PROMPT: Final = ("image", "audio", "embeddedContext")
+
+
+def for_bridge(params: Json) -> Json:
+    """Return the parameters of `initialize` in version 1: what each client of version 2 can is
+    declared, and it has neither files nor terminals for the agent.
+    """
+    can = as_object(params.get("capabilities"))
+    meta = as_object(can.get("_meta"))
+    told: Json = {
+        "fs": {"readTextFile": False, "writeTextFile": False},
+        "terminal": False,
+        "session": {"configOptions": {"boolean": {}}, "compaction": {}},
+        "auth": {"terminal": has(can, "auth", "terminal")},
+        "_meta": meta,
+    }
+    if isinstance(can.get("elicitation"), dict):
+        told["elicitation"] = can["elicitation"]
+    told = with_own_meta(told, {**own_meta(can), **_HEARS})
+    known = ("protocolVersion", "info", "capabilities")
+    rest = {key: value for key, value in params.items() if key not in known}
+    return {
+        **rest,
+        "protocolVersion": protocol.VERSION,
+        "clientInfo": params.get("info"),
+        "clientCapabilities": told,
+    }
+
+
+def for_client(result: Json) -> Json:
+    """Return the answer to `initialize` in version 2."""
+    can = as_object(result.get("agentCapabilities"))
+    session: Json = {"prompt": {}, "mcp": {"stdio": {}}}
+    for name in _PROMPT:
+        if has(can, "promptCapabilities", name):
+            session["prompt"][name] = {}
+    if has(can, "mcpCapabilities", "http"):
+        session["mcp"]["http"] = {}
+    for name in ("delete", "additionalDirectories"):
+        if has(can, "sessionCapabilities", name):
+            session[name] = {}
+    told: Json = {"session": session}
+    methods = [_method(each) for each in objects(result.get("authMethods"))]
+    if methods:
+        told["auth"] = {}
+    if can.get("_meta"):
+        told["_meta"] = can["_meta"]
+    known = ("protocolVersion", "agentCapabilities", "agentInfo", "authMethods")
+    return {
+        **{key: value for key, value in result.items() if key not in known},
+        "protocolVersion": v2.VERSION,
+        "info": _info(as_object(result.get("agentInfo"))),
+        "capabilities": told,
+        "authMethods": methods,
+    }
+
+
+def _info(info: Json) -> Json:
+    """Return what an agent says of itself, with the two members that version 2 wants."""
+    own = {"name": "acp-bridge", "version": __version__}
+    return {**own, **{key: value for key, value in info.items() if isinstance(value, str)}}
+
+
+def _method(method: Json) -> Json:
+    told = {("methodId" if key == "id" else key): value for key, value in method.items()}
+    told.setdefault("type", "agent")
+    if isinstance(env := told.get("env"), dict):
+        told["env"] = [{"name": name, "value": value} for name, value in env.items()]
+    return told

@@ -1,0 +1,123 @@
+"""Turns what a session offers in version 1 into version 2: options, modes, commands, servers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, SET_MODEL, Json, as_object, objects
+
+#: an option that is made of the modes, or of the models, of an agent that has no such option.
+_MODE: Final = "mode"
+_MODEL: Final = "model"
+
+
+class Settings:
+    """Knows the options of one session as version 2 has them; modes and models are among them."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self._options: list[Json] = []
+        self._modes: Json = {}
+        self._models: Json = {}
+
+    def take(self, result: Json) -> None:
+        """Take what the answer to a request that opens a session says; what is absent stays."""
+        if isinstance(options := result.get("configOptions"), list):
+            self._options = [_option(each) for each in objects(options)]
+        self._modes = as_object(result.get("modes")) or self._modes
+        self._models = as_object(result.get("models")) or self._models
+
+    def set_mode(self, mode: object) -> None:
+        """Take the mode that holds now."""
+        self._modes = {**self._modes, "currentModeId": mode}
+
+    @property
+    def shown(self) -> list[Json]:
+        """All options, in version 2's form."""
+        found = list(self._options)
+        categories = {each.get("category") for each in found}
+        if self._modes and _MODE not in categories:
+            modes = objects(self._modes.get("availableModes"))
+            values = [_value(each, each.get("id")) for each in modes]
+            found.append(_select(_MODE, "Mode", self._modes.get("currentModeId"), values))
+        if self._models and _MODEL not in categories:
+            models = objects(self._models.get("availableModels"))
+            values = [_value(each, each.get("modelId")) for each in models]
+            found.append(_select(_MODEL, "Model", self._models.get("currentModelId"), values))
+        return found
+
+    def setting(self, params: Json) -> tuple[str, Json]:
+        """Return method and parameters of version 1 for `session/set_config_option`."""
+        chosen, value = params.get("configId"), params.get("value")
+        rest = {k: v for k, v in params.items() if k not in ("configId", "value", "type")}
+        known = {each.get("configId") for each in self._options}
+        if chosen == _MODE and chosen not in known and self._modes:
+            return SET_MODE, {**rest, "modeId": value}
+        if chosen == _MODEL and chosen not in known and self._models:
+            return SET_MODEL, {**rest, "modelId": value}
+        typed = {"type": "boolean"} if params.get("type") == "boolean" else {}
+        return SET_CONFIG_OPTION, {**rest, "configId": chosen, "value": value, **typed}
+
+    def note_set(self, method: str, params: Json, result: Json) -> None:
+        """Take what has become of a request that `setting` has made."""
+        if method == SET_MODE:
+            self.set_mode(params.get("modeId"))
+        elif method == SET_MODEL:
+            self._models = {**self._models, "currentModelId": params.get("modelId")}
+        self.take(result)
+
+
+def _value(each: Json, value: object) -> Json:
+    told = {"value": value, "name": each.get("name") or value}
+    return {**told, **({"description": each["description"]} if each.get("description") else {})}
+
+
+def _select(name: str, title: str, current: object, values: list[Json]) -> Json:
+    return {
+        "configId": name,
+        "name": title,
+        "category": name,
+        "type": "select",
+        "currentValue": current,
+        "options": values,
+    }
+
+
+def _option(option: Json) -> Json:
+    told = {("configId" if key == "id" else key): value for key, value in option.items()}
+    told.setdefault("type", "boolean" if isinstance(told.get("currentValue"), bool) else "select")
+    if isinstance(values := told.get("options"), list):
+        told["options"] = [_group(each) if isinstance(each, dict) else each for each in values]
+    return told
+
+
+def _group(each: Json) -> Json:
+    return {("groupId" if key == "group" else key): value for key, value in each.items()}
+
+
+def commands(listed: object) -> list[Json]:
+    """Return commands in version 2's form."""
+    return [_command(each) for each in objects(listed)]
+
+
+def _command(command: Json) -> Json:
+    told = {**command, "type": "command"}
+    if isinstance(given := told.get("input"), dict):
+        told["input"] = {**given, "type": "text"}
+    return told
+
+
+def servers(listed: object) -> object:
+    """Return the MCP servers of a request in version 1's form."""
+    if not isinstance(listed, list):
+        return listed or []
+    return [_server(each) if isinstance(each, dict) else each for each in listed]
+
+
+def _server(server: Json) -> Json:
+    if server.get("type") == "stdio":
+        told = {key: value for key, value in server.items() if key != "type"}
+        return {**told, "args": told.get("args") or [], "env": told.get("env") or []}
+    if server.get("type") == "http":
+        return {**server, "headers": server.get("headers") or []}
+    return server

@@ -1,0 +1,180 @@
+"""Turns the updates of a session in version 1 into those of version 2, a function for each row.
+
+- Version 2 wants an id for each message. A run of chunks without one gets an id that is made here.
+- In version 1 null leaves a member of a tool call as it is, in version 2 it clears it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import unified_diff
+from itertools import count
+from typing import Final
+
+from acp_bridge import protocol
+from acp_bridge.protocol import Json, as_object, follows_apart, objects
+from acp_bridge.versions import v2
+from acp_bridge.versions.settings_to_v2 import Settings, commands
+
+#: members of a tool call that stay when an update leaves them out.
+_OF_A_CALL: Final = (
+    *("name", "title", "kind", "status", "content", "locations", "rawInput", "rawOutput"),
+)
+#: characters of two texts of which a patch is made; of longer ones it is said that they changed.
+_MOST_COMPARED: Final = 400_000
+
+
+class ToV2:
+    """Translates the updates of one session, in their order."""
+
+    def __init__(self, ids: str, settings: Settings) -> None:
+        """`ids`: the beginning of each message id that is made here."""
+        self._ids = ids
+        self._settings = settings
+        self._numbers = count(1)
+        #: the chunk before, if the next one may go on with its message, and the message's id.
+        self._before: Json | None = None
+        self._message = ""
+        #: the tool calls that the client was shown.
+        self._calls: set[object] = set()
+        #: the id of the last message of the user's that was given one here.
+        self.last_user_message = ""
+        self._rows: dict[object, Callable[[Json], list[Json]]] = {
+            protocol.USER_MESSAGE: self._chunk,
+            protocol.AGENT_MESSAGE: self._chunk,
+            protocol.AGENT_THOUGHT: self._chunk,
+            protocol.TOOL_CALL: self._tool_call,
+            protocol.TOOL_CALL_UPDATE: self._tool_call_update,
+            protocol.PLAN: _plan,
+            protocol.PLAN_UPDATE: _plan,
+            "plan_removed": _nothing,
+            protocol.COMMANDS_UPDATE: _commands,
+            protocol.MODE_UPDATE: self._mode,
+            protocol.OPTIONS_UPDATE: self._options,
+        }
+
+    def end_message(self) -> None:
+        """Let the next chunk without an id begin another message."""
+        self._before = None
+
+    def begin_replay(self) -> None:
+        """Forget what the client was shown: it is shown the session from its beginning."""
+        self._calls.clear()
+        self.end_message()
+
+    def updates(self, params: Json) -> list[Json]:
+        """Return the parameters of `session/update` in version 2, each with the session's id."""
+        update = as_object(params.get("update"))
+        row = self._rows.get(update.get("sessionUpdate"))
+        if row != self._chunk:
+            self.end_message()
+        told = [update] if row is None else row(update)
+        return [{**params, "update": each} for each in told]
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def _chunk(self, update: Json) -> list[Json]:
+        before, self._before = self._before, update
+        own = update.get("messageId")
+        if isinstance(own, str) and own:
+            return [update]
+        if follows_apart(before, update):
+            self._message = f"{self._ids}{next(self._numbers)}"
+            if update.get("sessionUpdate") == protocol.USER_MESSAGE:
+                self.last_user_message = self._message
+        return [{**update, "messageId": self._message}]
+
+    # --- tool calls ----------------------------------------------------------------------------
+
+    def _tool_call(self, update: Json) -> list[Json]:
+        told = {**tool_call(update), "sessionUpdate": protocol.TOOL_CALL_UPDATE}
+        told.setdefault("status", "pending")
+        call = update.get("toolCallId")
+        if call in self._calls:  # the agent begins it anew: nothing of the old one stays
+            told = {**dict.fromkeys(_OF_A_CALL), **told}
+        self._calls.add(call)
+        return [told]
+
+    def _tool_call_update(self, update: Json) -> list[Json]:
+        self._calls.add(update.get("toolCallId"))
+        return [tool_call(update)]
+
+    # --- settings ------------------------------------------------------------------------------
+
+    def _mode(self, update: Json) -> list[Json]:
+        self._settings.set_mode(update.get("currentModeId"))
+        return self._all_options(update)
+
+    def _options(self, update: Json) -> list[Json]:
+        self._settings.take(update)
+        return self._all_options(update)
+
+    def _all_options(self, update: Json) -> list[Json]:
+        told: Json = {"sessionUpdate": protocol.OPTIONS_UPDATE}
+        told["configOptions"] = self._settings.shown
+        return [{**told, **({"_meta": update["_meta"]} if update.get("_meta") else {})}]
+
+
+def tool_call(update: Json) -> Json:
+    """Return a tool call, or an update of one, with the members that version 2 knows."""
+    told = {key: value for key, value in update.items() if value is not None}
+    if isinstance(content := told.get("content"), list):
+        told["content"] = [_content(each) for each in objects(content) if _is_known(each)]
+    return told
+
+
+def _is_known(item: Json) -> bool:
+    """Return False for a terminal: version 2 knows those of the agent alone."""
+    return item.get("type") != "terminal"
+
+
+def _content(item: Json) -> Json:
+    if item.get("type") != "diff":
+        return item
+    path, old, new = item.get("path"), item.get("oldText"), item.get("newText")
+    operation = "add" if old is None else "modify"
+    told: Json = {"type": "diff", "changes": [{"operation": operation, "path": path}]}
+    if (text := _patch(path, old, new)) is not None:
+        told["patch"] = {"format": "git_patch", "text": text}
+    return {**told, **({"_meta": item["_meta"]} if item.get("_meta") else {})}
+
+
+def _patch(path: object, old: object, new: object) -> str | None:
+    """Return a patch as git writes it, None if these are no texts, or too long to be compared."""
+    before = "" if old is None else old
+    if not (isinstance(path, str) and isinstance(before, str) and isinstance(new, str)):
+        return None
+    if len(before) + len(new) > _MOST_COMPARED:
+        return None
+    name = path.lstrip("/")
+    names = ("/dev/null" if old is None else f"a/{name}"), f"b/{name}"
+    lines = [f"diff --git a/{name} b/{name}\n"]
+    lines += ["new file mode 100644\n"] if old is None else []
+    for line in unified_diff(_lines(before), _lines(new), *names):
+        lines.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
+    return "".join(lines)
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text with their ends; nothing but a newline ends one."""
+    *whole, last = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([last] if last else [])
+
+
+# --- what needs nothing to be known of the session ------------------------------------------------
+
+
+def _nothing(_update: Json) -> list[Json]:
+    return []
+
+
+def _plan(update: Json) -> list[Json]:
+    plan = as_object(update.get("plan")) or update
+    entries = objects(plan.get("entries"))
+    told = {"type": "items", "planId": v2.PLAN_ID, "entries": entries}
+    shown: Json = {"sessionUpdate": protocol.PLAN_UPDATE, "plan": told}
+    return [{**shown, **({"_meta": update["_meta"]} if update.get("_meta") else {})}]
+
+
+def _commands(update: Json) -> list[Json]:
+    return [{**update, "availableCommands": commands(update.get("availableCommands"))}]
