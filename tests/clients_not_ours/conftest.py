@@ -18,6 +18,7 @@ import pytest
 
 from tests.clients_not_ours.judge import Connection, Refused, Schema
 from tests.support.processes import all_gone
+from tests.support.v2_schema import v2_schema
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -107,14 +108,25 @@ class Tape:
 
 
 @pytest.fixture
-async def tape(tmp_path: Path, schema: Schema, mark: str) -> AsyncIterator[Tape]:
-    """Judged when the test is over, whatever it was about; no process is left by then (P1)."""
-    tape = Tape(tmp_path / "tape.jsonl", schema)
+async def tape(
+    request: pytest.FixtureRequest, tmp_path: Path, schema: Schema, mark: str
+) -> AsyncIterator[Tape]:
+    """Judged when the test is over, whatever it was about; no process is left by then (P1).
+
+    With the fixture `second_version` the client speaks version 2.
+    """
+    second = "second_version" in request.fixturenames
+    tape = Tape(tmp_path / "tape.jsonl", v2_schema() if second else schema)
     yield tape
     await all_gone(mark, within=5)
     verdict = tape.judge()
     assert not verdict.complaints
     assert verdict.methods
+
+
+@pytest.fixture
+def second_version() -> None:
+    """The client of the test speaks version 2: the tape is judged by its schema."""
 
 
 @pytest.fixture

@@ -59,13 +59,15 @@ Run = Callable[..., Awaitable[set[str]]]
 def run(modules: Path, tape: Tape, folder: Path, client_env: dict[str, str]) -> Run:
     """Runs a scenario to its good end; the methods that crossed the pipe."""
 
-    async def run(scenario: str, agent: Agent, **more: str) -> set[str]:
+    async def run(
+        scenario: str, agent: Agent, script: str = "sdk_scenarios.mjs", **more: str
+    ) -> set[str]:
         node = shutil.which("node")
         assert node, "there is no node"
         command = tape.command(*agent.command)
         given = {"command": command, "tape": str(tape.path), "cwd": str(folder), **agent.language}
         env = {**client_env, "GIVEN": json.dumps(given), "ACP_BRIDGE_DRAIN_TIMEOUT": "0.3", **more}
-        words = [node, str(HERE / "sdk_scenarios.mjs"), scenario]
+        words = [node, str(HERE / script), scenario]
         with anyio.fail_after(LIMIT):
             done = await anyio.run_process(words, env=env, check=False, stderr=subprocess.STDOUT)
         assert done.returncode == 0, done.stdout.decode()
@@ -149,3 +151,40 @@ async def test_an_agent_that_wants_authentication_gets_it(run: Run) -> None:
 
 def _fixture(behaviour: str) -> Agent:
     return Agent(tuple(fixture_command(behaviour)), FIXTURE.language)
+
+
+# --- version 2 of the protocol ------------------------------------------------------------------
+
+V2 = "sdk_v2.mjs"
+
+
+@pytest.mark.usefixtures("second_version")
+@each_agent
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "three-prompts-at-once",
+        "cancel",
+        "cancel-of-one-request",
+        "permission",
+        "options",
+        "load-after-the-bridge-was-killed",
+    ],
+)
+async def test_a_client_of_version_2_has_what_one_of_version_1_has(
+    run: Run, agent: Agent, scenario: str
+) -> None:
+    assert await run(scenario, agent, V2) >= {"session/prompt", "session/update"}
+
+
+@pytest.mark.usefixtures("second_version")
+async def test_an_agent_that_ignores_cancel_is_replaced_for_version_2_too(
+    run: Run, agent_log: FixtureLog
+) -> None:
+    await run("an-agent-that-ignores-cancel", _fixture("ignores-cancel"), V2)
+    assert len(agent_log.pids()) == 2
+
+
+@pytest.mark.usefixtures("second_version")
+async def test_the_death_of_the_agent_ends_the_turn_with_an_error(run: Run) -> None:
+    await run("an-agent-that-dies", FIXTURE, V2)
