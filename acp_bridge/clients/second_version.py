@@ -36,8 +36,12 @@ class TranslatedOutgoing:
     def write(self, data: bytes) -> None:
         """Send what these lines of version 1 mean."""
         for line in data.split(b"\n"):
-            if line and (message := read_object(line)) is not None:
-                self._end.from_bridge(message)
+            if (
+                line
+                and (message := read_object(line)) is not None
+                and self._end.from_bridge(message)
+            ):
+                self._lines.append(line + b"\n")
         self._flush()
 
     def _flush(self) -> None:

@@ -176,24 +176,29 @@ class ClientEnd:
 
     # --- from the bridge -----------------------------------------------------------------------
 
-    def from_bridge(self, message: Message) -> None:
-        """Send the client what a message of the bridge means to it."""
+    def from_bridge(self, message: Message) -> bool:
+        """Send the client what a message of the bridge means to it.
+
+        Returns True instead if that is the message as it stands.
+        """
         method = message.get("method")
         params = as_object(message.get("params"))
+        if method == protocol.SESSION_UPDATE:
+            return self._update(params)
         if method is None:
             self._answered(message)
-        elif "id" in message:
+            return False
+        if "id" in message:
             self._ask(message, method, params)
-        elif method == protocol.SESSION_UPDATE:
-            self._update(params)
-        else:
-            if method == protocol.ACCEPTED:
-                params = self._accepted(params)
-            elif method == protocol.SESSION_STATE:
-                self._stands(params)
-            needed = _ASKED_FOR.get(method)
-            if needed is None or self._own.get(needed):
-                self._send({**message, "params": params} if "params" in message else message)
+            return False
+        if method == protocol.ACCEPTED:
+            params = self._accepted(params)
+        elif method == protocol.SESSION_STATE:
+            self._stands(params)
+        needed = _ASKED_FOR.get(method)
+        if needed is None or self._own.get(needed):
+            self._send({**message, "params": params} if "params" in message else message)
+        return False
 
     def _ask(self, message: Message, method: str, params: Json) -> None:
         """Ask the client what the bridge asks."""
@@ -210,10 +215,13 @@ class ClientEnd:
             params = {**params, "requestId": asked.id if asked else params["requestId"]}
         self._send({**message, "params": params} if "params" in message else message)
 
-    def _update(self, params: Json) -> None:
-        session = self._session(params.get("sessionId"))
-        for each in session.updates.updates(params):
+    def _update(self, params: Json) -> bool:
+        updates = self._session(params.get("sessionId")).updates.updates(params)
+        if len(updates) == 1 and updates[0] is params:
+            return True
+        for each in updates:
             self._send(jsonrpc.notification(protocol.SESSION_UPDATE, each))
+        return False
 
     # --- answers -------------------------------------------------------------------------------
 
@@ -342,6 +350,8 @@ class ClientEnd:
                 self._fail(asked, error)
             case Ok({"stopReason": "cancelled"}):
                 self._send(jsonrpc.error(asked.id, errors.cancelled()))
+            case Ok(result) if own_meta(as_object(result)).get("delivery") == "steered":
+                self._insert(session_id, asked)  # its words have joined a turn, which has ended
             case _:  # a command of the bridge's own, or a prompt that a hook has refused
                 alone = session.state == v2.IDLE
                 if alone:

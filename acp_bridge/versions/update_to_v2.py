@@ -63,13 +63,16 @@ class ToV2:
         self.end_message()
 
     def updates(self, params: Json) -> list[Json]:
-        """Return the parameters of `session/update` in version 2, each with the session's id."""
+        """Return the parameters of `session/update` in version 2: of each update that this one is.
+
+        Parameters that are the same in both versions are the very same object.
+        """
         update = as_object(params.get("update"))
         row = self._rows.get(update.get("sessionUpdate"))
         if row != self._chunk:
             self.end_message()
         told = [update] if row is None else row(update)
-        return [{**params, "update": each} for each in told]
+        return [params if each is update else {**params, "update": each} for each in told]
 
     # --- messages ------------------------------------------------------------------------------
 

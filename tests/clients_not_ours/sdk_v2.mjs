@@ -231,6 +231,29 @@ const scenarios = {
     assert.ok(editor.text().endsWith(`say one | ${given.forever}`), "it remembers");
   },
 
+  async "a-session-of-another-bridge"(first) {
+    await first.open();
+    assert.equal(await first.run(given.words.A), "end_turn");
+    await first.runForEver();
+    const second = await Editor.start();
+    await second.resume(first.sessionId);
+    await second.until(() => second.of("state_update").length);
+    assert.equal(second.of("state_update").at(-1).state, "running");
+    await second.until(() => second.text().startsWith(first.text().slice(0, 40)));
+    await first.cancel();
+    await first.until(() => first.ends().length === 2);
+    await second.until(() => second.ends().length === 1);
+    assert.deepEqual(second.ends(), ["cancelled"]);
+    const { messageId } = await second.prompt(given.words.B);
+    await second.until(() => second.ends().length === 2);
+    await first.until(() => first.ends().length === 3);
+    assert.equal(first.ends().at(-1), "end_turn");
+    assert.match(second.text(), /B19/);
+    assert.match(first.text(), /B19/);
+    assert.ok(second.of("user_message").some((said) => said.messageId === messageId));
+    await second.close();
+  },
+
   async "an-agent-that-dies"(editor) {
     await editor.open();
     assert.equal(await editor.run("say one"), "end_turn");

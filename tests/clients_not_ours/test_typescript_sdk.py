@@ -169,6 +169,7 @@ V2 = "sdk_v2.mjs"
         "permission",
         "options",
         "load-after-the-bridge-was-killed",
+        "a-session-of-another-bridge",
     ],
 )
 async def test_a_client_of_version_2_has_what_one_of_version_1_has(

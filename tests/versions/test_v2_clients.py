@@ -221,3 +221,24 @@ async def test_a_close_ends_the_turn_before_it_is_answered(tmp_path: Path) -> No
         assert await it.editor.result(closing) == {}
         assert (await it.editor.refusal(behind)).code == -32800
         assert it.editor.states(session) == ["running", "idle/cancelled"]
+
+
+async def test_words_that_join_a_turn_make_no_second_end_of_it(tmp_path: Path) -> None:
+    agent = Agent()
+    agent.script["initialize"]["_meta"] = {"steering": {"supported": True}}
+    agent.script["_session/steering"] = {"outcome": "injected"}
+    gate = agent.stops_at("session/prompt")
+    async with v2_bench(tmp_path, agent) as it:
+        session = await it.new()
+        await it.editor.result(it.editor.prompt(session, "hello"))
+        own = {"_meta": {"acp_bridge": {"delivery": "steer"}}}
+        block = {"type": "text", "text": "more"}
+        params = {"sessionId": session, "prompt": [block], **own}
+        joined = it.editor.send("session/prompt", params)
+        await until(lambda: agent.params("_session/steering"))
+        gate.open()
+        answer = await it.editor.result(joined)
+        await it.editor.handled()
+        assert it.editor.states(session) == ["running", "idle/end_turn"]
+        echoes = it.editor.updates(session, "user_message")
+        assert echoes[-1]["messageId"] == answer["messageId"]
