@@ -110,8 +110,8 @@ class ClientEnd:
         asked = _Asked(message["id"], method, params, sent)
         inner = f"v2:{next(self._numbers)}"
         self._asked[inner] = asked
-        if sent[0] == protocol.SESSION_LOAD:
-            self._session(params.get("sessionId")).updates.begin_replay()
+        if sent[0] == protocol.SESSION_LOAD or _attaches_whole(method, params):
+            self._known(params.get("sessionId")).updates.begin_replay()
         is_object = isinstance(given, dict) or sent[1]
         return jsonrpc.request(inner, sent[0], sent[1] if is_object else given)
 
@@ -134,7 +134,7 @@ class ClientEnd:
             case protocol.SESSION_PROMPT:
                 return method, _prompt(params)
             case protocol.SET_CONFIG_OPTION:
-                return self._session(params.get("sessionId")).settings.setting(params)
+                return self._known(params.get("sessionId")).settings.setting(params)
             case v2.CANCEL_TOOL_CALL | v2.CANCEL_TERMINAL:
                 raise errors.invalid("nothing of this session can be cancelled by itself")
         return method, params
@@ -264,13 +264,13 @@ class ClientEnd:
                 session.settings.take(result)
                 told = {"sessionId": result.get("sessionId")}
                 return {**told, **_opened(session, result)}
-            case protocol.SESSION_RESUME:
+            case protocol.SESSION_RESUME | protocol.ATTACH:
                 session = self._session(session_id)
                 session.settings.take(result)
                 self._end_replay(session_id, session, asked, result)
                 return _opened(session, result)
             case protocol.SET_CONFIG_OPTION:
-                session = self._session(session_id)
+                session = self._known(session_id)
                 session.settings.note_set(*asked.sent, result)
                 return {**_meta(result), "configOptions": session.settings.shown}
             case protocol.SESSION_CLOSE | protocol.SESSION_DELETE:
@@ -280,7 +280,8 @@ class ClientEnd:
     def _end_replay(self, session_id: object, session: _Session, asked: _Asked, own: Json) -> None:
         """Say that the replay is whole, and how the session stands, before the answer."""
         session.updates.end_message()
-        if asked.params.get(v2.REPLAY_FROM) is not None:
+        replayed = asked.params.get(v2.REPLAY_FROM) is not None
+        if replayed or _attaches_whole(asked.method, asked.params):
             self._say(session_id, {"sessionUpdate": v2.REPLAY_COMPLETE})
         stands = as_object(own_meta(own).get("state"))
         session.turn = _turn_of(stands)
@@ -309,6 +310,8 @@ class ClientEnd:
         if turn and turn != session.turn and turn not in session.ended:
             self._begin(session_id, session, as_object(params.get("turn")))
         self._say_state(session_id, session, _state_of(params, session))
+        if params.get("state") == LiveState.CLOSED:
+            del self._sessions[session_id]
 
     def _own_prompt(self, prompt_id: str) -> _Asked | None:
         """Return the request that brought a prompt, if it has no outcome yet."""
@@ -341,7 +344,7 @@ class ClientEnd:
     def _prompt_ended(self, asked: _Asked, answer: Ok | Err) -> None:
         """Take the bridge's answer to a prompt: how its turn ended, or why it had none."""
         session_id = asked.params.get("sessionId")
-        session = self._session(session_id)
+        session = self._known(session_id)
         if asked.begun:
             self._end_turn(session_id, session, asked.prompt_id, _end_of(answer))
             return
@@ -391,15 +394,22 @@ class ClientEnd:
         self._send(jsonrpc.notification(protocol.SESSION_UPDATE, params))
 
     def _session(self, session_id: object) -> _Session:
-        """Return what is known of a session; of one that is not known, that it is idle."""
-        if not isinstance(session_id, str):
-            settings = Settings()
-            return _Session(settings, ToV2(self._ids, settings))
-        if session_id not in self._sessions:
-            settings = Settings()
-            ids = f"{self._ids}{next(self._numbers)}-"
-            self._sessions[session_id] = _Session(settings, ToV2(ids, settings))
-        return self._sessions[session_id]
+        """Return what the client was told of a session that the bridge speaks of."""
+        found = self._known(session_id)
+        self._sessions[session_id] = found
+        return found
+
+    def _known(self, session_id: object) -> _Session:
+        """Return the same for a session that the client names; of an unknown one it is nothing."""
+        if isinstance(session_id, str) and session_id in self._sessions:
+            return self._sessions[session_id]
+        settings = Settings()
+        return _Session(settings, ToV2(f"{self._ids}{next(self._numbers)}-", settings))
+
+
+def _attaches_whole(method: str, params: Json) -> bool:
+    """Return True for a request that shows a live session from its beginning."""
+    return method == protocol.ATTACH and params.get("replay") is not False
 
 
 def _resume(params: Json) -> tuple[str, Json]:

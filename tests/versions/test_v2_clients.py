@@ -242,3 +242,30 @@ async def test_words_that_join_a_turn_make_no_second_end_of_it(tmp_path: Path) -
         assert it.editor.states(session) == ["running", "idle/end_turn"]
         echoes = it.editor.updates(session, "user_message")
         assert echoes[-1]["messageId"] == answer["messageId"]
+
+
+async def test_a_live_session_is_attached_to_as_it_is_resumed(tmp_path: Path) -> None:
+    async with v2_bench(tmp_path) as it:
+        session = await it.new()
+        await it.editor.ran(session, "hello")
+        second = await it.joined()
+        answer = await second.ask("_acp_bridge/attach", {"sessionId": session})
+        assert "modes" not in answer
+        kinds = [each["sessionUpdate"] for each in second.updates(session)]
+        assert kinds[-2:] == ["replay_complete", "state_update"]
+
+
+async def test_a_session_that_somebody_else_closes_is_over_for_this_client(tmp_path: Path) -> None:
+    gate = (agent := Agent()).stops_at("session/prompt")
+    async with v2_bench(tmp_path, agent, drain_timeout=60) as it:
+        session = await it.new()
+        await it.editor.result(it.editor.prompt(session, "hello"))
+        behind = it.editor.prompt(session, "behind")
+        old = await it.it.joined()
+        closing = old.send("_acp_bridge/close", {"sessionId": session})
+        await until(lambda: agent.params("session/cancel"))
+        gate.open()
+        await old.result(closing)
+        error = await it.editor.refusal(behind)
+        assert error.code == -32603  # it is kept: no word of a withdrawal
+        assert it.editor.states(session) == ["running", "idle/cancelled"]
