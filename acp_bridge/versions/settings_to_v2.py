@@ -32,16 +32,21 @@ class Settings:
         self._modes = {**self._modes, "currentModeId": mode}
 
     @property
+    def has_modes(self) -> bool:
+        """True once it is known which modes there are."""
+        return bool(objects(self._modes.get("availableModes")))
+
+    @property
     def shown(self) -> list[Json]:
         """All options, in version 2's form."""
         found = list(self._options)
         categories = {each.get("category") for each in found}
-        if self._modes and _MODE not in categories:
-            modes = objects(self._modes.get("availableModes"))
+        modes = objects(self._modes.get("availableModes"))
+        if modes and _MODE not in categories:
             values = [_value(each, each.get("id")) for each in modes]
             found.append(_select(_MODE, "Mode", self._modes.get("currentModeId"), values))
-        if self._models and _MODEL not in categories:
-            models = objects(self._models.get("availableModels"))
+        models = objects(self._models.get("availableModels"))
+        if models and _MODEL not in categories:
             values = [_value(each, each.get("modelId")) for each in models]
             found.append(_select(_MODEL, "Model", self._models.get("currentModelId"), values))
         return found

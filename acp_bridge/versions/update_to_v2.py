@@ -106,7 +106,8 @@ class ToV2:
 
     def _mode(self, update: Json) -> list[Json]:
         self._settings.set_mode(update.get("currentModeId"))
-        return self._all_options(update)
+        # The answer to the request that opens the session tells all modes.
+        return self._all_options(update) if self._settings.has_modes else []
 
     def _options(self, update: Json) -> list[Json]:
         self._settings.take(update)

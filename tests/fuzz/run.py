@@ -22,6 +22,7 @@ from tests.fuzz.fleet import Fleet
 from tests.fuzz.operations import Operations
 from tests.fuzz.place import Place
 from tests.fuzz.script import Operation
+from tests.fuzz.watcher import Watchers
 
 
 class Run:
@@ -32,12 +33,14 @@ class Run:
         self._place = Place(folder, script.behaviours(seed), script.options(seed))
         self._place.keeps = script.keeps(seed)
         self._ledger = self._place.ledger
-        self._ledger.several = script.keeps(seed) or script.has_two(seed)
+        others = script.has_two(seed) or script.is_watched(seed)
+        self._ledger.several = script.keeps(seed) or others
         self._ledger.reuses_ids = "reuses-ids" in self._place.behaviours
         self._ledger.replays_late = "late-replay" in self._place.behaviours
         self._seed = seed
         self._operations = Operations(self._place)
         self._fleet = Fleet(self._place, self._operations)
+        self._watchers = Watchers(self._fleet) if script.is_watched(seed) else None
         self._perform: dict[str, Callable[[Operation], Awaitable[None] | None]] = {
             name: getattr(self, f"_do_{name}", None) or getattr(self._operations, f"do_{name}")
             for name in script.WEIGHTS
@@ -78,9 +81,13 @@ class Run:
             done = self._perform[operation.kind](operation)
             if done is not None:
                 await done
+            if self._watchers and operation.who < script.WATCHED:
+                await self._watchers.step(random.Random(f"{self._seed}.{operation.who}"))
             await self._pause(operation.rng)
             self._ledger.counts["operations"] += 1
         operations.note_new_sessions()
+        if self._watchers:
+            await self._watchers.leave()
         await fleet.end_all(random.Random(f"{self._seed}.end"))
 
     async def _pause(self, rng: random.Random) -> None:

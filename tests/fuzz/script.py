@@ -56,6 +56,8 @@ WEIGHTS = {
 _OTHERS = 0.5
 #: Runs with a bridge that outlives its client, and with two bridges at a time.
 _KEPT, _TWO = 0.45, 0.35
+#: Runs in which clients of version 2 look on, and the share of operations after which one acts.
+_WATCHED, WATCHED = 0.3, 0.4
 #: What such a client may declare of itself.
 DECLARED: tuple[dict[str, bool], ...] = (
     *[{}] * 3,
@@ -128,6 +130,11 @@ def keeps(seed: int) -> bool:
 def has_two(seed: int) -> bool:
     """True if a second bridge on the same home comes and goes."""
     return random.Random(f"{seed}.two").random() < _TWO
+
+
+def is_watched(seed: int) -> bool:
+    """True if clients of version 2 look on."""
+    return random.Random(f"{seed}.watched").random() < _WATCHED
 
 
 def place(who: float, count: int) -> int:

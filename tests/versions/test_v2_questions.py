@@ -286,3 +286,18 @@ async def test_two_requests_with_one_id_are_told_apart_by_nobody(tmp_path: Path)
         gate.open()
         await it.editor.idle(session, 2)
         assert len(it.editor.answers("same")) == 2
+
+
+async def test_a_mode_in_a_replay_is_told_by_the_answer_that_knows_all_modes(
+    tmp_path: Path,
+) -> None:
+    agent = _offering(modes=MODES)
+    async with v2_bench(tmp_path, agent) as it:
+        session = await it.new()
+        update = {"sessionUpdate": "current_mode_update", "currentModeId": "code"}
+        agent.living[0].shows("agent-1", update)
+        await until(lambda: it.editor.updates(session, "config_option_update"))
+        second = await it.joined()
+        answer = await second.resumed(session)
+        assert not second.updates(session, "config_option_update")
+        assert answer["configOptions"][0]["currentValue"] == "code"
