@@ -58,7 +58,6 @@ SANS_IO = (
     "machine",
     "machine.effects",
     "machine.events",
-    "machine.gate",
     "machine.processes",
     "machine.prompt_queue",
     "machine.states",
@@ -114,7 +113,9 @@ COMMANDS = "acp_bridge.commands"
 FILE_LINES, FUNCTION_LINES = 600, 40
 #: What may be longer, how long, and why it is one thought. An entry that is not needed any more
 #: fails too.
-LONG_FILES: dict[str, tuple[int, str]] = {}
+LONG_FILES: dict[str, tuple[int, str]] = {
+    "acp_bridge/machine/prompt_queue.py": (635, "the queue, and what keeps it from being sent"),
+}
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {
     "acp_bridge/session/effects.py:perform": (78, "one match, from each effect to who knows how"),
     "acp_bridge/session/session.py:__init__": (165, "what each part is given, by name"),

@@ -83,9 +83,8 @@ from acp_bridge.machine.events import (
     WorkAsked,
     WorkOver,
 )
-from acp_bridge.machine.gate import Gate, OpenHooks
 from acp_bridge.machine.processes import Epochs, Processes
-from acp_bridge.machine.prompt_queue import Hooks, PromptQueue, QueuedPrompt
+from acp_bridge.machine.prompt_queue import Gate, Hooks, OpenHooks, PromptQueue, QueuedPrompt
 from acp_bridge.machine.states import FREE, Happened, Phase, Snapshot, State, States, Timers
 from acp_bridge.machine.turn_end import TurnEnd
 
