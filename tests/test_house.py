@@ -190,7 +190,7 @@ def test_the_front_imports_nothing_of_the_agent() -> None:
 
 
 def test_the_agent_takes_of_the_front_only_the_wire_the_protocol_s_words_and_the_guard() -> None:
-    parts = ("guard", "guard_reports", "orphans", "streams")  # what a guard leaves that is killed
+    parts = ("guard", "birth", "orphans")  # its streams and reports; what it leaves
     guard = tuple(f"acp_bridge.agents.{part}." for part in parts)
     for module, path in modules("agent").items():
         for name in imports(tree(path), lazy=True):
