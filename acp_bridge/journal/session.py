@@ -290,7 +290,7 @@ class SessionJournal:
         """Remember ids as used; one may be so already. Raises JournalError as `record` does."""
         sql = "INSERT OR IGNORE INTO used_ids VALUES (?)"
         self._file.write_or_keep(
-            Write(tuple((sql, (used.encode("utf-8", "surrogatepass"),)) for used in ids))
+            Write(tuple([(sql, (used.encode("utf-8", "surrogatepass"),)) for used in ids]))
         )
 
     def change_info(self, **changes: Any) -> None:

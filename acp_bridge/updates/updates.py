@@ -408,7 +408,7 @@ class Updates:
     @property
     def open_cards(self) -> frozenset[str]:
         """The client-side ids of the tool calls that are open, also those of earlier turns."""
-        return frozenset(card.client_id for card in self._cards.values() if card.open)
+        return frozenset([card.client_id for card in self._cards.values() if card.open])
 
     # --- commands ------------------------------------------------------------------------------
 
