@@ -186,7 +186,10 @@ class PromptQueue:
 
     def find(self, key: int) -> QueuedPrompt | None:
         """Return the waiting prompt with this key, or None."""
-        return next((prompt for prompt in self._waiting if prompt.key == key), None)
+        for prompt in self._waiting:
+            if prompt.key == key:
+                return prompt
+        return None
 
     def receive(self, key: int, interrupt: bool, hooks: Hooks = Hooks.PASSED) -> QueuedPrompt:
         """Append a prompt without a commit yet; raises ValueError if the key is here already."""

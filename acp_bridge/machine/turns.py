@@ -132,14 +132,8 @@ class TurnMachine:
             provisional=provisional,
         )
         self._turn_end = TurnEnd(states, queue, epochs, open_hooks, processes)
-        self._snapshot: Snapshot | None = None
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """Where the session stands: made when it is first asked for after a step."""
-        if self._snapshot is None:
-            self._snapshot = self._take_snapshot()
-        return self._snapshot
+        #: where the session stands since the last step.
+        self.snapshot = self._take_snapshot()
 
     def _take_snapshot(self) -> Snapshot:
         states, queue, processes = self._states, self._queue, self._processes
@@ -166,8 +160,13 @@ class TurnMachine:
         An event that nothing takes gives `Dropped` and nothing else. Raises ValueError, and
         nothing has happened, if a prompt is received twice.
         """
-        self._snapshot = None
-        return self._take(event) + self._send_next() + self._keep_gate()
+        out = self._take(event)
+        if self._gate.closed:
+            out += self._wait_for_go()
+        else:
+            out += self._send_next() + self._timers.disarm(Timer.SIGN)
+        self.snapshot = self._take_snapshot()
+        return out
 
     def _take(self, event: Event) -> list[Effect]:
         """Pass the event to the method for its kind."""
@@ -193,7 +192,7 @@ class TurnMachine:
                 return []
             case Warm():
                 return self._processes.warm(event)
-            case Sleep(epoch) if epoch == self._epochs.current and self._take_snapshot().at_rest:
+            case Sleep(epoch) if epoch == self._epochs.current and self.snapshot.at_rest:
                 return self._processes.sleep()
             case ReplaceProcess():
                 return self._processes.replace(event)
@@ -289,7 +288,7 @@ class TurnMachine:
     def _send_next(self) -> list[Effect]:
         """After every event: send the next committed prompt, or start a process for it."""
         queue = self._queue
-        if self._states.closing or self._gate.closed or queue.leaving or queue.change:
+        if self._states.closing or queue.leaving or queue.change:
             return []
         if self._states.current is State.RUNNING:
             return self._join_next()
@@ -420,17 +419,18 @@ class TurnMachine:
             case _:
                 return [Dropped(event)]
 
-    def _keep_gate(self) -> list[Effect]:
-        """After every event: end a pause if no prompt is left; else give signs of life in it."""
+    def _wait_for_go(self) -> list[Effect]:
+        """After every event in a pause or a hold: give signs of life while a prompt waits for go.
+
+        A pause in which no prompt is left ends.
+        """
         gate, queue = self._gate, self._queue
-        if gate.closed and queue.unanswered:
-            if self._states.current is not State.RUNNING:
-                gate.forget_turn()
-            if not queue.running or gate.at_agent:
-                return self._timers.arm(Timer.SIGN)
-        elif gate.closed:
+        if not queue.unanswered:
             gate.end_pause()
-        return self._timers.disarm(Timer.SIGN)
+        elif self._states.current is not State.RUNNING:
+            gate.forget_turn()
+        waits = queue.unanswered and (not queue.running or gate.at_agent)
+        return self._timers.arm(Timer.SIGN) if waits else self._timers.disarm(Timer.SIGN)
 
     # --- processes and deadlines ---------------------------------------------------------------
 
