@@ -233,6 +233,8 @@ class PromptQueue:
         """
         out = self._stop(outcome, which)
         gone = [p for p in self._waiting if which(p) and p.hooks is not Hooks.RUNNING]
+        if not gone:
+            return out
         self._waiting = [prompt for prompt in self._waiting if prompt not in gone]
         refused = isinstance(outcome, Refused)
         again = [p for p in gone if p.carried and not (p.again or p.dropped or refused)]
