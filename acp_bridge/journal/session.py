@@ -246,8 +246,9 @@ class SessionJournal:
                 )
                 async for page in pages(self._file.path, entries):
                     yield page
-            async for page in pages(self._file.path, await in_thread(merged, unwritten)):
-                yield page
+            if unwritten:
+                async for page in pages(self._file.path, await in_thread(merged, unwritten)):
+                    yield page
         finally:
             if up_to is None:
                 moment.close()
