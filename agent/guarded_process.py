@@ -27,7 +27,7 @@ import anyio
 from anyio import to_thread
 
 from acp_bridge.agents import guard
-from acp_bridge.agents.guard_reports import GuardReports
+from acp_bridge.agents.birth import GuardReports
 from acp_bridge.agents.orphans import ORPHANS
 
 #: seconds for the guard to execute the command

@@ -59,7 +59,6 @@ SANS_IO = (
     "machine",
     "machine.effects",
     "machine.events",
-    "machine.gate",
     "machine.processes",
     "machine.prompt_queue",
     "machine.states",
@@ -116,7 +115,9 @@ COMMANDS = "acp_bridge.commands"
 FILE_LINES, FUNCTION_LINES = 600, 40
 #: What may be longer, how long, and why it is one thought. An entry that is not needed any more
 #: fails too.
-LONG_FILES: dict[str, tuple[int, str]] = {}
+LONG_FILES: dict[str, tuple[int, str]] = {
+    "acp_bridge/machine/prompt_queue.py": (635, "the queue, and what keeps it from being sent"),
+}
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {
     "acp_bridge/session/effects.py:perform": (78, "one match, from each effect to who knows how"),
     "acp_bridge/session/session.py:__init__": (165, "what each part is given, by name"),
@@ -191,7 +192,7 @@ def test_the_front_imports_nothing_of_the_agent() -> None:
 
 
 def test_the_agent_takes_of_the_front_only_the_wire_the_protocol_s_words_and_the_guard() -> None:
-    parts = ("guard", "guard_reports", "orphans", "streams")  # what a guard leaves that is killed
+    parts = ("guard", "birth", "orphans")  # its streams and reports; what it leaves
     guard = tuple(f"acp_bridge.agents.{part}." for part in parts)
     for module, path in modules("agent").items():
         for name in imports(tree(path), lazy=True):

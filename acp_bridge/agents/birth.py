@@ -1,6 +1,13 @@
 """How a guard is started: by a command line, or forked by a parent that has loaded the agent.
 
-Either way the guard is the same program, and what is started is a `StartedGuard`.
+Either way the guard is the same program, what is started is a `StartedGuard`, and it reports over
+its control socket.
+
+Each pipe can be opened in /proc by any process of the same user: a tool would answer what its agent
+has asked, an agent would read what another one is told, or say in a hook's place that it may
+(invariant P17). A socket can't be opened there. So the process behind a guard gets sockets as
+stdin and stdout. The stderr decides nothing, and stays a pipe, which scripts may open as
+/dev/stderr.
 """
 
 from __future__ import annotations
@@ -8,8 +15,9 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Final, Protocol
 
@@ -21,6 +29,8 @@ from acp_bridge.runtime.threads import NoThread, in_thread
 
 #: seconds between two looks at a process.
 _LOOK: Final = 0.05
+#: seconds after which a guard that has not reported the start is continued, in case it was stopped.
+_CONTINUE: Final = 0.5
 
 
 class StartedGuard(Protocol):
@@ -61,6 +71,18 @@ def folder_to_start_in(folder: str | None) -> str | None:
     A kept bridge may outlive the folder that its client has started it in.
     """
     return folder if folder and os.access(folder, os.X_OK) else None
+
+
+def standard_streams() -> tuple[list[int], list[int]]:
+    """Return our ends of stdin, stdout and stderr, and those of the process. Raises OSError."""
+    stdin, its_stdin = socket.socketpair()
+    with stdin, its_stdin:
+        stdin.shutdown(socket.SHUT_RD)  # what it wrote there would turn its end of file into errors
+        stdout, its_stdout = socket.socketpair()
+        with stdout, its_stdout:
+            stderr, its_stderr = os.pipe()
+            ours = [stdin.detach(), stdout.detach(), stderr]
+            return ours, [its_stdin.detach(), its_stdout.detach(), its_stderr]
 
 
 class ByCommand:
@@ -173,3 +195,39 @@ class ForkedGuard:
         if pidfd >= 0:
             anyio.notify_closing(pidfd)
             os.close(pidfd)
+
+
+class GuardReports:
+    """Reads the reports of one guard; one task at a time does so. The socket stays the caller's."""
+
+    def __init__(self, control: socket.socket) -> None:
+        """`control` does not block."""
+        self._control = control
+        self._received = b""
+
+    async def first(self, send_signal: Callable[[int], object]) -> list[str] | None:
+        """Wait for the report of the start, as `next` does; the caller bounds this.
+
+        The agent may stop its guard at once, before the guard has reported the start. So the guard
+        is continued with `send_signal` as long as it is silent.
+        """
+        while True:
+            with anyio.move_on_after(_CONTINUE):
+                return await self.next()
+            send_signal(signal.SIGCONT)
+
+    async def next(self) -> list[str] | None:
+        """Wait for the guard's next report and return its words, None once the guard has ended."""
+        while b"\n" not in self._received:
+            try:
+                data = self._control.recv(4096)
+            except BlockingIOError:
+                await anyio.wait_readable(self._control)
+                continue
+            except OSError:
+                return None
+            if not data:
+                return None
+            self._received += data
+        line, _, self._received = self._received.partition(b"\n")
+        return line.decode().split()

@@ -22,9 +22,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors
-from acp_bridge.agents.at_clients import AtClients
 from acp_bridge.agents.process import AgentCommand, AgentProcess, Exit, StartFailed
-from acp_bridge.agents.requests import Requests, agent_peer
+from acp_bridge.agents.requests import AtClients, Requests, agent_peer
 from acp_bridge.agents.stderr import KEPT, end_of
 from acp_bridge.protocol import (
     CANCEL_REQUEST,

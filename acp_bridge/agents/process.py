@@ -21,12 +21,11 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge.agents import guard
-from acp_bridge.agents.birth import Birth, ByCommand, NoParent, folder_to_start_in
+from acp_bridge.agents.birth import Birth, ByCommand, NoParent, folder_to_start_in, standard_streams
 from acp_bridge.agents.outcome import NO_ROOM, Exit, GuardDied, StartFailed
 from acp_bridge.agents.parent import AgentParent, ByParent
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.agents.stderr import LineForwarder
-from acp_bridge.agents.streams import standard_streams
 from acp_bridge.agents.tree import Tree
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.threads import NoThread, in_thread

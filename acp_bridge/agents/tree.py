@@ -22,8 +22,7 @@ from typing import Final
 import anyio
 
 from acp_bridge.agents import guard
-from acp_bridge.agents.birth import Birth, StartedGuard
-from acp_bridge.agents.guard_reports import GuardReports
+from acp_bridge.agents.birth import Birth, GuardReports, StartedGuard
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.agents.outcome import Exit, GuardDied, StartFailed
 from acp_bridge.runtime import waits

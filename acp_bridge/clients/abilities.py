@@ -35,6 +35,12 @@ class ClientAbilities:
         self.own = frozenset(
             name for name in own_meta(self.declared) if can_own(capabilities, name)
         )
+        #: the client wants to be told that a prompt is on disk.
+        self.hears_accepted = protocol.HEARS_ACCEPTED in self.own
+        #: it wants to be told the states of its sessions.
+        self.hears_state = protocol.HEARS_STATE in self.own
+        #: it wants to be told what waits in its sessions.
+        self.hears_queue = protocol.HEARS_QUEUE in self.own
 
     @property
     def declared(self) -> Json:

@@ -141,21 +141,6 @@ class Client:
         self._served, self._malformed = anyio.CancelScope(), 0
 
     @property
-    def hears_accepted(self) -> bool:
-        """True when the client asked to be told that a prompt is on disk."""
-        return protocol.HEARS_ACCEPTED in self.abilities.own
-
-    @property
-    def hears_queue(self) -> bool:
-        """True if the client declared that it wants to be told what waits in its sessions."""
-        return protocol.HEARS_QUEUE in self.abilities.own
-
-    @property
-    def hears_state(self) -> bool:
-        """True when the client asked to be told the states of its sessions."""
-        return protocol.HEARS_STATE in self.abilities.own
-
-    @property
     def observes(self) -> bool:
         """True when the client is asked nothing, and prompts nothing."""
         return protocol.OBSERVES in self.abilities.own

@@ -14,9 +14,8 @@ from typing import Final
 
 import anyio
 
-from acp_bridge.agents.birth import ByCommand
+from acp_bridge.agents.birth import ByCommand, standard_streams
 from acp_bridge.agents.outcome import NO_ROOM, StartFailed
-from acp_bridge.agents.streams import standard_streams
 from acp_bridge.agents.tree import Tree
 from acp_bridge.hooks.definitions import Hook
 from acp_bridge.hooks.verdict import Ran

@@ -63,7 +63,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     Raises:
         JournalError: rolled back; the connection stays usable.
     """
-    with journal_errors():
+    try:
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -73,6 +73,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
             raise
+    except FAILURES as error:
+        raise failure(error) from error
 
 
 def wal_of(path: Path) -> Path:

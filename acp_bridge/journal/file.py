@@ -94,12 +94,6 @@ class Write:
         """The lines as one row of updates."""
         return b"\n".join(self.lines)
 
-    def all(self) -> tuple[Statement, ...]:
-        """Return every statement, that of the updates last."""
-        if not self.lines:
-            return self.statements
-        return (*self.statements, (INSERT_ROW, (self.turn, self.row)))
-
 
 class Unwritten:
     """The writes of one session that wait for its file."""
@@ -277,7 +271,9 @@ class SessionFile:
         event("journal.caught_up", session=self.path.stem)
 
     def _execute(self, write: Write) -> None:
-        statements = write.all()
+        statements = write.statements
+        if write.lines:
+            statements = (*statements, (INSERT_ROW, (write.turn, write.row)))
         try:  # not the context managers: this is the hot path
             self._look()
             if len(statements) == 1:

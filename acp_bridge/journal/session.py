@@ -246,8 +246,9 @@ class SessionJournal:
                 )
                 async for page in pages(self._file.path, entries):
                     yield page
-            async for page in pages(self._file.path, await in_thread(merged, unwritten)):
-                yield page
+            if unwritten:
+                async for page in pages(self._file.path, await in_thread(merged, unwritten)):
+                    yield page
         finally:
             if up_to is None:
                 moment.close()
@@ -290,7 +291,7 @@ class SessionJournal:
         """Remember ids as used; one may be so already. Raises JournalError as `record` does."""
         sql = "INSERT OR IGNORE INTO used_ids VALUES (?)"
         self._file.write_or_keep(
-            Write(tuple((sql, (used.encode("utf-8", "surrogatepass"),)) for used in ids))
+            Write(tuple([(sql, (used.encode("utf-8", "surrogatepass"),)) for used in ids]))
         )
 
     def change_info(self, **changes: Any) -> None:

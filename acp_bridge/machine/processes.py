@@ -38,8 +38,7 @@ from acp_bridge.machine.events import (
     WorkOver,
     WorkSeen,
 )
-from acp_bridge.machine.gate import OpenHooks
-from acp_bridge.machine.prompt_queue import PromptQueue
+from acp_bridge.machine.prompt_queue import OpenHooks, PromptQueue
 from acp_bridge.machine.states import Happened, Phase, State, States
 
 #: a restart is given up after so many starts that failed.

@@ -1,5 +1,7 @@
 """The prompts of one session that have no answer yet: the one that runs and those that wait.
 
+And what keeps them from being sent: hooks that run, and the user's pause or hold.
+
 - They wait in the user's order: that of reading, until the user moves one. A superseder
   (`interrupt`) goes first, the newest before all; behind it a hook's feedback, then what was to
   join a turn.
@@ -43,11 +45,15 @@ from acp_bridge.machine.effects import (
     Refused,
     Replied,
     RunHooks,
+    SendGo,
+    SendPause,
     Steer,
     StopHooks,
+    TellDeath,
     WriteChange,
 )
 from acp_bridge.machine.events import Moment, Steered
+from acp_bridge.machine.states import Standstill, State
 
 #: the journal's failures: the agent has nothing of the prompt.
 _UNWRITTEN = (Failure.JOURNAL, Failure.NOT_BEGUN)
@@ -180,7 +186,10 @@ class PromptQueue:
 
     def find(self, key: int) -> QueuedPrompt | None:
         """Return the waiting prompt with this key, or None."""
-        return next((prompt for prompt in self._waiting if prompt.key == key), None)
+        for prompt in self._waiting:
+            if prompt.key == key:
+                return prompt
+        return None
 
     def receive(self, key: int, interrupt: bool, hooks: Hooks = Hooks.PASSED) -> QueuedPrompt:
         """Append a prompt without a commit yet; raises ValueError if the key is here already."""
@@ -224,6 +233,8 @@ class PromptQueue:
         """
         out = self._stop(outcome, which)
         gone = [p for p in self._waiting if which(p) and p.hooks is not Hooks.RUNNING]
+        if not gone:
+            return out
         self._waiting = [prompt for prompt in self._waiting if prompt not in gone]
         refused = isinstance(outcome, Refused)
         again = [p for p in gone if p.carried and not (p.again or p.dropped or refused)]
@@ -460,7 +471,7 @@ class PromptQueue:
         for prompt in prompts:
             prompt.steers = False
             out += [] if prompt in lapsed or prompt.ending else self.tell_queued(prompt)
-        return out + self.lapse(lambda prompt: prompt in lapsed)
+        return out + self.lapse(lambda prompt: prompt in lapsed) if lapsed else out
 
     def lapse(self, which: Callable[[QueuedPrompt], bool] = lambda prompt: True) -> list[Effect]:
         """Answer what was for the turn that runs alone, of the prompts that `which` chooses."""
@@ -483,3 +494,142 @@ class PromptQueue:
     def _refuse_again(self, *keys: int) -> None:
         if any(prompt.key in keys or prompt.request in keys for prompt in self.unanswered):
             raise ValueError(f"received twice, one of {keys}")
+
+
+# --- what keeps the queue from being sent ---------------------------------------------------------
+
+
+class OpenHooks:
+    """Tracks the hooks that the machine did not ask for, and knows the moments that have hooks.
+
+    Hooks about a prompt run on the machine's word, and the prompt itself says how far they are. Of
+    others, about a permission for example, the machine is only told: a cancelled turn waits for
+    their end, and nothing else does. (invariant C10)
+    """
+
+    def __init__(self, moments: frozenset[Moment]) -> None:
+        """`moments`: those for which the session has hooks."""
+        self._moments = moments
+        self._runs: set[int] = set()
+
+    @property
+    def running(self) -> bool:
+        """True while a hook runs that the machine did not ask for."""
+        return bool(self._runs)
+
+    @property
+    def before_prompt(self) -> Hooks:
+        """How far the hooks about a prompt are when it is read."""
+        return Hooks.DUE if Moment.PROMPT in self._moments else Hooks.PASSED
+
+    @property
+    def after_turn(self) -> bool:
+        """True if the session has hooks for the end of a turn."""
+        return Moment.TURN_END in self._moments
+
+    def begin(self, run: int) -> None:
+        """Note that a hook runs."""
+        self._runs.add(run)
+
+    def end(self, run: int) -> bool:
+        """Note that no process of a hook is left; returns False if it is not known."""
+        known = run in self._runs
+        self._runs.discard(run)
+        return known
+
+    def forget(self) -> None:
+        """Wait for no hook any longer."""
+        self._runs.clear()
+
+    def stop(self) -> list[Effect]:
+        """Have the hooks killed, if one runs."""
+        return [StopHooks()] if self._runs else []
+
+    def tell_death(self, detail: object) -> list[Effect]:
+        """Run the hooks about a death of the agent, if there are some."""
+        return [TellDeath(detail)] if Moment.DEATH in self._moments else []
+
+
+class Gate:
+    """Tracks the user's pause and hold; methods return effects.
+
+    - While the gate is closed no prompt is sent and no process is started for one.
+    - A pause also makes the running turn wait at its agent. It ends with the user's go or Stop,
+      with a prompt that interrupts, and when no prompt is left. A hold ends with the user's go
+      alone.
+    - The agent is asked once for each pause of a turn, under a token; an answer to an older
+      question counts no more.
+    """
+
+    def __init__(self) -> None:
+        self.paused = False
+        self.held = False
+        #: the key of the newest prompt when the pause came.
+        self._newest = 0
+        #: the token of the question that the agent has not answered yet.
+        self.asked: int | None = None
+        #: the agent said that the running turn waits.
+        self.turn_waits = False
+
+    @property
+    def closed(self) -> bool:
+        """True during a pause or a hold: nothing may start."""
+        return self.paused or self.held
+
+    @property
+    def at_agent(self) -> bool:
+        """True if the agent was asked to pause the running turn and has not refused."""
+        return self.turn_waits or self.asked is not None
+
+    def standstill(self, state: State) -> Standstill:
+        """Return how far a pause or a hold has come in this state."""
+        if not self.closed:
+            return Standstill.OPEN
+        if self.asked is not None:
+            return Standstill.PAUSING
+        refused = state is State.RUNNING and not self.turn_waits
+        return Standstill.PAUSED if self.paused and not refused else Standstill.HELD
+
+    def pause(self, newest: int) -> None:
+        """Close the gate; `newest` is the key of the newest prompt without an answer."""
+        self.paused, self._newest = True, newest
+
+    def pause_turn(self, epoch: int, token: int) -> list[Effect]:
+        """Ask the agent to let the running turn wait, under this token."""
+        self.asked = token
+        return [SendPause(epoch, token)]
+
+    def hold(self, epoch: int) -> list[Effect]:
+        """Close the gate until go; a turn that waits goes on to its end."""
+        out = self.open(epoch)
+        self.held = True
+        return out
+
+    def answered(self, paused: bool) -> None:
+        """Take the agent's answer to the last question."""
+        self.asked, self.turn_waits = None, paused
+
+    def open(self, epoch: int) -> list[Effect]:
+        """End pause and hold."""
+        out: list[Effect] = [SendGo(epoch)] if self.at_agent else []
+        self.forget()
+        return out
+
+    def end_older_pause(self, key: int) -> None:
+        """End the pause for a prompt that interrupts, if it was read after the pause."""
+        if key > self._newest:
+            self.end_pause()
+
+    def end_pause(self) -> None:
+        """End the pause without a word to the agent: it is told to cancel, or has ended."""
+        self.paused = False
+        self.forget_turn()
+
+    def forget(self) -> None:
+        """End pause and hold without a word to the agent: the session ends."""
+        self.held = False
+        self.end_pause()
+
+    def forget_turn(self) -> None:
+        """Forget the agent's part of a pause: no turn runs any more."""
+        self.asked, self.turn_waits = None, False

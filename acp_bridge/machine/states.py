@@ -166,15 +166,15 @@ class Timers:
 
         The sign of life belongs to no state: it is armed and disarmed by pause and hold.
         """
+        out: list[Effect] = []
         wanted = DEADLINES.get(state, ())
         kept = (*wanted, *KEPT.get(state, ()), Timer.SIGN)
-        out = [
-            effect
-            for timer in tuple(self._armed)
-            if timer not in kept
-            for effect in self.disarm(timer)
-        ]
-        return out + [effect for timer in wanted for effect in self.arm(timer)]
+        for timer in tuple(self._armed):
+            if timer not in kept:
+                out += self.disarm(timer)
+        for timer in wanted:
+            out += self.arm(timer)
+        return out
 
     def arm(self, timer: Timer) -> list[Effect]:
         """Start a timer, unless it is armed."""

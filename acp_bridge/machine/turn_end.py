@@ -24,9 +24,8 @@ from acp_bridge.machine.effects import (
 from acp_bridge.machine.events import (
     AgentAnswered,
 )
-from acp_bridge.machine.gate import OpenHooks
 from acp_bridge.machine.processes import Epochs, Processes
-from acp_bridge.machine.prompt_queue import PromptQueue
+from acp_bridge.machine.prompt_queue import OpenHooks, PromptQueue
 from acp_bridge.machine.states import Happened, Phase, State, States
 
 

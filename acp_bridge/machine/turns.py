@@ -83,9 +83,8 @@ from acp_bridge.machine.events import (
     WorkAsked,
     WorkOver,
 )
-from acp_bridge.machine.gate import Gate, OpenHooks
 from acp_bridge.machine.processes import Epochs, Processes
-from acp_bridge.machine.prompt_queue import Hooks, PromptQueue, QueuedPrompt
+from acp_bridge.machine.prompt_queue import Gate, Hooks, OpenHooks, PromptQueue, QueuedPrompt
 from acp_bridge.machine.states import FREE, Happened, Phase, Snapshot, State, States, Timers
 from acp_bridge.machine.turn_end import TurnEnd
 
@@ -133,37 +132,27 @@ class TurnMachine:
             provisional=provisional,
         )
         self._turn_end = TurnEnd(states, queue, epochs, open_hooks, processes)
-        self._snapshot: Snapshot | None = None
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """Where the session stands: made when it is first asked for after a step."""
-        if self._snapshot is None:
-            self._snapshot = self._take_snapshot()
-        return self._snapshot
+        #: where the session stands since the last step.
+        self.snapshot = self._take_snapshot()
 
     def _take_snapshot(self) -> Snapshot:
         states, queue, processes = self._states, self._queue, self._processes
+        unanswered = queue.unanswered
+        busy = unanswered or self._open_hooks.running or states.closing
         return Snapshot(
             state=states.current,
             epoch=self._epochs.current,
             permits=states.permits(provisional=processes.provisional),
             running=queue.running_key,
             waiting=tuple([prompt.key for prompt in queue.waiting]),
-            unanswered=tuple(dict.fromkeys([prompt.request for prompt in queue.unanswered])),
+            unanswered=tuple(dict.fromkeys([prompt.request for prompt in unanswered])),
             standstill=self._gate.standstill(states.current),
-            at_rest=self._at_rest,
+            at_rest=states.current is State.IDLE and not busy,
             may_work=states.may_work,
             asleep=processes.asleep,
             provisional=states.current in FREE and processes.provisional,
             ending=states.closing,
         )
-
-    @property
-    def _at_rest(self) -> bool:
-        """True if the process has the session, and neither a prompt nor a hook is at work."""
-        busy = self._queue.unanswered or self._open_hooks.running or self._states.closing
-        return self._states.current is State.IDLE and not busy
 
     def step(self, event: Event) -> list[Effect]:
         """Handle one event and return its effects, in order.
@@ -171,8 +160,13 @@ class TurnMachine:
         An event that nothing takes gives `Dropped` and nothing else. Raises ValueError, and
         nothing has happened, if a prompt is received twice.
         """
-        self._snapshot = None
-        return self._take(event) + self._send_next() + self._keep_sign()
+        out = self._take(event)
+        if self._gate.closed:
+            out += self._wait_for_go()
+        else:
+            out += self._send_next() + self._timers.disarm(Timer.SIGN)
+        self.snapshot = self._take_snapshot()
+        return out
 
     def _take(self, event: Event) -> list[Effect]:
         """Pass the event to the method for its kind."""
@@ -198,7 +192,7 @@ class TurnMachine:
                 return []
             case Warm():
                 return self._processes.warm(event)
-            case Sleep(epoch) if epoch == self._epochs.current and self._at_rest:
+            case Sleep(epoch) if epoch == self._epochs.current and self.snapshot.at_rest:
                 return self._processes.sleep()
             case ReplaceProcess():
                 return self._processes.replace(event)
@@ -293,13 +287,12 @@ class TurnMachine:
 
     def _send_next(self) -> list[Effect]:
         """After every event: send the next committed prompt, or start a process for it."""
-        queue, waiting = self._queue, self._queue.waiting
-        if not queue.unanswered:
-            self._gate.end_pause()
-        if self._states.closing or self._gate.closed or queue.leaving or queue.change:
+        queue = self._queue
+        if self._states.closing or queue.leaving or queue.change:
             return []
         if self._states.current is State.RUNNING:
             return self._join_next()
+        waiting = queue.waiting
         if not waiting or not waiting[0].committed or queue.joining:
             return []
         first, hooked, state = waiting[0], queue.hooked, self._states.current
@@ -426,14 +419,18 @@ class TurnMachine:
             case _:
                 return [Dropped(event)]
 
-    def _keep_sign(self) -> list[Effect]:
-        """After every event: give signs of life while a prompt waits for the user's go."""
-        if self._states.current is not State.RUNNING:
-            self._gate.forget_turn()
+    def _wait_for_go(self) -> list[Effect]:
+        """After every event in a pause or a hold: give signs of life while a prompt waits for go.
+
+        A pause in which no prompt is left ends.
+        """
         gate, queue = self._gate, self._queue
-        if gate.closed and queue.unanswered and (not queue.running or gate.at_agent):
-            return self._timers.arm(Timer.SIGN)
-        return self._timers.disarm(Timer.SIGN)
+        if not queue.unanswered:
+            gate.end_pause()
+        elif self._states.current is not State.RUNNING:
+            gate.forget_turn()
+        waits = queue.unanswered and (not queue.running or gate.at_agent)
+        return self._timers.arm(Timer.SIGN) if waits else self._timers.disarm(Timer.SIGN)
 
     # --- processes and deadlines ---------------------------------------------------------------
 

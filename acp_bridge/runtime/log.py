@@ -74,13 +74,13 @@ def event(name: str, **fields: object) -> None:
         told = ""
         for key, value in fields.items():
             if value is not None:
-                text = masked(_cut(str(value)))
+                text = str(value)
+                if len(text) > _LONGEST:
+                    text = f"{text[:_LONGEST]}..."
+                if not isinstance(value, int):  # a number holds no key
+                    text = masked(text)
                 told += f" {key}={repr(text) if not text or _SPACE.search(text) else text}"
         logger.log(level, "%s %s", name, told[1:])
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 class _Formatter(logging.Formatter):

@@ -110,19 +110,20 @@ class FromAgent:
             return
         if self._outside:
             self._work.note_update(shown)
-        if not is_state(shown):
+        is_a_state = is_state(shown)
+        if not is_a_state:
             self._progress = True
         elif shown["sessionUpdate"] == USAGE_UPDATE:
             self._limit.note_usage(shown)
-        if is_state(shown) and (shown := self._note_state(shown)) is None:
+        if is_a_state and (shown := self._note_state(shown)) is None:
             return
         told = {**params, "update": shown}
         told.pop("sessionId", None)
-        if unread and is_state(shown):
+        if unread and is_a_state:
             self._withheld[shown["sessionUpdate"]] = told
             return
         self._transcript.show(told, again=self._phase is Phase.REPLAY)
-        if self._steering.listens and self._phase is Phase.LIVE and not is_state(shown):
+        if self._steering.listens and self._phase is Phase.LIVE and not is_a_state:
             self._steering.note_shown(link.epoch)
         if shown["sessionUpdate"] in (TOOL_CALL, TOOL_CALL_UPDATE):
             self._to_client.note_card(shown)

@@ -83,7 +83,7 @@ class Echo:
     def __init__(self, prompt: Iterable[Any]) -> None:
         """`prompt`: its content blocks."""
         self._blocks = list(prompt)
-        self._left = "".join(_text({"content": block}) for block in self._blocks)
+        self._left = "".join([_text({"content": block}) for block in self._blocks])
 
     def covers(self, update: Json) -> bool:
         """Return True while the agent's user messages, in order, repeat the prompt."""

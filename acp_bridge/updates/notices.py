@@ -543,15 +543,18 @@ def turn_ended(told: Json) -> str | None:
 def summary(prompt: list[Any], length: int) -> str:
     """Return a prompt's text as one line, cut to `length` characters."""
     texts = [block.get("text") for block in prompt if isinstance(block, dict)]
-    text = " ".join(" ".join(str(each).split()) for each in texts if each)
+    text = " ".join([" ".join(str(each).split()) for each in texts if each])
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def first_line(prompt: list[Any], length: int) -> str:
     """Return the first line of a prompt's text, cut to `length` characters."""
-    texts = [block.get("text") for block in prompt if isinstance(block, dict)]
-    lines = [line for text in texts if isinstance(text, str) for line in text.splitlines()]
-    return summary([{"text": next((line for line in lines if line.strip()), "")}], length)
+    for block in prompt:
+        text = block.get("text") if isinstance(block, dict) else None
+        for line in text.splitlines() if isinstance(text, str) else ():
+            if line.strip():
+                return summary([{"text": line}], length)
+    return ""
 
 
 def numbered(prompts: list[tuple[int, Json]]) -> str:

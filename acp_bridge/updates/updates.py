@@ -408,7 +408,11 @@ class Updates:
     @property
     def open_cards(self) -> frozenset[str]:
         """The client-side ids of the tool calls that are open, also those of earlier turns."""
-        return frozenset(card.client_id for card in self._cards.values() if card.open)
+        ids = set[str]()
+        for card in self._cards.values():
+            if card.open:
+                ids.add(card.client_id)
+        return frozenset(ids)
 
     # --- commands ------------------------------------------------------------------------------
 

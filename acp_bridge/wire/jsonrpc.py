@@ -230,7 +230,8 @@ class Decoder:
             if self.partial or self._discarding:
                 self._finish(lines.pop(0), found)
             self._decode(lines, found)
-        self._keep(tail, found)
+        if tail:
+            self._keep(tail, found)
         return found
 
     def eof(self) -> list[Message | Malformed]:

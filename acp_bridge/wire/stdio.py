@@ -180,7 +180,8 @@ class Writer:
     async def run(self) -> None:
         """Write what is pending, until cancelled or until the other end is gone."""
         while not self.broken:
-            await self.drain_below(1)
+            if self._buffer:
+                await self.drain_below(1)
             if not self.broken:
                 self._direct = True
                 self._wake = anyio.Event()

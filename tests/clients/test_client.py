@@ -343,4 +343,4 @@ async def test_work_that_ends_with_the_bridge_is_not_answered() -> None:
 async def test_it_hears_of_prompts_on_disk_if_it_asked_for_that(
     capabilities: Json | None, hears: bool
 ) -> None:
-    assert ClientEnd(capabilities).client.hears_accepted is hears
+    assert ClientEnd(capabilities).client.abilities.hears_accepted is hears

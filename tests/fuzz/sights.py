@@ -153,6 +153,10 @@ class Sight:
         self.has_it = False
         self._mixed = self._open > 0
 
+    def missed(self) -> None:
+        """What was said last may have been kept from the client: only a replay has it."""
+        self._break()
+
     def left(self) -> None:
         """The client has closed the session, and was answered."""
         self.has_left = not self._open

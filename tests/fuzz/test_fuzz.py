@@ -121,6 +121,15 @@ def test_a_load_that_shows_what_was_shown_is_compared_and_good(lines: list[Json]
     assert judge(*lines).counts["load: compared"] == 1
 
 
+def test_a_load_behind_cancelled_may_show_what_was_kept_from_the_client() -> None:
+    work = said("[on]", messageId="work")
+    kept = [said("p0", messageId="m"), CANCELLED]
+    shown = [said("p0", messageId="m"), work]
+    judge(PROMPT, *kept, LOAD, *shown, LOADED, stopped=True)
+    with pytest.raises(Lost, match="something else"):
+        judge(PROMPT, *kept, sent("session/prompt", 2), LOAD, *shown, LOADED, stopped=True)
+
+
 def test_a_turn_that_ends_as_its_client_closes_the_session_need_not_be_shown_to_the_end() -> None:
     closed = [PROMPT, sent("session/close", 5), ENDED, result(5)]
     judge(*closed)

@@ -129,6 +129,9 @@ class Transcript:
     _closed_in: set[str] = field(default_factory=set)
     #: what a load that is compared shows need not be what was shown.
     _is_left: bool = False
+    #: the client has read `cancelled` and said nothing since: what the agent does outside of a
+    #: prompt may be kept from it until a load, whose replay has it.
+    quiet: bool = False
     #: loads that were compared.
     compared: int = 0
     #: what others were shown of it: a later load begins with each of these.
@@ -144,8 +147,9 @@ class Transcript:
     def load_sent(self, request: str) -> None:
         """`request` names it until its answer is there."""
         self._marks[request] = len(self.live)
-        if self.leaving:
+        if self.leaving or self.quiet:
             self._left_in.add(request)
+        self.quiet = False
 
     def load_failed(self, request: str) -> None:
         """What it replayed before it failed can't be told from what was said meanwhile."""

@@ -118,6 +118,7 @@ class Walk:
                 self._opens(key(message["id"]), str(method), str(session_id))
             elif method == SESSION_PROMPT and (sent := self._prompts.get(key(message["id"]))):
                 self._sight(sent.session_id).prompted(sent.text)
+                self._transcript(sent.session_id).quiet = False
                 self._asked[sent.session_id].append(sent)
         elif method == ACCEPTED and isinstance(about, dict):
             self._accepted(about)
@@ -137,6 +138,8 @@ class Walk:
         if method in (*_LEAVING, SESSION_DELETE):
             self._sight(session_id).lost_sight()
         elif method in (SESSION_LOAD, SESSION_RESUME):
+            if self._transcript(session_id).quiet:
+                self._sight(session_id).missed()
             self._sight(session_id).asked_to_open()
         if method in _LEAVING:
             self._transcript(session_id).leaving += 1
@@ -250,6 +253,7 @@ class Walk:
                 raise Lost(f"prompt {prompt.number} has ended, not shown: {sorted(missing)}")
             self._leaks[prompt.session_id] -= 1
         if prompt.stopped == "cancelled":
+            self._transcript(prompt.session_id).quiet = True
             by_any = (prompt.life, prompt.session_id) in self._ledger.stops
             # A turn whose client does not have the session any more is anybody's to end.
             # What joined a turn ends with that, whoever stops it.

@@ -7,8 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_bridge.agents.at_clients import AtClients
 from acp_bridge.agents.outcome import Exit
+from acp_bridge.agents.requests import AtClients
 from acp_bridge.journal import PromptState
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (

@@ -85,15 +85,15 @@ class Standing:
 
     def follow_queue(self) -> None:
         """Tell what waits, if that has changed: a prompt, its words, or the order."""
-        if not any(view.client.hears_queue for view in self._transcript.views):
-            self._queue = []
-        elif (listed := self._prompts.listed()) != self._queue:
+        hear = [view for view in self._transcript.views if view.client.abilities.hears_queue]
+        listed = self._prompts.listed() if hear else []
+        if listed != self._queue:
             self._queue = listed
-            for view in self._transcript.views:
+            for view in hear:
                 self._tell_queue(view)
 
     def _tell_queue(self, view: ClientView) -> None:
-        if not view.client.hears_queue or view.replaying:
+        if not view.client.abilities.hears_queue or view.replaying:
             return
         rows = []
         for key in self._prompts.unsent:
@@ -120,7 +120,7 @@ class Standing:
         return row
 
     def _tell(self, view: ClientView) -> None:
-        if view.client.hears_state and not view.replaying:
+        if view.client.abilities.hears_state and not view.replaying:
             view.client.peer.notify(SESSION_STATE, self._told_to(view.client))
 
     def stands(self, client: Client) -> Json:

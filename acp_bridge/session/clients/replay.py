@@ -168,7 +168,7 @@ class Replay:
             own["held"] = [params["prompt"] for params in left.values()]
         if self._pauses.told is not Standstill.OPEN:
             own["pause"] = self._pauses.state
-        if request.client.hears_state:
+        if request.client.abilities.hears_state:
             own["state"] = self._audience.standing.stands(request.client)
         return with_own_meta(request.client.abilities.fit(self._user_settings.shown), own)
 

@@ -81,7 +81,7 @@ class Changes:
         else:
             await self.move(key, before)
             how = notices.moved(number)
-            if sender and sender.hears_queue:  # it has the new order already, after each key
+            if sender and sender.abilities.hears_queue:  # it has the order already, after each key
                 return {}
         if sender and sender is not request.client:
             self._transcript.show_to(sender, notices.notice(notices.changed_by_other(how)))

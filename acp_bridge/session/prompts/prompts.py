@@ -220,14 +220,14 @@ class Prompts:
         except JournalError as exc:
             self._core.feed(ev.CommitFailed(key, str(exc)))
             return
-        event("prompt.accepted", session=self._session_id, turn=prompt.seq)
+        event("prompt.accepted", session=self._core.id, turn=prompt.seq)
         if self._open.get(key) is prompt:  # not one that was answered and left over meanwhile
             self._tell_accepted(prompt)
         self._core.feed(ev.Committed(key))
 
     def _tell_accepted(self, prompt: Prompt) -> None:
-        if (request := prompt.request) and request.client.hears_accepted:
-            told = {"sessionId": self._session_id, "requestId": request.call.id}
+        if (request := prompt.request) and request.client.abilities.hears_accepted:
+            told = {"sessionId": self._core.id, "requestId": request.call.id}
             request.client.peer.notify(ACCEPTED, {**told, "promptId": prompt.prompt_id})
 
     # --- outcome -------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class Prompts:
             else:
                 self._end(prompt, answers.for_journal(answer) or {}, own)
             how = answers.in_short(answer)
-            event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
+            event("turn.ended", session=self._core.id, turn=prompt.seq, how=how)
             self.last_end = {"promptId": prompt.prompt_id, **answers.for_clients(answer)}
         finally:  # whatever breaks, the prompt is answered (invariant Q9)
             if own_request := prompt.request:
@@ -379,7 +379,7 @@ class Prompts:
         try:
             write(*args)
         except JournalError as exc:
-            event("journal.failed", session=self._session_id, what=exc)
+            event("journal.failed", session=self._core.id, what=exc)
             return False
         return True
 
@@ -397,7 +397,7 @@ class Prompts:
             try:
                 await step()
             except JournalError as exc:
-                event("journal.failed", session=self._session_id, what=exc)
+                event("journal.failed", session=self._core.id, what=exc)
         await self._catch_up()
 
     async def _catch_up(self) -> None:
@@ -413,10 +413,6 @@ class Prompts:
             with suppress(JournalError):
                 self._journal.catch_up()
                 await self._journal.checkpoint()
-
-    @property
-    def _session_id(self) -> str:
-        return self._journal.info.session_id
 
 
 def _with_delivery(result: Json, delivery: str) -> Json:

@@ -267,7 +267,7 @@ class Passage:
             case protocol.SESSION_STATE, {"state": word}:
                 self._note_word()
                 self.leaving |= word == protocol.LiveState.CLOSED
-                if self.client.hears_state:
+                if self.client.abilities.hears_state:
                     self.client.peer.notify(method, params)
             case _:
                 self._note_word()
