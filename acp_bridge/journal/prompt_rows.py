@@ -168,11 +168,19 @@ def take_receipt_back(key: str) -> Statement:
     return "DELETE FROM settings WHERE key = ?", (receipt_key(key),)
 
 
+def answer_receipt(key: str, receipt: Receipt, told: Mapping[str, Any]) -> Statement:
+    """Return the statement that notes what the clients of a key were told."""
+    answered = {"seq": receipt.seq, "words": receipt.words, "told": told}
+    given = dumps(answered).decode(), receipt_key(key)
+    return "UPDATE settings SET value = ? WHERE key = ?", given
+
+
 def read_receipt(text: str) -> Receipt | None:
     """Return the receipt that a setting holds; None if it is damaged."""
     match read_object(text):
-        case {"seq": int(seq), "words": str(words)}:
-            return Receipt(seq, words)
+        case {"seq": int(seq), "words": str(words), **more}:
+            told = more.get("told")
+            return Receipt(seq, words, told if isinstance(told, dict) else None)
     return None
 
 

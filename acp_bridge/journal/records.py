@@ -63,6 +63,8 @@ class Receipt:
 
     seq: int
     words: str
+    #: what its clients were told, if that is not the prompt's outcome.
+    told: dict[str, Any] | None = None
 
 
 class Owns(Protocol):

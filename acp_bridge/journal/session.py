@@ -209,6 +209,14 @@ class SessionJournal:
             raise JournalError("the receipt of a prompt is damaged")
         return receipt
 
+    def answer_receipt(self, key: str, told: Mapping[str, Any]) -> None:
+        """Note what the clients of a key are told, if the prompt has another outcome already.
+
+        Raises JournalError when the journal is closed, or if the receipt can't be read.
+        """
+        if receipt := self.receipt(key):
+            self._file.write_or_keep(Write((prompt_rows.answer_receipt(key, receipt, told),)))
+
     def take_receipt_back(self, key: str) -> None:
         """Free a key: its prompt was not taken. Raises JournalError when the journal is closed."""
         self._file.write_or_keep(Write((prompt_rows.take_receipt_back(key),)))

@@ -8,7 +8,6 @@ from typing import Any
 
 from tests.sessions.agent import Agent, Gate, Json, until
 from tests.sessions.bench import Bench, Served, bench
-from tests.sessions.world import SETUP
 
 
 def keyed(session_id: str, text: str, key: Any, **own: Any) -> Json:
@@ -72,9 +71,12 @@ async def session(
     agent = agent or Agent()
     gate = agent.stops_at("session/prompt")
     async with bench(home, agent, **more) as it:
+        setup = {"cwd": str(home), "mcpServers": []}
         if load:
-            await it.editor.ask("session/load", {**SETUP, "sessionId": load})
-        yield Keyed(it, load or await it.new(), gate)
+            await it.editor.ask("session/load", {**setup, "sessionId": load})
+        else:
+            load = (await it.editor.ask("session/new", setup))["sessionId"]
+        yield Keyed(it, load, gate)
 
 
 @asynccontextmanager

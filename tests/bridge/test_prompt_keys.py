@@ -89,6 +89,48 @@ async def test_the_words_are_shown_to_none_of_the_clients_that_sent_them(tmp_pat
 
 
 @pytest.mark.hazard("X2", "V2")
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_client_that_loads_the_session_is_shown_the_words_unless_it_sends_them_again(
+    tmp_path: Path, *, again: bool
+) -> None:
+    async with session(tmp_path) as here:
+        await here.runs("before", "0")
+        asked = [here.send("work", "a")]
+        load = {"cwd": str(tmp_path), "mcpServers": [], "sessionId": here.id}
+        await here.editor.ask("session/load", load)
+        if again:
+            asked.append(here.send("work", "a"))
+        await here.it.settled()
+        here.gate.open()
+        assert [await here.editor.stop_reason(each) for each in asked] == ["end_turn"] * len(asked)
+        assert await here.shown_by(here.editor, "work") == (0 if again else 1)
+
+
+@pytest.mark.hazard("X2")
+async def test_a_prompt_that_waits_is_each_senders_own_in_the_queue_that_they_are_told(
+    tmp_path: Path,
+) -> None:
+    async with session(tmp_path) as here:
+        await here.runs("before", "0")
+        clients = [await here.it.attached(here.id, queue=True) for _ in range(3)]
+        for client in clients[:2]:
+            here.send("work", "a", client)
+        await here.it.settled()
+        here.send("next", "b")
+        mine = []
+        for client in clients:
+            await until(lambda told=client: _rows(told)[-1:] and _rows(told)[-1]["text"] == "next")
+            mine.append([row["mine"] for row in _rows(client)])
+        assert mine == [[True, False], [True, False], [False, False]]
+        here.gate.open()
+
+
+def _rows(client: Any) -> list[Any]:
+    told = client.asked("_acp_bridge/queue")
+    return list(told[-1]["params"]["prompts"]) if told else []
+
+
+@pytest.mark.hazard("X2", "V2")
 async def test_a_bad_end_is_said_to_the_clients_that_get_no_answer(tmp_path: Path) -> None:
     agent = Agent()
     agent.script["session/prompt"] = {"stopReason": "max_tokens"}

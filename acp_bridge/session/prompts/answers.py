@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from acp_bridge import errors
 from acp_bridge.agents.outcome import Exit
-from acp_bridge.journal import DROPPED, GONE, INTERRUPTED, UNRECORDED, WAL_GONE, PromptRow
+from acp_bridge.journal import DROPPED, GONE, INTERRUPTED, UNRECORDED, WAL_GONE
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.protocol import PROMPT_REQUIRED, Json, with_own_meta
 from acp_bridge.wire.jsonrpc import UNSET, Answer, Err, Ok, RpcError
@@ -129,12 +129,11 @@ def for_journal(answer: object) -> Json | None:
             return None
 
 
-def as_told(row: PromptRow | None) -> Answer:
-    """Return the answer that a prompt was given, from the journal; an error if it had none.
+def as_told(told: Json | None) -> Answer:
+    """Return the answer that a prompt was given, from the journal's form of it.
 
-    None: the journal has the prompt no more, or can't read it.
+    None: the journal can't read it, or has none.
     """
-    told = row.outcome if row else None
     match told:
         case None | {"unrecorded": True} if told in (None, UNRECORDED):
             return Err(errors.agent_trouble(_ANSWER_LOST))

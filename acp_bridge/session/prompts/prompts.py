@@ -347,8 +347,9 @@ class Prompts:
             elif outcome == Failed(Failure.KEPT):
                 self._keep(prompt)
             else:
-                self._forget_key_if_untaken(prompt, outcome)
-                self._end(prompt, answers.for_journal(answer) or {}, own)
+                told = answers.for_journal(answer) or {}
+                self._answer_receipt(prompt, outcome, told)
+                self._end(prompt, told, own)
             how = answers.in_short(answer)
             event("turn.ended", session=self._session_id, turn=prompt.seq, how=how)
         finally:  # whatever breaks, the prompt is answered (invariant Q9)
@@ -364,10 +365,16 @@ class Prompts:
             for request in prompt.requests:
                 self._transcript.hush(request.client)
 
-    def _forget_key_if_untaken(self, prompt: Prompt, outcome: Outcome) -> None:
-        """Let a prompt that the disk did not take be sent again under its key, as a new one."""
-        key = prompt_key(prompt.params)
-        if prompt.seq and key and isinstance(outcome, Failed) and outcome.why is Failure.JOURNAL:
+    def _answer_receipt(self, prompt: Prompt, outcome: Outcome, told: Json) -> None:
+        """Note what the key of a prompt has come to, where the prompt's own outcome is another.
+
+        One that the disk did not take may be sent again, as a new one. After hooks the answer may
+        be another than that which ended the prompt's turn.
+        """
+        key = prompt_key(prompt.params) if prompt.seq else None
+        if key and prompt.answer is not None:
+            self._try(self._journal.answer_receipt, key, told)
+        elif key and isinstance(outcome, Failed) and outcome.why is Failure.JOURNAL:
             self._try(self._journal.take_receipt_back, key)
 
     def end_waits_for_work(self, before: SessionState, after: SessionState) -> None:

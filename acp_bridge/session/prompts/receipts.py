@@ -73,7 +73,7 @@ class Receipts:
             raise errors.invalid(_OTHER_WORDS, f"_meta.acp_bridge.{PROMPT_KEY}")
         event("prompt.again", session=self._core.id, turn=receipt.seq if receipt else 0)
         if key is None:
-            self._answer(request, ended)
+            self._answer(request, ended, receipt.told if receipt else None)
         else:
             self._join(request, key)
         return True
@@ -89,10 +89,10 @@ class Receipts:
         elif key in self._core.now.waiting and self._pauses.said:
             self._pauses.note_prompt(request.client, interrupts=False)
 
-    def _answer(self, request: ClientRequest, row: PromptRow | None) -> None:
+    def _answer(self, request: ClientRequest, row: PromptRow | None, told: Json | None) -> None:
         if row and row.state is not PromptState.DONE and self._core.now.ending:
             raise errors.unknown_session()  # it was left over just now
         if row:
             self._prompts.tell_accepted(request, row.prompt_id)
-        answer = answers.as_told(row)
+        answer = answers.as_told(told or (row.outcome if row else None))
         self._transcript.then(request.client, partial(request.respond, answer))
