@@ -79,7 +79,7 @@ async def test_the_words_are_shown_to_none_of_the_clients_that_sent_them(tmp_pat
         third = await here.it.attached(here.id)
         asked = here.send("work", "a")
         again = here.send("work", "a", second)
-        await here.it.settled()
+        await second.handled()
         here.gate.open()
         assert await here.editor.stop_reason(asked) == "end_turn"
         assert await second.stop_reason(again) == "end_turn"
@@ -115,7 +115,7 @@ async def test_a_prompt_that_waits_is_each_senders_own_in_the_queue_that_they_ar
         clients = [await here.it.attached(here.id, queue=True) for _ in range(3)]
         for client in clients[:2]:
             here.send("work", "a", client)
-        await here.it.settled()
+            await client.handled()
         here.send("next", "b")
         mine = []
         for client in clients:
@@ -139,7 +139,7 @@ async def test_a_bad_end_is_said_to_the_clients_that_get_no_answer(tmp_path: Pat
         third = await here.it.attached(here.id)
         asked = await here.runs("work", "a")
         again = here.send("work", "a", second)
-        await here.it.settled()
+        await second.handled()
         here.gate.open()
         assert await here.editor.stop_reason(asked) == "max_tokens"
         assert await second.stop_reason(again) == "max_tokens"
@@ -210,7 +210,7 @@ async def test_a_request_of_a_connection_that_is_gone_does_not_keep_the_prompt(
         await here.runs("before", "0")
         lost = await here.it.attached(here.id)
         here.send("work", "a", lost)
-        await here.it.settled()
+        await lost.handled()
         lost.leaves()
         await lost.parted.wait()
         again = here.send("work", "a")

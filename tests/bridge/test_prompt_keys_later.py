@@ -166,6 +166,7 @@ async def test_what_is_left_over_stays_so_until_the_user_says_what_becomes_of_it
     async with left_over(tmp_path, "work") as here:
         second = await here.it.attached(here.id)
         asked = [here.send("work", "work", second) for _ in range(2)]
+        await second.handled()
         await until(lambda: any("was sent before" in text for text in second.texts(here.id)))
         assert not any("was sent before" in text for text in here.editor.texts(here.id))
         assert (here.prompted, [second.answers(each) for each in asked]) == ([], [[], []])
@@ -216,7 +217,7 @@ async def test_who_gives_up_a_request_does_not_stop_the_run_of_another_client(
         gate = here.it.agent.stops_at("session/prompt")
         second = await here.it.attached(here.id)
         asked = [here.send("work", "work", second) for _ in range(2)]
-        await here.it.settled()
+        await second.handled()
         run = here.editor.prompt(here.id, "/queue run")
         await until(lambda: gate.reached)
         second.notify("session/cancel", {"sessionId": here.id})
@@ -235,7 +236,7 @@ async def test_a_run_that_is_stopped_leaves_the_request_open(tmp_path: Path) -> 
         gate = here.it.agent.stops_at("session/prompt")
         second = await here.it.attached(here.id)
         asked = [here.send(text, text, second) for text in ("one", "two")]
-        await here.it.settled()
+        await second.handled()
         run = here.editor.prompt(here.id, "/queue run")
         await until(lambda: gate.reached)
         here.editor.notify("session/cancel", {"sessionId": here.id})
