@@ -101,7 +101,8 @@ async def test_whatever_happens_a_key_is_run_once_at_most_and_each_attempt_is_an
                 continue
             await here.settle(it)
             before = here.prompted
-            first, second = [], []
+            first: list[Json] = []
+            second: list[Json] = []
             for key in KEYS:
                 for answers in (first, second):
                     params = keyed(here.session_id, f"words of {key}", key)

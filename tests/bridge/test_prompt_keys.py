@@ -1,5 +1,6 @@
 """A prompt that is sent again under its key, while it waits or runs, is the same prompt."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,15 +120,17 @@ async def test_a_prompt_that_waits_is_each_senders_own_in_the_queue_that_they_ar
         here.send("next", "b")
         mine = []
         for client in clients:
-            await until(lambda told=client: _rows(told)[-1:] and _rows(told)[-1]["text"] == "next")
+            await until(partial(_rows, client, "next"))
             mine.append([row["mine"] for row in _rows(client)])
         assert mine == [[True, False], [True, False], [False, False]]
         here.gate.open()
 
 
-def _rows(client: Any) -> list[Any]:
+def _rows(client: Any, last: str = "next") -> list[Any]:
+    """The queue as a client was told it, once it ends with these words; nothing before."""
     told = client.asked("_acp_bridge/queue")
-    return list(told[-1]["params"]["prompts"]) if told else []
+    rows = list(told[-1]["params"]["prompts"]) if told else []
+    return rows if rows and rows[-1]["text"] == last else []
 
 
 @pytest.mark.hazard("X2", "V2")

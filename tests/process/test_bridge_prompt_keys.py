@@ -81,9 +81,9 @@ async def test_killed_at_any_moment_no_prompt_runs_twice_and_none_is_lost(
     words = [row.params["prompt"][0]["text"] for row in rows]
     assert sorted(words) == sorted(texts)
     times = Counter(world.log.prompts())
-    cut = [row for row in rows if row.outcome == {"interrupted": True}]
+    lost = [row for row in rows if row.outcome == {"interrupted": True}]
     assert set(times.values()) <= {1}
-    assert len(times) >= len(texts) - len(cut)
+    assert len(times) >= len(texts) - len(lost)
 
 
 @pytest.mark.hazard("V8")

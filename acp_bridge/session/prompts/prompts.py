@@ -275,7 +275,8 @@ class Prompts:
         prompt = self._open[key]
         prompt.again.append(request)
         self._note_sender(prompt, request.client)
-        self._core.spawn(self._tell_joined, key, request)
+        if request.client.hears_accepted:
+            self._core.spawn(self._tell_joined, key, request)
         return prompt
 
     async def _tell_joined(self, key: int, request: ClientRequest) -> None:
