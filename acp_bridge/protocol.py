@@ -299,6 +299,9 @@ def text_chunk(kind: str, text: str, message_id: str) -> Json:
 # --- `_meta.acp_bridge` -------------------------------------------------------------------------
 
 _OWN: Final = "acp_bridge"
+#: of a prompt, and in `agentCapabilities` that it is taken: the name under which a client sends one
+#: prompt, the same however often it sends that.
+PROMPT_KEY: Final = "promptKey"
 #: marks a prompt that a hook made, and its words in the transcript.
 FEEDBACK: Final = "feedback"
 #: marks a text that a hook added to a prompt: recorded, since an agent may replay it, not shown.
@@ -309,8 +312,6 @@ ASSUMED: Final = "assumed"
 ONLY_LIVE: Final = "onlyIfLive"
 #: in a prompt's `_meta`, for the built-in agent: its demo is not to answer for want of a key.
 NO_DEMO: Final = "noDemo"
-#: of a prompt: the same text for each attempt to send it, which runs once.
-PROMPT_KEY: Final = "promptKey"
 #: of a prompt that is left over: the agent may have read it.
 PERHAPS_READ: Final = "perhapsRead"
 #: in a resume: the client saw the session until the bridge that held it ended.
@@ -377,6 +378,17 @@ def feedback_prompt(text: str) -> Json:
 def not_feedback(params: Json) -> Json:
     """Return the parameters of a client's prompt, which is none of a hook's, whatever it says."""
     return _without(params, FEEDBACK)
+
+
+def prompt_key(params: Json) -> str | None:
+    """Return the key under which a prompt was sent, or None."""
+    key = own_meta(params).get(PROMPT_KEY)
+    return key if isinstance(key, str) else None
+
+
+def without_key(params: Json) -> Json:
+    """Return the parameters of what is sent under no key, whatever they say."""
+    return _without(params, PROMPT_KEY)
 
 
 def as_unread(params: Json) -> Json:

@@ -20,6 +20,8 @@ from acp_bridge.versions.settings_to_v2 import Settings, commands
 _OF_A_CALL: Final = (
     *("name", "title", "kind", "status", "content", "locations", "rawInput", "rawOutput"),
 )
+#: messages of the user's of which the ids are remembered.
+_REMEMBERED: Final = 200
 #: characters of two texts of which a patch is made; of longer ones it is said that they changed.
 _MOST_COMPARED: Final = 400_000
 
@@ -39,6 +41,8 @@ class ToV2:
         self._calls: set[object] = set()
         #: the id of the last message of the user's that was given one here.
         self.last_user_message = ""
+        #: the ids of such messages, by their text; of the last ones alone.
+        self._said: dict[object, str] = {}
         self._rows: dict[object, Callable[[Json], list[Json]]] = {
             protocol.USER_MESSAGE: self._chunk,
             protocol.AGENT_MESSAGE: self._chunk,
@@ -61,6 +65,11 @@ class ToV2:
         """Forget what the client was shown: it is shown the session from its beginning."""
         self._calls.clear()
         self.end_message()
+
+    def shown_as(self, blocks: object) -> str:
+        """Return the id under which the user's words were shown; empty if they were not."""
+        texts = [each.get("text") for each in objects(blocks)]
+        return self._said.get(texts[0], "") if texts else ""
 
     def updates(self, params: Json) -> list[Json]:
         """Return the parameters of `session/update` in version 2: of each update that this one is.
@@ -85,6 +94,9 @@ class ToV2:
             self._message = f"{self._ids}{next(self._numbers)}"
             if update.get("sessionUpdate") == protocol.USER_MESSAGE:
                 self.last_user_message = self._message
+                self._said[as_object(update.get("content")).get("text")] = self._message
+                if len(self._said) > _REMEMBERED:
+                    del self._said[next(iter(self._said))]
         return [{**update, "messageId": self._message}]
 
     # --- tool calls ----------------------------------------------------------------------------

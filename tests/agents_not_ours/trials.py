@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.agent.mcp_servers.support import odd
 from tests.agents_not_ours.agents import HERE, AgentNotOurs
 from tests.agents_not_ours.model_server import ModelServer
 from tests.support.client import RecordingClient
-from tests.support.person import person
+from tests.support.person import Person, person
 from tests.support.processes import descendants
 
 OK = "yes"
@@ -341,7 +342,7 @@ async def _ruled_chat(stand: Stand) -> list[str]:
             before = there.seen.count("Allow")
             there.type(f"{stand.order(name, more)}\r")
             if asks:
-                await there.until(lambda seen=before: there.seen.count("Allow") > seen)
+                await there.until(partial(_sees_more, there, before))
                 there.type("\x1by")
             there.type(f"COUNT 1 0 END{tag}\r")
             await there.sees(f"END{tag}0")
@@ -352,6 +353,10 @@ async def _ruled_chat(stand: Stand) -> list[str]:
         there.type("\x04")
         await there.process.wait()
     return wrong
+
+
+def _sees_more(there: Person, questions: int) -> bool:
+    return there.seen.count("Allow") > questions
 
 
 async def _ruled_sdk(stand: Stand) -> list[str]:
