@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors
 from acp_bridge.agents.at_clients import AtClients
-from acp_bridge.agents.process import AgentCommand, AgentProcess, Exit, StartFailed
+from acp_bridge.agents.process import AgentCommand, AgentProcess, Exit
 from acp_bridge.agents.requests import Requests, agent_peer
 from acp_bridge.agents.stderr import KEPT, end_of
 from acp_bridge.protocol import (
@@ -38,9 +38,12 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event, masked
-from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, encode
+from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, RpcError, encode
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
+
+if TYPE_CHECKING:
+    from acp_bridge.agents.translated import Translated
 
 #: bytes of one read, and so of one transaction: what a pipe holds.
 _READ_BYTES = 64 * 1024
@@ -130,6 +133,9 @@ class Link:
         self.owner = owner
         self.name = name
         self.peer = agent_peer(self, self._send)
+        #: takes what the agent says: the peer, unless the agent speaks version 2.
+        self._wire: Peer | Translated = self.peer
+        self._translated: Translated | None = None
         self.requests = Requests(self.peer)
         #: the origins of the requests that are not answered yet, by the id that the agent knows.
         self.on_behalf: Mapping[RequestId, object] = self.requests.on_behalf
@@ -188,15 +194,32 @@ class Link:
         writer = self._writer = Writer(stdin, on_broken=self._cut_off.set)
         tasks.start_soon(self._live, process, writer, Reader(stdout, _READ_BYTES))
         try:
-            result = await self.ask(INITIALIZE, dict(self.command.initialize))
-            if not isinstance(result, dict) or result.get("protocolVersion") != VERSION:
-                raise StartFailed("the agent does not speak ACP version 1", permanent=True)
+            result = await self._initialize()
             if self.command.standing.kept:
                 await self.command.standing.repeat(self)
         except BaseException:
             await self.end_start()
             raise
         self.initialized = result
+
+    async def _initialize(self) -> dict[str, Any]:
+        """Return the agent's answer to `initialize`, as version 1 has it; raises as `start`."""
+        version = self.command.version
+        if (asked := version.asks) != VERSION:
+            from acp_bridge.agents.translated import Translated
+
+            self._wire = self._translated = Translated(self.peer, self._write)
+        try:
+            result = await self.ask(INITIALIZE, dict(self.command.initialize))
+        except errors.AgentEnded:
+            raise
+        except RpcError as refusal:
+            raise version.refused(asked, refusal) from refusal
+        agreed = self._translated is None or self._translated.agreed
+        if not agreed or not isinstance(result, dict) or result.get("protocolVersion") != VERSION:
+            raise version.refused(asked, None)
+        version.settle()
+        return result
 
     async def end_start(self) -> None:
         """Kill a process that could not be initialized; `start` says why, and not its end."""
@@ -237,7 +260,7 @@ class Link:
     def _over(self) -> None:
         if self._exit:
             event("agent.exited", agent=self.name, how=self._exit.describe())
-        self.peer.eof()
+        self._wire.eof()
         self.gone = True
         if not self._unfit:
             _tell(self.owner.on_gone, self, self._exit)
@@ -247,7 +270,7 @@ class Link:
 
     async def _read(self, reader: Reader) -> None:
         while data := await reader.read():
-            self.peer.feed(data)
+            self._wire.feed(data)
             if self._parked_bytes > _PARKED_LIMIT:
                 event("agent.floods", agent=self.name)
                 self._doomed.set()
@@ -401,6 +424,12 @@ class Link:
             self._stderr.append(line)
 
     def _send(self, data: bytes) -> None:
+        if self._translated:
+            self._translated.send(data)
+        else:
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
         if self._writer and self._writer.pending > _AGENT_LIMIT:
             event("agent.deaf", agent=self.name)
             self._writer.close()
