@@ -125,6 +125,9 @@ class Forks:
 class Link:
     """One agent process, started by `start` and ended by `kill` or `close`."""
 
+    #: stands between the peer and an agent that speaks version 2.
+    _translated: Translated | None = None
+
     def __init__(
         self, command: AgentCommand, owner: Owner, name: str, *, parked: bool = False
     ) -> None:
@@ -133,9 +136,6 @@ class Link:
         self.owner = owner
         self.name = name
         self.peer = agent_peer(self, self._send)
-        #: takes what the agent says: the peer, unless the agent speaks version 2.
-        self._wire: Peer | Translated = self.peer
-        self._translated: Translated | None = None
         self.requests = Requests(self.peer)
         #: the origins of the requests that are not answered yet, by the id that the agent knows.
         self.on_behalf: Mapping[RequestId, object] = self.requests.on_behalf
@@ -208,7 +208,7 @@ class Link:
         if (asked := version.asks) != VERSION:
             from acp_bridge.agents.translated import Translated
 
-            self._wire = self._translated = Translated(self.peer, self._write)
+            self._translated = Translated(self.peer, self._write)
         try:
             result = await self.ask(INITIALIZE, dict(self.command.initialize))
         except errors.AgentEnded:
@@ -260,7 +260,7 @@ class Link:
     def _over(self) -> None:
         if self._exit:
             event("agent.exited", agent=self.name, how=self._exit.describe())
-        self._wire.eof()
+        (self._translated or self.peer).eof()
         self.gone = True
         if not self._unfit:
             _tell(self.owner.on_gone, self, self._exit)
@@ -270,7 +270,7 @@ class Link:
 
     async def _read(self, reader: Reader) -> None:
         while data := await reader.read():
-            self._wire.feed(data)
+            (self._translated or self.peer).feed(data)
             if self._parked_bytes > _PARKED_LIMIT:
                 event("agent.floods", agent=self.name)
                 self._doomed.set()

@@ -156,8 +156,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         )
         fail(f"--model is the built-in agent's; {instead}")
     server = given.openhands, given.openhands_profile
-    wrong = openhands.misused(*server, other=bool(command), env=env)
-    if wrong is not None:
+    if wrong := openhands.misused(*server, other=bool(command), env=env):
         fail(wrong)
     found = agent_name(command) if command else openhands.NAME if other else BUILT_IN
     if command and not given.agent_name and not is_named(command):

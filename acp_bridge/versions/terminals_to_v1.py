@@ -80,6 +80,6 @@ def _decoded(data: Any) -> bytes:
     if not isinstance(data, str):
         return b""
     try:
-        return b64decode(data)
+        return b64decode(data, validate=True)
     except (NotBase64, ValueError):
         return b""

@@ -22,6 +22,9 @@ def v2_schema() -> Schema:
         known = whole["$defs"][name]
         known.setdefault("properties", {}).update(added.get("properties", {}))
         known.get("anyOf", []).extend(added.get("anyOf", []))
+    whole["$defs"]["ErrorData"] = {
+        "additionalProperties": True
+    }  # it is any value: the schema only names two of them
     return Schema(whole)
 
 
