@@ -17,7 +17,7 @@ from tests.clients_not_ours.judge import Connection, Schema
 from tests.support.v2_schema import V2Connection
 
 INFO = {"name": "v2", "version": "1"}
-SESSION = {"mcp": {"http": {}, "stdio": {}}, "prompt": {"image": {}}, "delete": {}}
+SESSION: Json = {"mcp": {"http": {}, "stdio": {}}, "prompt": {"image": {}}, "delete": {}}
 #: what a client says of itself, which can do all that version 1 has for agents of version 2.
 ABLE = {
     "session": {"configOptions": {"boolean": {}}, "compaction": {}},

@@ -125,7 +125,7 @@ def test_a_login_and_a_logout_have_other_names_and_the_ways_to_log_in_other_ids(
 
 def test_each_mcp_server_has_its_type() -> None:
     wire = Wire(opened=False)
-    servers = [
+    servers: list[Any] = [
         {"name": "a", "command": "/a", "args": ["x"], "env": [{"name": "n", "value": "v"}]},
         {"type": "http", "name": "b", "url": "http://b", "headers": []},
     ]

@@ -90,7 +90,7 @@ def test_however_a_message_is_told_the_same_text_comes_out(
         end = min(len(whole), at + length)
         if as_whole:
             blocks = [text(whole[:end][cut : cut + 3]) for cut in range(0, end, 3)]
-            update = {"sessionUpdate": "agent_message", "content": blocks}
+            update: dict[str, Any] = {"sessionUpdate": "agent_message", "content": blocks}
         else:
             update = {"sessionUpdate": "agent_message_chunk", "content": text(whole[at:end])}
         found += shown.update({**update, "messageId": "m"})
