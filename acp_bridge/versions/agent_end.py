@@ -77,6 +77,7 @@ class AgentEnd:
             protocol.AUTHENTICATE: self._same(v2.AUTH_LOGIN),
             protocol.LOGOUT: self._same(v2.AUTH_LOGOUT),
             protocol.SESSION_NEW: self._new,
+            protocol.SESSION_FORK: self._fork,
             protocol.SESSION_LOAD: self._load,
             protocol.SESSION_RESUME: self._resume,
             protocol.SESSION_LIST: self._same(protocol.SESSION_LIST),
@@ -145,11 +146,19 @@ class AgentEnd:
         return self._sessions[session_id]
 
     def _new(self, request_id: RequestId, params: Json) -> Out:
+        return self._open_new(request_id, protocol.SESSION_NEW, params)
+
+    def _fork(self, request_id: RequestId, params: Json) -> Out:
+        return self._open_new(request_id, protocol.SESSION_FORK, params)
+
+    def _open_new(self, request_id: RequestId, method: str, params: Json) -> Out:
+        """Ask for a session whose id the answer has."""
+
         def answered(message: Message) -> Out:
             session_id = as_object(message.get("result")).get("sessionId")
             return self._opened(message, session_id, {"sessionId": session_id})
 
-        return self._ask(request_id, protocol.SESSION_NEW, opening_to_v2(params), answered)
+        return self._ask(request_id, method, opening_to_v2(params), answered)
 
     def _load(self, request_id: RequestId, params: Json) -> Out:
         return self._resume(request_id, {**params, **_FROM_START})

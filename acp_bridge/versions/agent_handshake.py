@@ -12,7 +12,7 @@ from acp_bridge.versions import v2
 _INFO: Final = {"name": "acp-bridge", "version": __version__}
 #: what an agent of version 2 always can do with its sessions, and what it says if it can.
 _BASELINE: Final = ("list", "resume", "close")
-_OPTIONAL: Final = ("delete", "additionalDirectories")
+_OPTIONAL: Final = ("delete", "additionalDirectories", "fork")
 _PROMPTS: Final = ("image", "audio", "embeddedContext")
 
 

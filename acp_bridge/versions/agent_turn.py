@@ -20,6 +20,8 @@ from acp_bridge.wire.jsonrpc import Answer, Err, Message, Ok, RequestId, RpcErro
 
 _CANCELLED: Final = "cancelled"
 _REASONS: Final = ("end_turn", "max_tokens", "max_turn_requests", "refusal", _CANCELLED)
+#: what a state says beside the end, as the answer to a prompt of version 1 does.
+_BESIDE: Final = ("usage", "_meta")
 #: a type of background work and the id of one piece of it.
 Item = tuple[str, str]
 
@@ -73,7 +75,7 @@ class Turn:
             return Err(_error(state.get("error")))
         if reason not in _REASONS:
             reason = _CANCELLED if reason is None and self.cancelled else "end_turn"
-        return Ok({"stopReason": reason})
+        return Ok({"stopReason": reason, **{n: state[n] for n in _BESIDE if n in state}})
 
 
 def _error(told: object) -> RpcError:

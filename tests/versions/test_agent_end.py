@@ -236,9 +236,38 @@ def test_a_close_answers_the_prompt_that_is_open_first() -> None:
     ]
 
 
+def test_a_fork_is_opened_as_a_new_session_is_where_the_agent_has_forks() -> None:
+    end = AgentEnd()
+    end.take_from_bridge({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}})
+    answer = {"protocolVersion": 2, "info": INFO, "capabilities": {"session": {"fork": {}}}}
+    (told,) = end.take_from_agent({"jsonrpc": "2.0", "id": 1, "result": answer}).to_bridge
+    assert isinstance(told, dict)
+    assert told["result"]["agentCapabilities"]["sessionCapabilities"]["fork"] == {}
+    asked = {"jsonrpc": "2.0", "id": 2, "method": "session/fork"}
+    params = {"sessionId": "s", "cwd": "/w", "mcpServers": []}
+    assert end.take_from_bridge({**asked, "params": params}).to_agent[0]["params"] == params
+    made = {"sessionId": "f", "configOptions": [MODES]}
+    (told,) = end.take_from_agent({"jsonrpc": "2.0", "id": 2, "result": made}).to_bridge
+    assert isinstance(told, dict)
+    assert told["result"]["sessionId"] == "f"
+    assert told["result"]["modes"]["currentModeId"] == "ask"
+
+
+def test_what_an_idle_says_beside_the_end_stands_in_the_answer() -> None:
+    wire = Wire()
+    prompt = wire.prompt()
+    meta = {"x": 1}
+    assert wire.state("idle", _meta=meta) == [result(prompt, stopReason="end_turn", _meta=meta)]
+
+
 def test_what_version_2_has_not_is_refused_here() -> None:
     wire = Wire()
-    message = {"jsonrpc": "2.0", "id": 90, "method": "session/fork", "params": {"sessionId": "s"}}
+    message = {
+        "jsonrpc": "2.0",
+        "id": 90,
+        "method": "session/set_model",
+        "params": {"sessionId": "s"},
+    }
     out = wire.end.take_from_bridge(message)
     (refusal,) = out.to_bridge
     assert not out.to_agent
