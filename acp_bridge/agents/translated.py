@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from acp_bridge import errors
 from acp_bridge.versions.agent_end import AgentEnd, Out
+from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import Decoder, Malformed, Message, encode, read_object
 from acp_bridge.wire.peer import Peer
 
@@ -41,10 +43,21 @@ class Translated:
     def _take(self, messages: Iterable[Message | Malformed]) -> None:
         all_ = Out()
         for message in messages:
-            out = self._end.take_from_agent(message)
+            out = self._translated(message)
             all_.to_agent += out.to_agent
             all_.to_bridge += out.to_bridge
         self._hand_on(all_)
+
+    def _translated(self, message: Message | Malformed) -> Out:
+        """Return what comes out for a message; one that can't be translated ends nothing else."""
+        try:
+            return self._end.take_from_agent(message)
+        except Exception as exc:
+            error = errors.internal(exc, "a message of the agent could not be translated")
+        if isinstance(message, Malformed) or "id" not in message:
+            return Out()
+        failed: list[Message] = [jsonrpc.error(message["id"], error)]
+        return Out(to_agent=failed) if "method" in message else Out(to_bridge=[*failed])
 
     def _hand_on(self, out: Out) -> None:
         for message in out.to_agent:

@@ -93,7 +93,11 @@ class AgentEnd:
     def take_from_bridge(self, message: Message) -> Out:
         """Return what comes out for a message of the bridge."""
         method = message.get("method")
-        if method is None or method.startswith("_"):
+        if method is None:
+            return Out(to_agent=[message])
+        if method.startswith("_"):
+            if "id" in message:
+                self._open[message["id"]] = _as_it_is
             return Out(to_agent=[message])
         params = as_object(message.get("params"))
         if "id" not in message:
@@ -315,8 +319,8 @@ class AgentEnd:
             return Out(to_bridge=[message])
         method = message.get("method")
         if method is None:
-            on_answer = self._open.pop(message.get("id"), _as_it_is)
-            return on_answer(message)
+            on_answer = self._open.pop(message.get("id"), None)
+            return on_answer(message) if on_answer else Out()  # an answer to nothing
         if method.startswith("_"):
             return Out(to_bridge=[message])
         params = as_object(message.get("params"))
@@ -384,10 +388,11 @@ class AgentEnd:
 def _items(background: Any) -> Iterator[Item]:
     """Give the pieces of background work that can be told to end."""
     for each in objects(background):
-        if (kind := each.get("type")) in _CANCELS and isinstance(
-            item_id := each.get(_CANCELS[kind][1]), str
-        ):
-            yield kind, item_id
+        kind = each.get("type")
+        if isinstance(kind, str) and kind in _CANCELS:
+            item_id = each.get(_CANCELS[kind][1])
+            if isinstance(item_id, str):
+                yield kind, item_id
 
 
 def _update(params: Json) -> Message:

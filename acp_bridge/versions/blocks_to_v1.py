@@ -8,7 +8,7 @@ from typing import Final
 from acp_bridge.protocol import Json, objects
 
 #: the types that version 1 has. Another one would end the connection of a strict client.
-_TYPES: Final = frozenset({"text", "image", "audio", "resource_link", "resource"})
+_TYPES: Final = ("text", "image", "audio", "resource_link", "resource")
 
 
 def block_to_v1(block: object) -> Json | None:

@@ -143,7 +143,7 @@ class Cards:
         shown.setdefault("content", self._shown(asked))
         if paths := [each for item in asked.content for each in paths_of(item)]:
             told = objects(shown.get("locations"))
-            named = {each.get("path") for each in told}
+            named = [each.get("path") for each in told]
             shown["locations"] = told + [{"path": each} for each in paths if each not in named]
         return shown
 

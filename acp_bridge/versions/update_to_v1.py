@@ -52,7 +52,7 @@ class Shown:
         self.mode: Json | None = None
         self._booleans = booleans
         self._notices = 0
-        self._rows: dict[object, Callable[[Json], list[Json]]] = {
+        self._rows: dict[str, Callable[[Json], list[Json]]] = {
             **dict.fromkeys(WHOLE.values(), self._chunk),
             **dict.fromkeys(WHOLE, self._message),
             TOOL_CALL_UPDATE: self.cards.call,
@@ -71,7 +71,8 @@ class Shown:
 
     def update(self, update: Json) -> list[Json]:
         """Return the updates for one of version 2: none, one or several."""
-        row = self._rows.get(update.get("sessionUpdate"))
+        kind = update.get("sessionUpdate")
+        row = self._rows.get(kind) if isinstance(kind, str) else None
         return row(update) if row else []
 
     # --- messages ------------------------------------------------------------------------------
@@ -84,8 +85,10 @@ class Shown:
 
     def _is_echo(self, update: Json) -> bool:
         """Return True for words of the user that the bridge itself has sent and shown."""
-        of_user = update["sessionUpdate"] in _USER
-        return of_user and (self.prompting or update.get("messageId") in self.prompts)
+        if update["sessionUpdate"] not in _USER:
+            return False
+        message_id = update.get("messageId")
+        return self.prompting or (isinstance(message_id, str) and message_id in self.prompts)
 
     def _notice(self, update: Json) -> list[Json]:
         """Show a warning or an error as a text; what is for information alone is not kept."""

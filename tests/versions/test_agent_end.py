@@ -582,3 +582,11 @@ def test_extensions_pass_unread_in_both_directions() -> None:
     ):
         assert end.take_from_bridge(message).to_agent == [message]
         assert end.take_from_agent(message).to_bridge == [message]
+
+
+def test_a_second_answer_to_a_prompt_is_no_answer() -> None:
+    wire = Wire()
+    prompt = wire.prompt()
+    again = {"jsonrpc": "2.0", "id": prompt, "result": {"messageId": "again"}}
+    assert wire.end.take_from_agent(again).to_bridge == []
+    assert wire.state("idle") == [result(prompt, stopReason="end_turn")]
