@@ -326,6 +326,11 @@ class Link:
         """Return True if `agentCapabilities` has this path as a true flag or an object."""
         return has(self.initialized.get("agentCapabilities"), *path)
 
+    @property
+    def has_background(self) -> bool:
+        """True if the agent says that work of the session runs in the background (version 2)."""
+        return bool(self._translated and self._translated.has_background(self.agent_session_id))
+
     async def ask(self, method: str, params: dict[str, Any]) -> Any:
         """Return the agent's result for a request of the bridge's own; raises RpcError."""
         return await self.requests.ask(None, method, params)

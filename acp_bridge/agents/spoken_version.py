@@ -52,7 +52,7 @@ class SpokenVersion:
         `refusal`: its error, None if it has answered with another version.
         """
         other = _BOTH - asked
-        if refusal is not None and not _is_of_version(asked, refusal):
+        if refusal is not None and not may_be_of_version(asked, refusal):
             return refusal
         if not self._alone and other not in self._refused:
             self._refused.add(asked)
@@ -65,7 +65,7 @@ class SpokenVersion:
         )
 
 
-def _is_of_version(asked: int, refusal: RpcError) -> bool:
+def may_be_of_version(asked: int, refusal: RpcError) -> bool:
     """Return True if an error may mean that the agent does not have the version."""
     if asked == v2.VERSION:
         return refusal.code != ErrorCode.AUTH_REQUIRED

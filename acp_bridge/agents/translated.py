@@ -26,6 +26,10 @@ class Translated:
         """True once the agent has answered `initialize` as version 2 has it."""
         return self._end.agreed
 
+    def has_background(self, session_id: str | None) -> bool:
+        """Return True if the agent has listed work of a session that runs in the background."""
+        return self._end.has_background(session_id)
+
     def send(self, line: bytes) -> None:
         """Take one message of the peer."""
         if message := read_object(line):

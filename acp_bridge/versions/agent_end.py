@@ -53,7 +53,7 @@ class _Session:
 
     shown: Shown
     turn: Turn | None = None
-    #: what the last state listed as running in the background.
+    #: what the last state listed as running in the background, by type and, if it has one, id.
     background: list[Item] = field(default_factory=list)
 
 
@@ -87,6 +87,11 @@ class AgentEnd:
             protocol.SET_MODE: self._set_mode,
             protocol.SET_CONFIG_OPTION: self._set_option,
         }
+
+    def has_background(self, session_id: str | None) -> bool:
+        """Return True if the agent has listed work of a session that runs in the background."""
+        session = self._sessions.get(session_id) if session_id else None
+        return session is not None and bool(session.background)
 
     # --- from the bridge -----------------------------------------------------------------------
 
@@ -386,13 +391,11 @@ class AgentEnd:
 
 
 def _items(background: Any) -> Iterator[Item]:
-    """Give the pieces of background work that can be told to end."""
+    """Give the type and the id of each piece of background work."""
     for each in objects(background):
-        kind = each.get("type")
-        if isinstance(kind, str) and kind in _CANCELS:
-            item_id = each.get(_CANCELS[kind][1])
-            if isinstance(item_id, str):
-                yield kind, item_id
+        kind = str(each.get("type"))
+        _, member = _CANCELS.get(kind, ("", ""))
+        yield kind, str(each.get(member, ""))
 
 
 def _update(params: Json) -> Message:

@@ -152,7 +152,7 @@ class Cards:
         if kind == v2.BACKGROUND_TERMINAL:
             terminal = self._terminals.get(item_id)
             return terminal is not None and terminal.can_cancel and terminal.exit is None
-        card = self._cards.get(item_id)
+        card = self._cards.get(item_id) if kind == v2.BACKGROUND_TOOL_CALL else None
         return card is not None and card.can_cancel and not card.ended
 
     def has_ended(self, kind: str, item_id: str) -> bool:

@@ -151,6 +151,20 @@ async def test_a_stop_ends_what_the_agent_does_in_the_background(world: World) -
         assert len(world.log.pids()) == 2
 
 
+async def test_an_agent_with_work_in_the_background_does_not_sleep_until_that_ends(
+    world: World,
+) -> None:
+    async with world.inside(command=v2_agent(), sleep_after=0.05) as client:
+        await client.prompt("say one")
+        await kill_agent(world, client)
+        await client.prompt("linger g", within=20)
+        await world.gates.reached("g")
+        await client.logged("what='work in the background'", 2)
+        assert b"session.asleep" not in client.stderr
+        world.gates.open("g")
+        await client.logged("session.asleep")
+
+
 async def test_a_deaf_agent_is_killed_and_its_session_goes_on_in_another_process(
     world: World,
 ) -> None:
