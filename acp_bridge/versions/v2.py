@@ -55,3 +55,24 @@ PAUSED: Final = "paused"
 CANCELLED: Final = "cancelled"
 #: the id of the one plan of an agent that speaks version 1.
 PLAN_ID: Final = "plan"
+#: the one format of a diff's patch.
+GIT_PATCH: Final = "git_patch"
+#: types of work in `background`.
+BACKGROUND_TERMINAL: Final = "terminal"
+BACKGROUND_TOOL_CALL: Final = "tool_call"
+#: the category of the option that version 1 knows as modes.
+MODE: Final = "mode"
+
+
+def answers_as_v2(result: object) -> bool:
+    """Return True if an answer to `initialize` is one of version 2.
+
+    Some agents of version 1 repeat whatever version they are asked for.
+    """
+    return (
+        isinstance(result, dict)
+        and result.get("protocolVersion") == VERSION
+        and isinstance(result.get("info"), dict)
+        and "capabilities" in result
+        and "agentCapabilities" not in result
+    )
