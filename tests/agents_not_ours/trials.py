@@ -28,6 +28,8 @@ OK = "yes"
 SKIPPED = "skipped: "
 #: seconds for a slow agent on a busy machine.
 PATIENCE = 60
+#: what `chat` shows below its input while a permission is asked.
+_ASKED = "a permission is asked"
 
 
 @dataclass
@@ -339,7 +341,7 @@ async def _ruled_chat(stand: Stand) -> list[str]:
             ("chat-denied", f"; rm {stand.home / 'chat'}", 0, False, "B"),
             ("chat-asked", " asked", 1, True, "C"),
         ):
-            before = there.seen.count("Allow")
+            before = there.seen.count(_ASKED)
             there.type(f"{stand.order(name, more)}\r")
             if asks:
                 await there.until(partial(_sees_more, there, before))
@@ -348,7 +350,7 @@ async def _ruled_chat(stand: Stand) -> list[str]:
             await there.sees(f"END{tag}0")
             if stand.acted(name) != runs:
                 wrong.append(f"{name}: ran {stand.acted(name)} times")
-            if not asks and there.seen.count("Allow") > before:
+            if not asks and there.seen.count(_ASKED) > before:
                 wrong.append(f"{name}: asked")
         there.type("\x04")
         await there.process.wait()
@@ -356,7 +358,7 @@ async def _ruled_chat(stand: Stand) -> list[str]:
 
 
 def _sees_more(there: Person, questions: int) -> bool:
-    return there.seen.count("Allow") > questions
+    return there.seen.count(_ASKED) > questions
 
 
 async def _ruled_sdk(stand: Stand) -> list[str]:
