@@ -323,16 +323,15 @@ class AgentEnd:
             self._spoiled(message)
             return Out(to_bridge=[message])
         method = message.get("method")
+        if method == protocol.SESSION_UPDATE and "id" not in message:
+            return self._updated(message)
         if method is None:
             on_answer = self._open.pop(message.get("id"), None)
             return on_answer(message) if on_answer else Out()  # an answer to nothing
         if method.startswith("_"):
             return Out(to_bridge=[message])
-        params = as_object(message.get("params"))
         if "id" in message:
-            return self._asked(message, method, params)
-        if method == protocol.SESSION_UPDATE:
-            return self._updated(params)
+            return self._asked(message, method, as_object(message.get("params")))
         return Out(to_bridge=[message] if method in _SAME else [])
 
     def _spoiled(self, line: Malformed) -> None:
@@ -362,8 +361,9 @@ class AgentEnd:
         out.to_bridge.append({**message, "params": told})
         return out
 
-    def _updated(self, params: Json) -> Out:
-        """Take an update of a session."""
+    def _updated(self, message: Message) -> Out:
+        """Take an update of a session; one that is the same in both versions stays as it is."""
+        params = as_object(message.get("params"))
         session_id, update = params.get("sessionId"), as_object(params.get("update"))
         if not isinstance(session_id, str):
             return Out()
@@ -371,6 +371,8 @@ class AgentEnd:
         if update.get("sessionUpdate") == v2.STATE_UPDATE:
             return Out(to_bridge=self._state(session_id, session, update))
         updates = session.shown.update(update)
+        if len(updates) == 1 and updates[0] is update:
+            return Out(to_bridge=[message])
         out = Out(to_bridge=[_update({**params, "update": each}) for each in updates])
         if session.turn and session.turn.ending:
             out.to_bridge += self._ended(session_id, session)

@@ -23,6 +23,8 @@ WHOLE: Final = {
     v2.AGENT_MESSAGE: protocol.AGENT_MESSAGE,
     v2.AGENT_THOUGHT: protocol.AGENT_THOUGHT,
 }
+#: texts that are digested at once: one alone costs more than all the rest.
+_TEXTS: Final = 50
 
 
 @dataclass(slots=True)
@@ -35,17 +37,26 @@ class _Message:
     replaced: int = 0
     length: int = 0
     digest: Any = field(default_factory=blake2b)
+    #: texts that are not in the digest yet.
+    last: list[str] = field(default_factory=list)
 
     def add(self, text: str) -> None:
         """Note a text that is shown."""
         self.length += len(text)
-        self.digest.update(_bytes(text))
+        self.last.append(text)
+        if len(self.last) >= _TEXTS:
+            self._digest()
 
     def begins(self, text: str) -> bool:
         """Return True if all that was shown is the beginning of this text."""
         if len(text) < self.length:
             return False
+        self._digest()
         return bool(blake2b(_bytes(text[: self.length])).digest() == self.digest.digest())
+
+    def _digest(self) -> None:
+        self.digest.update(_bytes("".join(self.last)))
+        self.last.clear()
 
 
 class Messages:
@@ -64,6 +75,8 @@ class Messages:
             return [update]
         message = self._known(message_id)
         message.add(_as_text(block))
+        if block is update["content"] and message.shown_id == message_id:
+            return [update]
         return [{**update, "content": block, "messageId": message.shown_id}]
 
     def whole(self, update: Json) -> list[Json]:
@@ -83,7 +96,9 @@ class Messages:
         return chunks
 
     def _known(self, message_id: str) -> _Message:
-        return self._shown.setdefault(message_id, _Message(message_id))
+        if (message := self._shown.get(message_id)) is None:
+            message = self._shown[message_id] = _Message(message_id)
+        return message
 
     def _replace(self, message_id: str, before: _Message) -> _Message:
         """Begin another message for a text that is not the one that was shown."""

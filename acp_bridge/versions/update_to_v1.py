@@ -32,7 +32,6 @@ from acp_bridge.versions.options_to_v1 import (
     options_to_v1,
 )
 
-_USER: Final = (protocol.USER_MESSAGE, v2.USER_MESSAGE)
 _PRIORITIES: Final = ("high", "medium", "low")
 _PLAN_STATUSES: Final = ("pending", "in_progress", "completed")
 
@@ -53,8 +52,10 @@ class Shown:
         self._booleans = booleans
         self._notices = 0
         self._rows: dict[str, Callable[[Json], list[Json]]] = {
-            **dict.fromkeys(WHOLE.values(), self._chunk),
-            **dict.fromkeys(WHOLE, self._message),
+            **dict.fromkeys(WHOLE.values(), self.messages.chunk),
+            **dict.fromkeys(WHOLE, self.messages.whole),
+            protocol.USER_MESSAGE: self._chunk_of_user,
+            v2.USER_MESSAGE: self._message_of_user,
             TOOL_CALL_UPDATE: self.cards.call,
             v2.TOOL_CALL_CONTENT_CHUNK: self.cards.piece,
             v2.TERMINAL_UPDATE: self.cards.terminal,
@@ -77,16 +78,14 @@ class Shown:
 
     # --- messages ------------------------------------------------------------------------------
 
-    def _chunk(self, update: Json) -> list[Json]:
+    def _chunk_of_user(self, update: Json) -> list[Json]:
         return [] if self._is_echo(update) else self.messages.chunk(update)
 
-    def _message(self, update: Json) -> list[Json]:
+    def _message_of_user(self, update: Json) -> list[Json]:
         return [] if self._is_echo(update) else self.messages.whole(update)
 
     def _is_echo(self, update: Json) -> bool:
         """Return True for words of the user that the bridge itself has sent and shown."""
-        if update["sessionUpdate"] not in _USER:
-            return False
         message_id = update.get("messageId")
         return self.prompting or (isinstance(message_id, str) and message_id in self.prompts)
 

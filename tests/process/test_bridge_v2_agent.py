@@ -208,6 +208,20 @@ async def test_a_permission_is_asked_and_its_answer_reaches_the_agent(
             assert (call["title"], call["rawInput"]["command"]) == ("May I?", "rm x")
 
 
+async def test_a_rule_decides_about_a_command_and_none_allows_what_is_not_known(
+    world: World, tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('allow = ["Bash", "Read", "Edit", "mcp__*"]\ndeny = ["Bash(rm *)"]\n')
+    async with world.inside(command=v2_agent(), rules=rules) as client:
+        client.side.permission = "allow"
+        await client.prompt("command rm x; command ls; odd")
+        assert client.text().endswith("[reject][allow][allow]")
+        (asked,) = client.recording.requests("session/request_permission")
+        call = asked["params"]["toolCall"]
+        assert (call["kind"], call["title"]) == ("other", "May I?")
+
+
 async def test_a_mode_is_set_and_set_again_in_the_next_process(world: World) -> None:
     async with world.inside(command=v2_agent()) as client:
         session = {"sessionId": client.session_id}
@@ -227,6 +241,24 @@ async def test_a_session_is_loaded_by_the_next_bridge_and_by_the_agent(world: Wo
         assert shown(client)[-len(before) :] == before
         await client.prompt("say two", within=20)
         assert world.log.turns()[-1]["history"] == ["say one; tool t"]
+
+
+async def test_a_bridge_that_is_killed_in_a_turn_leaves_a_session_that_the_next_loads(
+    world: World,
+) -> None:
+    async with world.bridge(command=v2_agent(), exits=-signal.SIGKILL) as client:
+        client.send_prompt("say one; gate g")
+        await world.gates.reached("g")
+        await client.until_text("one")
+        waits = client.send_prompt("say two")
+        client.kill()
+        assert not client.recording.answers(waits)
+        session = client.session_id
+    async with world.inside(command=v2_agent(), session=False) as client:
+        await client.load_session(session, world.cwd)
+        assert client.texts()[0] == "one"
+        await client.prompt("say three", within=20)
+        assert world.log.turns()[-1]["history"] == ["say one; gate g"]
 
 
 async def test_a_session_that_only_the_agent_has_is_loaded_with_its_replay(world: World) -> None:
