@@ -176,6 +176,7 @@ AGENT_THOUGHT: Final = "agent_thought_chunk"
 TOOL_CALL: Final = "tool_call"
 PLAN: Final = "plan"
 PLAN_UPDATE: Final = "plan_update"
+PLAN_REMOVED: Final = "plan_removed"
 TOOL_CALL_UPDATE: Final = "tool_call_update"
 COMMANDS_UPDATE: Final = "available_commands_update"
 MODE_UPDATE: Final = "current_mode_update"
@@ -187,7 +188,7 @@ INFO_UPDATE: Final = "session_info_update"
 MESSAGES: Final = (USER_MESSAGE, AGENT_MESSAGE, AGENT_THOUGHT)
 #: kinds that tell the conversation: recorded in order, replayed by a load.
 TRANSCRIPT: Final = frozenset(
-    {*MESSAGES, TOOL_CALL, TOOL_CALL_UPDATE, PLAN, PLAN_UPDATE, "plan_removed"}
+    {*MESSAGES, TOOL_CALL, TOOL_CALL_UPDATE, PLAN, PLAN_UPDATE, PLAN_REMOVED}
 )
 #: kinds of which only the last one counts: kept by kind, sent once after a replay, in this order.
 STATE: Final = (COMMANDS_UPDATE, MODE_UPDATE, OPTIONS_UPDATE, USAGE_UPDATE, INFO_UPDATE)
@@ -195,7 +196,7 @@ _STATE: Final = frozenset(STATE)
 #: kinds that a client gets only with these capabilities (spec: drafts of plans and compaction).
 ASKED_FOR_KINDS: Final = {
     PLAN_UPDATE: (PLAN,),
-    "plan_removed": (PLAN,),
+    PLAN_REMOVED: (PLAN,),
     "compaction_update": ("session", "compaction"),
     "compaction_summary_chunk": ("session", "compaction"),
 }

@@ -32,8 +32,8 @@ from acp_bridge.wire.jsonrpc import Malformed, Message, Ok, RequestId, RpcError
 _FROM_START: Final = {v2.REPLAY_FROM: {"type": "start"}}
 #: by each type of background work, the method that ends a piece of it and the member with its id.
 _CANCELS: Final = {
-    v2.BACKGROUND_TERMINAL: (v2.CANCEL_TERMINAL, "terminalId"),
-    v2.BACKGROUND_TOOL_CALL: (v2.CANCEL_TOOL_CALL, "toolCallId"),
+    v2.OF_TERMINAL: (v2.CANCEL_TERMINAL, "terminalId"),
+    v2.OF_TOOL_CALL: (v2.CANCEL_TOOL_CALL, "toolCallId"),
 }
 #: notifications of the agent that are the same in both versions.
 _SAME: Final = (CANCEL_REQUEST, "elicitation/complete")

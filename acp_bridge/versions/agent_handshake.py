@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from acp_bridge import __version__, errors
-from acp_bridge.protocol import VERSION, Json, as_object, has, objects
+from acp_bridge.protocol import LOGOUT, VERSION, Json, as_object, has, objects
 from acp_bridge.versions import v2
 
 #: for a client that does not say who it is; version 2 wants to know.
@@ -47,7 +47,7 @@ def initialized_to_v1(result: Json) -> Json:
             },
         }
     if methods:
-        capabilities["auth"] = {"logout": {}}
+        capabilities["auth"] = {LOGOUT: {}}
     if "_meta" in can:
         capabilities["_meta"] = can["_meta"]
     told = {name: result[name] for name in ("_meta",) if name in result}

@@ -149,15 +149,15 @@ class Cards:
 
     def can_cancel(self, kind: str, item_id: str) -> bool:
         """Return True if a tool call or a terminal runs and can be cancelled by itself."""
-        if kind == v2.BACKGROUND_TERMINAL:
+        if kind == v2.OF_TERMINAL:
             terminal = self._terminals.get(item_id)
             return terminal is not None and terminal.can_cancel and terminal.exit is None
-        card = self._cards.get(item_id) if kind == v2.BACKGROUND_TOOL_CALL else None
+        card = self._cards.get(item_id) if kind == v2.OF_TOOL_CALL else None
         return card is not None and card.can_cancel and not card.ended
 
     def has_ended(self, kind: str, item_id: str) -> bool:
         """Return True if a tool call or a terminal that was told of runs no longer."""
-        if kind == v2.BACKGROUND_TERMINAL:
+        if kind == v2.OF_TERMINAL:
             terminal = self._terminals.get(item_id)
             return terminal is None or terminal.exit is not None
         card = self._cards.get(item_id)
@@ -232,9 +232,7 @@ class Cards:
     def _forget(self) -> None:
         """Forget the card that ended first, with the terminals that it alone showed."""
         for call_id, card in self._cards.items():
-            if card.ended and all(
-                self.has_ended(v2.BACKGROUND_TERMINAL, t) for t in card.terminals
-            ):
+            if card.ended and all(self.has_ended(v2.OF_TERMINAL, t) for t in card.terminals):
                 del self._cards[call_id]
                 for each in card.terminals:
                     if not self._showing(each):

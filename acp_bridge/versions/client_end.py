@@ -210,7 +210,7 @@ class ClientEnd:
             title = call.get("title")
             told = {key: value for key, value in params.items() if key != "toolCall"}
             told["title"] = title if isinstance(title, str) and title else "Permission"
-            told["subject"] = {"type": "tool_call", "toolCall": tool_call(call)}
+            told["subject"] = {"type": v2.OF_TOOL_CALL, "toolCall": tool_call(call)}
             params = told
         elif method == protocol.CREATE_ELICITATION and "requestId" in params:
             asked = self._asked.get(params["requestId"])

@@ -6,6 +6,7 @@ from typing import Final
 
 from acp_bridge import errors
 from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.versions import v2
 from acp_bridge.versions.blocks_to_v1 import text_content
 from acp_bridge.versions.cards_to_v1 import Cards
 
@@ -22,7 +23,7 @@ def permission_to_v1(params: Json, cards: Cards, call_id: str) -> Json:
     title, subject = params.get("title"), as_object(params.get("subject"))
     headline = title if isinstance(title, str) else ""
     match subject:
-        case {"type": "tool_call", "toolCall": {"toolCallId": str()} as about}:
+        case {"type": v2.OF_TOOL_CALL, "toolCall": {"toolCallId": str()} as about}:
             call = cards.asked(about, headline)
         case {"type": "command", "command": str(command)}:
             known = subject.get("toolCallId")

@@ -137,7 +137,7 @@ def _commands(update: Json) -> list[Json]:
 
 def _plan(update: Json) -> list[Json]:
     """Show the plan that was told last; version 1 has one alone."""
-    plan = as_object(update.get("plan"))
+    plan = as_object(update.get(protocol.PLAN))
     if plan.get("type") != "items":
         return []
     kept = {name: value for name, value in update.items() if name == "_meta"}

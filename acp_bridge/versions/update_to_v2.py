@@ -51,7 +51,7 @@ class ToV2:
             protocol.TOOL_CALL_UPDATE: self._tool_call_update,
             protocol.PLAN: _plan,
             protocol.PLAN_UPDATE: _plan,
-            "plan_removed": _nothing,
+            protocol.PLAN_REMOVED: _nothing,
             protocol.COMMANDS_UPDATE: _commands,
             protocol.MODE_UPDATE: self._mode,
             protocol.OPTIONS_UPDATE: self._options,
@@ -185,10 +185,10 @@ def _nothing(_update: Json) -> list[Json]:
 
 
 def _plan(update: Json) -> list[Json]:
-    plan = as_object(update.get("plan")) or update
+    plan = as_object(update.get(protocol.PLAN)) or update
     entries = objects(plan.get("entries"))
     told = {"type": "items", "planId": v2.PLAN_ID, "entries": entries}
-    shown: Json = {"sessionUpdate": protocol.PLAN_UPDATE, "plan": told}
+    shown: Json = {"sessionUpdate": protocol.PLAN_UPDATE, protocol.PLAN: told}
     return [{**shown, **({"_meta": update["_meta"]} if update.get("_meta") else {})}]
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from acp_bridge import protocol
+
 #: the version of the protocol, in `initialize`.
 VERSION: Final = 2
 #: the error for a version that nobody here speaks.
@@ -54,12 +56,12 @@ ERROR: Final = "error"
 PAUSED: Final = "paused"
 CANCELLED: Final = "cancelled"
 #: the id of the one plan of an agent that speaks version 1.
-PLAN_ID: Final = "plan"
+PLAN_ID: Final = protocol.PLAN
 #: the one format of a diff's patch.
 GIT_PATCH: Final = "git_patch"
-#: types of work in `background`.
-BACKGROUND_TERMINAL: Final = "terminal"
-BACKGROUND_TOOL_CALL: Final = "tool_call"
+#: types of work in `background`; a question is about the second one, too.
+OF_TERMINAL: Final = "terminal"
+OF_TOOL_CALL: Final = protocol.TOOL_CALL
 #: the category of the option that version 1 knows as modes.
 MODE: Final = "mode"
 
