@@ -345,6 +345,7 @@ class ClientEnd:
         message = shown_as or asked.prompt_id or f"{self._ids}p{next(self._numbers)}"
         if not shown_as:
             words = objects(asked.params.get("prompt"))
+            self._known(session_id).updates.note_shown(words, message)
             told = {"sessionUpdate": v2.USER_MESSAGE, "messageId": message, "content": words}
             self._say(session_id, told)
         self._send(jsonrpc.response(asked.id, {"messageId": message}))

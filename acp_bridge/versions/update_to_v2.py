@@ -71,6 +71,12 @@ class ToV2:
         texts = [each.get("text") for each in objects(blocks)]
         return self._said.get(texts[0], "") if texts else ""
 
+    def note_shown(self, blocks: list[Json], message: str) -> None:
+        """Note under which id the user's words are shown; the oldest are forgotten."""
+        self._said[blocks[0].get("text") if blocks else None] = message
+        if len(self._said) > _REMEMBERED:
+            del self._said[next(iter(self._said))]
+
     def updates(self, params: Json) -> list[Json]:
         """Return the parameters of `session/update` in version 2: of each update that this one is.
 
@@ -94,9 +100,7 @@ class ToV2:
             self._message = f"{self._ids}{next(self._numbers)}"
             if update.get("sessionUpdate") == protocol.USER_MESSAGE:
                 self.last_user_message = self._message
-                self._said[as_object(update.get("content")).get("text")] = self._message
-                if len(self._said) > _REMEMBERED:
-                    del self._said[next(iter(self._said))]
+                self.note_shown([as_object(update.get("content"))], self._message)
         return [{**update, "messageId": self._message}]
 
     # --- tool calls ----------------------------------------------------------------------------

@@ -50,6 +50,8 @@ class Prompt:
     request: ClientRequest | None
     #: the requests that brought it once more under its key (invariant X2).
     again: list[ClientRequest] = field(default_factory=list)
+    #: those of them whose clients want to be told that it is on disk, and were not.
+    untold: list[ClientRequest] = field(default_factory=list)
     #: its number in the journal; 0 until it is written there.
     seq: int = 0
     #: the journal has it as left over; if that could not be written, it waits there still.
@@ -281,14 +283,20 @@ class Prompts:
         prompt.again.append(request)
         self._note_sender(prompt, request.client)
         if request.client.abilities.hears_accepted:
-            self._core.spawn(self._tell_joined, key, request)
+            prompt.untold.append(request)
+            self._core.spawn(self._tell_joined, key)
         return prompt
 
-    async def _tell_joined(self, key: int, request: ClientRequest) -> None:
+    async def _tell_joined(self, key: int) -> None:
         with suppress(JournalError):
             await self._journal.sync()
-            prompt = self._open.get(key)
-            if prompt and request in prompt.again:
+            if prompt := self._open.get(key):
+                self._tell_untold(prompt)
+
+    def _tell_untold(self, prompt: Prompt) -> None:
+        told, prompt.untold = prompt.untold, []
+        for request in told:
+            if request in prompt.again:
                 self.tell_accepted(request, prompt.prompt_id)
 
     def withdraw(self, key: int, client: Client, request_id: object) -> bool:
@@ -356,6 +364,7 @@ class Prompts:
                 told = answers.for_journal(answer) or {}
                 self._answer_receipt(prompt, outcome, told)
                 self._end(prompt, told, own)
+                self._tell_untold(prompt)
             how = answers.in_short(answer)
             event("turn.ended", session=self._core.id, turn=prompt.seq, how=how)
             self.last_end = {"promptId": prompt.prompt_id, **answers.for_clients(answer)}
@@ -439,6 +448,7 @@ class Prompts:
     def _leave(self, key: int, prompt: Prompt, *, perhaps_read: bool) -> None:
         """Leave a prompt over that was to join a turn; it waits for the user's `/queue run`."""
         left = replace(prompt, request=None, client=None, again=[], senders={}, waits=[], added=[])
+        left.untold = []
         left.steering, left.delivery, left.shown = None, "", False
         if perhaps_read:
             own = own_meta(prompt.params)
