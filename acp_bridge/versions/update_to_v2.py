@@ -136,7 +136,12 @@ class ToV2:
 
 
 def tool_call(update: Json) -> Json:
-    """Return a tool call, or an update of one, with the members that version 2 knows."""
+    """Return a tool call, or an update of one, with the members that version 2 knows.
+
+    One that is the same in both versions is the very same object.
+    """
+    if update.get("content") is None and None not in update.values():
+        return update
     told = {key: value for key, value in update.items() if value is not None}
     if isinstance(content := told.get("content"), list):
         told["content"] = [_content(each) for each in objects(content) if _is_known(each)]
