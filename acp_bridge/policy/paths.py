@@ -110,6 +110,7 @@ def is_below(path: str, folders: tuple[str, ...]) -> bool:
     return f"{path}/".casefold().startswith(_begins(folders))
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def is_above(path: str, folders: tuple[str, ...]) -> bool:
     """Return True if an absolute path is one of these, or a folder above one, on any disk."""
     begin = f"{path.rstrip('/')}/".casefold()

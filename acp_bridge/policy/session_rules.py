@@ -25,6 +25,7 @@ from acp_bridge.updates import notices
 
 #: bytes of a file of rules.
 _LARGEST: Final = 1024 * 1024
+_BASH: Final = frozenset({Tool.BASH})
 _Mark = tuple[int, int, int, int]
 
 
@@ -149,7 +150,7 @@ class SessionRules:
 
         `lines`: what the client may make of its words; `cwd`: the folder that it names, if any.
         """
-        return self._judge(replace(decide.example(Tool.BASH, ""), commands=lines, cwd=cwd))
+        return self._judge(Call(Tool.BASH, _BASH, commands=lines, cwd=cwd))
 
     @property
     def mistakes(self) -> list[tuple[Path, str]]:
@@ -170,7 +171,9 @@ class SessionRules:
     def _judge(self, call: Call) -> tuple[Judgement, list[str]]:
         said = [notice for each in self._files if (notice := each.look())]
         known = [each.rules for each in self._files if each.rules]
-        place = replace(self._place, real=os.path.realpath(self._place.cwd))
+        if self._place.real != (real := os.path.realpath(self._place.cwd)):
+            self._place = replace(self._place, real=real)
+        place = self._place
         strict = any(each.default is Action.DENY for each in known)
         default = Action.DENY if strict else Action.ASK
         judgement = decide.judge(self._ruleset(known, place), default, call, place)
