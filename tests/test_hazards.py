@@ -34,6 +34,7 @@ NUMBERS = [
     *(f"F{n}" for n in range(1, 5)),
     "U1",
     *(f"A{n}" for n in range(1, 3)),
+    "X1",
 ]
 
 
