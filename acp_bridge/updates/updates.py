@@ -407,10 +407,11 @@ class Updates:
         Those of the turn that runs get theirs with it. The second value is False for a card that
         stands in no replay.
         """
+        cut_off = {child.key for child in self.children.at_work}
         for card in self._cards.values():
             if card.open and not (turn_runs and card.turn == self._turn):
                 self._end(card)
-                note = self.notes.get(card.client_id)
+                note = self.notes.get(card.client_id, "failed" if card.turn in cut_off else None)
                 if kept := note != "asked":
                     self.forget_notes([card.client_id])
                 yield assumed_end(card.client_id, note), kept
