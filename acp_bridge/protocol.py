@@ -176,6 +176,7 @@ AGENT_THOUGHT: Final = "agent_thought_chunk"
 TOOL_CALL: Final = "tool_call"
 PLAN: Final = "plan"
 PLAN_UPDATE: Final = "plan_update"
+PLAN_REMOVED: Final = "plan_removed"
 TOOL_CALL_UPDATE: Final = "tool_call_update"
 COMMANDS_UPDATE: Final = "available_commands_update"
 MODE_UPDATE: Final = "current_mode_update"
@@ -194,7 +195,7 @@ SUBAGENTS: Final = "subagents"
 MESSAGES: Final = (USER_MESSAGE, AGENT_MESSAGE, AGENT_THOUGHT)
 #: kinds that tell the conversation: recorded in order, replayed by a load.
 TRANSCRIPT: Final = frozenset(
-    {*MESSAGES, TOOL_CALL, TOOL_CALL_UPDATE, PLAN, PLAN_UPDATE, "plan_removed"}
+    {*MESSAGES, TOOL_CALL, TOOL_CALL_UPDATE, PLAN, PLAN_UPDATE, PLAN_REMOVED}
 )
 #: kinds of which only the last one counts: kept by kind, sent once after a replay, in this order.
 STATE: Final = (COMMANDS_UPDATE, MODE_UPDATE, OPTIONS_UPDATE, USAGE_UPDATE, INFO_UPDATE)
@@ -202,7 +203,7 @@ _STATE: Final = frozenset(STATE)
 #: kinds that a client gets only with these capabilities (spec: drafts of plans and compaction).
 ASKED_FOR_KINDS: Final = {
     PLAN_UPDATE: (PLAN,),
-    "plan_removed": (PLAN,),
+    PLAN_REMOVED: (PLAN,),
     "compaction_update": ("session", "compaction"),
     "compaction_summary_chunk": ("session", "compaction"),
 }
@@ -306,6 +307,9 @@ def text_chunk(kind: str, text: str, message_id: str) -> Json:
 # --- `_meta.acp_bridge` -------------------------------------------------------------------------
 
 _OWN: Final = "acp_bridge"
+#: of a prompt, and in `agentCapabilities` that it is taken: the name under which a client sends one
+#: prompt, the same however often it sends that.
+PROMPT_KEY: Final = "promptKey"
 #: marks a prompt that a hook made, and its words in the transcript.
 FEEDBACK: Final = "feedback"
 #: marks a text that a hook added to a prompt: recorded, since an agent may replay it, not shown.
@@ -316,8 +320,6 @@ ASSUMED: Final = "assumed"
 ONLY_LIVE: Final = "onlyIfLive"
 #: in a prompt's `_meta`, for the built-in agent: its demo is not to answer for want of a key.
 NO_DEMO: Final = "noDemo"
-#: of a prompt: the same text for each attempt to send it, which runs once.
-PROMPT_KEY: Final = "promptKey"
 #: of a prompt that is left over: the agent may have read it.
 PERHAPS_READ: Final = "perhapsRead"
 #: in a resume: the client saw the session until the bridge that held it ended.
@@ -384,6 +386,17 @@ def feedback_prompt(text: str) -> Json:
 def not_feedback(params: Json) -> Json:
     """Return the parameters of a client's prompt, which is none of a hook's, whatever it says."""
     return _without(params, FEEDBACK)
+
+
+def prompt_key(params: Json) -> str | None:
+    """Return the key under which a prompt was sent, or None."""
+    key = own_meta(params).get(PROMPT_KEY)
+    return key if isinstance(key, str) else None
+
+
+def without_key(params: Json) -> Json:
+    """Return the parameters of what is sent under no key, whatever they say."""
+    return _without(params, PROMPT_KEY)
 
 
 def as_unread(params: Json) -> Json:

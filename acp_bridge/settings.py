@@ -35,6 +35,14 @@ class ReloadAfterCancel(StrEnum):
     ALWAYS = "always"
 
 
+class AgentProtocol(StrEnum):
+    """Says which version of ACP is spoken with the agent: the first that it has, or this one."""
+
+    AUTO = "auto"
+    V1 = "1"
+    V2 = "2"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How one bridge behaves; times in seconds."""
@@ -53,6 +61,7 @@ class Settings:
     ours: bool = False
     #: the command of the process that the agent's are forked from; empty if there is none.
     parent: tuple[str, ...] = ()
+    agent_protocol: AgentProtocol = AgentProtocol.AUTO
     delivery: Delivery = Delivery.QUEUE
     on_cancel: OnCancel = OnCancel.KEEP
     reload_after_cancel: ReloadAfterCancel = ReloadAfterCancel.UNCLEAN

@@ -95,6 +95,7 @@ def test_the_settings_and_the_readme_name_the_defaults_that_count() -> None:
     drain = f"{DEFAULTS.drain_timeout:g}; {openhands.DRAIN:g} with `--openhands`"
     sleep = f"{DEFAULTS.sleep_after / 60:g}; the built-in agent's {SLEEP:g}"
     named = {
+        "agent-protocol": f"`{DEFAULTS.agent_protocol}`",
         "delivery": f"`{DEFAULTS.delivery}`",
         "on-cancel": f"`{DEFAULTS.on_cancel}`",
         "drain-timeout": drain,

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors
-from acp_bridge.agents.process import AgentCommand, AgentProcess, Exit, StartFailed
+from acp_bridge.agents.process import AgentCommand, AgentProcess, Exit
 from acp_bridge.agents.requests import AtClients, Requests, agent_peer
 from acp_bridge.agents.stderr import KEPT, end_of
 from acp_bridge.protocol import (
@@ -37,9 +37,12 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event, masked
-from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, encode
+from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, RpcError, encode
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
+
+if TYPE_CHECKING:
+    from acp_bridge.agents.translated import Translated
 
 #: bytes of one read, and so of one transaction: what a pipe holds.
 _READ_BYTES = 64 * 1024
@@ -121,6 +124,9 @@ class Forks:
 class Link:
     """One agent process, started by `start` and ended by `kill` or `close`."""
 
+    #: stands between the peer and an agent that speaks version 2.
+    _translated: Translated | None = None
+
     def __init__(
         self, command: AgentCommand, owner: Owner, name: str, *, parked: bool = False
     ) -> None:
@@ -187,15 +193,32 @@ class Link:
         writer = self._writer = Writer(stdin, on_broken=self._cut_off.set)
         tasks.start_soon(self._live, process, writer, Reader(stdout, _READ_BYTES))
         try:
-            result = await self.ask(INITIALIZE, dict(self.command.initialize))
-            if not isinstance(result, dict) or result.get("protocolVersion") != VERSION:
-                raise StartFailed("the agent does not speak ACP version 1", permanent=True)
+            result = await self._initialize()
             if self.command.standing.kept:
                 await self.command.standing.repeat(self)
         except BaseException:
             await self.end_start()
             raise
         self.initialized = result
+
+    async def _initialize(self) -> dict[str, Any]:
+        """Return the agent's answer to `initialize`, as version 1 has it; raises as `start`."""
+        version = self.command.version
+        if (asked := version.asks) != VERSION:
+            from acp_bridge.agents.translated import Translated
+
+            self._translated = Translated(self.peer, self._write)
+        try:
+            result = await self.ask(INITIALIZE, dict(self.command.initialize))
+        except errors.AgentEnded:
+            raise
+        except RpcError as refusal:
+            raise version.refused(asked, refusal) from refusal
+        agreed = self._translated is None or self._translated.agreed
+        if not agreed or not isinstance(result, dict) or result.get("protocolVersion") != VERSION:
+            raise version.refused(asked, None)
+        version.settle()
+        return result
 
     async def end_start(self) -> None:
         """Kill a process that could not be initialized; `start` says why, and not its end."""
@@ -236,7 +259,7 @@ class Link:
     def _over(self) -> None:
         if self._exit:
             event("agent.exited", agent=self.name, how=self._exit.describe())
-        self.peer.eof()
+        (self._translated or self.peer).eof()
         self.gone = True
         if not self._unfit:
             _tell(self.owner.on_gone, self, self._exit)
@@ -246,7 +269,7 @@ class Link:
 
     async def _read(self, reader: Reader) -> None:
         while data := await reader.read():
-            self.peer.feed(data)
+            (self._translated or self.peer).feed(data)
             if self._parked_bytes > _PARKED_LIMIT:
                 event("agent.floods", agent=self.name)
                 self._doomed.set()
@@ -301,6 +324,11 @@ class Link:
     def can(self, *path: str) -> bool:
         """Return True if `agentCapabilities` has this path as a true flag or an object."""
         return has(self.initialized.get("agentCapabilities"), *path)
+
+    @property
+    def has_background(self) -> bool:
+        """True if the agent says that work of the session runs in the background (version 2)."""
+        return bool(self._translated and self._translated.has_background(self.agent_session_id))
 
     async def ask(self, method: str, params: dict[str, Any]) -> Any:
         """Return the agent's result for a request of the bridge's own; raises RpcError."""
@@ -405,6 +433,12 @@ class Link:
             self._stderr.append(line)
 
     def _send(self, data: bytes) -> None:
+        if self._translated:
+            self._translated.send(data)
+        else:
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
         if self._writer and self._writer.pending > _AGENT_LIMIT:
             event("agent.deaf", agent=self.name)
             self._writer.close()

@@ -24,6 +24,7 @@ from acp_bridge.agents import guard
 from acp_bridge.agents.birth import Birth, ByCommand, NoParent, folder_to_start_in, standard_streams
 from acp_bridge.agents.outcome import NO_ROOM, Exit, GuardDied, StartFailed
 from acp_bridge.agents.parent import AgentParent, ByParent
+from acp_bridge.agents.spoken_version import SpokenVersion
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.agents.stderr import LineForwarder
 from acp_bridge.agents.tree import Tree
@@ -238,6 +239,8 @@ class AgentCommand:
     initialize: Mapping[str, Any]
     #: the requests that every process is sent after that.
     standing: StandingRequests = field(default_factory=StandingRequests)
+    #: the version of ACP that every process is asked for.
+    version: SpokenVersion = field(default_factory=SpokenVersion)
     #: the soft limit of open files that each process gets; None: that of the bridge.
     open_files: int | None = None
     #: the folder that each process starts in; None: that of the bridge.

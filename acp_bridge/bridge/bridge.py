@@ -290,6 +290,8 @@ class Bridge:
         session = self._session(params)
         if request.method not in (protocol.QUEUE_LIST, protocol.QUEUE_MOVE, protocol.QUEUE_DROP):
             check.prompt(params)
+        if request.method == protocol.SESSION_PROMPT:
+            check.prompt_key(params)
         session.audience.check_prompt(request.client)
         return session
 

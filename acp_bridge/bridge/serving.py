@@ -9,6 +9,7 @@ import anyio
 from acp_bridge import keys
 from acp_bridge.agents.parent import AgentParent, can_fork
 from acp_bridge.agents.process import AgentCommand
+from acp_bridge.agents.spoken_version import SpokenVersion
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.bridge.bridge import Bridge
 from acp_bridge.journal import Journal
@@ -16,7 +17,7 @@ from acp_bridge.runtime import signals
 from acp_bridge.runtime.keep import Waiter
 from acp_bridge.runtime.log import event
 from acp_bridge.session.session_context import SessionContext
-from acp_bridge.settings import Settings
+from acp_bridge.settings import AgentProtocol, Settings
 from acp_bridge.wire.stdio import Reader, Writer
 
 
@@ -44,7 +45,8 @@ async def serve(
                 parent = AgentParent(settings.parent, settings.folder, keys_file)
                 tasks.start_soon(parent.run)
             files = settings.agent_files
-            started = standing, files, settings.folder, parent
+            spoken = SpokenVersion(AgentProtocol.V1 if settings.ours else settings.agent_protocol)
+            started = standing, spoken, files, settings.folder, parent
             command = AgentCommand(settings.command, {}, *started, ours=settings.ours)
             context = SessionContext(settings, Journal(settings.home), tasks, command)
             bridge = Bridge(context, on_end, waiter)

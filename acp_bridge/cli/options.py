@@ -26,7 +26,7 @@ from acp_bridge.cli.serving_parser import (
     variable,
 )
 from acp_bridge.runtime import waits
-from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel, Settings
+from acp_bridge.settings import AgentProtocol, Delivery, OnCancel, ReloadAfterCancel, Settings
 
 _MOST_SECONDS: Final = 600
 _MOST_MINUTES: Final = 10_080
@@ -36,7 +36,7 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _MOST_KEPT: Final = 7 * 86400
 #: the name under which the built-in agent's sessions are kept.
 BUILT_IN: Final = "built-in"
-_Enum = TypeVar("_Enum", Delivery, OnCancel, ReloadAfterCancel, Switch)
+_Enum = TypeVar("_Enum", AgentProtocol, Delivery, OnCancel, ReloadAfterCancel, Switch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         )
         fail(f"--model is the built-in agent's; {instead}")
     server = given.openhands, given.openhands_profile
-    wrong = openhands.misused(*server, other=bool(command), env=env)
-    if wrong is not None:
+    if wrong := openhands.misused(*server, other=bool(command), env=env):
         fail(wrong)
     found = agent_name(command) if command else openhands.NAME if other else BUILT_IN
     if command and not given.agent_name and not is_named(command):
@@ -174,6 +173,8 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         builtin=not other,
         ours=not command,
         parent=() if other else tuple(_built_in(given, "agent.fork_parent")),
+        agent_protocol=_choice(AgentProtocol, "agent-protocol", given.agent_protocol)
+        or DEFAULTS.agent_protocol,
         delivery=_choice(Delivery, "delivery", given.delivery) or DEFAULTS.delivery,
         on_cancel=_choice(OnCancel, "on-cancel", given.on_cancel) or DEFAULTS.on_cancel,
         reload_after_cancel=reload or DEFAULTS.reload_after_cancel,

@@ -166,6 +166,13 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
             "again (ACP_BRIDGE_AGENT_NAME; default: from the command)",
         ),
         Option(
+            "agent-protocol",
+            "auto|1|2",
+            "the version of ACP that is spoken with the agent; auto: 1,\n"
+            "and 2 with an agent that does not have 1\n"
+            f"(ACP_BRIDGE_AGENT_PROTOCOL; default {DEFAULTS.agent_protocol})",
+        ),
+        Option(
             "request-timeout",
             "SECONDS",
             "how long an agent may take to open a session, or to take a\n"

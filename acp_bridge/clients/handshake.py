@@ -19,6 +19,7 @@ from acp_bridge.protocol import (
     GO,
     HOLD,
     PAUSE,
+    PROMPT_KEY,
     QUEUE_CHANGES,
     QUEUE_LIST,
     SUBAGENTS,
@@ -107,7 +108,8 @@ def for_client(agent: Json, settings: Json) -> Json:
     for name in _OWN_SESSION_CAPABILITIES:
         session.setdefault(name, {})
         session[name] = session[name] or {}
-    own = {"version": __version__, "queue": True, "methods": _methods(capabilities), **settings}
+    own = {"version": __version__, "queue": True, PROMPT_KEY: True, **settings}
+    own["methods"] = _methods(capabilities)
     capabilities |= {"loadSession": True, "sessionCapabilities": session}
     capabilities = with_own_meta(capabilities, own)
     info = agent.get("agentInfo")

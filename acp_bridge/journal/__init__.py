@@ -9,12 +9,16 @@ from acp_bridge.journal.errors import (
     NewerVersion,
     UnknownSession,
 )
+from acp_bridge.journal.prompt_rows import sum_of_words
 from acp_bridge.journal.records import (
+    DROPPED,
     INTERRUPTED,
+    UNRECORDED,
     UNSET,
     Owns,
     PromptRow,
     PromptState,
+    Receipt,
     SessionInfo,
     Unset,
     days_ago,
@@ -23,8 +27,10 @@ from acp_bridge.journal.session import SessionJournal
 from acp_bridge.journal.store import Journal
 
 __all__ = [
+    "DROPPED",
     "GONE",
     "INTERRUPTED",
+    "UNRECORDED",
     "UNSET",
     "WAL_GONE",
     "BadCursor",
@@ -35,9 +41,11 @@ __all__ = [
     "Owns",
     "PromptRow",
     "PromptState",
+    "Receipt",
     "SessionInfo",
     "SessionJournal",
     "UnknownSession",
     "Unset",
     "days_ago",
+    "sum_of_words",
 ]

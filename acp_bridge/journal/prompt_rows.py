@@ -5,10 +5,13 @@ they may be megabytes of images. Short ones are read with the page in which they
 one prompt at a time (R6). Words that are damaged hide nothing else (invariant K2).
 """
 
+import json
 import logging
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +19,7 @@ from acp_bridge.journal.connection import connect, in_thread, is_damage, journal
 from acp_bridge.journal.file import INSERT_ROW, Statement, Write
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import Entry
-from acp_bridge.journal.records import INTERRUPTED, UNRECORDED, PromptRow, PromptState
+from acp_bridge.journal.records import INTERRUPTED, UNRECORDED, PromptRow, PromptState, Receipt
 from acp_bridge.protocol import words_of
 from acp_bridge.wire.jsonrpc import dumps, loads, read_object
 
@@ -38,6 +41,10 @@ SHORT_WORDS: Final = 2048
 
 #: the setting that has the user's order of prompts that wait: a list of their numbers.
 ORDER: Final = "order"
+
+#: the beginning of the settings that have the receipts of prompts which were sent under a key.
+#: Older bridges leave such settings alone.
+_SENT_UNDER: Final = "promptKey:"
 
 #: the one key of a line that stands for a prompt's words; an update never has it alone.
 _WORDS: Final = "prompt"
@@ -137,6 +144,46 @@ def change(seq: int, params: Mapping[str, Any]) -> Statement:
     return "UPDATE prompt_params SET params = ? WHERE seq = ?", (dumps(params).decode(), seq)
 
 
+def sum_of_words(params: Mapping[str, Any]) -> str:
+    """Return a sum that tells a prompt's words from others; the order of their members is no word.
+
+    It is of the words as JSON, so any text has one, lone surrogates too.
+    """
+    return sha256(json.dumps(params["prompt"], sort_keys=True).encode()).hexdigest()
+
+
+def receipt_key(key: str) -> str:
+    """Return the setting that has the receipt of the prompt that was sent under a key."""
+    return _SENT_UNDER + dumps(key).decode()
+
+
+def give_receipt(key: str, seq: int, params: Mapping[str, Any]) -> Statement:
+    """Return the statement that binds a key to a new prompt; it fails for a key that is bound."""
+    receipt = dumps({"seq": seq, "words": sum_of_words(params)}).decode()
+    return "INSERT INTO settings VALUES (?, ?)", (receipt_key(key), receipt)
+
+
+def take_receipt_back(key: str) -> Statement:
+    """Return the statement that frees a key: its prompt was not taken after all."""
+    return "DELETE FROM settings WHERE key = ?", (receipt_key(key),)
+
+
+def answer_receipt(key: str, receipt: Receipt, told: Mapping[str, Any]) -> Statement:
+    """Return the statement that notes what the clients of a key were told."""
+    answered = {"seq": receipt.seq, "words": receipt.words, "told": told}
+    given = dumps(answered).decode(), receipt_key(key)
+    return "UPDATE settings SET value = ? WHERE key = ?", given
+
+
+def read_receipt(text: str) -> Receipt | None:
+    """Return the receipt that a setting holds; None if it is damaged."""
+    match read_object(text):
+        case {"seq": int(seq), "words": str(words), **more}:
+            told = more.get("told")
+            return Receipt(seq, words, told if isinstance(told, dict) else None)
+    return None
+
+
 def end(seq: int, outcome: Mapping[str, Any], agent_outcome: Mapping[str, Any] | None) -> Statement:
     """Return the statement that ends a prompt; an outcome that it has already stays."""
     own = None if agent_outcome is None else dumps(agent_outcome).decode()
@@ -197,6 +244,20 @@ def read(db: sqlite3.Connection, states: Sequence[PromptState]) -> list[PromptRo
     marks = ", ".join("?" * len(wanted))
     rows = db.execute(f"{_READ} WHERE state IN ({marks}) ORDER BY seq", wanted).fetchall()
     return _in_order(db, [prompt for row in rows if (prompt := _prompt(row)) is not None])
+
+
+def find(db: sqlite3.Connection, unwritten: Iterable[Write], seq: int) -> PromptRow | None:
+    """Return one prompt, with an outcome that is not written yet; None if it is damaged.
+
+    Raises sqlite3.Error.
+    """
+    row = db.execute(f"{_READ} WHERE seq = ?", (seq,)).fetchone()
+    prompt = _prompt(row) if row else None
+    for sql, values in (each for write in unwritten for each in write.statements):
+        if prompt and prompt.outcome is None and sql == _END and values[2] == seq:
+            outcome = read_object(str(values[0]))
+            prompt = replace(prompt, state=PromptState.DONE, outcome=outcome)
+    return prompt
 
 
 def _in_order(db: sqlite3.Connection, rows: list[PromptRow]) -> list[PromptRow]:

@@ -35,6 +35,8 @@ class PromptState(StrEnum):
 
 #: the outcome of a prompt whose turn ran when the bridge ended.
 INTERRUPTED: Final = {"interrupted": True}
+#: the outcome of a prompt that was left over and dropped.
+DROPPED: Final = {"dropped": True}
 #: the outcome of a prompt that had one which could not be written before the bridge was killed.
 UNRECORDED: Final = {"unrecorded": True}
 
@@ -53,6 +55,16 @@ class SessionInfo:
     agent_info: str | None = None
     #: the session has had a prompt, or was the agent's before it was ours: only then it is listed.
     prompted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The prompt that was accepted under a key: its number, a sum of its words as sent."""
+
+    seq: int
+    words: str
+    #: what its clients were told, if that is not the prompt's outcome.
+    told: dict[str, Any] | None = None
 
 
 class Owns(Protocol):

@@ -24,12 +24,18 @@ from acp_bridge.journal.history import SALVAGED_ROWS, Moment, read_entries, read
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import Merger, merged
 from acp_bridge.journal.prompt_rows import pages, words_line
-from acp_bridge.journal.records import INTERRUPTED, PromptRow, PromptState, SessionInfo
+from acp_bridge.journal.records import (
+    DROPPED,
+    INTERRUPTED,
+    PromptRow,
+    PromptState,
+    Receipt,
+    SessionInfo,
+)
+from acp_bridge.protocol import prompt_key
 from acp_bridge.wire.jsonrpc import dumps, loads
 
 Pages: TypeAlias = AsyncIterator[list[dict[str, Any]]]
-#: the outcome of a prompt of whose end no client is told.
-_DROPPED: Final = {"dropped": True}
 _SET: Final = "INSERT OR REPLACE INTO settings VALUES (?, ?)"
 
 
@@ -56,9 +62,10 @@ class SessionJournal:
     # -- prompts ---------------------------------------------------------------------------
 
     def accept(self, prompt_id: str, params: Mapping[str, Any]) -> int:
-        """Put a prompt at the end of the queue; returns its number.
+        """Put a prompt at the end of the queue, with its key if it has one; returns its number.
 
-        Acknowledge it only after `sync`. Raises JournalError, also for an id that was used before.
+        Acknowledge it only after `sync`. Raises JournalError, also for an id, or a key, that was
+        used before.
         """
         with self._file.transaction():
             added = self._file.db.execute(
@@ -67,6 +74,8 @@ class SessionJournal:
             self._file.db.execute(
                 "INSERT INTO prompt_params VALUES (?, ?)", (added.lastrowid, dumps(params).decode())
             )
+            if (key := prompt_key(dict(params))) is not None and added.lastrowid is not None:
+                self._file.db.execute(*prompt_rows.give_receipt(key, added.lastrowid, params))
             if not self.info.prompted:
                 self._file.db.execute("UPDATE session SET prompted = 1")
         self.info = replace(self.info, prompted=True)
@@ -162,7 +171,7 @@ class SessionJournal:
         """Leave a waiting prompt over. Raises as `start_turn` does."""
         self._take(seq, Write((prompt_rows.move(seq, PromptState.WAITING, PromptState.LEFT_OVER),)))
 
-    def drop(self, seq: int, outcome: Mapping[str, Any] = _DROPPED) -> None:
+    def drop(self, seq: int, outcome: Mapping[str, Any] = DROPPED) -> None:
         """End a prompt that shall never run. Raises JournalError: nothing is changed."""
         self._file.write(*prompt_rows.end(seq, outcome, None))
 
@@ -187,6 +196,44 @@ class SessionJournal:
         """Return the prompts in these states (none given: all), in order. Raises JournalError."""
         with journal_errors():
             return prompt_rows.read(self._file.db, states)
+
+    def receipt(self, key: str) -> Receipt | None:
+        """Return the receipt of the prompt that was accepted under a key; None if none was.
+
+        Raises JournalError, also for one that can't be read: its prompt may have run.
+        """
+        sql = "SELECT value FROM settings WHERE key = ?"
+        text = self._file.value(sql, (prompt_rows.receipt_key(key),))
+        receipt = None if text is None else prompt_rows.read_receipt(text)
+        if text is not None and receipt is None:
+            raise JournalError("the receipt of a prompt is damaged")
+        return receipt
+
+    def has_begun(self, seq: int) -> bool:
+        """Return whether a prompt had a turn, as far as the file can say."""
+        try:
+            return bool(
+                self._file.value("SELECT EXISTS(SELECT 1 FROM updates WHERE turn = ?)", (seq,))
+            )
+        except JournalError:
+            return False
+
+    def answer_receipt(self, key: str, told: Mapping[str, Any]) -> None:
+        """Note what the clients of a key are told, if the prompt has another outcome already.
+
+        Raises JournalError when the journal is closed, or if the receipt can't be read.
+        """
+        if receipt := self.receipt(key):
+            self._file.write_or_keep(Write((prompt_rows.answer_receipt(key, receipt, told),)))
+
+    def take_receipt_back(self, key: str) -> None:
+        """Free a key: its prompt was not taken. Raises JournalError when the journal is closed."""
+        self._file.write_or_keep(Write((prompt_rows.take_receipt_back(key),)))
+
+    def prompt(self, seq: int) -> PromptRow | None:
+        """Return the prompt with this number; None if it is damaged. Raises JournalError."""
+        with journal_errors():
+            return prompt_rows.find(self._file.db, self._file.unwritten, seq)
 
     def turns_finished(self) -> int:
         """Count the turns that the agent itself has ended well (invariant R10).

@@ -143,7 +143,9 @@ def mcp_name(described: Json) -> str | None:
     for read in _MCP_OF_AGENTS.values():
         if (name := read(meta, raw)) is not None:
             return name
-    return None
+    # Agents of version 2 tell the name of the tool in the call itself.
+    tool = described.get("name")
+    return tool if isinstance(tool, str) and tool.startswith("mcp__") else None
 
 
 def _by_tool_name(key: str) -> Callable[[Json, Json], str | None]:

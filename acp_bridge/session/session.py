@@ -16,9 +16,10 @@ from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
+from acp_bridge.machine.effects import Cancelled, Failed, Failure
 from acp_bridge.machine.states import Snapshot, Standstill
 from acp_bridge.policy.found import FoundRules
-from acp_bridge.protocol import SESSION_CANCEL, Json, not_feedback, own_meta
+from acp_bridge.protocol import SESSION_CANCEL, Json, not_feedback, own_meta, without_key
 from acp_bridge.session.clients.audience import Audience
 from acp_bridge.session.clients.permissions import Permissions
 from acp_bridge.session.clients.questions import Questions
@@ -41,6 +42,7 @@ from acp_bridge.session.prompts.hooks import SessionHooks, moments_of
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.queue_command import QueueCommand
+from acp_bridge.session.prompts.receipts import Receipts
 from acp_bridge.session.prompts.steering import Steering
 from acp_bridge.session.prompts.turn import Turn
 from acp_bridge.session.prompts.usage_limit import UsageLimit
@@ -76,7 +78,7 @@ class Session:
         self.id, self.journal = journal.info.session_id, journal
         #: the prompts that wait until the agent has loaded a session that only it knew.
         self.early: WaitingRequests | None = None
-        self._context, self._lease = context, lease
+        self._context, self._lease, self._keeps_prompts = context, lease, False
         settings = context.settings
         machine = new_machine(settings, moments_of(hooks), link, steers=context.steers)
         self.core = core = Core(self.id, workspace, machine, context.tasks)
@@ -121,6 +123,7 @@ class Session:
             words,
             can_steer=context.steers,
         )
+        self._receipts = Receipts(core, journal, shown, prompts, pauses)
         limit = UsageLimit(core, prompts, pauses, resumes=settings.resume_at_reset)
         turn = Turn(core, journal, shown, updates, prompts, memory, self.hooks, limit)
         self._steering = steering = Steering(core, journal, shown, prompts, turn.join)
@@ -285,12 +288,17 @@ class Session:
         is None, to nobody.
         """
         self.core.closing = True
+        self._keeps_prompts |= keeps_prompts
         self.audience.end(by, said)
         self.ask.close()
         self.feed(ev.Close(keeps_prompts))
 
     async def _finish(self) -> None:
         try:
+            if self.closing:
+                self._prompts.end_left_over(
+                    Failed(Failure.KEPT) if self._keeps_prompts else Cancelled()
+                )
             await self.hooks.end("close" if self.closing else "shutdown")
             await self._context.journal.end(self.id)
         finally:  # else it could not be opened again, and who closes it would wait for ever
@@ -314,9 +322,11 @@ class Session:
             return
         words = queue_command.parse(params["prompt"])
         if words is not None and self._queue.takes(words, agent_has_one=self._updates.own_queue):
-            self._queue.run(request, params, words)
+            self._queue.run(request, without_key(params), words)
             return
         params = not_feedback(params)
+        if self._receipts.take(request, params):
+            return
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)
         interrupts, steers = asked == Delivery.INTERRUPT, asked == Delivery.STEER
@@ -343,6 +353,8 @@ class Session:
             return True
         key = self._prompts.key_of(client, request_id)
         if key is not None:
+            if self._prompts.withdraw(key, client, request_id):
+                return True
             self.feed(ev.CancelPrompt(key, self.audience.own(client) | {key}))
             return True
         if any(each.is_of(client, request_id) for each in self._prompts.waits_for_work):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from acp_bridge import errors
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import PROMPT_KEY, Json, own_meta
 from acp_bridge.session.opening import Workspace
 
 
@@ -47,6 +47,17 @@ def prompt(params: Json) -> list[Json]:
         if block["type"] == "text" and not isinstance(block.get("text"), str):
             raise errors.invalid("must be a string", f"prompt.{number}.text")
     return blocks
+
+
+def prompt_key(params: Json) -> None:
+    """Check the key under which a prompt is sent, if there is one."""
+    own = own_meta(params)
+    if PROMPT_KEY in own and not (
+        isinstance(own[PROMPT_KEY], str) and 0 < len(own[PROMPT_KEY]) < 256
+    ):
+        raise errors.invalid(
+            "must be a text of 1 to 255 characters", f"_meta.acp_bridge.{PROMPT_KEY}"
+        )
 
 
 def listing(params: Json) -> tuple[str | None, str | None]:

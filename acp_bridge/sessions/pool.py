@@ -26,6 +26,7 @@ from anyio.abc import TaskGroup
 from acp_bridge import errors
 from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.outcome import Exit, StartFailed
+from acp_bridge.agents.spoken_version import OtherVersion
 from acp_bridge.clients.client import Client
 from acp_bridge.protocol import CANCEL_REQUEST, HEARS_LAST_WORDS, LAST_WORDS, Json
 from acp_bridge.runtime.log import event
@@ -346,6 +347,18 @@ class Pool:
             coming.settled.set()
 
     async def _start(self) -> Link:
+        try:
+            return await self._start_one()
+        except OtherVersion as other:
+            try:
+                return await self._start_one()
+            except RpcError:
+                if other.refusal:  # it is no better with the other version: its first word counts
+                    raise other.refusal from None
+                raise
+
+    async def _start_one(self) -> Link:
+        """Start a process; raises RpcError, and OtherVersion for one that is to be asked anew."""
         self._count += 1
         link = self._source.new_link(self, f"waiting#{self._count}", parked=True)
         try:
@@ -354,6 +367,9 @@ class Pool:
         except TimeoutError:
             await self._show_last_words(link)
             raise errors.agent_trouble("the agent did not answer in time") from None
+        except OtherVersion:
+            event("agent.other_version", agent=link.name, asks=link.command.version.asks)
+            raise
         except StartFailed as exc:
             await self._show_last_words(link)
             raise errors.agent_trouble(f"the agent could not be started: {exc}") from exc

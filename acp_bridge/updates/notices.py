@@ -207,6 +207,15 @@ def left_over(prompts: list[tuple[int, Json]]) -> str:
     )
 
 
+def still_left_over(number: int) -> str:
+    """Return the notice to a client that has sent a left-over prompt again under its key."""
+    return (
+        f"[acp-bridge] This prompt was sent before, and is left over as number {number}. It runs"
+        " when you say so, and is answered then: `/queue run` runs what is left over,"
+        f" `/queue drop {number}` forgets this."
+    )
+
+
 def titled(title: str) -> str:
     """Return the answer to `/queue title`; `title` is empty if the user gave no words."""
     return f"Titled: {title}" if title else "Give the title behind it: `/queue title WORDS`."

@@ -56,6 +56,8 @@ class _Asked:
     prompt_id: str = ""
     #: the turn of the prompt has begun: the request is answered.
     begun: bool = False
+    #: it was sent before, under the same key: its turn had begun then, and has ended.
+    is_over: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -208,7 +210,7 @@ class ClientEnd:
             title = call.get("title")
             told = {key: value for key, value in params.items() if key != "toolCall"}
             told["title"] = title if isinstance(title, str) and title else "Permission"
-            told["subject"] = {"type": "tool_call", "toolCall": tool_call(call)}
+            told["subject"] = {"type": v2.OF_TOOL_CALL, "toolCall": tool_call(call)}
             params = told
         elif method == protocol.CREATE_ELICITATION and "requestId" in params:
             asked = self._asked.get(params["requestId"])
@@ -296,6 +298,12 @@ class ClientEnd:
         if asked is None:
             return params
         asked.prompt_id = str(params.get("promptId"))
+        asked.is_over = params.get("ended") is True and params.get("begun") is True
+        session_id = params.get("sessionId")
+        session = self._known(session_id)
+        if asked.prompt_id == session.turn:  # it was sent again, and runs
+            shown_as = session.updates.shown_as(asked.params.get("prompt"))
+            self._insert(session_id, asked, shown_as=shown_as)
         return {**params, "requestId": asked.id}
 
     def _stands(self, params: Json) -> None:
@@ -305,7 +313,7 @@ class ClientEnd:
             return
         session = self._sessions[session_id]
         turn = _turn_of(params)
-        if session.turn and session.turn != turn and not self._own_prompt(session.turn):
+        if session.turn and session.turn != turn and not self._own_prompts(session.turn):
             self._end_turn(session_id, session, session.turn, _end_told(params, session.turn))
         if turn and turn != session.turn and turn not in session.ended:
             self._begin(session_id, session, as_object(params.get("turn")))
@@ -313,20 +321,20 @@ class ClientEnd:
         if params.get("state") == LiveState.CLOSED:
             del self._sessions[session_id]
 
-    def _own_prompt(self, prompt_id: str) -> _Asked | None:
-        """Return the request that brought a prompt, if it has no outcome yet."""
-        found = (each for each in self._asked.values() if each.prompt_id == prompt_id)
-        return next(found, None)
+    def _own_prompts(self, prompt_id: str) -> list[_Asked]:
+        """Return the requests that brought a prompt which has no outcome yet."""
+        return [each for each in self._asked.values() if each.prompt_id == prompt_id]
 
     def _begin(self, session_id: object, session: _Session, turn: Json) -> None:
         """Say that a turn has begun; its prompt is answered if it is the client's own."""
         session.turn = str(turn.get("promptId"))
         session.updates.end_message()
         self._say_state(session_id, session, v2.RUNNING)
-        asked = self._own_prompt(session.turn)
-        if asked and not asked.begun:
-            edited = session.updates.last_user_message if turn.get("edited") else ""
-            self._insert(session_id, asked, shown_as=edited)
+        shown_as = session.updates.last_user_message if turn.get("edited") else ""
+        for asked in self._own_prompts(session.turn):
+            if not asked.begun:
+                self._insert(session_id, asked, shown_as=shown_as)
+                shown_as = shown_as or asked.prompt_id
 
     def _insert(self, session_id: object, asked: _Asked, *, shown_as: str = "") -> None:
         """Show the client its own words, and answer its prompt with the id of their message.
@@ -337,6 +345,7 @@ class ClientEnd:
         message = shown_as or asked.prompt_id or f"{self._ids}p{next(self._numbers)}"
         if not shown_as:
             words = objects(asked.params.get("prompt"))
+            self._known(session_id).updates.note_shown(words, message)
             told = {"sessionUpdate": v2.USER_MESSAGE, "messageId": message, "content": words}
             self._say(session_id, told)
         self._send(jsonrpc.response(asked.id, {"messageId": message}))
@@ -349,6 +358,9 @@ class ClientEnd:
             self._end_turn(session_id, session, asked.prompt_id, _end_of(answer))
             return
         match answer:
+            case _ if asked.is_over:
+                shown_as = session.updates.shown_as(asked.params.get("prompt"))
+                self._insert(session_id, asked, shown_as=shown_as)
             case Err(error):
                 self._fail(asked, error)
             case Ok({"stopReason": "cancelled"}):

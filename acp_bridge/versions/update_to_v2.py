@@ -20,6 +20,8 @@ from acp_bridge.versions.settings_to_v2 import Settings, commands
 _OF_A_CALL: Final = (
     *("name", "title", "kind", "status", "content", "locations", "rawInput", "rawOutput"),
 )
+#: messages of the user's of which the ids are remembered.
+_REMEMBERED: Final = 200
 #: characters of two texts of which a patch is made; of longer ones it is said that they changed.
 _MOST_COMPARED: Final = 400_000
 
@@ -39,6 +41,8 @@ class ToV2:
         self._calls: set[object] = set()
         #: the id of the last message of the user's that was given one here.
         self.last_user_message = ""
+        #: the ids of such messages, by their text; of the last ones alone.
+        self._said: dict[object, str] = {}
         self._rows: dict[object, Callable[[Json], list[Json]]] = {
             protocol.USER_MESSAGE: self._chunk,
             protocol.AGENT_MESSAGE: self._chunk,
@@ -47,7 +51,7 @@ class ToV2:
             protocol.TOOL_CALL_UPDATE: self._tool_call_update,
             protocol.PLAN: _plan,
             protocol.PLAN_UPDATE: _plan,
-            "plan_removed": _nothing,
+            protocol.PLAN_REMOVED: _nothing,
             protocol.COMMANDS_UPDATE: _commands,
             protocol.MODE_UPDATE: self._mode,
             protocol.OPTIONS_UPDATE: self._options,
@@ -61,6 +65,17 @@ class ToV2:
         """Forget what the client was shown: it is shown the session from its beginning."""
         self._calls.clear()
         self.end_message()
+
+    def shown_as(self, blocks: object) -> str:
+        """Return the id under which the user's words were shown; empty if they were not."""
+        texts = [each.get("text") for each in objects(blocks)]
+        return self._said.get(texts[0], "") if texts else ""
+
+    def note_shown(self, blocks: list[Json], message: str) -> None:
+        """Note under which id the user's words are shown; the oldest are forgotten."""
+        self._said[blocks[0].get("text") if blocks else None] = message
+        if len(self._said) > _REMEMBERED:
+            del self._said[next(iter(self._said))]
 
     def updates(self, params: Json) -> list[Json]:
         """Return the parameters of `session/update` in version 2: of each update that this one is.
@@ -85,6 +100,7 @@ class ToV2:
             self._message = f"{self._ids}{next(self._numbers)}"
             if update.get("sessionUpdate") == protocol.USER_MESSAGE:
                 self.last_user_message = self._message
+                self.note_shown([as_object(update.get("content"))], self._message)
         return [{**update, "messageId": self._message}]
 
     # --- tool calls ----------------------------------------------------------------------------
@@ -120,7 +136,12 @@ class ToV2:
 
 
 def tool_call(update: Json) -> Json:
-    """Return a tool call, or an update of one, with the members that version 2 knows."""
+    """Return a tool call, or an update of one, with the members that version 2 knows.
+
+    One that is the same in both versions is the very same object.
+    """
+    if update.get("content") is None and None not in update.values():
+        return update
     told = {key: value for key, value in update.items() if value is not None}
     if isinstance(content := told.get("content"), list):
         told["content"] = [_content(each) for each in objects(content) if _is_known(each)]
@@ -173,10 +194,10 @@ def _nothing(_update: Json) -> list[Json]:
 
 
 def _plan(update: Json) -> list[Json]:
-    plan = as_object(update.get("plan")) or update
+    plan = as_object(update.get(protocol.PLAN)) or update
     entries = objects(plan.get("entries"))
     told = {"type": "items", "planId": v2.PLAN_ID, "entries": entries}
-    shown: Json = {"sessionUpdate": protocol.PLAN_UPDATE, "plan": told}
+    shown: Json = {"sessionUpdate": protocol.PLAN_UPDATE, protocol.PLAN: told}
     return [{**shown, **({"_meta": update["_meta"]} if update.get("_meta") else {})}]
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from acp_bridge import protocol
+
 #: the version of the protocol, in `initialize`.
 VERSION: Final = 2
 #: the error for a version that nobody here speaks.
@@ -54,4 +56,25 @@ ERROR: Final = "error"
 PAUSED: Final = "paused"
 CANCELLED: Final = "cancelled"
 #: the id of the one plan of an agent that speaks version 1.
-PLAN_ID: Final = "plan"
+PLAN_ID: Final = protocol.PLAN
+#: the one format of a diff's patch.
+GIT_PATCH: Final = "git_patch"
+#: types of work in `background`; a question is about the second one, too.
+OF_TERMINAL: Final = "terminal"
+OF_TOOL_CALL: Final = protocol.TOOL_CALL
+#: the category of the option that version 1 knows as modes.
+MODE: Final = "mode"
+
+
+def answers_as_v2(result: object) -> bool:
+    """Return True if an answer to `initialize` is one of version 2.
+
+    Some agents of version 1 repeat whatever version they are asked for.
+    """
+    return (
+        isinstance(result, dict)
+        and result.get("protocolVersion") == VERSION
+        and isinstance(result.get("info"), dict)
+        and "capabilities" in result
+        and "agentCapabilities" not in result
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -9,15 +10,17 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 
 from tests.agent.mcp_servers.support import odd
-from tests.agents_not_ours.agents import AgentNotOurs
+from tests.agents_not_ours.agents import HERE, AgentNotOurs
 from tests.agents_not_ours.model_server import ModelServer
 from tests.support.client import RecordingClient
+from tests.support.person import Person, person
 from tests.support.processes import descendants
 
 OK = "yes"
@@ -25,6 +28,8 @@ OK = "yes"
 SKIPPED = "skipped: "
 #: seconds for a slow agent on a busy machine.
 PATIENCE = 60
+#: what `chat` shows below its input while a permission is asked.
+_ASKED = "a permission is asked"
 
 
 @dataclass
@@ -278,7 +283,9 @@ async def ruled(stand: Stand) -> str:
         if said and not stand.acted("allowed"):
             wrong.append("rm ran")
         wrong += await _ruled_tools(stand, client, permissions)
-    return ", ".join([*wrong, *await _ruled_run(stand)]) or OK
+    for through in (_ruled_run, _ruled_chat, _ruled_sdk):
+        wrong += await through(stand)
+    return ", ".join(wrong) or OK
 
 
 async def _ruled_tools(stand: Stand, client: RecordingClient, permissions: list[Any]) -> list[str]:
@@ -321,6 +328,66 @@ async def _ruled_run(stand: Stand) -> list[str]:
         if name == "run-denied" and b"denied by rule" not in done.stderr:
             wrong.append("run doesn't say what was denied")
     return wrong
+
+
+async def _ruled_chat(stand: Stand) -> list[str]:
+    """What is wrong with the same rules through `acp-bridge chat`, on a terminal."""
+    said, wrong = stand.agent.tells_commands, []
+    words = ["chat", "--", *stand.agent.words()]
+    async with person(words, stand.home, {**os.environ, **stand.env}) as there:
+        await there.sees("/help lists keys")
+        for name, more, runs, asks, tag in (
+            ("chat", "", 1, not said, "A"),
+            ("chat-denied", f"; rm {stand.home / 'chat'}", 0, False, "B"),
+            ("chat-asked", " asked", 1, True, "C"),
+        ):
+            before = there.seen.count(_ASKED)
+            there.type(f"{stand.order(name, more)}\r")
+            if asks:
+                await there.until(partial(_sees_more, there, before))
+                there.type("\x1by")
+            there.type(f"COUNT 1 0 END{tag}\r")
+            await there.sees(f"END{tag}0")
+            if stand.acted(name) != runs:
+                wrong.append(f"{name}: ran {stand.acted(name)} times")
+            if not asks and there.seen.count(_ASKED) > before:
+                wrong.append(f"{name}: asked")
+        there.type("\x04")
+        await there.process.wait()
+    return wrong
+
+
+def _sees_more(there: Person, questions: int) -> bool:
+    return there.seen.count(_ASKED) > questions
+
+
+async def _ruled_sdk(stand: Stand) -> list[str]:
+    """What is wrong with the same rules through the TypeScript SDK's client."""
+    said = stand.agent.tells_commands
+    cases = (
+        ("sdk", "", 1, int(not said)),
+        ("sdk-denied", f"; rm {stand.home / 'sdk'}", 0, 0),
+        ("sdk-asked", " asked", 1, 1),
+    )
+    given = {
+        "command": [sys.executable, "-m", "acp_bridge", "--", *stand.agent.words()],
+        "cwd": str(stand.home),
+        "orders": [stand.order(name, more) for name, more, _, _ in cases],
+    }
+    with anyio.fail_after(PATIENCE * len(cases)):
+        done = await anyio.run_process(
+            ["node", str(HERE / "sdk_rules.mjs")],
+            env={**os.environ, **stand.env, "GIVEN": json.dumps(given)},
+            check=False,
+        )
+    if done.returncode != 0:
+        return [f"the SDK's client: {done.stderr.decode()[-300:]}"]
+    counts = json.loads(done.stdout.splitlines()[-1])
+    return [
+        f"{name}: ran {stand.acted(name)} times, asked {asked} times"
+        for (name, _, runs, asks), asked in zip(cases, counts, strict=True)
+        if (stand.acted(name), asked) != (runs, asks)
+    ]
 
 
 async def denied(stand: Stand) -> str:

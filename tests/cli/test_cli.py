@@ -21,7 +21,7 @@ from acp_bridge.commands import demo
 from acp_bridge.commands.doctor import command as doctor
 from acp_bridge.commands.terminal.headless import Order
 from acp_bridge.runtime import log
-from acp_bridge.settings import Delivery, OnCancel, ReloadAfterCancel
+from acp_bridge.settings import AgentProtocol, Delivery, OnCancel, ReloadAfterCancel
 from acp_bridge.wire import stdio
 
 
@@ -167,6 +167,7 @@ def test_a_spare_process_is_kept_only_where_the_user_says_so() -> None:
 
 def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> None:
     env = {
+        "ACP_BRIDGE_AGENT_PROTOCOL": "2",
         "ACP_BRIDGE_DELIVERY": "interrupt",
         "ACP_BRIDGE_ON_CANCEL": "clear",
         "ACP_BRIDGE_DRAIN_TIMEOUT": "7",
@@ -191,10 +192,10 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     parsed = options.parse(["--drain-timeout", "0.5"], env)
     settings = parsed.settings
     assert (settings.delivery, settings.on_cancel) == (Delivery.INTERRUPT, OnCancel.CLEAR)
-    assert settings.reload_after_cancel is ReloadAfterCancel.ALWAYS
+    restart = settings.reload_after_cancel
+    assert (settings.agent_protocol, restart) == (AgentProtocol.V2, ReloadAfterCancel.ALWAYS)
     assert (settings.drain_timeout, settings.request_timeout) == (0.5, 9)
-    assert (settings.sleep_after, settings.spare) == (30, 600)
-    assert (settings.sleep_after, settings.keep) == (30, 3600)
+    assert (settings.sleep_after, settings.spare, settings.keep) == (30, 600, 3600)
     assert (settings.home, settings.rules) == (Path("/h"), Path("/rules"))
     assert (settings.agent_name, settings.named) == ("mine", True)
     assert settings.command[3:8] == (

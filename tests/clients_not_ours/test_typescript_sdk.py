@@ -6,6 +6,7 @@ What the client does and expects stands in sdk_scenarios.mjs.
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,6 +157,8 @@ def _fixture(behaviour: str) -> Agent:
 # --- version 2 of the protocol ------------------------------------------------------------------
 
 V2 = "sdk_v2.mjs"
+#: the language of the agent of version 2.
+V2_LANGUAGE = {**FIXTURE.language, "mode": "plan", "decided": ["[allow]", "[reject]"]}
 
 
 @pytest.mark.usefixtures("second_version")
@@ -175,6 +178,14 @@ V2 = "sdk_v2.mjs"
 async def test_a_client_of_version_2_has_what_one_of_version_1_has(
     run: Run, agent: Agent, scenario: str
 ) -> None:
+    assert await run(scenario, agent, V2) >= {"session/prompt", "session/update"}
+
+
+@pytest.mark.usefixtures("second_version")
+@pytest.mark.parametrize("scenario", ["three-prompts-at-once", "permission", "options"])
+async def test_client_and_agent_may_both_speak_version_2(run: Run, scenario: str) -> None:
+    file = HERE.parents[1] / "fixtures" / "agents" / "v2_agent.py"
+    agent = Agent((sys.executable, "-I", "-S", str(file)), V2_LANGUAGE)
     assert await run(scenario, agent, V2) >= {"session/prompt", "session/update"}
 
 

@@ -44,6 +44,29 @@ async def accept(it: Round) -> None:
         await it.note(client)
 
 
+async def keys(it: Round) -> None:
+    """The bridge is killed again and again, and its client sends the same prompts under their keys.
+
+    A prompt that any of the bridges has taken is said once, or held.
+    """
+    texts = [f"say k{n}." for n in range(it.rng.randrange(1, 8))]
+    for _ in range(3):
+        async with it.bridge() as client:
+            if it.session_id:
+                await client.initialize(CAPABILITIES)
+                await client.load_session(it.session_id, it.home)
+            else:
+                await it.begin(client)
+            for text in texts:
+                client.send_prompt(text, _meta={"acp_bridge": {"promptKey": text}})
+            if it.rng.random() < 0.5:
+                with anyio.move_on_after(1):
+                    await client.until_request("_acp_bridge/accepted", it.rng.randrange(1, 4))
+            await steps(it.rng.randrange(400))
+            kill_bridge(client)
+            await it.note(client)
+
+
 async def drain(it: Round) -> None:
     """The bridge or the agent is killed between a cancel and its answer."""
     it.cut = True
@@ -168,6 +191,7 @@ async def move(it: Round) -> None:
 ALONE: dict[str, Callable[[Round], Awaitable[None]]] = {
     "stream": stream,
     "accept": accept,
+    "keys": keys,
     "drain": drain,
     "load": load,
     "sleep": sleep,

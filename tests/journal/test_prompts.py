@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_bridge.journal import Journal, JournalError, PromptState, SessionJournal
+from acp_bridge.journal import Journal, JournalError, PromptState, SessionJournal, sum_of_words
 from tests.journal import files
 from tests.journal.conftest import SESSION
 from tests.journal.sayings import chunk, lines, transcript
+from tests.journal.test_unwritten import full
 
 PARAMS = {"prompt": [{"type": "text", "text": "Hello"}], "_meta": {"unknown": [1, None]}}
 END = {"stopReason": "end_turn"}
@@ -45,6 +46,37 @@ async def test_prompts_are_numbered_in_the_order_of_their_accepting(
     seqs = [session.accept(f"id{number}", PARAMS) for number in range(5)]
     assert seqs == sorted(seqs)
     assert [prompt.prompt_id for prompt in session.prompts()] == [f"id{n}" for n in range(5)]
+
+
+@pytest.mark.hazard("X2", "Q7")
+async def test_a_key_is_bound_to_one_prompt_with_its_acceptance_for_good(
+    journal: Journal, session: SessionJournal
+) -> None:
+    keyed = {**PARAMS, "_meta": {"acp_bridge": {"promptKey": "k"}}}
+    assert session.receipt("k") is None
+    seq = session.accept("id", keyed)
+    with pytest.raises(JournalError):
+        session.accept("other", keyed)
+    session.accept("third", PARAMS)
+    assert [row.prompt_id for row in session.prompts()] == ["id", "third"]
+    session.edit(seq, {**keyed, "prompt": [{"type": "text", "text": "Other"}]})
+    again = await reopened(journal, session)
+    receipt = again.receipt("k")
+    assert receipt is not None
+    assert (receipt.seq, receipt.words) == (seq, sum_of_words(PARAMS))
+    assert again.receipt("K") is None
+
+
+@pytest.mark.hazard("X2", "Q13")
+async def test_an_end_that_is_not_written_yet_is_known_of_a_prompt(session: SessionJournal) -> None:
+    seq = session.accept("id", PARAMS)
+    session.start_turn(seq)
+    with full(session):
+        session.end_prompt(seq, END, END)
+        found = session.prompt(seq)
+        assert found is not None
+        assert (found.state, found.outcome) == (PromptState.DONE, END)
+    assert session.prompt(seq + 1) is None
 
 
 @pytest.mark.hazard("Q7")

@@ -7,7 +7,7 @@ import pytest
 
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Replied
-from acp_bridge.session.prompts.answers import for_journal, in_short, of_outcome
+from acp_bridge.session.prompts.answers import as_told, for_journal, in_short, of_outcome
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 from tests.session.played_agent import AUTH_REQUIRED, BUSY
 
@@ -25,6 +25,39 @@ def told(outcome: Outcome) -> RpcError:
 )
 def test_the_agents_own_answer_is_given_as_it_came(answer: Answer) -> None:
     assert of_outcome(Replied(answer)) is answer
+
+
+@pytest.mark.hazard("X2")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Ok({"stopReason": "refusal", "error": {"code": 1, "message": "m"}}),
+        Ok({"stopReason": "end_turn", "interrupted": True, "dropped": True}),
+        Ok(None),
+        Ok([1]),
+        Ok({}),
+    ],
+)
+def test_an_answer_is_the_same_from_the_journal(answer: Answer) -> None:
+    assert as_told(for_journal(answer)) == answer
+
+
+@pytest.mark.hazard("X2")
+@pytest.mark.parametrize("error", [BUSY, AUTH_REQUIRED, RpcError.received(7, "m", [None])])
+def test_an_error_is_the_same_from_the_journal(error: RpcError) -> None:
+    again = as_told(for_journal(Err(error)))
+    assert isinstance(again, Err)
+    assert again.error.to_wire() == error.to_wire()
+
+
+@pytest.mark.hazard("X2")
+@pytest.mark.parametrize("lost", [None, {"unrecorded": True}, {"interrupted": True}])
+def test_an_answer_that_the_journal_lacks_is_an_error_that_says_that_nothing_is_sent_again(
+    lost: dict[str, bool] | None,
+) -> None:
+    again = as_told(lost)
+    assert isinstance(again, Err)
+    assert (again.error.code, "not sent again" in again.error.message) == (-32603, True)
 
 
 @pytest.mark.parametrize(("outcome", "reason"), [(Cancelled(), "cancelled"), (Done(), "end_turn")])

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge.agents.outcome import NOT_FOUND
+from acp_bridge.agents.spoken_version import may_be_of_version
 from acp_bridge.agents.stderr import cut, end_of
 from acp_bridge.commands.doctor.findings import Finding, Subject, error, ok, warning
 from acp_bridge.commands.doctor.trial import Trial, try_agent
 from acp_bridge.commands.terminal.masking import Mask
 from acp_bridge.protocol import VERSION, ErrorCode, Json, can_ask, can_own, has, objects
+from acp_bridge.settings import AgentProtocol
+from acp_bridge.versions import v2
 from acp_bridge.wire.jsonrpc import Err, Ok, RpcError
 
 AREA: Final = "agent"
@@ -45,12 +48,24 @@ async def check(subject: Subject) -> list[Finding]:
     place = found_at(program, subject.env.get("PATH", ""))
     if place is None:
         return [missing(program, subject.env.get("PATH", ""))]
-    trial = masked(await try_agent(settings.command, settings.start_timeout), subject.mask)
+    trial = await try_agent(settings.command, settings.start_timeout)
+    if _has_other_version(trial) and settings.agent_protocol is not AgentProtocol.V1:
+        again = await try_agent(settings.command, settings.start_timeout, version=v2.VERSION)
+        trial = again if again.result is not None else trial
+    trial = masked(trial, subject.mask)
     where = ok(
         f"the program of {settings.agent_name} is {place}", agent=settings.agent_name, program=place
     )
     found = started(trial, settings.start_timeout)
     return [where, *(each for each in found if not (settings.builtin and "logins" in each.data))]
+
+
+def _has_other_version(trial: Trial) -> bool:
+    """Return True if an agent may speak version 2 alone, as its answer to version 1 is."""
+    if trial.error is not None:
+        return may_be_of_version(VERSION, trial.error)
+    answer = trial.result
+    return isinstance(answer, dict) and answer.get("protocolVersion") == v2.VERSION
 
 
 def found_at(program: str, path: str) -> str | None:
@@ -148,8 +163,8 @@ def _introduced(trial: Trial) -> list[Finding]:
     info = result.get("agentInfo")
     said = [info.get(key) for key in ("name", "version")] if isinstance(info, dict) else []
     who = " ".join(str(each) for each in said if each) or "an agent without a name"
-    data: Json = {"initializeMs": ms, "protocolVersion": version, "agentInfo": cut(who)}
-    answered = f"{cut(who)} answered `initialize` after {ms} ms, in ACP version {version}"
+    data: Json = {"initializeMs": ms, "protocolVersion": trial.version, "agentInfo": cut(who)}
+    answered = f"{cut(who)} answered `initialize` after {ms} ms, in ACP version {trial.version}"
     if trial.seconds < _SLOW:
         first = ok(answered, **data)
     else:

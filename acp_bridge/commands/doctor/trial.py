@@ -17,8 +17,10 @@ from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.stderr import KEPT
 from acp_bridge.bridge_client.connection import Connection, Tap, hello
 from acp_bridge.bridge_client.listener import NullListener
-from acp_bridge.protocol import INITIALIZE
+from acp_bridge.protocol import INITIALIZE, VERSION
 from acp_bridge.runtime import waits
+from acp_bridge.versions import v2
+from acp_bridge.versions.agent_handshake import initialize_to_v2, initialized_to_v1
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 from acp_bridge.wire.stdio import Reader, Writer
 
@@ -42,6 +44,8 @@ class Trial:
     exit: Exit | None = None
     #: the first line on stdout that is not JSON.
     noise: str | None = None
+    #: the version of ACP that it was asked for.
+    version: int = VERSION
     stderr: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     @property
@@ -55,9 +59,14 @@ class Trial:
         return self.answer.error if isinstance(self.answer, Err) else None
 
 
-async def try_agent(command: Sequence[str], within: float, folder: str | None = None) -> Trial:
-    """Start an agent, send `initialize`, wait `within` seconds for an answer, and kill its tree."""
-    trial = Trial()
+async def try_agent(
+    command: Sequence[str], within: float, folder: str | None = None, version: int = VERSION
+) -> Trial:
+    """Start an agent, send `initialize`, wait `within` seconds for an answer, and kill its tree.
+
+    An answer of version 2 is recorded as one of version 1.
+    """
+    trial = Trial(version=version)
     async with anyio.create_task_group() as tasks:
         began = anyio.current_time()
         try:
@@ -86,10 +95,14 @@ async def try_agent(command: Sequence[str], within: float, folder: str | None = 
 
 async def _initialize(trial: Trial, process: AgentProcess, connection: Connection) -> None:
     """Send `initialize` and record the answer, or how the agent ended without one."""
-    sent = connection.send(INITIALIZE, hello("acp-bridge doctor"))
+    said = hello("acp-bridge doctor")
+    is_v2 = trial.version == v2.VERSION
+    sent = connection.send(INITIALIZE, initialize_to_v2(said) if is_v2 else said)
     await sent.answered.wait()
     if not sent.lost:
         trial.answer = sent.answer
+        if is_v2 and v2.answers_as_v2(trial.result):
+            trial.answer = Ok(initialized_to_v1(trial.result))
         return
     trial.ended = True
     with anyio.move_on_after(_LAST_MOMENT):

@@ -99,7 +99,7 @@ class Standing:
         for key in self._prompts.unsent:
             prompt = self._prompts.get(key)
             text = notices.summary(prompt.params["prompt"], _LENGTH)
-            mine = prompt.client is view.client
+            mine = view.client in prompt.senders
             rows.append({**self._prompts.named(key), "text": text, "mine": mine})
         view.client.peer.notify(QUEUE, {"sessionId": self._core.id, "prompts": rows})
 
@@ -132,7 +132,7 @@ class Standing:
         told, now = self._params(), self._core.now
         if (key := now.running) is not None:
             prompt = self._prompts.get(key)
-            mine = self._prompts.asker(now.unanswered[0]) is client
+            mine = client in self._prompts.askers(now.unanswered[0])
             text = notices.first_line(prompt.params["prompt"], _LENGTH)
             told["turn"] = {"promptId": prompt.prompt_id, "mine": mine, "text": text}
             if prompt.edited:  # its client is shown the words, as all are
@@ -228,6 +228,8 @@ class Audience:
             self._ask.stop(client)
         if own := self.own(client):
             self._core.feed(ev.Cancel(own))
+        elif self._prompts.stop_waiting(client):
+            pass  # what is left over is nothing to stop
         elif self._may_stop(client):
             if oldest := self._core.now.unanswered[:1]:
                 self._core.feed(ev.Cancel(frozenset(oldest)))

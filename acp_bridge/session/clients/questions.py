@@ -154,7 +154,7 @@ class Questions:
 
     def _may_ask(self, client: Client, call: Call) -> bool:
         unanswered = self._core.now.unanswered
-        own_turn = unanswered and self._prompts.asker(unanswered[0]) is client
+        own_turn = unanswered and client in self._prompts.askers(unanswered[0])
         if client.observes or (client.own_turns_only and not own_turn):
             return False
         return client.abilities.allows(call.method, call.params)

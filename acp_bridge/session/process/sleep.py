@@ -3,7 +3,7 @@
 - Only the process ends. The session stays live for its clients, who are told nothing (R16).
 - It never ends while something is open: a prompt or a hook (the machine knows of them), a tool
   card, a subagent's work, a question or a terminal at a client, a request of either side, output
-  not yet read.
+  not yet read, work that the agent lists as running in the background.
 - It never ends if the session has MCP servers, or if its tree has a process that was not there when
   it was given the session: that may be work of the user's.
 - It never ends unless the agent remembers the session and was seen to take one up again.
@@ -182,6 +182,9 @@ class Sleep:
         """Return the process if it may end now."""
         link = self._core.link
         if link is None or self._busy(link) or not self._remembers():
+            return None
+        if link.has_background:
+            event("session.wakeful", session=self._core.id, what="work in the background")
             return None
         if self._seen is None or self._seen[0] is not link or not await self._reloads.seen(link):
             return None

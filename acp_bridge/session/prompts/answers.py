@@ -6,10 +6,10 @@ from typing import Final, assert_never
 
 from acp_bridge import errors
 from acp_bridge.agents.outcome import Exit
-from acp_bridge.journal import GONE, WAL_GONE
+from acp_bridge.journal import DROPPED, GONE, INTERRUPTED, UNRECORDED, WAL_GONE
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.protocol import PROMPT_REQUIRED, Json, with_own_meta
-from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
+from acp_bridge.wire.jsonrpc import UNSET, Answer, Err, Ok, RpcError
 
 
 def of_outcome(outcome: Outcome, agents: object = None) -> Answer:
@@ -134,6 +134,32 @@ def for_clients(answer: Answer) -> Json:
     if isinstance(answer, Err):
         return {"error": answer.error.to_wire()}
     return {"stopReason": in_short(answer)}
+
+
+def as_told(told: Json | None) -> Answer:
+    """Return the answer that a prompt was given, from the journal's form of it.
+
+    None: the journal can't read it, or has none.
+    """
+    match told:
+        case None | {"unrecorded": True} if told in (None, UNRECORDED):
+            return Err(errors.agent_trouble(_ANSWER_LOST))
+        case {"interrupted": True} if told == INTERRUPTED:
+            return Err(errors.agent_trouble(_INTERRUPTED))
+        case {"dropped": True} if told == DROPPED:
+            return of_outcome(Cancelled())
+        case {"error": {"code": int(code), "message": str(message), **more}} if len(told) == 1:
+            return Err(RpcError.received(code, message, more.get("data", UNSET)))
+        case {"result": result} if len(told) == 1:
+            return Ok(result)
+        case _:
+            return Ok(told)
+
+
+_ANSWER_LOST: Final = (
+    "this prompt was taken before, and its answer can't be read any more; it is not sent again"
+)
+_INTERRUPTED: Final = "this prompt was interrupted by the end of the bridge, and is not sent again"
 
 
 def in_short(answer: Answer) -> object:

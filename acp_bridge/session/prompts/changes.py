@@ -70,7 +70,8 @@ class Changes:
         key = self._key(params, "promptId")
         before = None if params.get("before") is None else self._key(params, "before")
         prompt = self._prompts.get(key)
-        sender, number = prompt.client, prompt.seq
+        others = [each for each in prompt.senders if each is not request.client]
+        number = prompt.seq
         if request.method == QUEUE_EDIT:
             blocks = await self.edit(key, lambda _: params["prompt"])
             how = notices.edited(number, blocks)
@@ -81,10 +82,10 @@ class Changes:
         else:
             await self.move(key, before)
             how = notices.moved(number)
-            if sender and sender.abilities.hears_queue:  # it has the order already, after each key
-                return {}
-        if sender and sender is not request.client:
-            self._transcript.show_to(sender, notices.notice(notices.changed_by_other(how)))
+            # The others have the new order already, after each key.
+            others = [each for each in others if not each.abilities.hears_queue]
+        for each in others:
+            self._transcript.show_to(each, notices.notice(notices.changed_by_other(how)))
         return {}
 
     def _key(self, params: Json, name: str) -> int:
@@ -220,11 +221,14 @@ class Changes:
                 self._prompts.drop(key)
             except JournalError as exc:
                 raise errors.agent_trouble(_NOT_WRITTEN) from exc
-            if prompt.client and prompt.client is not by:  # nothing is shown behind `cancelled`
-                how = notices.changed_by_other(notices.dropped_one(prompt.seq))
-                self._transcript.show_to(prompt.client, notices.notice(how))
+            how = notices.changed_by_other(notices.dropped_one(prompt.seq))
+            for each in prompt.senders:
+                if each is not by:  # nothing is shown behind `cancelled`
+                    self._transcript.show_to(each, notices.notice(how))
             if waits:
                 self._feed(ev.DropWaiting(key), _BEGUN)
+            else:
+                self._prompts.answer_dropped(prompt)
             self._tell_queue()
             return await self._synced()
 

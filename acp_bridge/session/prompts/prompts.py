@@ -6,7 +6,7 @@ when it is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,12 +15,20 @@ from uuid import uuid4
 
 import anyio
 
+from acp_bridge import errors
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.journal import INTERRUPTED, JournalError, PromptRow, SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Replied
 from acp_bridge.machine.states import State
-from acp_bridge.protocol import ACCEPTED, PERHAPS_READ, Json, own_meta, with_own_meta
+from acp_bridge.protocol import (
+    ACCEPTED,
+    PERHAPS_READ,
+    Json,
+    own_meta,
+    prompt_key,
+    with_own_meta,
+)
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core, SessionState
@@ -40,6 +48,10 @@ class Prompt:
     params: Json
     #: the request that waits for the answer; None for one that is left over.
     request: ClientRequest | None
+    #: the requests that brought it once more under its key (invariant X2).
+    again: list[ClientRequest] = field(default_factory=list)
+    #: those of them whose clients want to be told that it is on disk, and were not.
+    untold: list[ClientRequest] = field(default_factory=list)
     #: its number in the journal; 0 until it is written there.
     seq: int = 0
     #: the journal has it as left over; if that could not be written, it waits there still.
@@ -50,8 +62,8 @@ class Prompt:
     cancelled_with: object = None
     #: the client that sent it; None for one that is left over, and for a hook's feedback.
     client: Client | None = None
-    #: how many replays its client had been shown when the client sent the prompt.
-    replays: int = 0
+    #: the clients that have sent it, and how many replays each had been shown then.
+    senders: dict[Client, int] = field(default_factory=dict)
     #: the blocks that hooks have added to it for the agent.
     added: list[Json] = field(default_factory=list)
     #: the user has given it other words since its client sent it.
@@ -67,9 +79,14 @@ class Prompt:
     waits: list[ClientRequest] = field(default_factory=list)
 
     @property
+    def asked(self) -> list[ClientRequest]:
+        """The requests that brought it and have no answer, the first one first."""
+        return [self.request, *self.again] if self.request else self.again
+
+    @property
     def requests(self) -> list[ClientRequest]:
         """The requests that are answered when it ends, its own first."""
-        return [self.request, *self.waits] if self.request else self.waits
+        return [*self.asked, *self.waits]
 
     @property
     def unheard_of(self) -> bool:
@@ -118,10 +135,17 @@ class Prompts:
         """Return the prompt with this key; raises KeyError."""
         return self._open[key]
 
-    def asker(self, key: int) -> Client | None:
-        """Return the client that waits for the answer to this prompt, if one does."""
+    def askers(self, key: int) -> list[Client]:
+        """Return the clients that wait for the answer to this prompt, if any does."""
         prompt = self._open.get(key)
-        return prompt.request.client if prompt and prompt.request else None
+        return [request.client for request in prompt.asked] if prompt else []
+
+    def sent_under(self, name: str) -> int | None:
+        """Return the key here of the prompt that clients sent under this key of theirs, or None."""
+        for key, prompt in self._open.items():
+            if prompt_key(prompt.params) == name:
+                return key
+        return None
 
     def clients_of(self, key: int) -> list[Client]:
         """Return the clients that wait for the end of this prompt, whoever asked for it."""
@@ -143,21 +167,37 @@ class Prompts:
         self._last_key += 1
         asked = request or steering
         client = asked.client if asked else None
-        view = self._transcript.view_of(client) if client else None
         prompt = Prompt(params, request, client=client, steering=steering)
-        prompt.replays = view.replays if view else 0
+        if client:
+            self._note_sender(prompt, client)
         self._open[self._last_key] = prompt
         return self._last_key
 
-    def shown_by(self, prompt: Prompt) -> Client | None:
-        """Return the client that already shows a prompt's words, if there is one.
+    def _note_sender(self, prompt: Prompt, client: Client) -> None:
+        view = self._transcript.view_of(client)
+        prompt.senders[client] = view.replays if view else 0
 
-        That is the client that sent the prompt, unless it has loaded the session since. No client
-        shows by itself a prompt that was left over or edited, or a hook's feedback.
+    def shown_by(self, prompt: Prompt) -> list[Client]:
+        """Return the clients that already show a prompt's words.
+
+        Those are the clients that have sent the prompt and not loaded the session since. No client
+        shows by itself words that were edited, or a hook's feedback, or what was left over and not
+        sent again.
         """
-        client = None if prompt.edited else prompt.client
-        view = self._transcript.view_of(client) if client else None
-        return client if view and view.replays == prompt.replays else None
+        views = [] if prompt.edited else self._transcript.views
+        senders = prompt.senders
+        return [view.client for view in views if senders.get(view.client) == view.replays]
+
+    def show_to_rest(self, known: Collection[Client], params: Json) -> None:
+        """Show an update to all clients but those that know it by themselves, or by an answer."""
+        if len(known) < 2:
+            self._transcript.show_to_others(next(iter(known), None), params)
+            return
+        self._transcript.flush()
+        for view in self._transcript.views:
+            if view.client not in known:
+                view.then(view.end_quiet_of_load)
+                view.show(params)
 
     def add_left_over(self, row: PromptRow) -> None:
         """Add a prompt that waited when another bridge ended."""
@@ -212,23 +252,98 @@ class Prompts:
             self._core.feed(ev.CommitFailed(key, str(exc)))
             return
         failed = ev.CommitFailed(key, "it could not be synced")
-        self._core.spawn(self._sync, key, prompt, instead=failed)
+        self._core.spawn(self._sync, key, prompt, prompt.request, instead=failed)
 
-    async def _sync(self, key: int, prompt: Prompt) -> None:
+    async def _sync(self, key: int, prompt: Prompt, request: ClientRequest | None) -> None:
         try:
             await self._journal.sync()
         except JournalError as exc:
             self._core.feed(ev.CommitFailed(key, str(exc)))
             return
         event("prompt.accepted", session=self._core.id, turn=prompt.seq)
-        if self._open.get(key) is prompt:  # not one that was answered and left over meanwhile
-            self._tell_accepted(prompt)
+        now = self._open.get(key)
+        if request and now and request in now.asked:  # it was not answered meanwhile
+            self.tell_accepted(request, prompt.prompt_id)
         self._core.feed(ev.Committed(key))
 
-    def _tell_accepted(self, prompt: Prompt) -> None:
-        if (request := prompt.request) and request.client.abilities.hears_accepted:
+    def tell_accepted(self, request: ClientRequest, prompt_id: str, **more: bool) -> None:
+        """Tell the client that wants to know it that the prompt of this request is on disk.
+
+        `more`: what there is to say of a prompt that has ended.
+        """
+        if request.client.abilities.hears_accepted:
             told = {"sessionId": self._core.id, "requestId": request.call.id}
-            request.client.peer.notify(ACCEPTED, {**told, "promptId": prompt.prompt_id})
+            request.client.peer.notify(ACCEPTED, {**told, "promptId": prompt_id, **more})
+
+    # --- sent again ----------------------------------------------------------------------------
+
+    def join(self, key: int, request: ClientRequest) -> Prompt:
+        """Let one more request, which brought this prompt again, be answered with its end."""
+        prompt = self._open[key]
+        prompt.again.append(request)
+        self._note_sender(prompt, request.client)
+        if request.client.abilities.hears_accepted:
+            prompt.untold.append(request)
+            self._core.spawn(self._tell_joined, key)
+        return prompt
+
+    async def _tell_joined(self, key: int) -> None:
+        with suppress(JournalError):
+            await self._journal.sync()
+            if prompt := self._open.get(key):
+                self._tell_untold(prompt)
+
+    def _tell_untold(self, prompt: Prompt) -> None:
+        told, prompt.untold = prompt.untold, []
+        for request in told:
+            if request in prompt.again:
+                self.tell_accepted(request, prompt.prompt_id)
+
+    def withdraw(self, key: int, client: Client, request_id: object) -> bool:
+        """Answer one request for a prompt that it does not end; False if it is to end it.
+
+        It does not if another client waits for the same prompt, or if that was left over.
+        """
+        prompt = self._open[key]
+        found = [each for each in prompt.asked if each.is_of(client, request_id)]
+        others = [each for each in prompt.asked if each not in found and not each.client.gone]
+        if not found or (prompt.request and not others):
+            return False
+        self._let_go(prompt, *found)
+        for request in found:
+            self._transcript.then(client, partial(request.fail, errors.cancelled()))
+        return True
+
+    def stop_waiting(self, client: Client) -> bool:
+        """Answer a client's oldest request for a prompt that is left over, for its Stop.
+
+        The prompt stays left over, or goes on for who runs it. False if there is no such request.
+        """
+        for prompt in self._open.values():
+            own = [each for each in prompt.again if each.client is client]
+            if own and not prompt.request:
+                self._let_go(prompt, own[0])
+                self._answer(own[:1], answers.of_outcome(Cancelled()), hush=True)
+                return True
+        return False
+
+    def end_left_over(self, outcome: Outcome) -> None:
+        """Answer who waits for prompts that are left over, because the session is closed."""
+        for key in self._left_over:
+            asked, self._open[key].again = self._open[key].again, []
+            self._answer(asked, answers.of_outcome(outcome), hush=False)
+
+    def _let_go(self, prompt: Prompt, *requests: ClientRequest) -> None:
+        left = [each for each in prompt.asked if each not in requests]
+        prompt.request, prompt.again = (left[0], left[1:]) if prompt.request else (None, left)
+
+    def _answer(self, requests: list[ClientRequest], answer: Answer, *, hush: bool) -> None:
+        """Answer requests; `hush`: they are cancelled, and no turn runs that goes on."""
+        for request in requests:
+            self._transcript.then(request.client, partial(request.respond, answer))
+        for request in requests:
+            if hush and not self._transcript.seq:
+                self._transcript.hush(request.client)
 
     # --- outcome -------------------------------------------------------------------------------
 
@@ -246,13 +361,16 @@ class Prompts:
             elif outcome == Failed(Failure.KEPT):
                 self._keep(prompt)
             else:
-                self._end(prompt, answers.for_journal(answer) or {}, own)
+                told = answers.for_journal(answer) or {}
+                self._answer_receipt(prompt, outcome, told)
+                self._end(prompt, told, own)
+                self._tell_untold(prompt)
             how = answers.in_short(answer)
             event("turn.ended", session=self._core.id, turn=prompt.seq, how=how)
             self.last_end = {"promptId": prompt.prompt_id, **answers.for_clients(answer)}
         finally:  # whatever breaks, the prompt is answered (invariant Q9)
-            if own_request := prompt.request:
-                self._transcript.then(own_request.client, partial(own_request.respond, answer))
+            for request in prompt.asked:
+                self._transcript.then(request.client, partial(request.respond, answer))
             if asked := prompt.steering:
                 unsent = answers.of_words_unsent(outcome)
                 self._transcript.then(asked.client, partial(asked.respond, unsent))
@@ -262,6 +380,18 @@ class Prompts:
         if isinstance(outcome, Cancelled) and not self._transcript.seq:
             for request in prompt.requests:
                 self._transcript.hush(request.client)
+
+    def _answer_receipt(self, prompt: Prompt, outcome: Outcome, told: Json) -> None:
+        """Note what the key of a prompt has come to, where the prompt's own outcome is another.
+
+        One that the disk did not take may be sent again, as a new one. After hooks the answer may
+        be another than that which ended the prompt's turn.
+        """
+        key = prompt_key(prompt.params) if prompt.seq else None
+        if key and prompt.answer is not None:
+            self._try(self._journal.answer_receipt, key, told)
+        elif key and isinstance(outcome, Failed) and outcome.why is Failure.JOURNAL:
+            self._try(self._journal.take_receipt_back, key)
 
     def end_waits_for_work(self, before: SessionState, after: SessionState) -> None:
         """Answer each `/queue wait` for what the agent did outside of prompts: it is over."""
@@ -295,7 +425,8 @@ class Prompts:
         """Keep the agent's own outcome of a prompt that is to be answered `cancelled` (C13)."""
         prompt = self._open[key]
         prompt.cancelled_with = answer
-        self._end(prompt, {"stopReason": "cancelled"}, answer)
+        told = answers.for_journal(answers.of_outcome(Cancelled(), answer))
+        self._end(prompt, told or {}, answer)
 
     def interrupt(self, key: int) -> None:
         """Note that the bridge ends while the prompt runs: it is not sent again (invariant Q6)."""
@@ -309,12 +440,15 @@ class Prompts:
         for key in keys:
             prompt = self._open[key]
             prompt.request = prompt.client = None
+            if not prompt.again:
+                prompt.senders.clear()
             self._left_over.append(key)
             self._keep(prompt)
 
     def _leave(self, key: int, prompt: Prompt, *, perhaps_read: bool) -> None:
         """Leave a prompt over that was to join a turn; it waits for the user's `/queue run`."""
-        left = replace(prompt, request=None, client=None, waits=[], added=[])
+        left = replace(prompt, request=None, client=None, again=[], senders={}, waits=[], added=[])
+        left.untold = []
         left.steering, left.delivery, left.shown = None, "", False
         if perhaps_read:
             own = own_meta(prompt.params)
@@ -349,15 +483,22 @@ class Prompts:
         rank = {key: at for at, key in enumerate(order)}
         self._left_over.sort(key=lambda key: rank.get(key, len(rank)))
 
-    def drop(self, key: int) -> None:
-        """Note that a prompt never runs; forget one that was left over. Raises JournalError."""
-        seq = self._open[key].seq
+    def drop(self, key: int) -> Prompt:
+        """Note that a prompt never runs; forget one that was left over. Raises JournalError.
+
+        Who waits for one that was left over is answered by `answer_dropped`.
+        """
+        prompt = self._open[key]
         if key not in self._left_over:
-            self._journal.drop(seq, {"stopReason": "cancelled"})
-            return
-        self._journal.drop(seq)
+            self._journal.drop(prompt.seq, {"stopReason": "cancelled"})
+            return prompt
+        self._journal.drop(prompt.seq)
         self._left_over.remove(key)
-        del self._open[key]
+        return self._open.pop(key)
+
+    def answer_dropped(self, prompt: Prompt) -> None:
+        """Answer who waits for a prompt that was left over and dropped."""
+        self._answer(prompt.again, answers.of_outcome(Cancelled()), hush=True)
 
     def _end(self, prompt: Prompt, told: Json, own: object) -> None:
         """Write an outcome without a wait for the disk, since it survives the process."""
@@ -373,7 +514,7 @@ class Prompts:
         """Say how a turn ended where its updates end; the client that asked has its answer."""
         said = notices.notice(text)
         self._transcript.record_only(said)
-        self._transcript.show_to_others(prompt.request.client if prompt.request else None, said)
+        self.show_to_rest({request.client for request in prompt.asked}, said)
 
     def _try(self, write: Callable[..., None], *args: object) -> bool:
         try:

@@ -190,7 +190,7 @@ class QueueCommand:
             case ["steer", *rest]:
                 self._transcript.notice(self._steer(rest))
             case ["drop"]:
-                self._transcript.notice(self._drop())
+                self._drop()
             case ["memory", "new" | "restore" as how]:
                 self._transcript.notice(self._memory.give_up(restore=how == "restore"))
                 if self._memory.given_up:  # a process may have the old session
@@ -242,11 +242,14 @@ class QueueCommand:
         carrier = self._prompts.add(params, request)
         self._core.feed(ev.RunLeftOver(carrier, tuple(keys)))
 
-    def _drop(self) -> str:
-        keys = list(self._prompts.left_over)
+    def _drop(self) -> None:
+        dropped = []
         try:
-            for key in keys:
-                self._prompts.drop(key)
+            for key in list(self._prompts.left_over):
+                dropped.append(self._prompts.drop(key))
+            said = notices.dropped(len(dropped))
         except JournalError:
-            return notices.DROP_STOPPED
-        return notices.dropped(len(keys))
+            said = notices.DROP_STOPPED
+        self._transcript.notice(said)
+        for prompt in dropped:  # nothing is shown behind `cancelled`
+            self._prompts.answer_dropped(prompt)

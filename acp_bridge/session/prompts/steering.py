@@ -29,6 +29,7 @@ from acp_bridge.protocol import (
     Json,
     as_object,
     not_feedback,
+    without_key,
 )
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
@@ -84,7 +85,7 @@ class Steering:
         if only_running and self._core.now.state is not State.RUNNING:
             request.answer(answers.NO_TURN)
             return
-        key = self._prompts.add(not_feedback(params), None, steering=request)
+        key = self._prompts.add(without_key(not_feedback(params)), None, steering=request)
         self._core.feed(ev.PromptReceived(key, steers=True, lapses=only_running))
 
     def say_queued(self, key: int) -> None:

@@ -140,7 +140,7 @@ class Turn:
         """
         shows_them = self._prompts.shown_by(prompt)
         for chunk in [] if prompt.shown else words_of(prompt.params):
-            self._transcript.show_to_others(shows_them, chunk)
+            self._prompts.show_to_rest(shows_them, chunk)
         if self._hooks.unnamed is not None or self._hooks.runs.unsaid:
             for text in self._hooks.take_unsaid():
                 self._transcript.notice(text)

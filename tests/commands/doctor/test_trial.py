@@ -11,10 +11,13 @@ import pytest
 
 from acp_bridge.commands.doctor import agent
 from acp_bridge.commands.doctor import trial as trials
+from acp_bridge.commands.doctor.agent import check
 from acp_bridge.commands.doctor.trial import Trial, try_agent
 from acp_bridge.commands.terminal.masking import Mask
+from acp_bridge.settings import AgentProtocol
 from tests.commands.doctor.subjects import levels, subject, texts
 from tests.process.tiny_agent import tiny_agent
+from tests.support.fixture_agents import FOLDER
 from tests.support.processes import MARK, marked
 
 pytestmark = pytest.mark.process
@@ -137,3 +140,14 @@ async def test_a_trial_that_is_cancelled_leaves_no_process(tmp_path: Path) -> No
             tasks.start_soon(try_agent, tiny_agent(tmp_path, code), 600)
             await anyio.to_thread.run_sync((tmp_path / "up").read_bytes)
             tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("way", ["", "--strict", "--answers-2"])
+async def test_an_agent_of_version_2_is_asked_for_it(tmp_path: Path, way: str) -> None:
+    program = [sys.executable, "-I", "-S", str(FOLDER / "v2_agent.py"), *filter(None, [way])]
+    found = texts(await check(subject(tmp_path, program)))
+    assert "v2-agent 1 answered `initialize`" in found
+    assert "in ACP version 2" in found
+    assert "it has: load, resume, list, close, images" in found
+    only = subject(tmp_path, program, agent_protocol=AgentProtocol.V1)
+    assert "error" in levels(await check(only))

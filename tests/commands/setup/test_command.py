@@ -237,6 +237,7 @@ def test_options_are_written_in_one_order_however_they_were_given(
         "keep|clear": "keep",
         "unclean|always": "always",
         "on|off": "on",
+        "auto|1|2": "2",
         "SECONDS": "9",
         "MINUTES": "9",
         "DURATION": "9m",
@@ -259,5 +260,5 @@ def test_options_are_written_in_one_order_however_they_were_given(
     assert names[4:] == [
         *("--request-timeout", "--openhands", "--agent-name", "--rules", "--home", "--log-file"),
         *("--log-level", "--sleep-after", "--spare", "--no-listen"),
-        *("--cancel-silent-after", "--resume-at-reset"),
+        *("--cancel-silent-after", "--resume-at-reset", "--agent-protocol"),
     ]

@@ -1,0 +1,70 @@
+"""The wire to an agent that speaks version 2, behind which the bridge's peer speaks version 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from acp_bridge import errors
+from acp_bridge.versions.agent_end import AgentEnd, Out
+from acp_bridge.wire import jsonrpc
+from acp_bridge.wire.jsonrpc import Decoder, Malformed, Message, encode, read_object
+from acp_bridge.wire.peer import Peer
+
+
+class Translated:
+    """Takes the bytes of both directions, and hands on what they are in the other version."""
+
+    def __init__(self, peer: Peer, send: Callable[[bytes], None]) -> None:
+        """`send` takes the bytes for the agent."""
+        self._end = AgentEnd()
+        self._peer = peer
+        self._write = send
+        self._decoder = Decoder()
+
+    @property
+    def agreed(self) -> bool:
+        """True once the agent has answered `initialize` as version 2 has it."""
+        return self._end.agreed
+
+    def has_background(self, session_id: str | None) -> bool:
+        """Return True if the agent has listed work of a session that runs in the background."""
+        return self._end.has_background(session_id)
+
+    def send(self, line: bytes) -> None:
+        """Take one message of the peer."""
+        if message := read_object(line):
+            self._hand_on(self._end.take_from_bridge(message))
+
+    def feed(self, data: bytes) -> None:
+        """Take a piece of what the agent says, of any length."""
+        self._take(self._decoder.feed(data))
+
+    def eof(self) -> None:
+        """Take the end of what the agent says."""
+        self._take(self._decoder.eof())
+        self._peer.eof()
+
+    def _take(self, messages: Iterable[Message | Malformed]) -> None:
+        all_ = Out()
+        for message in messages:
+            out = self._translated(message)
+            all_.to_agent += out.to_agent
+            all_.to_bridge += out.to_bridge
+        self._hand_on(all_)
+
+    def _translated(self, message: Message | Malformed) -> Out:
+        """Return what comes out for a message; one that can't be translated ends nothing else."""
+        try:
+            return self._end.take_from_agent(message)
+        except Exception as exc:
+            error = errors.internal(exc, "a message of the agent could not be translated")
+        if isinstance(message, Malformed) or "id" not in message:
+            return Out()
+        failed: list[Message] = [jsonrpc.error(message["id"], error)]
+        return Out(to_agent=failed) if "method" in message else Out(to_bridge=[*failed])
+
+    def _hand_on(self, out: Out) -> None:
+        for message in out.to_agent:
+            self._write(encode(message))
+        if out.to_bridge:
+            self._peer.feed_messages(out.to_bridge)

@@ -1,0 +1,419 @@
+"""The bridge's end of a connection to an agent that speaks version 2. SANS-IO.
+
+The bridge speaks version 1. Its messages go in and come out as the agent's version has them, and
+the other way round: one message becomes none, one or several, and some are answered here.
+
+- The ids of requests stay as they are; requests that are made here have ids that no other has.
+- What is for extensions (`_...`) passes unread.
+- Nothing reaches the bridge that version 1 does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from acp_bridge import errors, protocol
+from acp_bridge.protocol import CANCEL_REQUEST, Json, as_object, has, objects
+from acp_bridge.versions import v2
+from acp_bridge.versions.agent_handshake import (
+    initialize_to_v2,
+    initialized_to_v1,
+    opening_to_v2,
+)
+from acp_bridge.versions.agent_turn import Item, Turn
+from acp_bridge.versions.options_to_v1 import commands_to_v1, setting_to_v2
+from acp_bridge.versions.question_to_v1 import elicitation_to_v1, permission_to_v1
+from acp_bridge.versions.update_to_v1 import Shown
+from acp_bridge.wire import jsonrpc
+from acp_bridge.wire.jsonrpc import Malformed, Message, Ok, RequestId, RpcError
+
+_FROM_START: Final = {v2.REPLAY_FROM: {"type": "start"}}
+#: by each type of background work, the method that ends a piece of it and the member with its id.
+_CANCELS: Final = {
+    v2.OF_TERMINAL: (v2.CANCEL_TERMINAL, "terminalId"),
+    v2.OF_TOOL_CALL: (v2.CANCEL_TOOL_CALL, "toolCallId"),
+}
+#: notifications of the agent that are the same in both versions.
+_SAME: Final = (CANCEL_REQUEST, "elicitation/complete")
+
+
+@dataclass(slots=True)
+class Out:
+    """The messages that come out for one that went in."""
+
+    to_agent: list[Message] = field(default_factory=list)
+    to_bridge: list[Message | Malformed] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Session:
+    """What is known of one session of the agent's."""
+
+    shown: Shown
+    turn: Turn | None = None
+    #: what the last state listed as running in the background, by type and, if it has one, id.
+    background: list[Item] = field(default_factory=list)
+
+
+_OnAnswer: TypeAlias = Callable[[Message], Out]
+
+
+class AgentEnd:
+    """Translates the messages of one connection."""
+
+    def __init__(self) -> None:
+        """Nothing was said."""
+        #: the agent has answered `initialize` as version 2 has it.
+        self.agreed = False
+        self._booleans = False
+        self._sessions: dict[str, _Session] = {}
+        #: what becomes of the answers to the bridge's requests, by their ids.
+        self._open: dict[RequestId, _OnAnswer] = {}
+        self._made = 0
+        self._requests: dict[str, Callable[[RequestId, Json], Out]] = {
+            protocol.INITIALIZE: self._initialize,
+            protocol.AUTHENTICATE: self._same(v2.AUTH_LOGIN),
+            protocol.LOGOUT: self._same(v2.AUTH_LOGOUT),
+            protocol.SESSION_NEW: self._new,
+            protocol.SESSION_FORK: self._fork,
+            protocol.SESSION_LOAD: self._load,
+            protocol.SESSION_RESUME: self._resume,
+            protocol.SESSION_LIST: self._same(protocol.SESSION_LIST),
+            protocol.SESSION_DELETE: self._same(protocol.SESSION_DELETE),
+            protocol.SESSION_CLOSE: self._close,
+            protocol.SESSION_PROMPT: self._prompt,
+            protocol.SET_MODE: self._set_mode,
+            protocol.SET_CONFIG_OPTION: self._set_option,
+        }
+
+    def has_background(self, session_id: str | None) -> bool:
+        """Return True if the agent has listed work of a session that runs in the background."""
+        session = self._sessions.get(session_id) if session_id else None
+        return session is not None and bool(session.background)
+
+    # --- from the bridge -----------------------------------------------------------------------
+
+    def take_from_bridge(self, message: Message) -> Out:
+        """Return what comes out for a message of the bridge."""
+        method = message.get("method")
+        if method is None:
+            return Out(to_agent=[message])
+        if method.startswith("_"):
+            if "id" in message:
+                self._open[message["id"]] = _as_it_is
+            return Out(to_agent=[message])
+        params = as_object(message.get("params"))
+        if "id" not in message:
+            return self._told(method, params)
+        request_id = message["id"]
+        if method not in self._requests:
+            return _refused(request_id, errors.unknown_method(method))
+        try:
+            return self._requests[method](request_id, params)
+        except RpcError as refusal:
+            return _refused(request_id, refusal)
+
+    def _told(self, method: str, params: Json) -> Out:
+        """Take a notification of the bridge."""
+        if method == protocol.SESSION_CANCEL:
+            return self._cancel(str(params.get("sessionId")), params)
+        if method != CANCEL_REQUEST:
+            return Out()
+        withdrawn = params.get("requestId")
+        for session_id, session in self._sessions.items():
+            if (turn := session.turn) and turn.request_id == withdrawn and turn.inserted:
+                return self._cancel(session_id, {"sessionId": session_id})
+        return Out(to_agent=[jsonrpc.notification(CANCEL_REQUEST, params)])
+
+    def _ask(self, request_id: RequestId, method: str, params: Json, on_answer: _OnAnswer) -> Out:
+        self._open[request_id] = on_answer
+        return Out(to_agent=[jsonrpc.request(request_id, method, params)])
+
+    def _same(self, method: str) -> Callable[[RequestId, Json], Out]:
+        """Return the way of a request that only has another method, or none other at all."""
+        return lambda request_id, params: self._ask(request_id, method, params, _as_it_is)
+
+    def _initialize(self, request_id: RequestId, params: Json) -> Out:
+        can = params.get("clientCapabilities")
+        self._booleans = has(can, "session", "configOptions", "boolean")
+
+        def answered(message: Message) -> Out:
+            self.agreed = v2.answers_as_v2(message.get("result"))
+            if not self.agreed:
+                return _as_it_is(message)
+            return _answered(message, initialized_to_v1(message["result"]))
+
+        return self._ask(request_id, protocol.INITIALIZE, initialize_to_v2(params), answered)
+
+    # --- sessions ------------------------------------------------------------------------------
+
+    def _session(self, session_id: str) -> _Session:
+        if session_id not in self._sessions:
+            self._sessions[session_id] = _Session(Shown(booleans=self._booleans))
+        return self._sessions[session_id]
+
+    def _new(self, request_id: RequestId, params: Json) -> Out:
+        return self._open_new(request_id, protocol.SESSION_NEW, params)
+
+    def _fork(self, request_id: RequestId, params: Json) -> Out:
+        return self._open_new(request_id, protocol.SESSION_FORK, params)
+
+    def _open_new(self, request_id: RequestId, method: str, params: Json) -> Out:
+        """Ask for a session whose id the answer has."""
+
+        def answered(message: Message) -> Out:
+            session_id = as_object(message.get("result")).get("sessionId")
+            return self._opened(message, session_id, {"sessionId": session_id})
+
+        return self._ask(request_id, method, opening_to_v2(params), answered)
+
+    def _load(self, request_id: RequestId, params: Json) -> Out:
+        return self._resume(request_id, {**params, **_FROM_START})
+
+    def _resume(self, request_id: RequestId, params: Json) -> Out:
+        asked = opening_to_v2(params)
+        session_id = str(params.get("sessionId"))
+        self._sessions.pop(session_id, None)  # what it tells now, it tells anew
+        return self._ask(
+            request_id,
+            protocol.SESSION_RESUME,
+            asked,
+            lambda message: self._opened(message, session_id, {}),
+        )
+
+    def _opened(self, message: Message, session_id: object, told: Json) -> Out:
+        """Take the agent's answer to the opening of a session."""
+        result = as_object(message.get("result"))
+        if "result" not in message or not isinstance(session_id, str):
+            return _as_it_is(message)
+        session = self._session(session_id)
+        kept = {name: result[name] for name in ("_meta",) if name in result}
+        out = Out()
+        out.to_bridge += self._updates(session_id, session.shown.cards.flush())
+        if isinstance(options := result.get("configOptions"), list):
+            told = {**told, **session.shown.settings(options)}
+        out.to_bridge += _answered(message, {**told, **kept}).to_bridge
+        if commands := commands_to_v1(result.get("availableCommands")):
+            update = {"sessionUpdate": protocol.COMMANDS_UPDATE, "availableCommands": commands}
+            out.to_bridge += self._updates(session_id, [update])
+        return out
+
+    def _close(self, request_id: RequestId, params: Json) -> Out:
+        session_id = str(params.get("sessionId"))
+
+        def answered(message: Message) -> Out:
+            out = Out()
+            if session := self._sessions.pop(session_id, None):
+                if session.turn and "result" in message:
+                    session.turn.break_off()
+                out.to_bridge += self._ended(session_id, session)
+            out.to_bridge.append(message)
+            return out
+
+        return self._ask(request_id, protocol.SESSION_CLOSE, params, answered)
+
+    # --- settings ------------------------------------------------------------------------------
+
+    def _set_mode(self, request_id: RequestId, params: Json) -> Out:
+        session_id = str(params.get("sessionId"))
+        option = self._session(session_id).shown.mode
+        if option is None:
+            raise errors.invalid("the agent has no modes", "modeId")
+        config_id, value = option["configId"], params.get("modeId")
+        setting = {"sessionId": session_id, "configId": config_id, "type": "id", "value": value}
+        return self._ask(
+            request_id,
+            protocol.SET_CONFIG_OPTION,
+            setting,
+            lambda message: self._set(message, session_id, of_mode=True),
+        )
+
+    def _set_option(self, request_id: RequestId, params: Json) -> Out:
+        session_id = str(params.get("sessionId"))
+        return self._ask(
+            request_id,
+            protocol.SET_CONFIG_OPTION,
+            setting_to_v2(params),
+            lambda message: self._set(message, session_id, of_mode=False),
+        )
+
+    def _set(self, message: Message, session_id: str, *, of_mode: bool) -> Out:
+        """Take the agent's answer to a setting, which has all config options."""
+        result = as_object(message.get("result"))
+        options = result.get("configOptions")
+        if not isinstance(options, list):
+            return _answered(message, {}) if of_mode else _as_it_is(message)
+        shown = self._session(session_id).shown
+        told = shown.options_told(options)
+        changed = shown.mode_changed(options)
+        if of_mode:
+            out = _answered(message, {})
+            out.to_bridge += self._updates(session_id, [told])
+        else:
+            out = _answered(message, {**result, "configOptions": told["configOptions"]})
+            out.to_bridge += self._updates(session_id, changed)
+        return out
+
+    # --- turns ---------------------------------------------------------------------------------
+
+    def _prompt(self, request_id: RequestId, params: Json) -> Out:
+        session_id = str(params.get("sessionId"))
+        session = self._session(session_id)
+        if session.turn:
+            raise errors.refused("a prompt runs")
+        turn = session.turn = Turn(request_id)
+        session.shown.prompting = True
+
+        def answered(message: Message) -> Out:
+            if message_id := turn.take_answer(message):
+                session.shown.prompts.add(message_id)
+            return Out(to_bridge=self._ended(session_id, session))
+
+        return self._ask(request_id, protocol.SESSION_PROMPT, params, answered)
+
+    def _cancel(self, session_id: str, params: Json) -> Out:
+        """Stop a session's work, and what it has in the background as far as the agent lets it."""
+        out = Out(to_agent=[jsonrpc.notification(protocol.SESSION_CANCEL, params)])
+        session = self._session(session_id)
+        if session.turn:
+            session.turn.cancelled = True
+        for kind, item_id in session.background:
+            if session.shown.cards.can_cancel(kind, item_id):
+                out.to_agent.append(self._cancel_item(session_id, session, (kind, item_id)))
+        return out
+
+    def _cancel_item(self, session_id: str, session: _Session, item: Item) -> Message:
+        """Return the request that ends one piece of background work."""
+        self._made += 1
+        request_id = f"acp-bridge-{self._made}"
+        if session.turn:
+            session.turn.ending.add(item)
+
+        def answered(message: Message) -> Out:
+            if "result" not in message and session.turn:
+                session.turn.ending.discard(item)
+            return Out(to_bridge=self._ended(session_id, session))
+
+        self._open[request_id] = answered
+        method, member = _CANCELS[item[0]]
+        return jsonrpc.request(request_id, method, {"sessionId": session_id, member: item[1]})
+
+    def _ended(self, session_id: str, session: _Session) -> list[Message | Malformed]:
+        """Return the answer to the prompt if it is known now, behind all that waits to be shown."""
+        turn, cards = session.turn, session.shown.cards
+        if turn is None or turn.outcome is None:
+            return []
+        turn.ending -= {item for item in turn.ending if cards.has_ended(*item)}
+        if (answer := turn.answer) is None:
+            return []
+        session.turn, session.shown.prompting = None, False
+        if isinstance(answer, Ok):
+            message = jsonrpc.response(turn.request_id, answer.result)
+        else:
+            message = jsonrpc.error(turn.request_id, answer.error)
+        return [*self._updates(session_id, cards.flush()), message]
+
+    # --- from the agent ------------------------------------------------------------------------
+
+    def take_from_agent(self, message: Message | Malformed) -> Out:
+        """Return what comes out for a message of the agent, or for a line that is none."""
+        if isinstance(message, Malformed):
+            self._spoiled(message)
+            return Out(to_bridge=[message])
+        method = message.get("method")
+        if method == protocol.SESSION_UPDATE and "id" not in message:
+            return self._updated(message)
+        if method is None:
+            on_answer = self._open.pop(message.get("id"), None)
+            return on_answer(message) if on_answer else Out()  # an answer to nothing
+        if method.startswith("_"):
+            return Out(to_bridge=[message])
+        if "id" in message:
+            return self._asked(message, method, as_object(message.get("params")))
+        return Out(to_bridge=[message] if method in _SAME else [])
+
+    def _spoiled(self, line: Malformed) -> None:
+        """Note that the line with an answer can't be read: the request has an error for it."""
+        if line.answer and line.id in self._open:
+            del self._open[line.id]
+            for session in self._sessions.values():
+                if session.turn and session.turn.request_id == line.id:
+                    session.turn, session.shown.prompting = None, False
+
+    def _asked(self, message: Message, method: str, params: Json) -> Out:
+        """Take a request of the agent."""
+        out = Out()
+        try:
+            if method == protocol.REQUEST_PERMISSION:
+                session_id = str(params.get("sessionId"))
+                cards = self._session(session_id).shown.cards
+                out.to_bridge += self._updates(session_id, cards.flush())
+                self._made += 1
+                told = permission_to_v1(params, cards, f"acp-bridge-question-{self._made}")
+            elif method == protocol.CREATE_ELICITATION:
+                told = elicitation_to_v1(params)
+            else:
+                raise errors.unknown_method(method)
+        except RpcError as refusal:
+            return Out(to_agent=[jsonrpc.error(message["id"], refusal)])
+        out.to_bridge.append({**message, "params": told})
+        return out
+
+    def _updated(self, message: Message) -> Out:
+        """Take an update of a session; one that is the same in both versions stays as it is."""
+        params = as_object(message.get("params"))
+        session_id, update = params.get("sessionId"), as_object(params.get("update"))
+        if not isinstance(session_id, str):
+            return Out()
+        session = self._session(session_id)
+        if update.get("sessionUpdate") == v2.STATE_UPDATE:
+            return Out(to_bridge=self._state(session_id, session, update))
+        updates = session.shown.update(update)
+        if len(updates) == 1 and updates[0] is update:
+            return Out(to_bridge=[message])
+        out = Out(to_bridge=[_update({**params, "update": each}) for each in updates])
+        if session.turn and session.turn.ending:
+            out.to_bridge += self._ended(session_id, session)
+        return out
+
+    def _state(self, session_id: str, session: _Session, update: Json) -> list[Message | Malformed]:
+        if isinstance(update.get("background"), list):
+            session.background = list(_items(update["background"]))
+        if update.get("state") != v2.IDLE:
+            return []
+        if session.turn:
+            session.turn.take_idle(update)
+            return self._ended(session_id, session)
+        return self._updates(session_id, session.shown.cards.flush())
+
+    def _updates(self, session_id: str, updates: list[Json]) -> list[Message | Malformed]:
+        return [_update({"sessionId": session_id, "update": each}) for each in updates]
+
+
+def _items(background: Any) -> Iterator[Item]:
+    """Give the type and the id of each piece of background work."""
+    for each in objects(background):
+        kind = str(each.get("type"))
+        _, member = _CANCELS.get(kind, ("", ""))
+        yield kind, str(each.get(member, ""))
+
+
+def _update(params: Json) -> Message:
+    return jsonrpc.notification(protocol.SESSION_UPDATE, params)
+
+
+def _as_it_is(message: Message) -> Out:
+    return Out(to_bridge=[message])
+
+
+def _answered(message: Message, result: Any) -> Out:
+    """Return an answer with another result; an error stays as it is."""
+    if "result" not in message:
+        return _as_it_is(message)
+    return Out(to_bridge=[jsonrpc.response(message["id"], result)])
+
+
+def _refused(request_id: RequestId, refusal: RpcError) -> Out:
+    return Out(to_bridge=[jsonrpc.error(request_id, refusal)])

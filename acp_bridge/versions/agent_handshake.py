@@ -1,0 +1,86 @@
+"""`initialize`, logins and MCP servers between the bridge and an agent of version 2. SANS-IO."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acp_bridge import __version__, errors
+from acp_bridge.protocol import LOGOUT, VERSION, Json, as_object, has, objects
+from acp_bridge.versions import v2
+
+#: for a client that does not say who it is; version 2 wants to know.
+_INFO: Final = {"name": "acp-bridge", "version": __version__}
+#: what an agent of version 2 always can do with its sessions, and what it says if it can.
+_BASELINE: Final = ("list", "resume", "close")
+_OPTIONAL: Final = ("delete", "additionalDirectories", "fork")
+_PROMPTS: Final = ("image", "audio", "embeddedContext")
+
+
+def initialize_to_v2(params: Json) -> Json:
+    """Return the parameters of `initialize` for the agent."""
+    can = as_object(params.get("clientCapabilities"))
+    told: Json = {name: can[name] for name in ("elicitation", "_meta") if name in can}
+    if has(can, "auth", "terminal"):
+        told["auth"] = {"terminal": {}}
+    info = as_object(params.get("clientInfo"))
+    named = all(isinstance(info.get(name), str) for name in ("name", "version"))
+    asked: Json = {"protocolVersion": v2.VERSION, "info": info if named else _INFO}
+    if "_meta" in params:
+        asked["_meta"] = params["_meta"]
+    return {**asked, "capabilities": told}
+
+
+def initialized_to_v1(result: Json) -> Json:
+    """Return the agent's answer to `initialize` as one of version 1."""
+    can = as_object(result.get("capabilities"))
+    session = can.get("session")
+    methods = [_auth_method(each) for each in objects(result.get("authMethods"))]
+    capabilities: Json = {}
+    if isinstance(session, dict):
+        capabilities = {
+            "loadSession": True,
+            "promptCapabilities": {name: has(session, "prompt", name) for name in _PROMPTS},
+            "mcpCapabilities": {"http": has(session, "mcp", "http"), "sse": False},
+            "sessionCapabilities": {
+                **{name: {} for name in _BASELINE},
+                **{name: session[name] for name in _OPTIONAL if has(session, name)},
+            },
+        }
+    if methods:
+        capabilities["auth"] = {LOGOUT: {}}
+    if "_meta" in can:
+        capabilities["_meta"] = can["_meta"]
+    told = {name: result[name] for name in ("_meta",) if name in result}
+    return {
+        "protocolVersion": VERSION,
+        "agentCapabilities": capabilities,
+        "agentInfo": result["info"],
+        "authMethods": [each for each in methods if each],
+        **told,
+    }
+
+
+def _auth_method(method: Json) -> Json:
+    """Return a way to log in; empty for one of a type that version 1 has not."""
+    told = {"id" if name == "methodId" else name: value for name, value in method.items()}
+    if method.get("type") == "terminal":
+        if "env" in told:
+            told["env"] = {str(e.get("name")): e.get("value") for e in objects(told["env"])}
+        return told
+    del told["type"]
+    return told if method.get("type") == "agent" else {}
+
+
+def opening_to_v2(params: Json) -> Json:
+    """Return the parameters of a session to be opened: each MCP server with its type.
+
+    Raises RpcError for a server that version 2 has no type for.
+    """
+    servers = []
+    for server in objects(params.get("mcpServers")):
+        kind = server.get("type", "stdio")
+        if kind == "sse":
+            name = server.get("name")
+            raise errors.invalid(f"the agent takes no MCP server of type sse: {name}", "mcpServers")
+        servers.append({**server, "type": kind})
+    return {**params, "mcpServers": servers}

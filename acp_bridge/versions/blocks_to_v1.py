@@ -1,0 +1,44 @@
+"""Content blocks of version 2 as version 1 has them. SANS-IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from acp_bridge.protocol import Json, objects
+
+#: the types that version 1 has. Another one would end the connection of a strict client.
+_TYPES: Final = ("text", "image", "audio", "resource_link", "resource")
+
+
+def block_to_v1(block: object) -> Json | None:
+    """Return a content block, None for one of a type that version 1 has not."""
+    if not isinstance(block, dict) or block.get("type") not in _TYPES:
+        return None
+    if "icons" in block:
+        return {name: value for name, value in block.items() if name != "icons"}
+    return block
+
+
+def blocks_to_v1(blocks: object) -> list[Json]:
+    """Return the blocks of a list that version 1 has."""
+    return [found for each in objects(blocks) if (found := block_to_v1(each)) is not None]
+
+
+def text_content(text: str) -> Json:
+    """Return an item of a tool call's content with this text."""
+    return {"type": "content", "content": {"type": "text", "text": text}}
+
+
+def fenced(text: str, language: str) -> str:
+    """Return a text as a block of code in Markdown, whatever stands in it."""
+    fence = "`" * max(3, 1 + _longest_run(text))
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    """Return the length of the longest run of backquotes."""
+    runs: Iterable[str] = (
+        "".join(c if c == "`" else " " for c in text).split() if "`" in text else ()
+    )
+    return max(map(len, runs), default=0)

@@ -1,0 +1,110 @@
+"""Diffs of version 2 as version 1 has them. SANS-IO.
+
+Version 1 has a file's whole text before and after a change, version 2 a list of changes and a patch
+that need not hold either. So a file that is added becomes a diff, and everything else a text: what
+happens to which file, and the patch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.versions import v2
+from acp_bridge.versions.blocks_to_v1 import fenced, text_content
+
+_NEW_FILE: Final = re.compile(r"^@@ -0,0 \+1(?:,\d+)? @@.*$")
+_UNENDED: Final = "\\ No newline at end of file"
+_BEGIN: Final = "diff --git "
+
+
+def diff_to_v1(diff: Json) -> list[Json]:
+    """Return the items of a tool call's content that show a diff."""
+    patch = as_object(diff.get("patch"))
+    text = patch.get("text")
+    whole = text if isinstance(text, str) else ""
+    is_git = patch.get("format") == v2.GIT_PATCH
+    sections = _sections(whole) if is_git else []
+    shown: list[Json] = []
+    rest: list[Json] = []
+    for change in objects(diff.get("changes")):
+        section = _section_of(change, sections)
+        added = _added(section) if change.get("operation") == "add" and section else None
+        if added is None or section is None:
+            rest.append(change)
+            continue
+        sections.remove(section)
+        shown.append(
+            {"type": "diff", "path": change.get("path"), "oldText": None, "newText": added}
+        )
+    if rest:
+        left = "\n".join("\n".join(each) for each in sections) if is_git else whole
+        shown.append(text_content(_told(rest, left, "diff" if is_git else "")))
+    return shown
+
+
+def paths_of(diff: Json) -> list[str]:
+    """Return every path that a diff names, in order."""
+    return list(dict.fromkeys(_paths(diff)))
+
+
+def _paths(diff: Json) -> Iterator[str]:
+    for change in objects(diff.get("changes")):
+        for name in ("oldPath", "path"):
+            if isinstance(path := change.get(name), str):
+                yield path
+
+
+def _told(changes: list[Json], patch: str, language: str) -> str:
+    """Return the text that says what happens to which file, with the patch."""
+    lines = "\n".join(_line(change) for change in changes)
+    return f"{lines}\n\n{fenced(patch, language)}" if patch.strip() else lines
+
+
+def _line(change: Json) -> str:
+    operation, path, old = (change.get(name) for name in ("operation", "path", "oldPath"))
+    return f"{operation} {old} -> {path}" if isinstance(old, str) else f"{operation} {path}"
+
+
+def _sections(patch: str) -> list[list[str]]:
+    """Return the lines of each file's part of a patch."""
+    found: list[list[str]] = []
+    for line in patch.split("\n"):
+        if line.startswith(_BEGIN) or not found:
+            found.append([])
+        found[-1].append(line)
+    return found
+
+
+def _section_of(change: Json, sections: list[list[str]]) -> list[str] | None:
+    """Return the part of a patch that is about a changed file; None if it is not told for sure."""
+    path = change.get("path")
+    if not isinstance(path, str):
+        return None
+    named = [each for each in sections if _is_about(each, path)]
+    return named[0] if len(named) == 1 else None
+
+
+def _is_about(section: list[str], path: str) -> bool:
+    """Return True if a part of a patch begins with the name of this file, which is absolute."""
+    _, found, name = section[0].rpartition(" b/")
+    return bool(found) and f"/{path.lstrip('/')}".endswith(f"/{name.lstrip('/')}")
+
+
+def _added(section: list[str]) -> str | None:
+    """Return the text of a file that a part of a patch adds as a whole, None if it does not."""
+    body = next((at for at, line in enumerate(section) if line.startswith("@@")), None)
+    if body is None:
+        is_new = any(line.startswith("new file mode") for line in section)
+        odd = any(line.startswith(("GIT binary", "Binary files", "similarity")) for line in section)
+        return "" if is_new and not odd else None
+    lines = section[body + 1 :]
+    while lines and not lines[-1]:
+        lines.pop()
+    ended = not lines or lines[-1] != _UNENDED
+    lines = lines if ended else lines[:-1]
+    if not _NEW_FILE.match(section[body]) or not all(line.startswith("+") for line in lines):
+        return None
+    return "\n".join(line[1:] for line in lines) + ("\n" if ended and lines else "")

@@ -1,0 +1,84 @@
+"""Config options and commands of version 2 as version 1 has them. SANS-IO.
+
+The option of the category `mode` is told as version 1's modes, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.versions import v2
+
+
+def options_to_v1(options: object, *, booleans: bool) -> list[Json]:
+    """Return config options; `booleans`: the client takes options that are on or off."""
+    types = ("select", "boolean") if booleans else ("select",)
+    return [_option(each) for each in objects(options) if each.get("type") in types]
+
+
+def _option(option: Json) -> Json:
+    told = _renamed(option, "configId", "id")
+    if option.get("type") == "select":
+        values = objects(option.get("options"))
+        told["options"] = [_renamed(each, "groupId", "group") for each in values]
+    return told
+
+
+def _renamed(value: Json, before: str, after: str) -> Json:
+    return {after if name == before else name: each for name, each in value.items()}
+
+
+def mode_option(options: object) -> Json | None:
+    """Return the option that version 1 knows as modes, None if there is none."""
+    return next(
+        (
+            each
+            for each in objects(options)
+            if each.get("category") == v2.MODE
+            and each.get("type") == "select"
+            and isinstance(each.get("currentValue"), str)
+        ),
+        None,
+    )
+
+
+def modes_to_v1(option: Json) -> Json:
+    """Return the modes that an option of the category `mode` stands for."""
+    modes = [
+        {"id": each.get("value"), **{n: each[n] for n in ("name", "description") if n in each}}
+        for each in _values(option)
+    ]
+    return {"currentModeId": option["currentValue"], "availableModes": modes}
+
+
+def _values(option: Json) -> Iterator[Json]:
+    """Give the values of an option, those in groups too."""
+    for each in objects(option.get("options")):
+        yield from objects(each["options"]) if "groupId" in each else [each]
+
+
+def setting_to_v2(params: Json) -> Json:
+    """Return the parameters of `session/set_config_option`, whose value has a type."""
+    kind = "boolean" if isinstance(params.get("value"), bool) else "id"
+    return {**params, "type": kind}
+
+
+def commands_to_v1(commands: object) -> list[Json]:
+    """Return the commands of a list that version 1 can show."""
+    told = []
+    for each in objects(commands):
+        if each.get("type") == "command":
+            command = {name: value for name, value in each.items() if name != "type"}
+            if "input" in command:
+                command["input"] = _input(command["input"])
+            told.append(command)
+    return told
+
+
+def _input(value: object) -> Json | None:
+    """Return what stands behind a command's name, None if version 1 has no such thing."""
+    given = as_object(value)
+    if given.get("type") != "text":
+        return None
+    return {name: each for name, each in given.items() if name != "type"}

@@ -1,0 +1,158 @@
+"""The updates of one session of version 2 as updates of version 1, a function a row. SANS-IO.
+
+What version 1 has no word for is dropped: a strict client ends the connection at a kind of update
+that it does not know (docs/versions.md lists what that is).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from acp_bridge import protocol
+from acp_bridge.protocol import (
+    COMMANDS_UPDATE,
+    MODE_UPDATE,
+    OPTIONS_UPDATE,
+    PLAN,
+    PLAN_UPDATE,
+    TOOL_CALL_UPDATE,
+    Json,
+    as_object,
+    objects,
+    text_chunk,
+)
+from acp_bridge.versions import v2
+from acp_bridge.versions.cards_to_v1 import Cards
+from acp_bridge.versions.messages_to_v1 import WHOLE, Messages
+from acp_bridge.versions.options_to_v1 import (
+    commands_to_v1,
+    mode_option,
+    modes_to_v1,
+    options_to_v1,
+)
+
+_PRIORITIES: Final = ("high", "medium", "low")
+_PLAN_STATUSES: Final = ("pending", "in_progress", "completed")
+
+
+class Shown:
+    """What a client of version 1 is shown of one session."""
+
+    def __init__(self, *, booleans: bool = False) -> None:
+        """`booleans`: the client takes config options that are on or off."""
+        self.messages = Messages()
+        self.cards = Cards()
+        #: the ids of the bridge's own prompts: an agent repeats their words.
+        self.prompts: set[str] = set()
+        #: a prompt of the bridge's is open: what the user says is known.
+        self.prompting = False
+        #: the option that version 1 knows as modes, as it was last told.
+        self.mode: Json | None = None
+        self._booleans = booleans
+        self._notices = 0
+        self._rows: dict[str, Callable[[Json], list[Json]]] = {
+            **dict.fromkeys(WHOLE.values(), self.messages.chunk),
+            **dict.fromkeys(WHOLE, self.messages.whole),
+            protocol.USER_MESSAGE: self._chunk_of_user,
+            v2.USER_MESSAGE: self._message_of_user,
+            TOOL_CALL_UPDATE: self.cards.call,
+            v2.TOOL_CALL_CONTENT_CHUNK: self.cards.piece,
+            v2.TERMINAL_UPDATE: self.cards.terminal,
+            v2.TERMINAL_OUTPUT_CHUNK: self.cards.output,
+            PLAN_UPDATE: _plan,
+            COMMANDS_UPDATE: _commands,
+            OPTIONS_UPDATE: self._options_update,
+            v2.NOTICE: self._notice,
+            protocol.USAGE_UPDATE: _same,
+            protocol.INFO_UPDATE: _same,
+            v2.COMPACTION_UPDATE: _same,
+            v2.COMPACTION_SUMMARY_CHUNK: _same,
+        }
+
+    def update(self, update: Json) -> list[Json]:
+        """Return the updates for one of version 2: none, one or several."""
+        kind = update.get("sessionUpdate")
+        row = self._rows.get(kind) if isinstance(kind, str) else None
+        return row(update) if row else []
+
+    # --- messages ------------------------------------------------------------------------------
+
+    def _chunk_of_user(self, update: Json) -> list[Json]:
+        return [] if self._is_echo(update) else self.messages.chunk(update)
+
+    def _message_of_user(self, update: Json) -> list[Json]:
+        return [] if self._is_echo(update) else self.messages.whole(update)
+
+    def _is_echo(self, update: Json) -> bool:
+        """Return True for words of the user that the bridge itself has sent and shown."""
+        message_id = update.get("messageId")
+        return self.prompting or (isinstance(message_id, str) and message_id in self.prompts)
+
+    def _notice(self, update: Json) -> list[Json]:
+        """Show a warning or an error as a text; what is for information alone is not kept."""
+        if update.get("severity") == "info":
+            return []
+        self._notices += 1
+        said = [each for n in ("title", "description") if isinstance(each := update.get(n), str)]
+        text = "\n\n".join(said)
+        chunk = text_chunk(
+            protocol.AGENT_MESSAGE, f"\n\n{text}\n\n", f"acp-bridge-notice-{self._notices}"
+        )
+        return [chunk] if text else []
+
+    # --- settings ------------------------------------------------------------------------------
+
+    def settings(self, options: object) -> Json:
+        """Return `configOptions`, and `modes` if there are some, and note the mode."""
+        self.mode = mode_option(options)
+        told: Json = {"configOptions": options_to_v1(options, booleans=self._booleans)}
+        return {**told, "modes": modes_to_v1(self.mode)} if self.mode else told
+
+    def mode_changed(self, options: object) -> list[Json]:
+        """Return the update that tells another mode, if the options have one."""
+        before, now = self.mode, mode_option(options)
+        self.mode = now or before
+        if now is None or (before and before["currentValue"] == now["currentValue"]):
+            return []
+        return [{"sessionUpdate": MODE_UPDATE, "currentModeId": now["currentValue"]}]
+
+    def options_told(self, options: object) -> Json:
+        """Return the update that tells the config options."""
+        told = options_to_v1(options, booleans=self._booleans)
+        return {"sessionUpdate": OPTIONS_UPDATE, "configOptions": told}
+
+    def _options_update(self, update: Json) -> list[Json]:
+        options = update.get("configOptions")
+        return [{**update, **self.options_told(options)}, *self.mode_changed(options)]
+
+
+def _same(update: Json) -> list[Json]:
+    return [update]
+
+
+def _commands(update: Json) -> list[Json]:
+    return [{**update, "availableCommands": commands_to_v1(update.get("availableCommands"))}]
+
+
+def _plan(update: Json) -> list[Json]:
+    """Show the plan that was told last; version 1 has one alone."""
+    plan = as_object(update.get(protocol.PLAN))
+    if plan.get("type") != "items":
+        return []
+    kept = {name: value for name, value in update.items() if name == "_meta"}
+    entries = [_entry(each) for each in objects(plan.get("entries"))]
+    return [{"sessionUpdate": PLAN, "entries": entries, **kept}]
+
+
+def _entry(entry: Json) -> Json:
+    """Return an entry of a plan; one that was cancelled is over, and says so."""
+    told = dict(entry)
+    status, content = entry.get("status"), entry.get("content")
+    if status == v2.CANCELLED:
+        told["status"], told["content"] = "completed", f"{content} (cancelled)"
+    elif status not in _PLAN_STATUSES:
+        told["status"] = "pending"
+    if entry.get("priority") not in _PRIORITIES:
+        told["priority"] = "medium"
+    return told
