@@ -86,12 +86,8 @@ class Session:
 
         # What the clients are shown, and what is kept.
         words = queue_command.offered(context.capabilities)
-        self._updates = updates = Updates(
-            set(journal.used_ids()),
-            queue_command.command(words),
-            journal.get(CARDS),
-            Children(journal.get),
-        )
+        known = set(journal.used_ids()), queue_command.command(words), journal.get(CARDS)
+        self._updates = updates = Updates(*known, Children(journal.get))
         self.transcript = shown = TranscriptOut(self.id, journal, updates)
         self.title = Title(core, context.journal, journal, shown)
         self.user_settings = chosen = UserSettings(journal)
