@@ -25,7 +25,7 @@ async def test_subagents_whose_bridge_was_killed_have_an_end_for_every_client(
     world: World,
 ) -> None:
     command = tiny_agent(world.cwd, HAS_ONE)
-    shows = {"subagents": {}}
+    shows: dict[str, object] = {"subagents": {}}
     async with world.bridge(command=command, capabilities=shows, exits=-9) as client:
         session_id = client.session_id
         client.send_prompt("go")
