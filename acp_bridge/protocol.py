@@ -183,6 +183,13 @@ MODE_UPDATE: Final = "current_mode_update"
 OPTIONS_UPDATE: Final = "config_option_update"
 USAGE_UPDATE: Final = "usage_update"
 INFO_UPDATE: Final = "session_info_update"
+SUBAGENT_UPDATE: Final = "subagent_update"
+SESSION_MESSAGE: Final = "session_message"
+SESSION_MESSAGE_CHUNK: Final = "session_message_chunk"
+#: kinds that only a client gets with the capability `SUBAGENTS`.
+OF_SUBAGENTS: Final = frozenset({SUBAGENT_UPDATE, SESSION_MESSAGE, SESSION_MESSAGE_CHUNK})
+#: the capability of a client that shows the sessions of subagents.
+SUBAGENTS: Final = "subagents"
 
 #: kinds that carry text of the conversation, in chunks.
 MESSAGES: Final = (USER_MESSAGE, AGENT_MESSAGE, AGENT_THOUGHT)

@@ -75,6 +75,8 @@ SANS_IO = (
     "policy.words",
     "policy.wrappers",
     "updates.agent_trouble",
+    "updates.children",
+    "updates.folded",
     "updates.late_replay",
     "keys.forms",
     "updates.notices",

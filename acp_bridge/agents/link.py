@@ -155,8 +155,8 @@ class Link:
         self.gone = False
         #: set when no process of the tree is left, just before the owner is told.
         self.dead = anyio.Event()
-        #: forks of the session that were made for questions beside it.
-        self.forks = Forks()
+        #: forks of the session, made for questions beside it; ids of subagents announced in it.
+        self.forks, self.children = Forks(), set[str]()
         self._exit: Exit | None = None
         #: it is killed because it could not be initialized: `start` says why.
         self._unfit = False
@@ -348,7 +348,7 @@ class Link:
 
     def park(self) -> None:
         """Keep the agent's messages about sessions until `adopt`; it is about to name its own."""
-        self._parked, self.agent_session_id = True, None
+        self._parked, self.agent_session_id, self.children = True, None, set()
         self._kept, self._parked_bytes = [], 0
 
     def adopt(self, owner: Owner) -> None:
@@ -380,7 +380,7 @@ class Link:
     def _unpark(self) -> None:
         kept, self._kept, self._parked = self._kept, [], False
         for method, params in kept:
-            if params["sessionId"] == self.agent_session_id:  # else its opening came to nothing
+            if self._has(params["sessionId"]):  # else its opening came to nothing
                 self._hand_over(method, params)
         self.owner.on_batch_end(self)
 
@@ -400,7 +400,7 @@ class Link:
         params = _without_own_marks(params)
         named = isinstance(params, dict) and "sessionId" in params
         if method == SESSION_UPDATE and not self._parked and isinstance(params, dict):
-            if params.get("sessionId") == self.agent_session_id:
+            if self._has(params.get("sessionId")):
                 self.owner.on_update(self, params)
             elif not self.forks.take_update(params):
                 event("agent.noise", agent=self.name, what="an update of another session")
@@ -409,6 +409,11 @@ class Link:
             self._parked_bytes += len(encode(params))
         else:
             self._hand_over(method, params)
+
+    def _has(self, session_id: object) -> bool:
+        """Return True for the session that the process has, and for its subagents' sessions."""
+        is_child = isinstance(session_id, str) and session_id in self.children
+        return is_child or session_id == self.agent_session_id
 
     def _hand_over(self, method: str, params: Any) -> None:
         if method != SESSION_UPDATE:

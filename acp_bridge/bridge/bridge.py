@@ -35,6 +35,7 @@ from acp_bridge.sessions.introduction import Introduction
 from acp_bridge.sessions.pool import Pool, WarmTimes
 from acp_bridge.sessions.registry import Sessions
 from acp_bridge.sessions.sessionless import Sessionless
+from acp_bridge.updates.children import parted
 from acp_bridge.wire.jsonrpc import UNSET, is_id
 from acp_bridge.wire.streams import Incoming, Outgoing
 
@@ -249,7 +250,7 @@ class Bridge:
             self._introduction.take(request, params)
             return
         # what the client may not ask; what another bridge is to answer
-        _check_rights(request)
+        self._check(request, params)
         elsewhere = self._sessions.passages
         if (elsewhere.held or elsewhere.continued) and elsewhere.take(request, params):
             return
@@ -306,10 +307,17 @@ class Bridge:
             client.early.cancel_oldest(client, named.get("sessionId"))
         if client.stage is not Stage.READY or not _may_notify(client, method):
             return
-        elsewhere = self._sessions.passages
-        if (elsewhere.held or elsewhere.continued) and elsewhere.notify(client, method, named):
+        elsewhere, session_id = self._sessions.passages, named.get("sessionId")
+        above = self._session_above(client, session_id)
+        if (elsewhere.held or elsewhere.continued) and elsewhere.notify(
+            client, method, named, above or session_id
+        ):
             return
-        session = self._live(named.get("sessionId"))
+        if above:
+            if method == protocol.SESSION_CANCEL and (session := self._live(above)):
+                session.cancel_child(client, str(session_id))
+            return
+        session = self._live(session_id)
         if session:
             session.transcript.end_quiet(client)
         if method == protocol.SESSION_CANCEL:
@@ -331,6 +339,19 @@ class Bridge:
 
     def _live(self, session_id: object) -> Session | None:
         return self._sessions.live.get(session_id) if isinstance(session_id, str) else None
+
+    def _check(self, request: ClientRequest, params: Json) -> None:
+        """Raise RpcError for a request that this client may not make, or about a subagent."""
+        _check_rights(request)
+        if self._session_above(request.client, params.get("sessionId")):
+            raise errors.refused("a subagent takes no requests: send them to the session above it")
+
+    def _session_above(self, client: Client, session_id: object) -> str:
+        """Return the id of the session to which a subagent with this id belongs, else nothing."""
+        above, key = parted(session_id)
+        session = self._live(above)
+        known = session.has_child(key) if session else self._sessions.passages.has(client, above)
+        return above if above and known else ""
 
     def _cancel_request(self, client: Client, request_id: object) -> None:
         if not is_id(request_id):

@@ -35,6 +35,8 @@ class ClientAbilities:
         self.own = frozenset(
             name for name in own_meta(self.declared) if can_own(capabilities, name)
         )
+        #: it shows the sessions of subagents.
+        self.shows_subagents = has(capabilities, protocol.SUBAGENTS)
         #: the client wants to be told that a prompt is on disk.
         self.hears_accepted = protocol.HEARS_ACCEPTED in self.own
         #: it wants to be told the states of its sessions.

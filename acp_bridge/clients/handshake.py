@@ -1,8 +1,9 @@
 """`initialize`: makes the answer for the client from that of the agent behind the bridge.
 
 The bridge adds its own abilities: it lists, loads, resumes, closes and deletes sessions, whatever
-the agent can do. It takes out, for both sides, the one ability that it can't carry: updates of a
-subagent's session of its own.
+the agent can do, and shows every client the sessions of subagents as that client can take them, so
+agents are told of `subagents` in any case. It takes out, for both sides, what it can't carry: other
+forms of such sessions, and an index of sessions.
 
 The agent's ways to log in are offered as they stand: the agent knows the client's abilities.
 """
@@ -21,6 +22,7 @@ from acp_bridge.protocol import (
     PROMPT_KEY,
     QUEUE_CHANGES,
     QUEUE_LIST,
+    SUBAGENTS,
     TITLE,
     VERSION,
     Json,
@@ -68,8 +70,8 @@ BUILTIN: Json = {
 #: the `agentInfo` for the client of an agent that gives none.
 _OWN_INFO: Json = {"name": "acp-bridge", "title": "acp-bridge", "version": __version__}
 #: capabilities that the bridge keeps back, as a member or in `_meta`, and in the list in
-#: `_meta.jetbrains.air.capabilities`: subagents that have sessions of their own, of which it would
-#: have to drop all, and an index of sessions, whose methods and rows have the agent's ids.
+#: `_meta.jetbrains.air.capabilities`: subagents that have sessions of their own, which it carries
+#: in ACP's form alone, and an index of sessions, whose methods and rows have the agent's ids.
 _KEPT_BACK = ("subagents", "sessionIndex")
 _AIR_KEPT_BACK = ("nativeSubagentSessions", "sessionIndex")
 #: abilities that are of no use to an agent once the client is gone.
@@ -83,12 +85,17 @@ def for_agent(params: Json, *, kept: bool = False) -> Json:
     `kept`: work goes on without the client, so its files and terminals are not the agent's.
     """
     told = {**params, "protocolVersion": VERSION}
-    if isinstance(can := params.get("clientCapabilities"), dict):
+    if isinstance(can := params.get("clientCapabilities", {}), dict):
         can = _without_kept_back(can)
         if kept:
             can = {name: able for name, able in can.items() if name not in _OF_THE_CLIENT}
-        told["clientCapabilities"] = can
+        told["clientCapabilities"] = can if _has_other_form(can) else {**can, SUBAGENTS: {}}
     return told
+
+
+def _has_other_form(can: Json) -> bool:
+    """Return True for a client of JetBrains, to which agents tell subagents in another form."""
+    return as_object(as_object(can.get("_meta")).get("jetbrains")).get("air") is not None
 
 
 def for_client(agent: Json, settings: Json) -> Json:

@@ -17,6 +17,8 @@ from acp_bridge.protocol import (
     ASKS_A_PERSON,
     CANCEL_REQUEST,
     INFO_UPDATE,
+    OF_SUBAGENTS,
+    SUBAGENT_UPDATE,
     TOOL_CALL,
     TOOL_CALL_UPDATE,
     USAGE_UPDATE,
@@ -34,8 +36,10 @@ from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.pacing import Pacing
+from acp_bridge.session.transcript.subagents import Subagents
 from acp_bridge.session.transcript.title import Title
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates.children import names_session
 from acp_bridge.updates.updates import Leak, Updates
 from acp_bridge.wire.jsonrpc import UNSET
 from acp_bridge.wire.peer import Call
@@ -56,6 +60,7 @@ class FromAgent:
         title: Title,
         to_agent: ToAgent,
         steering: Steering,
+        subagents: Subagents,
         work: Work,
         silence: Silence,
         limit: UsageLimit,
@@ -67,7 +72,7 @@ class FromAgent:
         self._title = title
         self._to_agent = to_agent
         self._steering = steering
-        self._work = work
+        self._subagents, self._work = subagents, work
         self._silence = silence
         self._limit = limit
         self._disturb = disturb
@@ -91,9 +96,7 @@ class FromAgent:
         self._spoke = True
         now = self._core.now
         if self._phased is None or self._phased[0] is not link or self._phased[1] is not now:
-            self._phased = link, now
-            self._phase, self._draining = now.phase(link.epoch), now.permits.drains
-            self._outside = self._is_outside(self._phase)
+            self._note_phase(link, now)
         update = params.get("update")
         if self._phase is Phase.NOTHING or not isinstance(update, dict):
             return
@@ -102,6 +105,8 @@ class FromAgent:
             return
         # A cancelled turn whose client doesn't read: what waits stays bounded (P15).
         unread = self._draining and self._pacing.unread
+        if self._took_of_subagents(link, params, update, unread=unread):
+            return
         if unread and not is_state(update):
             if self._outside:
                 self._work.note_update(update)
@@ -128,6 +133,40 @@ class FromAgent:
         if shown["sessionUpdate"] in (TOOL_CALL, TOOL_CALL_UPDATE):
             self._to_client.note_card(shown)
 
+    def _note_phase(self, link: Link, now: Snapshot) -> None:
+        """Note how the updates of a process are treated in this state."""
+        self._phased = link, now
+        self._phase, self._draining = now.phase(link.epoch), now.permits.drains
+        self._outside = self._is_outside(self._phase)
+
+    def _took_of_subagents(self, link: Link, params: Json, update: Json, *, unread: bool) -> bool:
+        """Show an update of a child, or about one, and return True; False for any other.
+
+        `unread`: only what becomes of children is shown.
+        """
+        kind, there = update["sessionUpdate"], link.children
+        if kind not in OF_SUBAGENTS and not (
+            there and (params.get("sessionId") in there or names_session(params))
+        ):
+            return False
+        if not unread or kind == SUBAGENT_UPDATE:
+            self._take_of_subagents(link, params)
+        return True
+
+    def _take_of_subagents(self, link: Link, params: Json) -> None:
+        try:
+            told = self._subagents.take(link, params, self._phase, excused=self._to_agent.busy)
+        except Leak:
+            self._leaked(link)
+            return
+        self._progress = True
+        for each in told:
+            if self._outside:
+                self._work.note_update(each["update"])
+            self._transcript.show(each)
+            if "toolCallId" in each["update"]:
+                self._to_client.note_card(each["update"])
+
     def _is_outside(self, phase: Phase) -> bool:
         """Return True if what the agent does in this phase is done outside of a prompt."""
         return phase is Phase.LIVE and self._core.now.running is None
@@ -149,7 +188,9 @@ class FromAgent:
         if phase is Phase.NOTHING and not early:
             link.peer.fail(call.id, errors.cancelled())
             return
-        tainted = phase is Phase.LEAK and not self._to_agent.busy
+        call, child = self._subagents.request(link, call)
+        goes_on = self._to_agent.busy or (child is not None and child.at_work)
+        tainted = phase is Phase.LEAK and not goes_on
         try:
             stopped = self._core.now.stopped if phase is not Phase.LEAK else tainted
             refused = self._to_client.forward(link, call, stopped=stopped)
@@ -166,6 +207,9 @@ class FromAgent:
         if method == CANCEL_REQUEST:
             link.at_clients.take_back(as_object(params).get("requestId", UNSET))
         elif link.epoch == self._core.now.epoch and self._core.now.permits.notifies:
+            if self._updates.children.of(link.children, params):
+                event("agent.noise", agent=link.name, what="a notification of a subagent's")
+                return
             if isinstance(params, dict) and "sessionId" in params:
                 params = {**params, "sessionId": self._journal.info.session_id}
             self._transcript.notify(method, params)

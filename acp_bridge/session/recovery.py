@@ -1,6 +1,7 @@
 """Settles what another bridge left of a session, before a client is shown it (invariants Q6, C16).
 
-Turns that it ran are interrupted and their open cards closed; prompts that waited are left over. Of
+Turns that it ran are interrupted, their open cards closed and the subagents ended; prompts that
+waited are left over. Of
 an interrupted turn only the turn itself is read, unless it went on with a card of an older one.
 """
 
@@ -10,6 +11,7 @@ from acp_bridge.journal import PromptState, SessionJournal
 from acp_bridge.protocol import Json, is_feedback
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.updates import notices
+from acp_bridge.updates.children import placed
 from acp_bridge.updates.open_cards import OpenCards
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import encode
@@ -34,12 +36,15 @@ class Recovery:
                 continue  # it had joined the turn of another, which tells how that ended
             ended = await self._still_open(row.seq)
             self._updates.forget_notes(update["toolCallId"] for update in ended)
-            said = [{"update": update} for update in ended]
+            said = [placed(update) for update in ended]
             lost = notices.MISSING if row.outcome else notices.INTERRUPTED
             said.append(notices.notice(lost))
             self.said += said
             ends[row.seq] = b"".join(encode(params) for params in said)
         waited = self._journal.recover(ends)
+        if left := self._updates.children.end():
+            self.said += left
+            self._journal.record(0, b"".join(encode(params) for params in left))
         # A hook's feedback was to run before all that waited, however long they had.
         for row in sorted(waited, key=lambda row: not is_feedback(row.params)):
             self._prompts.add_left_over(row)

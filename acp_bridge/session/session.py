@@ -19,7 +19,7 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Failed, Failure
 from acp_bridge.machine.states import Snapshot, Standstill
 from acp_bridge.policy.found import FoundRules
-from acp_bridge.protocol import Json, not_feedback, own_meta, without_key
+from acp_bridge.protocol import SESSION_CANCEL, Json, not_feedback, own_meta, without_key
 from acp_bridge.session.clients.audience import Audience
 from acp_bridge.session.clients.permissions import Permissions
 from acp_bridge.session.clients.questions import Questions
@@ -51,10 +51,12 @@ from acp_bridge.session.requests.ask import Ask
 from acp_bridge.session.requests.to_agent import ToAgent
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.session_context import SessionContext
+from acp_bridge.session.transcript.subagents import Subagents
 from acp_bridge.session.transcript.title import Title
 from acp_bridge.session.transcript.transcript_out import CARDS, TranscriptOut
 from acp_bridge.settings import Delivery
 from acp_bridge.updates import notices
+from acp_bridge.updates.children import Children
 from acp_bridge.updates.updates import Updates
 
 
@@ -84,9 +86,8 @@ class Session:
 
         # What the clients are shown, and what is kept.
         words = queue_command.offered(context.capabilities)
-        self._updates = updates = Updates(
-            set(journal.used_ids()), queue_command.command(words), journal.get(CARDS)
-        )
+        known = set(journal.used_ids()), queue_command.command(words), journal.get(CARDS)
+        self._updates = updates = Updates(*known, Children(journal.get))
         self.transcript = shown = TranscriptOut(self.id, journal, updates)
         self.title = Title(core, context.journal, journal, shown)
         self.user_settings = chosen = UserSettings(journal)
@@ -126,7 +127,7 @@ class Session:
         # The clients that have the session.
         permissions = Permissions(self.hooks, rules, updates, shown.show)
         self._questions = people = Questions(
-            core, shown, prompts, permissions.note, kept=settings.keep > 0
+            core, shown, prompts, updates.children, permissions.note, kept=settings.keep > 0
         )
         self.audience = Audience(core, settings, shown, prompts, people, ask, self.close)
         self.replay = Replay(
@@ -171,6 +172,7 @@ class Session:
             self.title,
             to_agent,
             steering,
+            Subagents(updates, shown),
             work,
             silence,
             limit,
@@ -355,6 +357,17 @@ class Session:
             self.feed(ev.Cancel(frozenset()))
             return True
         return self.ask.cancel(client, request_id) or self.to_agent.cancel(client, request_id)
+
+    def has_child(self, key: str) -> bool:
+        """Return True if the session has, or had, the subagent of this key."""
+        return self._updates.children.get(key) is not None
+
+    def cancel_child(self, client: Client, child_id: str) -> None:
+        """Cancel a subagent's work for a client, if its agent lets it be cancelled."""
+        child, link = self._updates.children.get(child_id.removeprefix(self.id)), self.link
+        has = self.transcript.view_of(client) is not None and not client.observes
+        if child and child.can_cancel and has and link and child.agent_id in link.children:
+            link.peer.notify(SESSION_CANCEL, {"sessionId": child.agent_id})
 
     def pass_notification(self, method: str, params: Json) -> None:
         """Send a client's notification to the agent; a sleeping agent is woken for it."""

@@ -25,6 +25,7 @@ from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.session import Session
 from acp_bridge.session.transcript.transcript_out import CARDS
 from acp_bridge.sessions.session_store import SessionStore
+from acp_bridge.updates.children import Children, placed
 from acp_bridge.updates.open_cards import OpenCards
 from acp_bridge.wire.jsonrpc import RpcError, encode
 
@@ -102,15 +103,19 @@ async def _let_go(link: Link, agent_session_id: str) -> None:
 async def copy(source: SessionJournal, target: SessionJournal) -> None:
     """Copy a session's transcript until now, its ids and settings. Raises JournalError.
 
-    Tool cards that are open end in the copy: nobody goes on with them there.
+    Tool cards and subagents that are open end in the copy: nobody goes on with them there.
     """
     cards = OpenCards()
     async for page in source.replay():
         target.record(0, b"".join(encode(params) for params in page))
         for params in page:
             cards.note(params.get("update"))
-    if closing := b"".join(encode({"update": update}) for update in cards.closing()):
+    children = Children(source.get)
+    ends = [*(placed(update) for update in cards.closing()), *children.end()]
+    if closing := b"".join(encode(params) for params in ends):
         target.record(0, closing)
+    for key, value in children.take_changed(whole=True).items():
+        target.set(key, value)
     target.add_ids(source.used_ids())
     for key in _KEPT:
         if (value := source.get(key)) is not None:

@@ -35,10 +35,12 @@ class LateReplay:
     def note(self, params: Json) -> None:
         """Add the next recorded `session/update` to the conversation.
 
-        What the bridge itself said or was told is left out: no agent knows it.
+        What the bridge itself said or was told is left out: no agent knows it. So is what a
+        subagent did, which is replayed in the subagent's own session.
         """
         update = params.get("update")
-        if not isinstance(update, dict) or self._room <= 0 or _is_own(params):
+        own = _is_own(params) or "sessionId" in params
+        if not isinstance(update, dict) or self._room <= 0 or own:
             return
         kind = update.get("sessionUpdate")
         if kind in self._at:

@@ -472,6 +472,16 @@ def killed_at_work(programs: list[str]) -> str:
     return f"{said} What it had started ends with it: {', '.join([*named, *more])}."
 
 
+def children_go_on(titles: list[str]) -> str:
+    """Return the notice of a Stop's that the subagents with these titles work on."""
+    named = [as_code(code(each)) for each in titles[:_ROWS]]
+    more = [f"{len(titles) - _ROWS} more"] if len(titles) > _ROWS else []
+    return (
+        "[acp-bridge] The agent does not let these subagents be stopped, and they may work on:"
+        f" {', '.join([*named, *more])}."
+    )
+
+
 def kept_work(rows: list[Json], agent: str) -> str:
     """Return the notice, in a new session, of work in its folder that no client has open.
 

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from acp_bridge import protocol
 from acp_bridge.protocol import ASSUMED, ENDED, TOOL_CALL_UPDATE, Json, with_own_meta
+from acp_bridge.updates.children import placed
 
 Note: TypeAlias = Literal["asked", "failed"]
 """What the updates of an open card don't tell: that clients know it from a question alone, or that
@@ -21,9 +22,8 @@ def closing_update(client_id: str) -> Json:
 def assumed_end(client_id: str, note: Note | None) -> Json:
     """Return the params that end a card which the agent left open after a turn that ended well."""
     status = "failed" if note == "failed" else "completed"
-    return with_own_meta(
-        {"update": {**closing_update(client_id), "status": status}}, {ASSUMED: True}
-    )
+    ended = placed({**closing_update(client_id), "status": status})
+    return with_own_meta(ended, {ASSUMED: True})
 
 
 class OpenCards:

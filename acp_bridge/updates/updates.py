@@ -25,6 +25,7 @@ from acp_bridge.protocol import (
     without_terminals,
 )
 from acp_bridge.updates import tool_calls
+from acp_bridge.updates.children import Children, child_of, placed
 from acp_bridge.updates.late_replay import Echo, LateReplay
 from acp_bridge.updates.open_cards import Note, assumed_end, closing_update
 
@@ -39,7 +40,8 @@ class Leak(Exception):
 @dataclass(slots=True)
 class _Card:
     client_id: str
-    turn: int
+    #: the key of the prompt in whose turn it was made; of a child's, the child's.
+    turn: int | str
     open: bool = True
     dead: bool = False
     #: the agent has said that it works on it.
@@ -55,7 +57,7 @@ class _Card:
 @dataclass(slots=True)
 class _Message:
     client_id: str
-    turn: int
+    turn: int | str
     dead: bool = False
 
 
@@ -67,10 +69,12 @@ class Updates:
         taken: set[str],
         queue_command: Json | None = None,
         notes: dict[str, Note] | None = None,
+        children: Children | None = None,
     ) -> None:
         """`taken`: every client-side id that the session used before; `queue_command`: ours, to
         be listed with the agent's; `notes` are those of the session's cards, by client-side id."""
-        self._taken = taken
+        self.children = children or Children()
+        self._taken, self._queue_command = taken, queue_command
         self.notes: dict[str, Note] = notes or {}
         #: the notes are not in the journal as they are now.
         self.notes_changed = False
@@ -78,7 +82,6 @@ class Updates:
         self._ended_ids: set[str] = set()
         #: the number of the process whose cards these are.
         self.epoch = 1
-        self._queue_command = queue_command
         self._cards: dict[str, _Card] = {}
         self._ended: deque[_Card] = deque()
         self._messages: dict[str, _Message] = {}
@@ -88,7 +91,6 @@ class Updates:
         self._works = 0
         #: how many cards were made.
         self.made = 0
-        self._reuses = False
         #: the client-side ids that were given out and are not in the journal yet.
         self.new_ids: list[str] = []
         #: set for the first turn of a process that was given the session with `session/load`.
@@ -97,7 +99,7 @@ class Updates:
         #: what it was to repeat, until it was asked if it has.
         self._awaited: LateReplay | None = None
         #: the process has replayed the session when it was given it: it does not do so again.
-        self._replayed = False
+        self._replayed = self._reuses = False
         #: what the agent may repeat of the prompt that runs.
         self._echo = Echo(())
         #: the conversation as a load has just read it, for the first process's replay.
@@ -186,6 +188,25 @@ class Updates:
             return self._message(update)
         return update
 
+    def of_child(self, update: Json, *, ended: bool) -> Json | None:
+        """Return a child's update, whose ids have its key, as `incoming` does; raises `Leak`.
+
+        `ended`: its work was ended by a cancel. Only what begins anew is a leak then: the child
+        ends by itself, at its own time.
+        """
+        kind = update["sessionUpdate"]
+        if ended:
+            if kind == TOOL_CALL and update.get("status") not in ENDED:
+                raise Leak(TOOL_CALL)
+            return None
+        if kind in (TOOL_CALL, TOOL_CALL_UPDATE):
+            return self.card(update, creates=kind == TOOL_CALL)
+        return self._message(update) if isinstance(update.get("messageId"), str) else update
+
+    def _turn_of(self, agent_id: str) -> int | str:
+        """Return what a new card or message is of: the turn, or a child, which outlives turns."""
+        return (self.children and child_of(agent_id)) or self._turn
+
     def _after_cancel(self, update: Json, *, excused: bool) -> Json | None:
         """Judge an update that comes between a cancelled turn and the next.
 
@@ -215,14 +236,14 @@ class Updates:
         agent_id = call.get("toolCallId")
         if not isinstance(agent_id, str):
             return call
-        card = self._cards.get(agent_id)
-        if card and (card.turn != self._turn or card.dead) and (creates or not card.open):
+        card, turn = self._cards.get(agent_id), self._turn_of(agent_id)
+        if card and (card.turn != turn or card.dead) and (creates or not card.open):
             if card.dead and not creates:
                 raise Leak(TOOL_CALL_UPDATE)
             if creates:
                 card = None
         if card is None:
-            card = self._cards[agent_id] = _Card(self._unique(agent_id), self._turn)
+            card = self._cards[agent_id] = _Card(self._unique(agent_id), turn)
             self.made += 1
         changed = dict(call)
         changed["toolCallId"] = card.client_id
@@ -303,8 +324,9 @@ class Updates:
 
     def _card_of(self, call: Json) -> _Card | None:
         """Return the card of a call that a request is about; None if nothing has shown it yet."""
-        card = self._cards.get(str(call.get("toolCallId")))
-        ended = card is not None and card.turn != self._turn and not card.open
+        agent_id = str(call.get("toolCallId"))
+        card = self._cards.get(agent_id)
+        ended = card is not None and card.turn != self._turn_of(agent_id) and not card.open
         return None if ended else card
 
     def client_card_id(self, agent_id: str) -> str:
@@ -314,15 +336,15 @@ class Updates:
 
     def _message(self, update: Json) -> Json:
         agent_id = update["messageId"]
-        message = self._messages.get(agent_id)
-        if message and (message.turn != self._turn or message.dead):
+        message, turn = self._messages.get(agent_id), self._turn_of(agent_id)
+        if message and (message.turn != turn or message.dead):
             if message.dead and not self._reuses:
                 raise Leak("message")
             # An id used again by a later turn names another message.
             self._reuses = True
             message = None
         if message is None:
-            message = _Message(self._unique(agent_id), self._turn)
+            message = _Message(self._unique(agent_id), turn)
             self._messages[agent_id] = message
         if message.client_id == agent_id:
             return update
@@ -340,21 +362,33 @@ class Updates:
     # --- the end of a turn ---------------------------------------------------------------------
 
     def close_cards(self) -> list[Json]:
-        """Return the updates that end the turn's open cards; later updates of the turn are leaks.
+        """Return the params that end the turn's open cards; later updates of the turn are leaks.
 
-        Cards and messages of earlier turns stay as they are (invariant C22).
+        Cards and messages of earlier turns stay as they are (invariant C22). Children that were
+        told to stop get their end, and their cards with them.
         """
+        return [*self._close_cards(self._turn), *self.end_stopped()]
+
+    def end_stopped(self) -> list[Json]:
+        """Return the params that end the children that were told to stop, and their open cards."""
+        closing: list[Json] = []
+        for child in self.children:
+            if child.stopping:
+                closing += self._close_cards(child.key)
+        return [*closing, *self.children.end(stopped=True)]
+
+    def _close_cards(self, turn: int | str) -> list[Json]:
         closing = []
         for card in self._cards.values():
-            if card.turn == self._turn:
+            if card.turn == turn:
                 if card.open:
-                    closing.append(closing_update(card.client_id))
+                    closing.append(placed(closing_update(card.client_id)))
                 self._end(card)
                 self.forget_notes([card.client_id])
                 card.dead = True
                 card.told, card.requested = {}, {}
         for message in self._messages.values():
-            message.dead |= message.turn == self._turn
+            message.dead |= message.turn == turn
         return closing
 
     def settle(self, card_id: str) -> bool:
@@ -368,18 +402,21 @@ class Updates:
         return True
 
     def end_process(self, *, turn_runs: bool) -> Iterator[tuple[Json, bool]]:
-        """Give the params of updates that end the cards which the process has left open.
+        """Give the params of updates that end the cards and children that a process has left open.
 
         Those of the turn that runs get theirs with it. The second value is False for a card that
         stands in no replay.
         """
+        cut_off = {child.key for child in self.children.at_work}
         for card in self._cards.values():
             if card.open and not (turn_runs and card.turn == self._turn):
                 self._end(card)
-                note = self.notes.get(card.client_id)
+                note = self.notes.get(card.client_id, "failed" if card.turn in cut_off else None)
                 if kept := note != "asked":
                     self.forget_notes([card.client_id])
                 yield assumed_end(card.client_id, note), kept
+        for ended in self.children.end():
+            yield ended, True
 
     def break_off(self, turn: int | None = None) -> None:
         """Note that the process has died, or has ended this turn with an error.

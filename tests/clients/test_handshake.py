@@ -17,7 +17,12 @@ def for_client(agent: Json) -> Json:
 
 def test_the_agent_is_told_what_the_client_said_in_our_version() -> None:
     given = {"protocolVersion": 9, "clientCapabilities": {"x": 1}, "_meta": {"y": [None]}}
-    assert handshake.for_agent(given) == {**given, "protocolVersion": 1}
+    told = {"x": 1, "subagents": {}}
+    assert handshake.for_agent(given) == {
+        **given,
+        "protocolVersion": 1,
+        "clientCapabilities": told,
+    }
     assert given["protocolVersion"] == 9
 
 
@@ -76,11 +81,11 @@ def test_a_fork_is_offered_only_where_another_process_can_be_given_it(
     assert handshake.can_fork(capabilities) is offered
 
 
-def test_the_sessions_of_subagents_are_kept_from_both_sides() -> None:
-    can: Json = {"subagents": {}, "fs": {"readTextFile": True}, "_meta": {"x": 1}}
+@pytest.mark.parametrize("can", [{}, {"subagents": {}}, {"subagents": None}, {"_meta": {"x": 1}}])
+def test_every_agent_is_told_that_the_sessions_of_subagents_are_shown(can: Json) -> None:
     told = handshake.for_agent({"protocolVersion": 1, "clientCapabilities": can})
-    assert told["clientCapabilities"] == {"fs": {"readTextFile": True}, "_meta": {"x": 1}}
-    assert "subagents" in can
+    assert told["clientCapabilities"] == {**can, "subagents": {}}
+    assert handshake.for_agent({})["clientCapabilities"] == {"subagents": {}}
     agent: Json = {"agentCapabilities": {"sessionCapabilities": {"subagents": {}}}}
     assert "subagents" not in for_client(agent)["agentCapabilities"]["sessionCapabilities"]
     odds: list[Any] = [None, 5, []]
@@ -88,8 +93,15 @@ def test_the_sessions_of_subagents_are_kept_from_both_sides() -> None:
         assert handshake.for_agent({"clientCapabilities": odd})["clientCapabilities"] == odd
 
 
+def test_an_agent_that_would_tell_subagents_in_a_form_of_jetbrains_is_told_of_neither() -> None:
+    air: Json = {"version": 1, "capabilities": ["nativeSubagentSessions", "asyncTasks"]}
+    can: Json = {"subagents": {}, "_meta": {"jetbrains": {"air": air}}}
+    told = handshake.for_agent({"clientCapabilities": can})["clientCapabilities"]
+    assert told == {"_meta": {"jetbrains": {"air": {**air, "capabilities": ["asyncTasks"]}}}}
+
+
 @pytest.mark.parametrize("side", ["client", "agent", "agent's capabilities"])
-def test_subagents_and_an_index_are_kept_from_both_sides_in_every_form_in_use(side: str) -> None:
+def test_other_forms_of_subagents_and_an_index_are_kept_from_both_sides(side: str) -> None:
     kept_back = ["nativeSubagentSessions", "sessionIndex"]
     air: Json = {"version": 1, "capabilities": ["asyncTasks", *kept_back]}
     can: Json = {
@@ -112,12 +124,9 @@ def test_subagents_and_an_index_are_kept_from_both_sides_in_every_form_in_use(si
 
 @pytest.mark.parametrize("odd", [None, 5, [], {"air": None}, {"air": {"capabilities": 5}}])
 def test_capabilities_of_an_unknown_form_come_through_as_they_are(odd: Any) -> None:
-    can: Json = {"_meta": {"jetbrains": odd}}
-    assert handshake.for_agent({"clientCapabilities": can})["clientCapabilities"] == can
-    assert handshake.for_agent({"clientCapabilities": {"_meta": odd}}) == {
-        "protocolVersion": 1,
-        "clientCapabilities": {"_meta": odd},
-    }
+    for can in ({"_meta": {"jetbrains": odd}}, {"_meta": odd}):
+        told = handshake.for_agent({"clientCapabilities": can})["clientCapabilities"]
+        assert told in (can, {**can, "subagents": {}})
 
 
 def test_every_way_to_log_in_is_offered_as_the_agent_offers_it() -> None:

@@ -75,7 +75,8 @@ def test_the_end_of_a_bad_turn_closes_the_open_cards_and_what_follows_of_them_is
     live(updates, card("done", "completed"))
     live(updates, chunk("m"))
     closing = updates.close_cards()
-    assert [(u["toolCallId"], u["status"]) for u in closing] == [("open", "failed")]
+    ends = [params["update"] for params in closing]
+    assert [(u["toolCallId"], u["status"]) for u in ends] == [("open", "failed")]
     assert updates.close_cards() == []
     updates.new_turn(2)
     for leaked in (card("open", "completed", opens=False), chunk("m")):
@@ -99,7 +100,7 @@ def test_a_bad_end_closes_no_card_and_kills_no_message_of_an_earlier_turn() -> N
     live(updates, chunk("reused"))
     updates.new_turn(2)
     live(updates, card("t"))
-    assert [u["toolCallId"] for u in updates.close_cards()] == ["t"]
+    assert [u["update"]["toolCallId"] for u in updates.close_cards()] == ["t"]
     updates.new_turn(3)
     assert live(updates, chunk("reused"))["messageId"] == "reused~2"
     ended = card("pending", "completed", opens=False)

@@ -14,6 +14,8 @@ from acp_bridge.commands.terminal.view.markdown import markdown
 from acp_bridge.journal import Journal, PromptRow, PromptState, SessionInfo
 from acp_bridge.journal.reading import transcript, waiting_prompts
 from acp_bridge.protocol import Json, as_object, own_meta
+from acp_bridge.updates.children import Children
+from acp_bridge.updates.folded import Folded
 from acp_bridge.updates.notices import summary
 from acp_bridge.updates.updates import for_replay
 
@@ -46,7 +48,9 @@ def sessions_table(
 
 def transcript_of(home: Path, info: SessionInfo) -> list[Json]:
     """Return the recorded updates of a session as a load replays them. Raises JournalError."""
-    return [for_replay(each) for each in transcript(home, info.session_id)]
+    folded = Folded(Children(), replays=True)
+    shown = (each for params in transcript(home, info.session_id) for each in folded.fold(params))
+    return [for_replay(each) for each in shown]
 
 
 def page(home: Path, info: SessionInfo) -> str:

@@ -28,6 +28,7 @@ from acp_bridge.protocol import (
 from acp_bridge.session.clients.open_request import OpenRequest
 from acp_bridge.session.prompts.hooks import Decision
 from acp_bridge.updates import notices
+from acp_bridge.updates.children import placed
 from acp_bridge.updates.tool_calls import disagrees, shows_alike, summary
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.peer import Call
@@ -215,7 +216,7 @@ class Permissions:
             self._updates.deny(call.params["toolCall"])
         if isinstance(card_id, str):
             said = {"sessionUpdate": protocol.TOOL_CALL_UPDATE, "toolCallId": card_id}
-            self._show(protocol.with_own_meta({"update": said}, {"decided": decision.told}))
+            self._show(protocol.with_own_meta(placed(said), {"decided": decision.told}))
 
     def _card_id(self, call: Call) -> object:
         """Return the clients' id of a call that no client was asked about, with its card shown."""
@@ -264,7 +265,7 @@ def _as_lines(params: Json) -> list[str]:
 def new_card(call: Json) -> Json:
     """Return the update that opens a card for a call that only its permission has named."""
     card = {"title": call["toolCallId"], "status": "pending", **call}
-    return {"update": {**card, "sessionUpdate": protocol.TOOL_CALL}}
+    return placed({**card, "sessionUpdate": protocol.TOOL_CALL})
 
 
 def decision_of(call: Call, result: object, by: str) -> Decision | None:

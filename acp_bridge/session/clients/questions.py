@@ -37,6 +37,8 @@ from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.hooks import Decision
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates.children import Child, Children
+from acp_bridge.updates.folded import in_name_of
 from acp_bridge.updates.tool_calls import shows_alike, updated
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
@@ -59,6 +61,8 @@ class _Question(OpenRequest):
     about: Json | None
     #: only a person may allow it, and no client by a rule of its own.
     guarded: bool
+    #: the subagent that asks; None: the session's agent itself.
+    child: Child | None
     #: those who are asked.
     asked: dict[Client, _AtClient] = field(default_factory=dict)
     #: how many were asked until now.
@@ -73,7 +77,9 @@ class _Question(OpenRequest):
     def summary(self) -> str:
         """The subject of the question, in one line; it is made once, as it is told often."""
         if self._subject is None or self._subject[0] is not self.about:
-            self._subject = self.about, asks(self.call, self.about)
+            said = asks(self.call, self.about)
+            said = f"[{self.child.title}] {said}" if self.child else said
+            self._subject = self.about, said
         return self._subject[1]
 
     def call_back(self) -> None:
@@ -95,6 +101,7 @@ class Questions:
         core: Core,
         transcript: TranscriptOut,
         prompts: Prompts,
+        children: Children,
         note: Callable[[Call, object, Decision], None],
         *,
         kept: bool,
@@ -103,6 +110,7 @@ class Questions:
         has become of it. `kept`: another client may come when none is there.
         """
         self._note = note
+        self._children = children
         self._kept = kept
         self._core = core
         self._prompts = prompts
@@ -176,7 +184,8 @@ class Questions:
 
         `about`: all that is known of the tool call, if it is about one.
         """
-        question = _Question(link, call, params, about, guarded)
+        child = self._children.of(link.children, call.params)
+        question = _Question(link, call, params, about, guarded, child)
         question.note = partial(self._note_end, question)
         link.at_clients.add(question)
         self.all.append(question)
@@ -224,6 +233,10 @@ class Questions:
     def _for_client(self, question: _Question, client: Client) -> Any:
         """Return the parameters for a client, with the whole call if it can't know its card."""
         params = _with_origin(question, client)
+        if question.child and client.abilities.shows_subagents:
+            return {**params, "sessionId": f"{self._core.id}{question.child.key}"}
+        if question.child:
+            return self._folded(question, question.child, client, params)
         view = self._transcript.view_of(client)
         whole = WHOLE_CALLS in client.abilities.own or (view is not None and view.missed_some)
         if question.about is None or not whole:
@@ -232,6 +245,19 @@ class Questions:
         if client.on_socket and names_terminal(about):
             about = without_terminals(about)
         return {**params, "toolCall": about}
+
+    def _folded(self, question: _Question, child: Child, client: Client, params: Json) -> Json:
+        """Return the parameters for a client that can't show subagents: the session asks.
+
+        It has not been shown the call's card, so it is told all of the call (invariant V9).
+        """
+        if (about := question.about) is None:
+            said = {name: value for name, value in params.items() if name != "toolCallId"}
+            return {**said, "message": f"[{child.title}] {params.get('message', '')}"}
+        self._children.asked.add(str(about.get("toolCallId")))
+        if client.on_socket and names_terminal(about):
+            about = without_terminals(about)
+        return {**params, "toolCall": in_name_of(child, {"title": "", **about})}
 
     def withdraw(self, client: Client) -> None:
         """Withdraw all open questions from a client that does not have the session any more."""

@@ -128,9 +128,8 @@ class Replay:
                 view.missed_some = False
                 await self._read(view, hold.moment)
                 self.replay_state(view)
-            elif own_meta(request.params).get(CONTINUES):
-                for params in self._recovery.said:
-                    view.replay(params)
+            else:
+                self._say_what_goes_on(view, request)
             self._say_what_waits(view, request)
             request.answer(self.result(request, attached=attached))
         except JournalError as exc:
@@ -147,6 +146,19 @@ class Replay:
             hold.end()
             if not view.over:  # also if it has failed: the client has the session
                 self._audience.welcome(request.client)
+
+    def _say_what_goes_on(self, view: ClientView, request: ClientRequest) -> None:
+        """Show a client that is replayed nothing the subagents that there are, and how they ended.
+
+        The end of the turn that ran, too, if it saw the session up to then.
+        """
+        continues = own_meta(request.params).get(CONTINUES)
+        for params in [] if continues else self._transcript.children_for(request.client):
+            view.replay(params)
+        shown = self._transcript.for_replay(request.client, whole=False)
+        for params in self._recovery.said if continues else []:
+            for each in shown(params):
+                view.replay(each)
 
     def _say_what_waits(self, view: ClientView, request: ClientRequest) -> None:
         if self._journal.behind:
@@ -184,12 +196,14 @@ class Replay:
         late = LateReplay() if self._agent_replays and not self._core.now.epoch else None
         turn_runs = bool(self._transcript.seq)
         cards = ReplayedCards(self._updates.notes, self._updates.worked_on(turn_runs=turn_runs))
+        shown = self._transcript.for_replay(view.client)
         async for page in self._journal.replay(up_to=moment):
             for params in page:
                 if late:
                     late.note(params)
                 if cards.shows(params) and not own_meta(params).get(CONTEXT):
-                    view.replay(for_replay(params))
+                    for each in shown(params):
+                        view.replay(for_replay(each))
             # One on a socket is let go at the limit, and what is live is to count for that.
             limit = (self._limit + 1) // 2 if view.client.on_socket else self._limit
             if view.client.outgoing.pending >= limit:

@@ -127,7 +127,7 @@ async def transcript(journal: SessionJournal) -> str:
 
 def _line(params: Json) -> str | None:
     update = params.get("update")
-    if not isinstance(update, dict) or own_meta(params).get("notice"):
+    if not isinstance(update, dict) or own_meta(params).get("notice") or "sessionId" in params:
         return None
     content = update.get("content")
     text = content.get("text") if isinstance(content, dict) else None

@@ -101,10 +101,11 @@ class Silence:
         return max(self._heard, at_clients.touched)
 
     def _in_call(self, link: Link) -> bool:
-        """Return True while a tool call of the turn is open, or a client is asked something."""
+        """Return True while a tool call of the turn is open, a child works, or a client asked."""
         notes = self._updates.notes
         cards = self._updates.open_cards - self._before
-        return bool(link.at_clients.questions) or any(notes.get(c) != "failed" for c in cards)
+        works = link.at_clients.questions or self._updates.children.at_work
+        return bool(works) or any(notes.get(c) != "failed" for c in cards)
 
     async def _look(self, link: Link) -> dict[int, Program] | None:
         """Return the processes below the agent; None if they can't be seen."""

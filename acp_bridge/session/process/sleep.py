@@ -2,8 +2,8 @@
 
 - Only the process ends. The session stays live for its clients, who are told nothing (R16).
 - It never ends while something is open: a prompt or a hook (the machine knows of them), a tool
-  card, a question or a terminal at a client, a request of either side, output not yet read, work
-  that the agent lists as running in the background.
+  card, a subagent's work, a question or a terminal at a client, a request of either side, output
+  not yet read, work that the agent lists as running in the background.
 - It never ends if the session has MCP servers, or if its tree has a process that was not there when
   it was given the session: that may be work of the user's.
 - It never ends unless the agent remembers the session and was seen to take one up again.
@@ -201,7 +201,7 @@ class Sleep:
         at_clients = link.at_clients.questions or link.at_clients.terminals
         open_here = bool(self._updates.open_cards) or self._unread() or self._asks()
         behind = self._core.state.around.journal_behind  # then a reload would fail
-        busy = at_clients or open_here or behind or link.peer.busy
+        busy = at_clients or open_here or behind or link.peer.busy or self._updates.children.at_work
         return bool(link.gone or busy or self._core.workspace.mcp_servers)
 
     def _remembers(self) -> bool:

@@ -22,13 +22,14 @@ from acp_bridge.agents.descendants import programs_since, tick
 from acp_bridge.agents.link import Link
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import State
-from acp_bridge.protocol import AGENT_MESSAGE, AGENT_THOUGHT, Json
+from acp_bridge.protocol import AGENT_MESSAGE, AGENT_THOUGHT, SUBAGENT_UPDATE, Json
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.settings import Settings
 from acp_bridge.updates import notices
+from acp_bridge.updates.children import placed
 from acp_bridge.updates.open_cards import closing_update
 from acp_bridge.updates.updates import Updates
 
@@ -67,7 +68,9 @@ class Work:
     def note_update(self, update: Json) -> None:
         """Note an update that the agent has sent while no prompt ran."""
         made, self._made = self._made, self._updates.made
-        if update["sessionUpdate"] in (AGENT_MESSAGE, AGENT_THOUGHT) or self._made > made:
+        kind = update["sessionUpdate"]
+        begins = kind == SUBAGENT_UPDATE and self._updates.children.at_work
+        if kind in (AGENT_MESSAGE, AGENT_THOUGHT) or begins or self._made > made:
             self.note()
 
     def note(self) -> None:
@@ -118,8 +121,9 @@ class Work:
 
     @property
     def _goes_on(self) -> bool:
-        """True while a call of the work is open that was not denied, nor only asked about."""
-        return not self._open <= self._updates.notes.keys()
+        """True while a child works, or a call of the work is open that was not denied, nor only
+        asked about."""
+        return bool(self._updates.children.at_work) or not self._open <= self._updates.notes.keys()
 
     @property
     def _holds(self) -> bool:
@@ -138,10 +142,15 @@ class Work:
         self.close_cards()
 
     def close_cards(self) -> None:
-        """Show the cards of the work that are open as failed (invariant C16)."""
+        """Show the cards of the work that are open as failed (invariant C16).
+
+        Children that were told to stop get their end.
+        """
         for card in sorted(self._open):
             if self._updates.settle(card):
-                self._transcript.show({"update": closing_update(card)})
+                self._transcript.show(placed(closing_update(card)))
+        for params in self._updates.end_stopped():
+            self._transcript.show(params)
 
     async def say_killed(self, link: Link) -> None:
         """Say that the agent is about to be killed, unless it has ended, and what ends with it."""

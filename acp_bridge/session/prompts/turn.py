@@ -153,12 +153,12 @@ class Turn:
         """Send the agent `session/cancel`, and end its open questions to the user."""
         seq, session_id = self._prompts.get(key).seq, self._journal.info.session_id
         event("turn.cancel", session=session_id, turn=seq, agent=link.name)
-        _cancel(link)
+        self._cancel(link)
 
     def stop_work(self, link: Link) -> None:
         """Tell the agent to stop what it does outside of a prompt, and end its open questions."""
         event("work.cancel", session=self._journal.info.session_id, agent=link.name)
-        _cancel(link)
+        self._cancel(link)
 
     def end_cards(self, epoch: int) -> None:
         """Show an end of the cards that a process which is dead has left open before the turn that
@@ -170,11 +170,18 @@ class Turn:
 
     def close_cards(self) -> None:
         """Show every tool call that is still open as failed (invariant C16)."""
-        for update in self._updates.close_cards():
-            self._transcript.show({"update": update})
+        for params in self._updates.close_cards():
+            self._transcript.show(params)
 
+    def _cancel(self, link: Link) -> None:
+        """Send the agent `session/cancel`, and end its open questions to the user (invariant C15).
 
-def _cancel(link: Link) -> None:
-    """Send the agent `session/cancel`, and end its open questions to the user (invariant C15)."""
-    link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
-    link.at_clients.end_questions()
+        So are the children that can be; those that can't are named.
+        """
+        link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
+        able, others = self._updates.children.to_cancel()
+        for child in able:
+            link.peer.notify(SESSION_CANCEL, {"sessionId": child.agent_id})
+        link.at_clients.end_questions()
+        if others:
+            self._transcript.notice(notices.children_go_on([child.title for child in others]))

@@ -19,12 +19,25 @@ import anyio
 
 from acp_bridge.clients.abilities import is_converted
 from acp_bridge.clients.client import Client
-from acp_bridge.protocol import COMMANDS_UPDATE, STATE, Json, is_state, kind_of, own_meta
-from acp_bridge.wire.jsonrpc import encode
+from acp_bridge.protocol import (
+    COMMANDS_UPDATE,
+    SESSION_UPDATE,
+    STATE,
+    Json,
+    is_state,
+    kind_of,
+    own_meta,
+)
+from acp_bridge.wire.jsonrpc import encode, notification
+
+
+def _is_state(params: Json) -> bool:
+    """Return True for a state of the session; that of a subagent's is one of its words."""
+    return is_state(params["update"]) and "sessionId" not in params
 
 
 def _is_aside(params: Json) -> bool:
-    return is_state(params["update"]) or bool(own_meta(params))
+    return _is_state(params) or bool(own_meta(params))
 
 
 class Quiet(Enum):
@@ -109,19 +122,24 @@ class ClientView:
             self._waiting_bytes += len(lines)
             self._backlog.append(_Waiting(kind, lambda: self.client.outgoing.write(lines)))
 
-    def show(self, params: Json, *, again: bool = False) -> None:
+    def show(self, params: Json, *, again: bool = False, recorded: bool = False) -> None:
         """Send one update, in its order; a list of commands that was shown is not shown again.
 
         `again`: the agent repeats itself, so a state of any kind that was shown is not shown again.
+        `recorded`: as in `send`.
         """
         if self._known(params) and (again or kind_of(params) == COMMANDS_UPDATE):
             return
-        line, is_a_state = self._line(params), is_state(params["update"])
+        line, is_a_state = self._line(params), _is_state(params)
         if self._quiet is Quiet.ALL or (self._quiet is Quiet.ASIDES and _is_aside(params)):
             state = kind_of(params) if is_a_state and not own_meta(params) else None
-            self._keep(_Kept(state, line))
+            self._keep(_Kept(state, line, recorded))
         else:
-            self._send(line, _Kind.STATE if is_a_state else _Kind.LINES)
+            self._send(line, _Kind.STATE if is_a_state else _Kind.LINES, recorded=recorded)
+
+    def pass_on(self, params: Json) -> None:
+        """Send one recorded update, in its order, whatever kind it is of."""
+        self.send(self._line(params), recorded=True)
 
     def tell(self, params: Json) -> None:
         """Show a state that another client has set, also in the quiet.
@@ -171,6 +189,8 @@ class ClientView:
     def _known(self, params: Json) -> bool:
         kind = kind_of(params)
         if kind not in STATE or (own_meta(params) and kind != COMMANDS_UPDATE):
+            return False
+        if "sessionId" in params:
             return False
         known, self._states[kind] = self._states.get(kind) == params, params
         return known
@@ -320,4 +340,6 @@ class ClientView:
             if fit is None:
                 return b""
             params = {**params, "update": fit}
+        if "sessionId" in params:  # of a subagent
+            return encode(notification(SESSION_UPDATE, params))
         return self._head + encode(params)[1:-1] + b"}\n"

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,8 @@ from acp_bridge.protocol import SESSION_UPDATE, Json, is_state
 from acp_bridge.runtime.log import event
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
 from acp_bridge.updates import notices
+from acp_bridge.updates.children import Children, is_of_subagents, outward
+from acp_bridge.updates.folded import Folded
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import encode, notification
 
@@ -44,6 +46,8 @@ class TranscriptOut:
         self._session_id = session_id
         self._journal = journal
         self._updates = updates
+        #: what the children do, for clients that can't show subagents.
+        self._folded = Folded(updates.children)
         line = encode({"method": SESSION_UPDATE, "params": {"sessionId": session_id}})
         self._head = b'{"jsonrpc":"2.0",' + line[1:-3] + b","
         #: the views of all clients that have the session.
@@ -159,7 +163,10 @@ class TranscriptOut:
         shown the same before is not shown it.
         """
         line = encode(params)
-        if is_state(params["update"]):
+        if self._updates.children and is_of_subagents(params):
+            self._rows.append(line)
+            self.show_only(params, recorded=True)
+        elif is_state(params["update"]):
             self._keep_state(params)
             self.show_only(params, again=again)
         elif self._converts and is_converted(params["update"]):
@@ -173,24 +180,56 @@ class TranscriptOut:
         """Record and show one update with which the replay of a client ends."""
         self.record_only(params)
         self.flush()
-        line = self._head + encode(params)[1:-1] + b"}\n"
-        for each in self.views:
+        for each, shown in self._for_views(params):
             if each is view:
-                each.replay(params)
+                each.replay(shown)
             else:
-                each.send(line, recorded=True)
+                each.pass_on(shown)
 
-    def show_only(self, params: Json, *, again: bool = False) -> None:
-        """Show one update in its order, without recording it."""
+    def show_only(self, params: Json, *, again: bool = False, recorded: bool = False) -> None:
+        """Show one update in its order, without recording it; `recorded`: it is so already."""
         self.flush()
-        for view in self.views:
-            view.show(params, again=again)
+        for view, shown in self._for_views(params):
+            view.show(shown, again=again, recorded=recorded)
 
     def show_to(self, client: Client, params: Json) -> None:
         """Show one update to one client, in its order, without recording it."""
         self.flush()
-        if view := self.view_of(client):
-            view.show(params)
+        for view, shown in self._for_views(params):
+            if view.client is client:
+                view.show(shown)
+
+    def _for_views(self, params: Json) -> Iterator[tuple[ClientView, Json]]:
+        """Give each view with what its client is shown for an update."""
+        if not self._updates.children or not is_of_subagents(params):
+            yield from ((view, params) for view in self.views)
+            return
+        told, folded = outward(params, self._session_id), self._folded.fold(params)
+        for view in self.views:
+            for shown in [told] if view.client.abilities.shows_subagents else folded:
+                yield view, shown
+
+    def for_replay(self, client: Client, *, whole: bool = True) -> Callable[[Json], list[Json]]:
+        """Return what gives, for each recorded update of a replay, those that a client is shown.
+
+        `whole`: the replay is of all that is recorded.
+        """
+        if not self._updates.children:
+            return lambda params: [params]
+        if not client.abilities.shows_subagents:
+            folded = Folded(Children(), replays=True) if whole else self._folded
+            return folded.fold
+        names = is_of_subagents
+        return lambda params: [outward(params, self._session_id) if names(params) else params]
+
+    def children_for(self, client: Client) -> list[Json]:
+        """Return what tells a client that was replayed nothing of the children that work."""
+        shows, folded = client.abilities.shows_subagents, self._folded
+        return [
+            outward(child.announcement(), self._session_id) if shows else folded.card(child)
+            for child in self._updates.children
+            if child.announced and (shows or child.at_work)
+        ]
 
     def show_to_others(self, client: Client | None, params: Json) -> None:
         """Show an update about this client to all other clients, without recording it.
@@ -267,6 +306,9 @@ class TranscriptOut:
             self._attempt(self._journal.add_ids, self._updates.take_new_ids())
         if self._updates.notes_changed:
             self._attempt(self._journal.set, CARDS, self._updates.take_notes())
+        if self._updates.children.changed:
+            for key, value in self._updates.children.take_changed().items():
+                self._attempt(self._journal.set, key, value)
         if self._rows:
             rows = b"".join(self._rows)
             self._attempt(self._journal.record, self.seq, rows)

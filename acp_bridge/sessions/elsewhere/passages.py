@@ -210,14 +210,20 @@ class Passages:
             passage.let_go = passage_words.HOLDER_DEAF
         self._drop(passage)
 
-    def notify(self, client: Client, method: str, params: Json) -> bool:
-        """Pass a notification on; False if its session is not another bridge's."""
-        session_id = params.get("sessionId")
+    def has(self, client: Client, session_id: str) -> bool:
+        """Return True for a session that the client has from another bridge."""
+        return (client, session_id) in self.held
+
+    def notify(self, client: Client, method: str, params: Json, session_id: object) -> bool:
+        """Pass a notification on; False if its session is not another bridge's.
+
+        `session_id`: the session that it is about, or that of the subagent which it is about.
+        """
         if not isinstance(session_id, str):
             return False
         key = client, session_id
         if continued := self.continued.get(key):
-            if method == SESSION_CANCEL:
+            if method == SESSION_CANCEL and params.get("sessionId") == session_id:
                 continued.waiting.cancel_oldest(client, session_id)
         elif passage := self._passage(key):
             passage.notify(method, params)

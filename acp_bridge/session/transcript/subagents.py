@@ -1,0 +1,98 @@
+"""Takes what a session's agent says of, and in, the sessions of its subagents (`updates.children`).
+
+- A child is announced before anything else of it is recorded or shown.
+- What comes between a cancelled turn and the next is a leak, but for a child that was at work and
+  can't be cancelled: the user was told that it goes on (invariant C6).
+- What a process replays of children is known, or was of no session here: nothing of it is shown.
+"""
+
+from __future__ import annotations
+
+from acp_bridge.agents.link import Link
+from acp_bridge.machine.states import Phase
+from acp_bridge.protocol import OF_SUBAGENTS, SUBAGENT_UPDATE, TRANSCRIPT, Json, as_object
+from acp_bridge.runtime.log import event
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates.children import WORKING, Child, names_session, scoped
+from acp_bridge.updates.updates import Leak, Updates
+from acp_bridge.wire.peer import Call
+
+
+class Subagents:
+    """Makes the updates and requests of one session's children fit to be recorded and asked."""
+
+    def __init__(self, updates: Updates, transcript: TranscriptOut) -> None:
+        """`updates` knows the children."""
+        self._updates = updates
+        self._children = updates.children
+        self._transcript = transcript
+
+    def take(self, link: Link, params: Json, phase: Phase, *, excused: bool) -> list[Json]:
+        """Return the params to be recorded and shown for an update of a child, or about one.
+
+        `excused`: the agent speaks after a cancelled turn because the client asked it something.
+        Raises `Leak`.
+        """
+        update: Json = params["update"]
+        child = self._children.of(link.children, params)
+        if phase is Phase.LEAK and (excused or (child and child.at_work)):
+            phase = Phase.LIVE
+        key = child.key if child else ""
+        if update["sessionUpdate"] == SUBAGENT_UPDATE:
+            return self._told(link, update, key, phase)
+        if phase is Phase.REPLAY or not self._children:
+            return []
+        if update["sessionUpdate"] in OF_SUBAGENTS or names_session(params):
+            update = self._children.inward(update, link.agent_session_id)
+        if child and update["sessionUpdate"] in TRANSCRIPT:
+            ended = child.stopped or phase is Phase.LEAK
+            taken = self._updates.of_child(scoped(update, key), ended=ended)
+            if taken is None:
+                return []
+            update = taken
+        elif phase is Phase.LEAK:
+            return []
+        told = {name: value for name, value in params.items() if name != "sessionId"}
+        told |= {"sessionId": key, "update": update} if child else {"update": update}
+        return [*self._unannounced(child), told]
+
+    def _told(self, link: Link, update: Json, parent: str, phase: Phase) -> list[Json]:
+        """Take a `subagent_update`, on the session or the child that has this key."""
+        agent_id = update.get("sessionId")
+        if not isinstance(agent_id, str) or agent_id in ("", link.agent_session_id):
+            event("agent.noise", agent=link.name, what="a subagent without an id of its own")
+            return []
+        known = self._children.of_agent(agent_id)
+        works = as_object(update.get("state")).get("state") in WORKING
+        if phase is Phase.LEAK and works and not (known and (known.at_work or known.stopped)):
+            raise Leak(SUBAGENT_UPDATE)
+        child = known or self._children.new(agent_id, parent)
+        link.children.add(agent_id)
+        if phase is Phase.REPLAY:  # the state is of then
+            replayed = {name: said for name, said in update.items() if name != "state"}
+            self._children.note(child, replayed)
+            return []
+        if child.stopped and works and phase is Phase.LEAK:
+            return []  # it has not heeded the cancel yet
+        told = self._children.note(child, update)
+        return self._unannounced(child) or [told]
+
+    def _unannounced(self, child: Child | None) -> list[Json]:
+        """Return the announcement of a child of which clients know nothing yet."""
+        if child is None or child.announced:
+            return []
+        child.announced = True
+        above = self._unannounced(self._children.get(child.parent))
+        return [*above, child.announcement()]
+
+    def request(self, link: Link, call: Call) -> tuple[Call, Child | None]:
+        """Return an agent's request with ids that meet no other's, and the child that makes it."""
+        child = self._children.of(link.children, call.params)
+        if child is None:
+            return call, None
+        for announcement in self._unannounced(child):
+            self._transcript.show(announcement)
+        params = scoped(call.params, child.key)
+        if isinstance(tool_call := params.get("toolCall"), dict):
+            params = {**params, "toolCall": scoped(tool_call, child.key)}
+        return Call(call.id, call.method, params), child
