@@ -40,7 +40,7 @@ _ASKED_FOR: Final = {
 #: states of a session in which its foreground works.
 _WORKS: Final = frozenset({LiveState.WORKING, LiveState.PERMISSION})
 #: the stop reasons that version 2 knows, beside the error's.
-_REASONS: Final = frozenset({"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"})
+_REASONS: Final = ("end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled")
 
 
 @dataclass(slots=True)
@@ -123,7 +123,6 @@ class ClientEnd:
             raise errors.unknown_method(method)
         match method:
             case protocol.INITIALIZE:
-                self._own = own_meta(as_object(params.get("capabilities")))
                 return method, greeting_to_v2.for_bridge(params)
             case v2.AUTH_LOGIN:
                 return protocol.AUTHENTICATE, params
@@ -258,6 +257,7 @@ class ClientEnd:
         session_id = asked.params.get("sessionId")
         match asked.method:
             case protocol.INITIALIZE:
+                self._own = own_meta(as_object(asked.params.get("capabilities")))
                 return greeting_to_v2.for_client(result)
             case v2.AUTH_LOGIN | v2.AUTH_LOGOUT:
                 return {key: value for key, value in result.items() if key == "_meta"}

@@ -40,7 +40,7 @@ class Settings:
     def shown(self) -> list[Json]:
         """All options, in version 2's form."""
         found = list(self._options)
-        categories = {each.get("category") for each in found}
+        categories = [each.get("category") for each in found]
         modes = objects(self._modes.get("availableModes"))
         if modes and _MODE not in categories:
             values = [_value(each, each.get("id")) for each in modes]
@@ -55,7 +55,7 @@ class Settings:
         """Return method and parameters of version 1 for `session/set_config_option`."""
         chosen, value = params.get("configId"), params.get("value")
         rest = {k: v for k, v in params.items() if k not in ("configId", "value", "type")}
-        known = {each.get("configId") for each in self._options}
+        known = [each.get("configId") for each in self._options]
         if chosen == _MODE and chosen not in known and self._modes:
             return SET_MODE, {**rest, "modeId": value}
         if chosen == _MODEL and chosen not in known and self._models:

@@ -38,12 +38,12 @@ class ToV2:
         self._before: Json | None = None
         self._message = ""
         #: the tool calls that the client was shown.
-        self._calls: set[object] = set()
+        self._calls: set[str] = set()
         #: the id of the last message of the user's that was given one here.
         self.last_user_message = ""
         #: the ids of such messages, by their text; of the last ones alone.
-        self._said: dict[object, str] = {}
-        self._rows: dict[object, Callable[[Json], list[Json]]] = {
+        self._said: dict[str | None, str] = {}
+        self._rows: dict[str, Callable[[Json], list[Json]]] = {
             protocol.USER_MESSAGE: self._chunk,
             protocol.AGENT_MESSAGE: self._chunk,
             protocol.AGENT_THOUGHT: self._chunk,
@@ -68,12 +68,12 @@ class ToV2:
 
     def shown_as(self, blocks: object) -> str:
         """Return the id under which the user's words were shown; empty if they were not."""
-        texts = [each.get("text") for each in objects(blocks)]
-        return self._said.get(texts[0], "") if texts else ""
+        words = objects(blocks)
+        return self._said.get(_text(words), "") if words else ""
 
     def note_shown(self, blocks: list[Json], message: str) -> None:
         """Note under which id the user's words are shown; the oldest are forgotten."""
-        self._said[blocks[0].get("text") if blocks else None] = message
+        self._said[_text(blocks)] = message
         if len(self._said) > _REMEMBERED:
             del self._said[next(iter(self._said))]
 
@@ -83,7 +83,8 @@ class ToV2:
         Parameters that are the same in both versions are the very same object.
         """
         update = as_object(params.get("update"))
-        row = self._rows.get(update.get("sessionUpdate"))
+        kind = update.get("sessionUpdate")
+        row = self._rows.get(kind) if isinstance(kind, str) else None
         if row != self._chunk:
             self.end_message()
         told = [update] if row is None else row(update)
@@ -108,14 +109,15 @@ class ToV2:
     def _tool_call(self, update: Json) -> list[Json]:
         told = {**tool_call(update), "sessionUpdate": protocol.TOOL_CALL_UPDATE}
         told.setdefault("status", "pending")
-        call = update.get("toolCallId")
-        if call in self._calls:  # the agent begins it anew: nothing of the old one stays
+        if (
+            _call_id(update) in self._calls
+        ):  # the agent begins it anew: nothing of the old one stays
             told = {**dict.fromkeys(_OF_A_CALL), **told}
-        self._calls.add(call)
+        self._calls.add(_call_id(update))
         return [told]
 
     def _tool_call_update(self, update: Json) -> list[Json]:
-        self._calls.add(update.get("toolCallId"))
+        self._calls.add(_call_id(update))
         return [tool_call(update)]
 
     # --- settings ------------------------------------------------------------------------------
@@ -133,6 +135,18 @@ class ToV2:
         told: Json = {"sessionUpdate": protocol.OPTIONS_UPDATE}
         told["configOptions"] = self._settings.shown
         return [{**told, **({"_meta": update["_meta"]} if update.get("_meta") else {})}]
+
+
+def _text(blocks: list[Json]) -> str | None:
+    """Return the text of the first block, if it has one."""
+    text = blocks[0].get("text") if blocks else None
+    return text if isinstance(text, str) else None
+
+
+def _call_id(update: Json) -> str:
+    """Return the id of a tool call; empty if it is no text."""
+    call = update.get("toolCallId")
+    return call if isinstance(call, str) else ""
 
 
 def tool_call(update: Json) -> Json:

@@ -20,22 +20,24 @@ CWD: Json = {"cwd": "/w"}
 class V2Editor(Served):
     """Speaks version 2, and judges what it is told."""
 
-    def __init__(self) -> None:
-        """It has sent nothing yet."""
+    def __init__(self, *, judged: bool = True) -> None:
+        """`judged`: False for a test in which somebody breaks the schema on purpose."""
         super().__init__()
-        self._judged = V2Connection()
+        self._judged = V2Connection() if judged else None
         self._read = 0
 
     def says(self, message: Json) -> None:
         self.judge()
-        self._judged.judge("client", {"jsonrpc": "2.0", **message})
+        if self._judged:
+            self._judged.judge("client", {"jsonrpc": "2.0", **message})
         super().says(message)
 
     def judge(self) -> None:
         """Judge what has come since; raises `Refused`."""
         messages = self.messages
         for message in messages[self._read :]:
-            self._judged.judge("agent", message)
+            if self._judged:
+                self._judged.judge("agent", message)
         self._read = len(messages)
 
     async def handled(self) -> None:
@@ -93,9 +95,11 @@ class V2Bench:
 
 
 @asynccontextmanager
-async def v2_bench(home: Path, agent: Agent | None = None, **more: Any) -> AsyncIterator[V2Bench]:
+async def v2_bench(
+    home: Path, agent: Agent | None = None, *, judged: bool = True, **more: Any
+) -> AsyncIterator[V2Bench]:
     """A bridge in memory, started by a client of version 2, and an agent of version 1."""
-    editor = V2Editor()
+    editor = V2Editor(judged=judged)
     async with bench(home, agent, initialized=False, editor=editor, **more) as it:
         await editor.ask("initialize", HELLO)
         yield V2Bench(it, editor)
