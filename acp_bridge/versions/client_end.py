@@ -98,7 +98,11 @@ class ClientEnd:
         if "id" not in message:
             return self._notification(message)
         try:
-            return [self._request(message)]
+            request = self._request(message)
+            if message["method"] != protocol.SESSION_CLOSE:
+                return [request]
+            closed = as_object(request.get("params")).get("sessionId")
+            return [*self._withdrawals(closed), request]
         except RpcError as refusal:
             self._send(jsonrpc.error(message["id"], refusal))
             return []
@@ -151,14 +155,17 @@ class ClientEnd:
             ]
         if method != protocol.SESSION_CANCEL:
             return [message]
-        waiting = [
+        return [*self._withdrawals(params.get("sessionId")), message]
+
+    def _withdrawals(self, session_id: object) -> list[Message]:
+        """Return what withdraws the client's prompts of a session that have not begun."""
+        return [
             jsonrpc.notification(protocol.CANCEL_REQUEST, {"requestId": inner})
             for inner, asked in self._asked.items()
             if asked.method == protocol.SESSION_PROMPT
             and not asked.begun
-            and asked.params.get("sessionId") == params.get("sessionId")
+            and asked.params.get("sessionId") == session_id
         ]
-        return [*waiting, message]
 
     def _answer(self, message: Message) -> Message:
         """Return the client's answer to a request of the bridge's."""
@@ -276,8 +283,15 @@ class ClientEnd:
                 session.settings.note_set(*asked.sent, result)
                 return {**_meta(result), "configOptions": session.settings.shown}
             case protocol.SESSION_CLOSE | protocol.SESSION_DELETE:
-                self._sessions.pop(session_id, None)
+                self._left(session_id)
         return None
+
+    def _left(self, session_id: object) -> None:
+        """Say that the turn which runs is over for the client: it has the session no more."""
+        if session := self._sessions.get(session_id):
+            if session.turn:
+                self._end_turn(session_id, session, session.turn, {"stopReason": "cancelled"})
+            del self._sessions[session_id]
 
     def _end_replay(self, session_id: object, session: _Session, asked: _Asked, own: Json) -> None:
         """Say that the replay is whole, and how the session stands, before the answer."""
@@ -318,7 +332,7 @@ class ClientEnd:
         if turn and turn != session.turn and turn not in session.ended:
             self._begin(session_id, session, as_object(params.get("turn")))
         self._say_state(session_id, session, _state_of(params, session))
-        if params.get("state") == LiveState.CLOSED:
+        if params.get("state") == LiveState.CLOSED and not session.turn:
             del self._sessions[session_id]
 
     def _own_prompts(self, prompt_id: str) -> list[_Asked]:
@@ -355,7 +369,8 @@ class ClientEnd:
         session_id = asked.params.get("sessionId")
         session = self._known(session_id)
         if asked.begun:
-            self._end_turn(session_id, session, asked.prompt_id, _end_of(answer))
+            if session_id in self._sessions:  # it has not left the session, in which others go on
+                self._end_turn(session_id, session, asked.prompt_id, _end_of(answer))
             return
         match answer:
             case _ if asked.is_over:

@@ -278,3 +278,28 @@ async def test_a_session_that_somebody_else_closes_is_over_for_this_client(tmp_p
         error = await it.editor.refusal(behind)
         assert error.code == -32603  # it is kept: no word of a withdrawal
         assert it.editor.states(session) == ["running", "idle/cancelled"]
+
+
+@pytest.mark.hazard("X3")
+async def test_who_closes_a_session_that_another_client_has_sees_no_more_of_it(
+    tmp_path: Path,
+) -> None:
+    gate = (agent := Agent()).stops_at("session/prompt")
+    async with v2_bench(tmp_path, agent) as it:
+        session = await it.new()
+        other = await it.joined()
+        await other.resumed(session)
+        await it.editor.result(it.editor.prompt(session, "one"))
+        behind = it.editor.prompt(session, "two")
+        await it.editor.handled()
+        closing = it.editor.send("session/close", {"sessionId": session})
+        assert (await it.editor.refusal(behind)).code == -32800
+        assert await it.editor.result(closing) == {}
+        seen = len(it.editor.updates(session))
+        gate.open()
+        await other.idle(session)
+        await it.editor.handled()
+        assert it.editor.states(session) == ["running", "idle/cancelled"]
+        assert len(it.editor.updates(session)) == seen
+        assert other.states(session)[-1] == "idle/end_turn"
+        assert [each["prompt"][0]["text"] for each in agent.params("session/prompt")] == ["one"]
