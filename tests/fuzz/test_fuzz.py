@@ -130,6 +130,14 @@ def test_a_load_behind_cancelled_may_show_what_was_kept_from_the_client() -> Non
         judge(PROMPT, *kept, sent("session/prompt", 2), LOAD, *shown, LOADED, stopped=True)
 
 
+def test_a_delete_that_is_given_up_has_closed_the_session_before_the_load_that_is_open() -> None:
+    rest = said("and more", messageId="n")
+    load = [LOAD, sent("session/delete", 5), CANCELLED, {"id": 5, "error": {"code": -32800}}]
+    judge(PROMPT, said("p0"), *load, said("p0"), rest, LOADED, stopped=True)
+    with pytest.raises(Lost, match="something else"):
+        judge(PROMPT, said("p0.0."), ENDED, LOAD, said("p0.0."), rest, LOADED)
+
+
 def test_a_turn_that_ends_as_its_client_closes_the_session_need_not_be_shown_to_the_end() -> None:
     closed = [PROMPT, sent("session/close", 5), ENDED, result(5)]
     judge(*closed)

@@ -141,6 +141,8 @@ class Walk:
             if self._transcript(session_id).quiet:
                 self._sight(session_id).missed()
             self._sight(session_id).asked_to_open()
+        if method == SESSION_DELETE:  # it closes the session first, also if it is given up then
+            self._transcript(session_id).cut_off()
         if method in _LEAVING:
             self._transcript(session_id).leaving += 1
             self._closed += self._asked.pop(session_id, [])
