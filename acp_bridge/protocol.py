@@ -237,7 +237,8 @@ def speaks_v2(params: object) -> bool:
         return False
     asked = params.get("protocolVersion")
     later = isinstance(asked, int) and not isinstance(asked, bool) and asked >= 2
-    return later and isinstance(params.get("info"), dict)
+    new_form = "capabilities" in params or "clientCapabilities" not in params
+    return later and new_form and isinstance(params.get("info"), dict)
 
 
 def kind_of(params: Json) -> object:

@@ -47,14 +47,15 @@ async def test_initialize_tells_each_side_of_the_other(tmp_path: Path) -> None:
     async with bench(tmp_path, initialized=False) as it:
         asked = {"protocolVersion": 7, "clientCapabilities": {"terminal": True}, "x": 1}
         told = await it.editor.ask("initialize", asked)
-        assert it.agent.params("initialize") == [{**asked, "protocolVersion": 1}]
+        able = {"clientCapabilities": {"terminal": True, "subagents": {}}}
+        assert it.agent.params("initialize") == [{**asked, "protocolVersion": 1, **able}]
         assert told["agentCapabilities"]["loadSession"] is True
         own = told["agentCapabilities"]["_meta"]["acp_bridge"]
         assert (own["delivery"], own["onCancel"]) == ("queue", "keep")
         # The process that answered becomes the first session's; later ones are told the same.
         await it.new()
         await it.new()
-        assert it.agent.params("initialize") == [{**asked, "protocolVersion": 1}] * 2
+        assert it.agent.params("initialize") == [{**asked, "protocolVersion": 1, **able}] * 2
 
 
 async def test_a_second_initialize_is_refused_during_the_first_and_behind_it(

@@ -116,7 +116,8 @@ async def test_the_agent_is_told_of_the_first_client_and_all_are_told_of_the_age
         await it.joined_with({"fs": {"readTextFile": True}})
         await it.new()
         await it.new()
-        assert it.agent.params("initialize") == [first] * 2
+        able = {"terminal": True, "subagents": {}}
+        assert it.agent.params("initialize") == [{**first, "clientCapabilities": able}] * 2
 
 
 async def test_a_client_that_comes_before_the_first_is_told_so_in_the_end(tmp_path: Path) -> None:
