@@ -226,6 +226,16 @@ def objects(value: object) -> list[Json]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
+def renamed(holder: Json, before: str, after: str) -> Json:
+    """Return an object with one member under another name, in its place."""
+    return {after if name == before else name: value for name, value in holder.items()}
+
+
+def meta_of(holder: Json) -> Json:
+    """Return an object's `_meta` as the one member of another; nothing if it has none."""
+    return {"_meta": holder["_meta"]} if holder.get("_meta") else {}
+
+
 def strings(value: object) -> list[str]:
     """Return the strings in a list; anything else becomes an empty list."""
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

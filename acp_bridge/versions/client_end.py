@@ -18,7 +18,15 @@ from itertools import count
 from typing import Any, Final
 
 from acp_bridge import errors, protocol
-from acp_bridge.protocol import Json, LiveState, as_object, objects, own_meta, with_own_meta
+from acp_bridge.protocol import (
+    Json,
+    LiveState,
+    as_object,
+    meta_of,
+    objects,
+    own_meta,
+    with_own_meta,
+)
 from acp_bridge.versions import greeting_to_v2, v2
 from acp_bridge.versions.settings_to_v2 import Settings, servers
 from acp_bridge.versions.update_to_v2 import ToV2, tool_call
@@ -281,7 +289,7 @@ class ClientEnd:
             case protocol.SET_CONFIG_OPTION:
                 session = self._known(session_id)
                 session.settings.note_set(*asked.sent, result)
-                return {**_meta(result), "configOptions": session.settings.shown}
+                return {**meta_of(result), "configOptions": session.settings.shown}
             case protocol.SESSION_CLOSE | protocol.SESSION_DELETE:
                 self._left(session_id)
         return None
@@ -414,7 +422,7 @@ class ClientEnd:
         told = {"sessionUpdate": v2.STATE_UPDATE, "state": v2.IDLE, "stopReason": reason}
         if reason == v2.ERROR and end.get("error"):
             told["error"] = end["error"]
-        self._say(session_id, {**told, **_meta(end)})
+        self._say(session_id, {**told, **meta_of(end)})
 
     def _say(self, session_id: object, update: Json) -> None:
         params = {"sessionId": session_id, "update": update}
@@ -462,11 +470,7 @@ def _prompt(params: Json) -> Json:
 
 def _opened(session: _Session, result: Json) -> Json:
     """Return what the answer to a request that opens a session says."""
-    return {**_meta(result), "configOptions": session.settings.shown}
-
-
-def _meta(result: Json) -> Json:
-    return {"_meta": result["_meta"]} if result.get("_meta") else {}
+    return {**meta_of(result), "configOptions": session.settings.shown}
 
 
 def _turn_of(stands: Json) -> str:
@@ -490,7 +494,7 @@ def _end_of(answer: Ok | Err) -> Json:
         return {"stopReason": v2.ERROR, "error": answer.error.to_wire()}
     result = as_object(answer.result)
     reason = result.get("stopReason")
-    return {**_meta(result), "stopReason": reason if reason in _REASONS else "end_turn"}
+    return {**meta_of(result), "stopReason": reason if reason in _REASONS else "end_turn"}
 
 
 def _end_told(stands: Json, turn: str) -> Json:

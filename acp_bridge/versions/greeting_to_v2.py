@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from acp_bridge import __version__, protocol
-from acp_bridge.protocol import Json, as_object, has, objects, own_meta, with_own_meta
+from acp_bridge.protocol import Json, as_object, has, objects, own_meta, renamed, with_own_meta
 from acp_bridge.versions import v2
 
 #: what the translator itself has to be told by the bridge.
@@ -74,7 +74,7 @@ def _info(info: Json) -> Json:
 
 
 def _method(method: Json) -> Json:
-    told = {("methodId" if key == "id" else key): value for key, value in method.items()}
+    told = renamed(method, "id", "methodId")
     told.setdefault("type", "agent")
     if isinstance(env := told.get("env"), dict):
         told["env"] = [{"name": name, "value": value} for name, value in env.items()]

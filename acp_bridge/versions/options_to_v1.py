@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.protocol import Json, as_object, objects, renamed
 from acp_bridge.versions import v2
 
 
@@ -18,15 +18,11 @@ def options_to_v1(options: object, *, booleans: bool) -> list[Json]:
 
 
 def _option(option: Json) -> Json:
-    told = _renamed(option, "configId", "id")
+    told = renamed(option, "configId", "id")
     if option.get("type") == "select":
         values = objects(option.get("options"))
-        told["options"] = [_renamed(each, "groupId", "group") for each in values]
+        told["options"] = [renamed(each, "groupId", "group") for each in values]
     return told
-
-
-def _renamed(value: Json, before: str, after: str) -> Json:
-    return {after if name == before else name: each for name, each in value.items()}
 
 
 def mode_option(options: object) -> Json | None:

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from acp_bridge.protocol import SET_CONFIG_OPTION, SET_MODE, SET_MODEL, Json, as_object, objects
+from acp_bridge.protocol import (
+    SET_CONFIG_OPTION,
+    SET_MODE,
+    SET_MODEL,
+    Json,
+    as_object,
+    objects,
+    renamed,
+)
+from acp_bridge.versions import v2
 
 #: an option that is made of the modes, or of the models, of an agent that has no such option.
-_MODE: Final = "mode"
+_MODE: Final = v2.MODE
 _MODEL: Final = "model"
 
 
@@ -89,15 +98,13 @@ def _select(name: str, title: str, current: object, values: list[Json]) -> Json:
 
 
 def _option(option: Json) -> Json:
-    told = {("configId" if key == "id" else key): value for key, value in option.items()}
+    told = renamed(option, "id", "configId")
     told.setdefault("type", "boolean" if isinstance(told.get("currentValue"), bool) else "select")
     if isinstance(values := told.get("options"), list):
-        told["options"] = [_group(each) if isinstance(each, dict) else each for each in values]
+        told["options"] = [
+            renamed(each, "group", "groupId") if isinstance(each, dict) else each for each in values
+        ]
     return told
-
-
-def _group(each: Json) -> Json:
-    return {("groupId" if key == "group" else key): value for key, value in each.items()}
 
 
 def commands(listed: object) -> list[Json]:

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Final
 
 from acp_bridge import protocol
-from acp_bridge.protocol import Json, as_object, follows_apart, objects
+from acp_bridge.protocol import Json, as_object, follows_apart, meta_of, objects
 from acp_bridge.versions import v2
 from acp_bridge.versions.settings_to_v2 import Settings, commands
 
@@ -134,7 +134,7 @@ class ToV2:
     def _all_options(self, update: Json) -> list[Json]:
         told: Json = {"sessionUpdate": protocol.OPTIONS_UPDATE}
         told["configOptions"] = self._settings.shown
-        return [{**told, **({"_meta": update["_meta"]} if update.get("_meta") else {})}]
+        return [{**told, **meta_of(update)}]
 
 
 def _text(blocks: list[Json]) -> str | None:
@@ -175,7 +175,7 @@ def _content(item: Json) -> Json:
     told: Json = {"type": "diff", "changes": [{"operation": operation, "path": path}]}
     if (text := _patch(path, old, new)) is not None:
         told["patch"] = {"format": "git_patch", "text": text}
-    return {**told, **({"_meta": item["_meta"]} if item.get("_meta") else {})}
+    return {**told, **meta_of(item)}
 
 
 def _patch(path: object, old: object, new: object) -> str | None:
@@ -212,7 +212,7 @@ def _plan(update: Json) -> list[Json]:
     entries = objects(plan.get("entries"))
     told = {"type": "items", "planId": v2.PLAN_ID, "entries": entries}
     shown: Json = {"sessionUpdate": protocol.PLAN_UPDATE, protocol.PLAN: told}
-    return [{**shown, **({"_meta": update["_meta"]} if update.get("_meta") else {})}]
+    return [{**shown, **meta_of(update)}]
 
 
 def _commands(update: Json) -> list[Json]:
