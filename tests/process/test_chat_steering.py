@@ -41,6 +41,8 @@ async def test_alt_enter_reaches_the_turn_of_the_built_in_agent_and_stands_there
         await gates.reached("middle", within=20)
         there.type("in verse\x1b\r")
         await there.sees("» in verse")
+        log = tmp_path / "home" / "bridge.log"
+        await until(lambda: "turn.steered" in log.read_text())
         gates.open("middle")
         await there.sees("In rhymes, then.")
         await there.sees("Not run: the user has said something meanwhile")
