@@ -151,6 +151,8 @@ OBSERVES: Final = "observer"
 OWN_TURNS_ONLY: Final = "ownTurnsOnly"
 WHOLE_CALLS: Final = "wholeCalls"
 HEARS_LAST_WORDS: Final = "lastWords"
+#: it speaks version 2, and is shown what an agent of version 2 has said as the agent has said it.
+SHOWS_SAID: Final = "said"
 
 #: in `_meta.acp_bridge` of a permission: the user's rules say that it waits for a person where
 #: none is there, so that a client which answers by a rule of its own may leave it open.
@@ -167,6 +169,9 @@ BUILTIN_AGENT: Final = "acpBridgeAgent"
 #: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.
 CAN_PAUSE: Final = "pause"
 CAN_ASK: Final = "ask"
+
+#: the member of `_meta` that has what is the bridge's own.
+_OWN: Final = "acp_bridge"
 
 # --- kinds of `session/update` ------------------------------------------------------------------
 
@@ -191,11 +196,14 @@ OF_SUBAGENTS: Final = frozenset({SUBAGENT_UPDATE, SESSION_MESSAGE, SESSION_MESSA
 #: the capability of a client that shows the sessions of subagents.
 SUBAGENTS: Final = "subagents"
 
+#: what an agent of version 2 has said, as its member `said`, where version 1 can't say as much.
+SAID_UPDATE: Final = "_acp_bridge_said"
+
 #: kinds that carry text of the conversation, in chunks.
 MESSAGES: Final = (USER_MESSAGE, AGENT_MESSAGE, AGENT_THOUGHT)
 #: kinds that tell the conversation: recorded in order, replayed by a load.
 TRANSCRIPT: Final = frozenset(
-    {*MESSAGES, TOOL_CALL, TOOL_CALL_UPDATE, PLAN, PLAN_UPDATE, PLAN_REMOVED}
+    {*MESSAGES, TOOL_CALL, TOOL_CALL_UPDATE, PLAN, PLAN_UPDATE, PLAN_REMOVED, SAID_UPDATE}
 )
 #: kinds of which only the last one counts: kept by kind, sent once after a replay, in this order.
 STATE: Final = (COMMANDS_UPDATE, MODE_UPDATE, OPTIONS_UPDATE, USAGE_UPDATE, INFO_UPDATE)
@@ -206,6 +214,7 @@ ASKED_FOR_KINDS: Final = {
     PLAN_REMOVED: (PLAN,),
     "compaction_update": ("session", "compaction"),
     "compaction_summary_chunk": ("session", "compaction"),
+    SAID_UPDATE: ("_meta", _OWN, SHOWS_SAID),
 }
 #: the statuses of a tool call that has ended.
 ENDED: Final = ("completed", "failed")
@@ -317,7 +326,6 @@ def text_chunk(kind: str, text: str, message_id: str) -> Json:
 
 # --- `_meta.acp_bridge` -------------------------------------------------------------------------
 
-_OWN: Final = "acp_bridge"
 #: of a prompt, and in `agentCapabilities` that it is taken: the name under which a client sends one
 #: prompt, the same however often it sends that.
 PROMPT_KEY: Final = "promptKey"
@@ -325,6 +333,11 @@ PROMPT_KEY: Final = "promptKey"
 FEEDBACK: Final = "feedback"
 #: marks a text that a hook added to a prompt: recorded, since an agent may replay it, not shown.
 CONTEXT: Final = "context"
+#: of an update or a question that was translated: what an agent of version 2 has said, for clients
+#: of version 2. None: nothing by itself.
+SAID: Final = "said"
+#: of an update: it is for clients of version 1 alone.
+OF_VERSION_1: Final = "ofVersion1"
 #: an end of a tool card that the agent has not told.
 ASSUMED: Final = "assumed"
 #: on a load: the session is not to be opened if it is not live.
@@ -408,6 +421,20 @@ def prompt_key(params: Json) -> str | None:
 def without_key(params: Json) -> Json:
     """Return the parameters of what is sent under no key, whatever they say."""
     return _without(params, PROMPT_KEY)
+
+
+def without_said(params: Json) -> Json:
+    """Return an update or a question without what its agent has said in version 2."""
+    own = own_meta(params)
+    if SAID not in own:
+        return params
+    return _without(params, SAID) if len(own) > 1 else without_own_meta(params)
+
+
+def is_aside(params: Json) -> bool:
+    """Return True for an update that is the bridge's own, and not the agent's."""
+    own = own_meta(params)
+    return bool(own) and OF_VERSION_1 not in own
 
 
 def as_unread(params: Json) -> Json:

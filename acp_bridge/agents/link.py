@@ -29,10 +29,12 @@ from acp_bridge.protocol import (
     CANCEL_REQUEST,
     INITIALIZE,
     OWN_PREFIX,
+    SAID_UPDATE,
     SESSION_UPDATE,
     VERSION,
     Json,
     has,
+    kind_of,
     without_own_meta,
 )
 from acp_bridge.runtime import waits
@@ -389,7 +391,7 @@ class Link:
     def on_request(self, call: Call) -> None:
         if call.method.startswith(OWN_PREFIX):
             raise errors.unknown_method(call.method)
-        call = Call(call.id, call.method, _without_own_marks(call.params))
+        call = Call(call.id, call.method, self._without_own_marks(call.params))
         if not self.forks.take_request(self.peer, call):
             self.owner.on_agent_request(self, call)
 
@@ -397,9 +399,11 @@ class Link:
         if method.startswith(OWN_PREFIX):
             event("agent.noise", agent=self.name, what="a notification that only a bridge sends")
             return
-        params = _without_own_marks(params)
+        params = self._without_own_marks(params)
         named = isinstance(params, dict) and "sessionId" in params
-        if method == SESSION_UPDATE and not self._parked and isinstance(params, dict):
+        if self._translated is None and named and kind_of(params) == SAID_UPDATE:
+            event("agent.noise", agent=self.name, what="an update that only a bridge makes")
+        elif method == SESSION_UPDATE and not self._parked and isinstance(params, dict):
             if self._has(params.get("sessionId")):
                 self.owner.on_update(self, params)
             elif not self.forks.take_update(params):
@@ -446,6 +450,7 @@ class Link:
         elif self._writer:
             self._writer.write(data)
 
-
-def _without_own_marks(params: Any) -> Any:
-    return without_own_meta(params) if isinstance(params, dict) else params
+    def _without_own_marks(self, params: Any) -> Any:
+        """Return the parameters without marks; those of a translator's are the bridge's own."""
+        marked = isinstance(params, dict) and self._translated is None
+        return without_own_meta(params) if marked else params

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from secrets import token_hex
 
 from acp_bridge import errors
+from acp_bridge.protocol import without_own_meta
 from acp_bridge.versions.agent_end import AgentEnd, Out
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import Decoder, Malformed, Message, encode, read_object
@@ -16,7 +18,7 @@ class Translated:
 
     def __init__(self, peer: Peer, send: Callable[[bytes], None]) -> None:
         """`send` takes the bytes for the agent."""
-        self._end = AgentEnd()
+        self._end = AgentEnd(token_hex(3))
         self._peer = peer
         self._write = send
         self._decoder = Decoder()
@@ -55,7 +57,7 @@ class Translated:
     def _translated(self, message: Message | Malformed) -> Out:
         """Return what comes out for a message; one that can't be translated ends nothing else."""
         try:
-            return self._end.take_from_agent(message)
+            return self._end.take_from_agent(_without_own_marks(message))
         except Exception as exc:
             error = errors.internal(exc, "a message of the agent could not be translated")
         if isinstance(message, Malformed) or "id" not in message:
@@ -68,3 +70,11 @@ class Translated:
             self._write(encode(message))
         if out.to_bridge:
             self._peer.feed_messages(out.to_bridge)
+
+
+def _without_own_marks(message: Message | Malformed) -> Message | Malformed:
+    """Return a message of the agent without marks that are the bridge's alone (invariant V6)."""
+    if isinstance(message, Malformed) or not isinstance(message.get("params"), dict):
+        return message
+    params = without_own_meta(message["params"])
+    return message if params is message["params"] else {**message, "params": params}

@@ -35,6 +35,8 @@ class ClientAbilities:
         self.own = frozenset(
             name for name in own_meta(self.declared) if can_own(capabilities, name)
         )
+        #: it speaks version 2.
+        self.shows_said = protocol.SHOWS_SAID in self.own
         #: it shows the sessions of subagents.
         self.shows_subagents = has(capabilities, protocol.SUBAGENTS)
         #: the client wants to be told that a prompt is on disk.

@@ -4,6 +4,8 @@ Sans-IO. Invariants
 - Two chunks are joined only if they are adjacent, in the same turn, of the same kind and message,
   and differ in nothing but their text: `_meta`, annotations and unknown fields included.
 - A line that was not joined comes out as it went in, byte for byte.
+- What version 1 is shown of a tool call's content while pieces of it come is its whole content:
+  behind the joined pieces the last one is left.
 - Joining what was joined already changes nothing, wherever it was cut before (invariant R1).
 - A line that is no JSON object hides no other (invariant K2).
 """
@@ -14,7 +16,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic_core import from_json
 
-from acp_bridge.protocol import MESSAGES
+from acp_bridge.protocol import (
+    MESSAGES,
+    OF_VERSION_1,
+    SAID,
+    SAID_UPDATE,
+    TOOL_CALL_UPDATE,
+    own_meta,
+)
 from acp_bridge.wire.jsonrpc import dumps, read_object
 
 _TEXT: Final = re.compile(rb'"text":"([^"\\]*(?:\\.[^"\\]*)*)"')
@@ -50,6 +59,8 @@ class Merger:
         self._first = Entry(None, None)
         self._texts: list[str] = []
         self._size = 0
+        #: by tool call, the content that version 1 was shown last since the first of open pieces.
+        self._shown: dict[str, Entry] = {}
         # The bytes around the text in a plain chunk's line; empty if the first one isn't plain.
         self._head = self._tail = b""
 
@@ -62,6 +73,10 @@ class Merger:
             params = read_object(raw)
             key, text = _chunk(params)
             if key is not None and key == self._key and turn == self._turn and self._add(text):
+                continue
+            if turn == self._turn and self._key and (call := _shows_content(params)):
+                self._shown.pop(call, None)
+                self._shown[call] = Entry(raw, params)
                 continue
             done += self.flush()
             if key is None:
@@ -96,11 +111,11 @@ class Merger:
     def flush(self) -> list[Entry]:
         """Return the entry that is still open, if there is one."""
         texts, self._texts, self._key, self._head = self._texts, [], None, b""
+        shown, self._shown = list(self._shown.values()), {}
         if len(texts) <= 1 or self._first.params is None:
-            return [self._first] if texts else []
-        update = self._first.params["update"]
-        content = {**update["content"], "text": "".join(texts)}
-        return [Entry(None, {**self._first.params, "update": {**update, "content": content}})]
+            return [self._first, *shown] if texts else []
+        update = _with_text(self._first.params["update"], "".join(texts))
+        return [Entry(None, {**self._first.params, "update": update}), *shown]
 
 
 def merged(rows: Iterable[tuple[int, bytes]]) -> list[Entry]:
@@ -115,6 +130,8 @@ def _chunk(params: dict[str, Any] | None) -> tuple[Key, str]:
     update = params.get("update") if params else None
     if params is None or type(update) is not dict:
         return None, ""
+    if update.get("sessionUpdate") == SAID_UPDATE:
+        return _piece(params, update.get(SAID))
     kind, content = update.get("sessionUpdate"), update.get("content")
     if type(kind) is not str or kind not in MESSAGES or type(content) is not dict:
         return None, ""
@@ -128,6 +145,39 @@ def _chunk(params: dict[str, Any] | None) -> tuple[Key, str]:
     # `repr`, since `==` holds 1, 1.0 and True for the same. Slower, and rarer.
     rest = {**update, "content": {**content, "text": None}}
     return repr({**params, "update": rest}), text
+
+
+def _piece(params: dict[str, Any], said: object) -> tuple[Key, str]:
+    """Return the same for what an agent of version 2 has said."""
+    from acp_bridge.versions import pieces  # few sessions ever need it
+
+    found = pieces.text_of(said) if type(said) is dict else None
+    if found is None:
+        return None, ""
+    rest, text = found
+    return repr({**params, "update": rest}), text
+
+
+def _shows_content(params: dict[str, Any] | None) -> str:
+    """Return the id of the tool call if an update shows version 1 its whole content, and no more.
+
+    An empty text for any other.
+    """
+    if params is None or OF_VERSION_1 not in own_meta(params) or len(params) != 2:
+        return ""
+    match params["update"]:
+        case {"sessionUpdate": str(kind), "toolCallId": str(call), "content": _, **rest}:
+            return call if kind == TOOL_CALL_UPDATE and not rest else ""
+    return ""
+
+
+def _with_text(update: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return a chunk with another text."""
+    if update["sessionUpdate"] != SAID_UPDATE:
+        return {**update, "content": {**update["content"], "text": text}}
+    from acp_bridge.versions import pieces
+
+    return {**update, SAID: pieces.with_text(update[SAID], text)}
 
 
 def _around(raw: bytes) -> tuple[bytes, bytes]:

@@ -25,6 +25,7 @@ from acp_bridge.protocol import (
     Json,
     as_object,
     is_state,
+    without_said,
 )
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.to_client import ToClient
@@ -116,10 +117,7 @@ class FromAgent:
         if self._outside:
             self._work.note_update(shown)
         is_a_state = is_state(shown)
-        if not is_a_state:
-            self._progress = True
-        elif shown["sessionUpdate"] == USAGE_UPDATE:
-            self._limit.note_usage(shown)
+        self._progress |= not is_a_state
         if is_a_state and (shown := self._note_state(shown)) is None:
             return
         told = {**params, "update": shown}
@@ -127,7 +125,8 @@ class FromAgent:
         if unread and is_a_state:
             self._withheld[shown["sessionUpdate"]] = told
             return
-        self._transcript.show(told, again=self._phase is Phase.REPLAY)
+        for each in self._updates.parted(told) if "_meta" in told else (told,):
+            self._transcript.show(each, again=self._phase is Phase.REPLAY)
         if self._steering.listens and self._phase is Phase.LIVE and not is_a_state:
             self._steering.note_shown(link.epoch)
         if shown["sessionUpdate"] in (TOOL_CALL, TOOL_CALL_UPDATE):
@@ -155,7 +154,9 @@ class FromAgent:
 
     def _take_of_subagents(self, link: Link, params: Json) -> None:
         try:
-            told = self._subagents.take(link, params, self._phase, excused=self._to_agent.busy)
+            told = self._subagents.take(
+                link, without_said(params), self._phase, excused=self._to_agent.busy
+            )
         except Leak:
             self._leaked(link)
             return
@@ -272,7 +273,9 @@ class FromAgent:
         announced = now.state is not State.RELOADING
         chosen.note_update(update, announced=announced)
         told_later = not announced and chosen.tells_later(update)
-        if update["sessionUpdate"] == INFO_UPDATE:
+        if update["sessionUpdate"] == USAGE_UPDATE:
+            self._limit.note_usage(update)
+        elif update["sessionUpdate"] == INFO_UPDATE:
             update = self._title.note_update(update)
         return None if again or told_later else update
 

@@ -6,7 +6,16 @@ from collections.abc import Collection, Mapping
 from typing import Literal, TypeAlias
 
 from acp_bridge import protocol
-from acp_bridge.protocol import ASSUMED, ENDED, TOOL_CALL_UPDATE, Json, with_own_meta
+from acp_bridge.protocol import (
+    ASSUMED,
+    ENDED,
+    SAID,
+    SAID_UPDATE,
+    TOOL_CALL_UPDATE,
+    Json,
+    as_object,
+    with_own_meta,
+)
 from acp_bridge.updates.children import placed
 
 Note: TypeAlias = Literal["asked", "failed"]
@@ -53,27 +62,64 @@ class OpenCards:
         return [closing_update(card) for card in self.open]
 
 
+class Terminals:
+    """Knows the terminals of an agent of version 2 that run (invariant C16)."""
+
+    def __init__(self) -> None:
+        self.running: set[str] = set()
+
+    def note(self, update: Json) -> None:
+        """Note the terminal that an update tells of, if it is of one."""
+        if update.get("sessionUpdate") != SAID_UPDATE:
+            return
+        from acp_bridge.versions.as_said import terminal_in  # few sessions ever need it
+
+        match terminal_in(as_object(update.get(SAID))):
+            case (terminal_id, True):
+                self.running.add(terminal_id)
+            case (terminal_id, False):
+                self.running.discard(terminal_id)
+
+    def end(self) -> list[Json]:
+        """Return the params that end those which run: their agent is gone."""
+        running, self.running = sorted(self.running), set()
+        return [self.ended(each) for each in running]
+
+    @staticmethod
+    def ended(terminal_id: str) -> Json:
+        """Return the params of the update that ends a terminal."""
+        from acp_bridge.versions.as_said import ended_terminal
+
+        return {"update": {"sessionUpdate": SAID_UPDATE, SAID: ended_terminal(terminal_id)}}
+
+
 class ReplayedCards:
     """Decides how a replay shows the cards that the agent has not ended (invariant C16)."""
 
     def __init__(self, notes: Mapping[str, Note], worked_on: Collection[str]) -> None:
-        """`worked_on`: the cards on which the agent may still work."""
+        """`worked_on`: the cards and terminals on which the agent may still work."""
         self._notes = dict(notes)
         self._worked_on = frozenset(worked_on)
-        self._cards = OpenCards()
+        self._cards, self._terminals = OpenCards(), Terminals()
 
     def shows(self, params: Json) -> bool:
         """Note the next recorded update; False for a card that only a question has named, if no
         work followed."""
         update = params.get("update")
         self._cards.note(update)
+        if isinstance(update, dict):
+            self._terminals.note(update)
         card = update.get("toolCallId") if isinstance(update, dict) else None
         if not isinstance(card, str) or card in self._worked_on:
             return True
         return self._notes.get(card) != "asked"
 
     def ends(self) -> list[tuple[str, Json]]:
-        """Return the open cards on which nobody works, each with the params that end it."""
+        """Return the open cards and terminals on which nobody works, each with its end's params."""
         left = [card for card in self._cards.open if card not in self._worked_on]
         noted = [(card, self._notes.get(card)) for card in left]
-        return [(card, assumed_end(card, note)) for card, note in noted if note != "asked"]
+        ended = sorted(self._terminals.running - self._worked_on)
+        return [
+            *((card, assumed_end(card, note)) for card, note in noted if note != "asked"),
+            *((terminal, Terminals.ended(terminal)) for terminal in ended),
+        ]

@@ -18,16 +18,23 @@ from acp_bridge import protocol
 from acp_bridge.machine.states import Phase
 from acp_bridge.protocol import (
     ENDED,
+    OF_VERSION_1,
+    SAID,
+    SAID_UPDATE,
     TOOL_CALL,
     TOOL_CALL_UPDATE,
     Json,
+    as_object,
     names_terminal,
+    own_meta,
+    with_own_meta,
+    without_own_meta,
     without_terminals,
 )
 from acp_bridge.updates import tool_calls
 from acp_bridge.updates.children import Children, child_of, placed
 from acp_bridge.updates.late_replay import Echo, LateReplay
-from acp_bridge.updates.open_cards import Note, assumed_end, closing_update
+from acp_bridge.updates.open_cards import Note, Terminals, assumed_end, closing_update
 
 #: the most ended calls whose descriptions are kept.
 _MOST_ENDED = 100
@@ -75,7 +82,7 @@ class Updates:
         be listed with the agent's; `notes` are those of the session's cards, by client-side id."""
         self.children = children or Children()
         self._taken, self._queue_command = taken, queue_command
-        self.notes: dict[str, Note] = notes or {}
+        self.notes, self.terminals = notes or {}, Terminals()
         #: the notes are not in the journal as they are now.
         self.notes_changed = False
         #: the client-side ids of the cards that have got their end since the session was opened.
@@ -87,10 +94,8 @@ class Updates:
         self._messages: dict[str, _Message] = {}
         #: the key of the prompt that runs, or ran last.
         self._turn = 0
-        #: how often work was asked for outside of a turn.
-        self._works = 0
-        #: how many cards were made.
-        self.made = 0
+        #: how often work was asked for outside of a turn, and how many cards were made.
+        self._works = self.made = 0
         #: the client-side ids that were given out and are not in the journal yet.
         self.new_ids: list[str] = []
         #: set for the first turn of a process that was given the session with `session/load`.
@@ -186,7 +191,50 @@ class Updates:
             return self.card(update, creates=kind == TOOL_CALL)
         if isinstance(update.get("messageId"), str):
             return self._message(update)
+        if kind == SAID_UPDATE:
+            self.terminals.note(update)
+            return self._as_said(update.get(SAID))
         return update
+
+    def parted(self, told: Json) -> list[Json]:
+        """Return the params to be recorded for an update that was translated from version 2.
+
+        They are those of the update, and those of what the agent has said if version 1 can't say
+        as much.
+        """
+        own = own_meta(told)
+        if SAID not in own:
+            return [told]
+        rest = without_own_meta(told)
+        of_version_1 = with_own_meta(rest, {OF_VERSION_1: True})
+        if own[SAID] is None:
+            return [of_version_1]
+        said = self._as_said(own[SAID])
+        if "toolCallId" in told["update"] and "status" not in told["update"]:
+            said[SAID].pop("status", None)  # the card has got its end
+        return [of_version_1, {**rest, "update": said}]
+
+    def _as_said(self, said: Any) -> Json:
+        """Return the update of what an agent of version 2 has said, with the ids of clients."""
+        told = dict(as_object(said))
+        if isinstance(card := told.get("toolCallId"), str):
+            told["toolCallId"] = self.client_card_id(card)
+        if isinstance(agent_id := told.get("messageId"), str):
+            message = self._messages.get(agent_id)
+            told["messageId"] = message.client_id if message else agent_id
+        return {"sessionUpdate": SAID_UPDATE, SAID: told}
+
+    def question_named(self, params: Json) -> Json:
+        """Return a question with the ids that clients know in what its agent has said of it."""
+        own = own_meta(params)
+        if not isinstance(subject := as_object(own.get(SAID)).get("subject"), dict):
+            return params
+        named = dict(subject)
+        if isinstance(call := subject.get("toolCall"), dict):
+            named["toolCall"] = {**call, "toolCallId": self.client_card_id(call["toolCallId"])}
+        if isinstance(card := subject.get("toolCallId"), str):
+            named["toolCallId"] = self.client_card_id(card)
+        return with_own_meta(params, {**own, SAID: {**own[SAID], "subject": named}})
 
     def of_child(self, update: Json, *, ended: bool) -> Json | None:
         """Return a child's update, whose ids have its key, as `incoming` does; raises `Leak`.
@@ -415,7 +463,7 @@ class Updates:
                 if kept := note != "asked":
                     self.forget_notes([card.client_id])
                 yield assumed_end(card.client_id, note), kept
-        for ended in self.children.end():
+        for ended in [*self.terminals.end(), *self.children.end()]:
             yield ended, True
 
     def break_off(self, turn: int | None = None) -> None:
@@ -428,11 +476,12 @@ class Updates:
                 self._note(card, "failed")
 
     def worked_on(self, *, turn_runs: bool) -> set[str]:
-        """Return the client-side ids of the open cards on which the agent may still work.
+        """Return the client-side ids of the open cards on which the agent may still work, and of
+        the terminals that run.
 
         After the end of their turn it does not work on those that have not begun or were denied.
         """
-        return {
+        return self.terminals.running | {
             card.client_id
             for card in self._cards.values()
             if card.open

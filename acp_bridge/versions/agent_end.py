@@ -15,7 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from acp_bridge import errors, protocol
-from acp_bridge.protocol import CANCEL_REQUEST, Json, as_object, has, objects
+from acp_bridge.protocol import (
+    CANCEL_REQUEST,
+    SAID,
+    Json,
+    as_object,
+    has,
+    objects,
+    with_own_meta,
+)
 from acp_bridge.versions import v2
 from acp_bridge.versions.agent_handshake import (
     initialize_to_v2,
@@ -23,6 +31,7 @@ from acp_bridge.versions.agent_handshake import (
     opening_to_v2,
 )
 from acp_bridge.versions.agent_turn import Item, Turn
+from acp_bridge.versions.as_said import TerminalIds, for_version_1, question_said, with_said
 from acp_bridge.versions.options_to_v1 import commands_to_v1, setting_to_v2
 from acp_bridge.versions.question_to_v1 import elicitation_to_v1, permission_to_v1
 from acp_bridge.versions.update_to_v1 import Shown
@@ -63,8 +72,8 @@ _OnAnswer: TypeAlias = Callable[[Message], Out]
 class AgentEnd:
     """Translates the messages of one connection."""
 
-    def __init__(self) -> None:
-        """Nothing was said."""
+    def __init__(self, ids: str = "") -> None:
+        """`ids`: the beginning of the ids of the agent's terminals at clients."""
         #: the agent has answered `initialize` as version 2 has it.
         self.agreed = False
         self._booleans = False
@@ -72,6 +81,7 @@ class AgentEnd:
         #: what becomes of the answers to the bridge's requests, by their ids.
         self._open: dict[RequestId, _OnAnswer] = {}
         self._made = 0
+        self._terminals = TerminalIds(ids)
         self._requests: dict[str, Callable[[RequestId, Json], Out]] = {
             protocol.INITIALIZE: self._initialize,
             protocol.AUTHENTICATE: self._same(v2.AUTH_LOGIN),
@@ -191,7 +201,7 @@ class AgentEnd:
         session = self._session(session_id)
         kept = {name: result[name] for name in ("_meta",) if name in result}
         out = Out()
-        out.to_bridge += self._updates(session_id, session.shown.cards.flush())
+        out.to_bridge += _waiting(session_id, session)
         if isinstance(options := result.get("configOptions"), list):
             told = {**told, **session.shown.settings(options)}
         out.to_bridge += _answered(message, {**told, **kept}).to_bridge
@@ -297,8 +307,8 @@ class AgentEnd:
             return Out(to_bridge=self._ended(session_id, session))
 
         self._open[request_id] = answered
-        method, member = _CANCELS[item[0]]
-        return jsonrpc.request(request_id, method, {"sessionId": session_id, member: item[1]})
+        (method, member), item_id = _CANCELS[item[0]], self._terminals.at_agent(item[1])
+        return jsonrpc.request(request_id, method, {"sessionId": session_id, member: item_id})
 
     def _ended(self, session_id: str, session: _Session) -> list[Message | Malformed]:
         """Return the answer to the prompt if it is known now, behind all that waits to be shown."""
@@ -313,7 +323,7 @@ class AgentEnd:
             message = jsonrpc.response(turn.request_id, answer.result)
         else:
             message = jsonrpc.error(turn.request_id, answer.error)
-        return [*self._updates(session_id, cards.flush()), message]
+        return [*_waiting(session_id, session), message]
 
     # --- from the agent ------------------------------------------------------------------------
 
@@ -348,10 +358,13 @@ class AgentEnd:
         try:
             if method == protocol.REQUEST_PERMISSION:
                 session_id = str(params.get("sessionId"))
-                cards = self._session(session_id).shown.cards
-                out.to_bridge += self._updates(session_id, cards.flush())
+                session = self._session(session_id)
+                out.to_bridge += _waiting(session_id, session)
                 self._made += 1
-                told = permission_to_v1(params, cards, f"acp-bridge-question-{self._made}")
+                call_id = f"acp-bridge-question-{self._made}"
+                params = self._terminals.question_outward(params)
+                told = permission_to_v1(params, session.shown.cards, call_id)
+                told = with_own_meta(told, {SAID: question_said(params)})
             elif method == protocol.CREATE_ELICITATION:
                 told = elicitation_to_v1(params)
             else:
@@ -370,31 +383,47 @@ class AgentEnd:
         session = self._session(session_id)
         if update.get("sessionUpdate") == v2.STATE_UPDATE:
             return Out(to_bridge=self._state(session_id, session, update))
+        update = self._terminals.outward(update)
         updates = session.shown.update(update)
         if len(updates) == 1 and updates[0] is update:
             return Out(to_bridge=[message])
-        out = Out(to_bridge=[_update({**params, "update": each}) for each in updates])
+        told = [_beside(params, each) for each in with_said(update, updates)]
+        out = Out(to_bridge=[_update(each) for each in told])
         if session.turn and session.turn.ending:
             out.to_bridge += self._ended(session_id, session)
         return out
 
     def _state(self, session_id: str, session: _Session, update: Json) -> list[Message | Malformed]:
         if isinstance(update.get("background"), list):
-            session.background = list(_items(update["background"]))
+            listed = [self._terminals.outward(each) for each in objects(update["background"])]
+            session.background = list(_items(listed))
         if update.get("state") != v2.IDLE:
             return []
         if session.turn:
             session.turn.take_idle(update)
             return self._ended(session_id, session)
-        return self._updates(session_id, session.shown.cards.flush())
+        return _waiting(session_id, session)
 
     def _updates(self, session_id: str, updates: list[Json]) -> list[Message | Malformed]:
         return [_update({"sessionId": session_id, "update": each}) for each in updates]
 
 
-def _items(background: Any) -> Iterator[Item]:
+def _waiting(session_id: str, session: _Session) -> list[Message | Malformed]:
+    """Return the updates of what waits to be shown: clients of version 2 have seen it."""
+    waiting = map(for_version_1, session.shown.cards.flush())
+    return [_update({"sessionId": session_id, **each}) for each in waiting]
+
+
+def _beside(params: Json, told: Json) -> Json:
+    """Return the params of an update in the place of those of which it was made."""
+    if "_meta" not in params or "_meta" not in told:
+        return {**params, **told}
+    return {**params, **told, "_meta": {**as_object(params["_meta"]), **told["_meta"]}}
+
+
+def _items(background: list[Json]) -> Iterator[Item]:
     """Give the type and the id of each piece of background work."""
-    for each in objects(background):
+    for each in background:
         kind = str(each.get("type"))
         _, member = _CANCELS.get(kind, ("", ""))
         yield kind, str(each.get(member, ""))

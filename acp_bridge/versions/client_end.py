@@ -26,6 +26,7 @@ from acp_bridge.protocol import (
     objects,
     own_meta,
     with_own_meta,
+    without_said,
 )
 from acp_bridge.versions import greeting_to_v2, v2
 from acp_bridge.versions.settings_to_v2 import Settings, servers
@@ -220,12 +221,7 @@ class ClientEnd:
         """Ask the client what the bridge asks."""
         self._questions[message["id"]] = method
         if method == protocol.REQUEST_PERMISSION:
-            call = as_object(params.get("toolCall"))
-            title = call.get("title")
-            told = {key: value for key, value in params.items() if key != "toolCall"}
-            told["title"] = title if isinstance(title, str) and title else "Permission"
-            told["subject"] = {"type": v2.OF_TOOL_CALL, "toolCall": tool_call(call)}
-            params = told
+            params = _permission(params)
         elif method == protocol.CREATE_ELICITATION and "requestId" in params:
             asked = self._asked.get(params["requestId"])
             params = {**params, "requestId": asked.id if asked else params["requestId"]}
@@ -304,6 +300,7 @@ class ClientEnd:
     def _end_replay(self, session_id: object, session: _Session, asked: _Asked, own: Json) -> None:
         """Say that the replay is whole, and how the session stands, before the answer."""
         session.updates.end_message()
+        session.updates.replays = False
         replayed = asked.params.get(v2.REPLAY_FROM) is not None
         if replayed or _attaches_whole(asked.method, asked.params):
             self._say(session_id, {"sessionUpdate": v2.REPLAY_COMPLETE})
@@ -439,7 +436,12 @@ class ClientEnd:
         if isinstance(session_id, str) and session_id in self._sessions:
             return self._sessions[session_id]
         settings = Settings()
-        return _Session(settings, ToV2(f"{self._ids}{next(self._numbers)}-", settings))
+        updates = ToV2(f"{self._ids}{next(self._numbers)}-", settings)
+        updates.replays = any(
+            each.sent[0] == protocol.SESSION_LOAD and each.params.get("sessionId") == session_id
+            for each in self._asked.values()
+        )
+        return _Session(settings, updates)
 
 
 def _attaches_whole(method: str, params: Json) -> bool:
@@ -466,6 +468,16 @@ def _prompt(params: Json) -> Json:
     if key is None:
         return told
     return with_own_meta(told, {**own_meta(told), protocol.PROMPT_KEY: key})
+
+
+def _permission(params: Json) -> Json:
+    """Return the parameters of a question for a permission; in its agent's words if it has some."""
+    call = as_object(params.get("toolCall"))
+    title = call.get("title")
+    told = {key: value for key, value in without_said(params).items() if key != "toolCall"}
+    told["title"] = title if isinstance(title, str) and title else "Permission"
+    told["subject"] = {"type": v2.OF_TOOL_CALL, "toolCall": tool_call(call)}
+    return {**told, **as_object(own_meta(params).get(protocol.SAID))}
 
 
 def _opened(session: _Session, result: Json) -> Json:

@@ -9,7 +9,11 @@ from acp_bridge.protocol import Json, as_object, has, objects, own_meta, renamed
 from acp_bridge.versions import v2
 
 #: what the translator itself has to be told by the bridge.
-_HEARS: Final[Json] = {protocol.HEARS_ACCEPTED: True, protocol.HEARS_STATE: True}
+_HEARS: Final[Json] = {
+    protocol.HEARS_ACCEPTED: True,
+    protocol.HEARS_STATE: True,
+    protocol.SHOWS_SAID: True,
+}
 _PROMPT: Final = ("image", "audio", "embeddedContext")
 
 

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Final
 
 from acp_bridge import protocol
-from acp_bridge.protocol import Json, as_object, follows_apart, meta_of, objects
+from acp_bridge.protocol import Json, as_object, follows_apart, meta_of, objects, own_meta
 from acp_bridge.versions import v2
 from acp_bridge.versions.settings_to_v2 import Settings, commands
 
@@ -37,6 +37,8 @@ class ToV2:
         #: the chunk before, if the next one may go on with its message, and the message's id.
         self._before: Json | None = None
         self._message = ""
+        #: the client is being shown the session from its beginning.
+        self.replays = False
         #: the tool calls that the client was shown.
         self._calls: set[str] = set()
         #: the id of the last message of the user's that was given one here.
@@ -55,6 +57,7 @@ class ToV2:
             protocol.COMMANDS_UPDATE: _commands,
             protocol.MODE_UPDATE: self._mode,
             protocol.OPTIONS_UPDATE: self._options,
+            protocol.SAID_UPDATE: self._as_said,
         }
 
     def end_message(self) -> None:
@@ -64,6 +67,7 @@ class ToV2:
     def begin_replay(self) -> None:
         """Forget what the client was shown: it is shown the session from its beginning."""
         self._calls.clear()
+        self.replays = True
         self.end_message()
 
     def shown_as(self, blocks: object) -> str:
@@ -82,6 +86,8 @@ class ToV2:
 
         Parameters that are the same in both versions are the very same object.
         """
+        if protocol.OF_VERSION_1 in own_meta(params):
+            return []
         update = as_object(params.get("update"))
         kind = update.get("sessionUpdate")
         row = self._rows.get(kind) if isinstance(kind, str) else None
@@ -119,6 +125,16 @@ class ToV2:
     def _tool_call_update(self, update: Json) -> list[Json]:
         self._calls.add(_call_id(update))
         return [tool_call(update)]
+
+    # --- what an agent of version 2 has said ---------------------------------------------------
+
+    def _as_said(self, update: Json) -> list[Json]:
+        said = as_object(update.get(protocol.SAID))
+        if said.get("sessionUpdate") == v2.NOTICE and self.replays:
+            return []  # it is of then
+        if "toolCallId" in said:
+            self._calls.add(_call_id(said))
+        return [said]
 
     # --- settings ------------------------------------------------------------------------------
 

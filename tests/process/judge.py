@@ -44,7 +44,7 @@ def judge_cards(recording: Recording) -> None:
     """A tool card has one end, and nothing opens it again. (invariant C16)"""
     ended: set[tuple[str, str]] = set()
     for record in recording:
-        if _method(record) == "session/load" and record.direction == "out":
+        if record.direction == "out" and _replays(record):
             ended.clear()  # a replay shows them once more
         for session_id, update in _updates(record):
             if not update["sessionUpdate"].startswith("tool_call"):
@@ -55,6 +55,12 @@ def judge_cards(recording: Recording) -> None:
             assert not (card in ended and "status" in update), f"{card} goes on after its end"
             if update.get("status") in ENDED:
                 ended.add(card)
+
+
+def _replays(record: Record) -> bool:
+    """True for a request that shows a session from its beginning, in either version."""
+    params = (record.message or {}).get("params") or {}
+    return _method(record) == "session/load" or bool(params.get("replayFrom"))
 
 
 def judge_ends(recording: Recording) -> None:

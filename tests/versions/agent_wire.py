@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import SAID_UPDATE, Json, kind_of, without_said
 from acp_bridge.versions.agent_end import AgentEnd, Out
 from acp_bridge.wire.jsonrpc import Malformed, Message
 from tests.clients_not_ours.judge import Connection, Schema
@@ -112,11 +112,12 @@ class Wire:
         return [each for each in out.to_bridge if isinstance(each, dict)]
 
     def _judged(self, out: Out) -> Out:
-        for each in out.to_agent:
-            self._v2.judge("client", each)
-        for told in out.to_bridge:
-            self._v1.judge("agent", json.dumps(told))
-        return out
+        for message in out.to_agent:
+            self._v2.judge("client", message)
+        told = Out(out.to_agent, for_version_1(out.to_bridge))
+        for each in told.to_bridge:
+            self._v1.judge("agent", json.dumps(each))
+        return told
 
     # --- what most tests begin with ------------------------------------------------------------
 
@@ -130,6 +131,18 @@ class Wire:
         if inserted:
             assert not self.agent_answers(asked["id"], {"messageId": "u1"})
         return asked["id"]
+
+
+def for_version_1(messages: list[Message | Malformed]) -> list[Message | Malformed]:
+    """What of these messages is for clients of version 1, as the session hands it on."""
+    found: list[Message | Malformed] = []
+    for each in messages:
+        params = each.get("params") if isinstance(each, dict) else None
+        if not isinstance(each, dict) or not isinstance(params, dict):
+            found.append(each)
+        elif kind_of(params) != SAID_UPDATE:
+            found.append({**each, "params": without_said(params)})
+    return found
 
 
 def updates(messages: list[Json]) -> list[Json]:

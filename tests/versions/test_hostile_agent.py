@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from acp_bridge.protocol import Json
 from acp_bridge.versions.agent_end import AgentEnd
+from tests.versions.agent_wire import for_version_1
 
 _KINDS = [
     "user_message",
@@ -163,7 +164,7 @@ def test_no_message_of_an_agent_ends_its_translator(said: list[Any]) -> None:
     answered: list[Any] = []
     for message in said:
         out = end.take_from_agent({"jsonrpc": "2.0", **message})
-        for told in out.to_bridge:
+        for told in for_version_1(out.to_bridge):
             assert isinstance(told, dict)
             if told.get("method") == "session/update":
                 assert told["params"]["update"]["sessionUpdate"] in _KNOWN

@@ -173,7 +173,8 @@ class Permissions:
         """Return a question's parameters with what the rules say of it if nobody is there."""
         if not (self._rules.wait_unattended and _asks_about_a_call(call)):
             return params
-        return protocol.with_own_meta(params, {WAITS_FOR_PERSON: True})
+        own = {**protocol.own_meta(params), WAITS_FOR_PERSON: True}
+        return protocol.with_own_meta(params, own)
 
     def deny(self, link: Link, call: Call) -> None:
         """Deny a permission that nobody can answer, say so, and show the card of its call."""

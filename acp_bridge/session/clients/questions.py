@@ -29,6 +29,7 @@ from acp_bridge.protocol import (
     as_object,
     names_terminal,
     objects,
+    without_said,
     without_terminals,
 )
 from acp_bridge.session.clients.open_request import OpenRequest
@@ -232,7 +233,8 @@ class Questions:
 
     def _for_client(self, question: _Question, client: Client) -> Any:
         """Return the parameters for a client, with the whole call if it can't know its card."""
-        params = _with_origin(question, client)
+        as_said = _with_origin(question, client)
+        params = without_said(as_said) if isinstance(as_said, dict) else as_said
         if question.child and client.abilities.shows_subagents:
             return {**params, "sessionId": f"{self._core.id}{question.child.key}"}
         if question.child:
@@ -240,7 +242,7 @@ class Questions:
         view = self._transcript.view_of(client)
         whole = WHOLE_CALLS in client.abilities.own or (view is not None and view.missed_some)
         if question.about is None or not whole:
-            return params
+            return as_said if client.abilities.shows_said else params
         about = question.about
         if client.on_socket and names_terminal(about):
             about = without_terminals(about)

@@ -198,6 +198,7 @@ class ToClient:
             if new and isinstance(changed["toolCall"].get("toolCallId"), str):
                 card = new_card(changed["toolCall"])
                 self._record(card)
+        changed = self._updates.question_named(changed)
         tool_call_id = changed.get("toolCallId")
         if isinstance(tool_call_id, str):
             changed["toolCallId"] = self._updates.client_card_id(tool_call_id)

@@ -24,6 +24,7 @@ from acp_bridge.protocol import (
     SESSION_UPDATE,
     STATE,
     Json,
+    is_aside,
     is_state,
     kind_of,
     own_meta,
@@ -37,7 +38,7 @@ def _is_state(params: Json) -> bool:
 
 
 def _is_aside(params: Json) -> bool:
-    return _is_state(params) or bool(own_meta(params))
+    return _is_state(params) or is_aside(params)
 
 
 class Quiet(Enum):

@@ -17,7 +17,7 @@ from acp_bridge.clients.abilities import is_converted
 from acp_bridge.clients.client import Client
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.session import SessionJournal
-from acp_bridge.protocol import SESSION_UPDATE, Json, is_state
+from acp_bridge.protocol import SAID_UPDATE, SESSION_UPDATE, Json, is_state, kind_of
 from acp_bridge.runtime.log import event
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
 from acp_bridge.updates import notices
@@ -169,7 +169,7 @@ class TranscriptOut:
         elif is_state(params["update"]):
             self._keep_state(params)
             self.show_only(params, again=again)
-        elif self._converts and is_converted(params["update"]):
+        elif (self._converts and is_converted(params["update"])) or kind_of(params) == SAID_UPDATE:
             self._rows.append(line)
             self.show_only(params)
         else:

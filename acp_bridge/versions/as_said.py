@@ -1,0 +1,116 @@
+"""What an agent of version 2 has said, kept beside what version 1 can say of it. SANS-IO.
+
+An update that version 1 can say as well is that of version 1 alone, and becomes version 2 again at
+the end of a client. Of any other both forms are recorded: what the agent has said, for clients of
+version 2, and what a client of version 1 is shown in its place.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acp_bridge import protocol
+from acp_bridge.protocol import SAID, SAID_UPDATE, STATE, Json, as_object, objects, with_own_meta
+from acp_bridge.versions import v2
+
+#: pieces of something larger: version 1 shows now and then all that there is by now.
+_PIECES: Final = frozenset(
+    {v2.TOOL_CALL_CONTENT_CHUNK, v2.TERMINAL_UPDATE, v2.TERMINAL_OUTPUT_CHUNK}
+)
+#: kinds that the bridge tells by itself, that are told in version 1 alone, or that no agent tells.
+_NOT_KEPT: Final = frozenset(
+    {v2.STATE_UPDATE, v2.REPLAY_COMPLETE, v2.USER_MESSAGE, protocol.USER_MESSAGE}
+    | {*STATE, *protocol.OF_SUBAGENTS}
+    | {protocol.TOOL_CALL, protocol.PLAN, SAID_UPDATE}
+)
+
+
+def with_said(said: Json, shown: list[Json]) -> list[Json]:
+    """Return the params of the updates of version 1 for one of version 2, with what it is, too.
+
+    `shown`: what a client of version 1 is shown for it.
+    """
+    kind = said.get("sessionUpdate")
+    if not isinstance(kind, str) or kind in _NOT_KEPT or _says_all(said, shown):
+        return [{"update": each} for each in shown]
+    if kind in _PIECES or not shown:
+        return [_said(said), *(for_version_1(each) for each in shown)]
+    first, *others = shown
+    marked = with_own_meta({"update": first}, {SAID: said})
+    return [marked, *(for_version_1(each) for each in others)]
+
+
+def for_version_1(shown: Json) -> Json:
+    """Return the params of an update that clients of version 2 have no need of."""
+    return with_own_meta({"update": shown}, {SAID: None})
+
+
+def question_said(params: Json) -> Json:
+    """Return what a question for a permission says that version 1 has no form for.
+
+    Its subject is kept if there is a tool call that clients know: else they are shown one.
+    """
+    subject = as_object(params.get("subject"))
+    call_id = subject.get("toolCallId", as_object(subject.get("toolCall")).get("toolCallId"))
+    names = ("title", "description", *(["subject"] if isinstance(call_id, str) else []))
+    return {name: params[name] for name in names if params.get(name) is not None}
+
+
+def _said(said: Json) -> Json:
+    return {"update": {"sessionUpdate": SAID_UPDATE, SAID: said}}
+
+
+def _says_all(said: Json, shown: list[Json]) -> bool:
+    """Return True if what version 1 is shown says as much."""
+    if len(shown) != 1:
+        return False
+    of_any_kind = {"sessionUpdate": None}
+    return {**shown[0], **of_any_kind} == {**said, **of_any_kind}
+
+
+def terminal_in(said: Json) -> tuple[str, bool] | None:
+    """Return the id of the terminal that an agent has told of, and whether it runs."""
+    match said:
+        case {"sessionUpdate": v2.TERMINAL_UPDATE, "terminalId": str(terminal_id)}:
+            return terminal_id, said.get("exitStatus") is None
+    return None
+
+
+def ended_terminal(terminal_id: str) -> Json:
+    """Return the update of version 2 that ends a terminal whose agent is gone."""
+    return {"sessionUpdate": v2.TERMINAL_UPDATE, "terminalId": terminal_id, "exitStatus": {}}
+
+
+class TerminalIds:
+    """Gives the terminals of one process ids that meet those of no other process."""
+
+    def __init__(self, ids: str) -> None:
+        """`ids`: the beginning of each id at clients; empty: they stay as they are."""
+        self._ids = f"{ids}/" if ids else ""
+
+    def at_agent(self, terminal_id: str) -> str:
+        """Return the agent's id of a terminal."""
+        return terminal_id.removeprefix(self._ids)
+
+    def outward(self, holder: Json) -> Json:
+        """Return an update, or a part of one, with the ids that clients know."""
+        if not self._ids:
+            return holder
+        told = holder
+        if isinstance(terminal_id := holder.get("terminalId"), str):
+            told = {**holder, "terminalId": self._ids + terminal_id}
+        content = told.get("content")
+        if isinstance(content, dict) and content.get("type") == v2.OF_TERMINAL:
+            told = {**told, "content": self.outward(content)}
+        elif any(each.get("type") == v2.OF_TERMINAL for each in objects(content)):
+            told = {**told, "content": [self.outward(each) for each in objects(content)]}
+        return told
+
+    def question_outward(self, params: Json) -> Json:
+        """Return the parameters of a question with the ids that clients know."""
+        if not isinstance(subject := params.get("subject"), dict):
+            return params
+        told = self.outward(subject)
+        if isinstance(call := told.get("toolCall"), dict):
+            told = {**told, "toolCall": self.outward(call)}
+        return {**params, "subject": told}

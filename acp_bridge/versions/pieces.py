@@ -1,0 +1,40 @@
+"""Pieces of the output of a terminal and of the content of a tool call, joined. SANS-IO."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+
+from acp_bridge.protocol import Json, as_object
+from acp_bridge.versions import v2
+
+
+def text_of(said: Json) -> tuple[Json, str] | None:
+    """Return what a piece has beside its text, and the text; None for what is no piece of text.
+
+    A byte of a terminal's output is one character.
+    """
+    match said:
+        case {"sessionUpdate": v2.TERMINAL_OUTPUT_CHUNK, "data": str(data)}:
+            try:
+                return {**said, "data": None}, b64decode(data, validate=True).decode("latin-1")
+            except (NotBase64, ValueError):
+                return None
+        case {
+            "sessionUpdate": v2.TOOL_CALL_CONTENT_CHUNK,
+            "content": {"content": {"type": "text", "text": str(text)}},
+        }:
+            return _with(said, None), text
+    return None
+
+
+def with_text(said: Json, text: str) -> Json:
+    """Return a piece with another text, as `text_of` gives one."""
+    if said["sessionUpdate"] == v2.TERMINAL_OUTPUT_CHUNK:
+        return {**said, "data": b64encode(text.encode("latin-1")).decode()}
+    return _with(said, text)
+
+
+def _with(said: Json, text: str | None) -> Json:
+    content = as_object(said["content"])
+    return {**said, "content": {**content, "content": {**content["content"], "text": text}}}
