@@ -3,13 +3,14 @@
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.agents.requests import AtClients
-from acp_bridge.journal import PromptState
+from acp_bridge.journal import Journal, PromptState
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
     SESSION_CANCEL,
@@ -32,6 +33,7 @@ from tests.session.living import (
     first,
     living,
     never_starts,
+    resumes,
     wants_a_login,
 )
 from tests.session.played_agent import BUSY, PlayedAgent
@@ -216,6 +218,35 @@ async def test_when_the_bridge_ends_a_prompt_that_was_cancelled_is_cancelled(
         assert here.answers() == {running: CANCELLED}
         agent.answer(turn, DONE)
         await closed(here)
+
+
+async def test_when_the_bridge_ends_as_a_process_has_just_been_given_the_session_nothing_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, goes_on, told = anyio.Event(), anyio.Event(), anyio.Event()
+    note_agent = Journal.note_agent
+
+    async def noted(self: Journal, *args: Any) -> None:
+        reached.set()
+        await goes_on.wait()
+        try:
+            await note_agent(self, *args)
+        finally:
+            told.set()
+
+    async with living(tmp_path, resumes, first=first()) as here:
+        monkeypatch.setattr(Journal, "note_agent", noted)
+        (await here.agent()).dies()
+        here.session.wake()
+        agent = await here.agent(2)
+        with anyio.fail_after(5):
+            await reached.wait()
+            here.session.feed(ev.Shutdown())
+            agent.dies()
+            await closed(here)
+            goes_on.set()
+            await told.wait()
+        await quiet()
 
 
 # --- what fails takes nothing with it -------------------------------------------------------------

@@ -15,6 +15,7 @@ from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
+from acp_bridge.machine.states import State
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.opening import NotLoaded, Opening, Refused
@@ -83,6 +84,8 @@ class Restart:
             event("session.auth_needed", session=session_id, agent=link.name)
             return ev.NeedsAuth(epoch, exc)
         except Exception as exc:
+            if self._core.now.state is State.CLOSED:  # with the session the journal was closed
+                return ev.LoadRefused(epoch, False, "the session has ended")
             what = errors.internal(exc, "the session could not be opened")
             return ev.LoadRefused(epoch, False, what.message)
         event("session.reopened", session=session_id, agent=link.name)
