@@ -36,7 +36,7 @@ class ReloadAfterCancel(StrEnum):
 
 
 class AgentProtocol(StrEnum):
-    """Says which version of ACP is spoken with the agent: the first that it has, or this one."""
+    """Says which version of ACP is spoken with the agent: the first client's, or this one."""
 
     AUTO = "auto"
     V1 = "1"

@@ -24,6 +24,7 @@ from anyio.abc import TaskGroup
 from acp_bridge import errors
 from acp_bridge.agents.process import AgentCommand, AgentProcess, Exit
 from acp_bridge.agents.requests import AtClients, Requests, agent_peer
+from acp_bridge.agents.spoken_version import is_of_version_1
 from acp_bridge.agents.stderr import KEPT, end_of
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
@@ -216,10 +217,13 @@ class Link:
             raise
         except RpcError as refusal:
             raise version.refused(asked, refusal) from refusal
+        if self._translated and not self._translated.agreed and is_of_version_1(result):
+            self._translated = None
+            result = {**result, "protocolVersion": VERSION}
         agreed = self._translated is None or self._translated.agreed
         if not agreed or not isinstance(result, dict) or result.get("protocolVersion") != VERSION:
             raise version.refused(asked, None)
-        version.settle()
+        version.settle(asked if self._translated else VERSION)
         return result
 
     async def end_start(self) -> None:

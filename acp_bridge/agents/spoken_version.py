@@ -1,8 +1,9 @@
 """Which version of ACP is spoken with an agent: what the user chose, and what the agent has.
 
 - A process keeps its version. What one process has refused no other is asked.
-- Version 1 comes first, unless the user has chosen version 2; the other one is for an agent that
-  does not have the first.
+- Version 1 comes first, unless the user has chosen version 2, or has chosen none and the first
+  client speaks it; the other one is for an agent that does not have the first.
+- Who is asked for version 2 may answer in version 1: then that is spoken.
 """
 
 from __future__ import annotations
@@ -38,13 +39,20 @@ class SpokenVersion:
         """Nothing is known of the agent."""
         self._first = v2.VERSION if chosen is AgentProtocol.V2 else VERSION
         self._alone = chosen is AgentProtocol.V1
+        self._follows = chosen is AgentProtocol.AUTO
         self._refused: set[int] = set()
         #: the version that the next process is asked for.
         self.asks = self._first
 
-    def settle(self) -> None:
-        """Note that a process has agreed to the version that it was asked for."""
+    def follow_client(self) -> None:
+        """Ask for version 2 first, as the first client speaks that, if the user has no choice."""
+        if self._follows:
+            self._first = self.asks = v2.VERSION
+
+    def settle(self, spoken: int) -> None:
+        """Note the version that a process has agreed to: the next one is asked for that."""
         self._refused.clear()
+        self.asks = spoken
 
     def refused(self, asked: int, refusal: RpcError | None) -> StartFailed | RpcError:
         """Note that an agent has not agreed to a version; returns what is to be raised.
@@ -63,6 +71,16 @@ class SpokenVersion:
         return refusal or StartFailed(
             f"the agent does not speak ACP version {self._first}", permanent=True
         )
+
+
+def is_of_version_1(result: object) -> bool:
+    """Return True if an answer to `initialize` is one of version 1, whatever it was asked for.
+
+    Some agents of version 1 repeat whatever version they are asked for.
+    """
+    if not isinstance(result, dict):
+        return False
+    return result.get("protocolVersion") == VERSION or "agentCapabilities" in result
 
 
 def may_be_of_version(asked: int, refusal: RpcError) -> bool:

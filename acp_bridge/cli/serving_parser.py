@@ -168,8 +168,8 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
         Option(
             "agent-protocol",
             "auto|1|2",
-            "the version of ACP that is spoken with the agent; auto: 1,\n"
-            "and 2 with an agent that does not have 1\n"
+            "the version of ACP that is spoken with the agent; auto: that of\n"
+            "the client, the other one with an agent that does not have it\n"
             f"(ACP_BRIDGE_AGENT_PROTOCOL; default {DEFAULTS.agent_protocol})",
         ),
         Option(

@@ -64,6 +64,8 @@ class Introduction:
         """Return the result of `initialize`; raises RpcError."""
         client = request.client
         client.abilities = ClientAbilities(params.get("clientCapabilities"))
+        if not client.on_socket and client.abilities.shows_said:
+            self._context.command.version.follow_client()
         agent = await (self._meet() if client.on_socket else self._introduce(params))
         client.stage = Stage.READY
         settings = self._context.settings

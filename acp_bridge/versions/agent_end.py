@@ -76,6 +76,8 @@ class AgentEnd:
         """`ids`: the beginning of the ids of the agent's terminals at clients."""
         #: the agent has answered `initialize` as version 2 has it.
         self.agreed = False
+        #: it has answered otherwise: nothing is translated any more.
+        self._over = False
         self._booleans = False
         self._sessions: dict[str, _Session] = {}
         #: what becomes of the answers to the bridge's requests, by their ids.
@@ -108,7 +110,7 @@ class AgentEnd:
     def take_from_bridge(self, message: Message) -> Out:
         """Return what comes out for a message of the bridge."""
         method = message.get("method")
-        if method is None:
+        if method is None or self._over:
             return Out(to_agent=[message])
         if method.startswith("_"):
             if "id" in message:
@@ -152,6 +154,7 @@ class AgentEnd:
         def answered(message: Message) -> Out:
             self.agreed = v2.answers_as_v2(message.get("result"))
             if not self.agreed:
+                self._over = True
                 return _as_it_is(message)
             return _answered(message, initialized_to_v1(message["result"]))
 
@@ -332,6 +335,8 @@ class AgentEnd:
         if isinstance(message, Malformed):
             self._spoiled(message)
             return Out(to_bridge=[message])
+        if self._over:
+            return _as_it_is(message)
         method = message.get("method")
         if method == protocol.SESSION_UPDATE and "id" not in message:
             return self._updated(message)

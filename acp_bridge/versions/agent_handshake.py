@@ -17,7 +17,10 @@ _PROMPTS: Final = ("image", "audio", "embeddedContext")
 
 
 def initialize_to_v2(params: Json) -> Json:
-    """Return the parameters of `initialize` for the agent."""
+    """Return the parameters of `initialize` for the agent.
+
+    What version 1 calls otherwise is told, too, for an agent that answers in version 1.
+    """
     can = as_object(params.get("clientCapabilities"))
     told: Json = {name: can[name] for name in ("elicitation", "_meta") if name in can}
     if has(can, "auth", "terminal"):
@@ -25,9 +28,8 @@ def initialize_to_v2(params: Json) -> Json:
     info = as_object(params.get("clientInfo"))
     named = all(isinstance(info.get(name), str) for name in ("name", "version"))
     asked: Json = {"protocolVersion": v2.VERSION, "info": info if named else _INFO}
-    if "_meta" in params:
-        asked["_meta"] = params["_meta"]
-    return {**asked, "capabilities": told}
+    kept = ("clientInfo", "clientCapabilities", "_meta")
+    return {**asked, "capabilities": told, **{n: params[n] for n in kept if n in params}}
 
 
 def initialized_to_v1(result: Json) -> Json:

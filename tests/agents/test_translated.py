@@ -91,7 +91,7 @@ def test_version_2_is_asked_for_once_version_1_is_refused(code: int) -> None:
     assert isinstance(version.refused(1, refusal), OtherVersion)
     assert isinstance(version.refused(1, refusal), OtherVersion)  # of one started beside it
     assert version.asks == 2
-    version.settle()
+    version.settle(2)
     assert version.asks == 2
 
 

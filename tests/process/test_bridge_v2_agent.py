@@ -62,7 +62,7 @@ async def test_version_2_is_asked_for_first_where_the_user_wants_it(world: World
     assert asked_versions(world) == [2]
 
 
-@pytest.mark.parametrize(("chosen", "asked"), [("auto", [1]), ("1", [1]), ("2", [2, 1])])
+@pytest.mark.parametrize(("chosen", "asked"), [("auto", [1]), ("1", [1]), ("2", [2])])
 async def test_an_agent_that_repeats_any_version_is_spoken_to_in_version_1(
     world: World, chosen: str, asked: list[int]
 ) -> None:
@@ -77,7 +77,34 @@ async def test_an_agent_of_version_1_is_spoken_to_in_it_though_the_user_wants_ve
 ) -> None:
     async with world.inside(agent_protocol=AgentProtocol.V2) as client:
         assert await client.prompt("say hello") == {"stopReason": "end_turn"}
-    assert asked_versions(world)[-1] == 1
+    assert asked_versions(world) == [2]
+
+
+async def test_a_client_of_version_2_has_the_agent_spoken_to_in_its_version_if_it_has_it(
+    world: World,
+) -> None:
+    async with world.inside(command=v2_agent(), initialized=False) as client:
+        info = {"name": "editor", "version": "1"}
+        hello = {"protocolVersion": 2, "info": info, "capabilities": {}}
+        assert (await client.request("initialize", hello))["protocolVersion"] == 2
+    assert asked_versions(world) == [2]
+
+
+async def test_of_an_agent_of_version_1_no_other_process_is_started_for_a_client_of_version_2(
+    world: World,
+) -> None:
+    async with world.inside(initialized=False) as client:
+        info = {"name": "editor", "version": "1"}
+        hello = {"protocolVersion": 2, "info": info, "capabilities": {}}
+        assert (await client.request("initialize", hello))["protocolVersion"] == 2
+        answer = await client.request("session/new", {"cwd": str(world.cwd)})
+        since = len(client.recording)
+        said = [{"type": "text", "text": "say hello"}]
+        await client.request("session/prompt", {"sessionId": answer["sessionId"], "prompt": said})
+        await client.until_text("hello", since=since)
+        (first, *later) = world.log.received("initialize")
+        assert first["params"]["clientCapabilities"]["session"]
+        assert [each["params"]["protocolVersion"] for each in later] == [1] * len(later)
 
 
 async def test_version_2_is_not_tried_where_the_user_wants_version_1(world: World) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.settings import AgentProtocol
 from tests.process.bridge_support import World, kill_agent
 from tests.process.test_bridge_v2_agent import v2_agent
 from tests.support.client import RecordingClient
@@ -155,9 +154,7 @@ def _plain(told: Any) -> Any:
 @asynccontextmanager
 async def editor(world: World) -> AsyncIterator[Editor]:
     """A bridge between a client and an agent of version 2, with a session."""
-    async with world.inside(
-        command=v2_agent(), initialized=False, agent_protocol=AgentProtocol.V2
-    ) as client:
+    async with world.inside(command=v2_agent(), initialized=False) as client:
         await client.request("initialize", HELLO)
         it = Editor(client, world)
         await it.new()

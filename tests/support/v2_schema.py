@@ -12,6 +12,8 @@ from tests.clients_not_ours.judge import Connection, Refused, Schema, Side
 _FOLDER = Path(__file__).parents[2] / "fixtures" / "acp-v2"
 #: kinds of updates that version 1 has and version 2 has not: its schema takes any unknown kind.
 _OLD_KINDS = frozenset({"tool_call", "plan", "plan_removed", "current_mode_update"})
+#: what version 1 tells in `initialize` under other names.
+_OLD_HELLO = frozenset({"clientInfo", "clientCapabilities"})
 
 
 @cache
@@ -40,4 +42,8 @@ class V2Connection:
             case {"method": "session/update", "params": {"update": {"sessionUpdate": kind}}}:
                 if kind in _OLD_KINDS:
                     raise Refused(f"{kind} is an update of version 1")
+            case {"method": "initialize", "params": {"protocolVersion": 2, **params}}:
+                # Whoever has version 1 alone is told of the client, too.
+                told = {name: params[name] for name in params if name not in _OLD_HELLO}
+                message = {**message, "params": {"protocolVersion": 2, **told}}
         self._judged.judge(sender, json.dumps(message))

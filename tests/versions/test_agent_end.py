@@ -69,6 +69,8 @@ def test_what_a_client_can_do_is_told_in_marks_that_are_objects() -> None:
             "elicitation": {"form": {}},
             "_meta": {"x": 1},
         },
+        "clientInfo": client,
+        "clientCapabilities": params["clientCapabilities"],
     }
 
 

@@ -154,6 +154,8 @@ def opened() -> AgentEnd:
     ]
     for number, (method, params) in enumerate(asked, 1):
         end.take_from_bridge({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+    info = {"protocolVersion": 2, "info": {"name": "a", "version": "1"}, "capabilities": {}}
+    end.take_from_agent({"jsonrpc": "2.0", "id": 1, "result": info})
     return end
 
 
