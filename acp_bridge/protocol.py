@@ -273,6 +273,11 @@ def is_terminal(item: object) -> bool:
     return isinstance(item, dict) and item.get("type") == "terminal"
 
 
+def is_link(item: object) -> bool:
+    """Return True when a content block, or an item of a tool call's content, is a session."""
+    return isinstance(item, dict) and item.get("type") == "session"
+
+
 def is_state(update: Json) -> bool:
     """Return True when only the last update of this kind counts."""
     return update.get("sessionUpdate") in _STATE

@@ -89,6 +89,8 @@ SANS_IO = (
     "versions.agent_turn",
     "versions.blocks_to_v1",
     "versions.cards_to_v1",
+    "versions.children_to_v1",
+    "versions.children_to_v2",
     "versions.diff_to_v1",
     "versions.messages_to_v1",
     "versions.options_to_v1",

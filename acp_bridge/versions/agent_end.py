@@ -5,7 +5,8 @@ the other way round: one message becomes none, one or several, and some are answ
 
 - The ids of requests stay as they are; requests that are made here have ids that no other has.
 - What is for extensions (`_...`) passes unread.
-- Nothing reaches the bridge that version 1 does not know.
+- Nothing reaches the bridge that version 1 does not know, and nothing of a session that was neither
+  opened nor announced as a subagent's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from acp_bridge import errors, protocol
-from acp_bridge.protocol import CANCEL_REQUEST, Json, as_object, has, objects
+from acp_bridge.protocol import CANCEL_REQUEST, SUBAGENT_UPDATE, Json, as_object, has, objects
 from acp_bridge.versions import v2
 from acp_bridge.versions.agent_handshake import (
     initialize_to_v2,
@@ -23,6 +24,7 @@ from acp_bridge.versions.agent_handshake import (
     opening_to_v2,
 )
 from acp_bridge.versions.agent_turn import Item, Turn
+from acp_bridge.versions.children_to_v1 import child_stands, without_links
 from acp_bridge.versions.options_to_v1 import commands_to_v1, setting_to_v2
 from acp_bridge.versions.question_to_v1 import elicitation_to_v1, permission_to_v1
 from acp_bridge.versions.update_to_v1 import Shown
@@ -55,6 +57,8 @@ class _Session:
     turn: Turn | None = None
     #: what the last state listed as running in the background, by type and, if it has one, id.
     background: list[Item] = field(default_factory=list)
+    #: the session above it, if it is a subagent's.
+    above: str = ""
 
 
 _OnAnswer: TypeAlias = Callable[[Message], Out]
@@ -69,6 +73,10 @@ class AgentEnd:
         self.agreed = False
         self._booleans = False
         self._sessions: dict[str, _Session] = {}
+        #: the ids of requests for a session whose id the answer has.
+        self._opening: set[RequestId] = set()
+        #: a subagent was announced.
+        self._has_children = False
         #: what becomes of the answers to the bridge's requests, by their ids.
         self._open: dict[RequestId, _OnAnswer] = {}
         self._made = 0
@@ -90,8 +98,8 @@ class AgentEnd:
 
     def has_background(self, session_id: str | None) -> bool:
         """Return True if the agent has listed work of a session that runs in the background."""
-        session = self._sessions.get(session_id) if session_id else None
-        return session is not None and bool(session.background)
+        known = self._with_children(session_id) if session_id else []
+        return any(session.background for _, session in known)
 
     # --- from the bridge -----------------------------------------------------------------------
 
@@ -154,6 +162,25 @@ class AgentEnd:
             self._sessions[session_id] = _Session(Shown(booleans=self._booleans))
         return self._sessions[session_id]
 
+    def _spoken_of(self, session_id: object) -> _Session | None:
+        """Return the session that the agent names; None if it was not opened nor announced."""
+        if not isinstance(session_id, str):
+            return None
+        known = session_id in self._sessions or self._opening & self._open.keys()
+        return self._session(session_id) if known else None
+
+    def _upwards(self, session_id: str) -> Iterator[str]:
+        """Give a session and those above it."""
+        while session_id:
+            yield session_id
+            session = self._sessions.get(session_id)
+            session_id = session.above if session else ""
+
+    def _with_children(self, session_id: str) -> list[tuple[str, _Session]]:
+        """Return a session that is known, and the subagents of it, with their ids."""
+        known = self._sessions.items()
+        return [(id_, each) for id_, each in known if session_id in self._upwards(id_)]
+
     def _new(self, request_id: RequestId, params: Json) -> Out:
         return self._open_new(request_id, protocol.SESSION_NEW, params)
 
@@ -164,9 +191,11 @@ class AgentEnd:
         """Ask for a session whose id the answer has."""
 
         def answered(message: Message) -> Out:
+            self._opening.discard(request_id)
             session_id = as_object(message.get("result")).get("sessionId")
             return self._opened(message, session_id, {"sessionId": session_id})
 
+        self._opening.add(request_id)
         return self._ask(request_id, method, opening_to_v2(params), answered)
 
     def _load(self, request_id: RequestId, params: Json) -> Out:
@@ -175,7 +204,9 @@ class AgentEnd:
     def _resume(self, request_id: RequestId, params: Json) -> Out:
         asked = opening_to_v2(params)
         session_id = str(params.get("sessionId"))
-        self._sessions.pop(session_id, None)  # what it tells now, it tells anew
+        self._session(session_id)
+        for each, known in self._with_children(session_id):  # what they tell now, they tell anew
+            self._sessions[each] = _Session(Shown(booleans=self._booleans), above=known.above)
         return self._ask(
             request_id,
             protocol.SESSION_RESUME,
@@ -205,10 +236,13 @@ class AgentEnd:
 
         def answered(message: Message) -> Out:
             out = Out()
-            if session := self._sessions.pop(session_id, None):
-                if session.turn and "result" in message:
+            closed = self._with_children(session_id) if "result" in message else []
+            if session := self._sessions.get(session_id):
+                if session.turn and closed:
                     session.turn.break_off()
                 out.to_bridge += self._ended(session_id, session)
+            for each, _ in closed:
+                del self._sessions[each]
             out.to_bridge.append(message)
             return out
 
@@ -347,12 +381,13 @@ class AgentEnd:
         out = Out()
         try:
             if method == protocol.REQUEST_PERMISSION:
-                session_id = str(params.get("sessionId"))
-                cards = self._session(session_id).shown.cards
-                out.to_bridge += self._updates(session_id, cards.flush())
+                cards = self._asking(params).shown.cards
+                out.to_bridge += self._updates(params["sessionId"], cards.flush())
                 self._made += 1
                 told = permission_to_v1(params, cards, f"acp-bridge-question-{self._made}")
             elif method == protocol.CREATE_ELICITATION:
+                if "sessionId" in params:
+                    self._asking(params)
                 told = elicitation_to_v1(params)
             else:
                 raise errors.unknown_method(method)
@@ -361,16 +396,24 @@ class AgentEnd:
         out.to_bridge.append({**message, "params": told})
         return out
 
+    def _asking(self, params: Json) -> _Session:
+        """Return the session that asks something; raises RpcError if it is not known."""
+        if (session := self._spoken_of(params.get("sessionId"))) is None:
+            raise errors.unknown_session()
+        return session
+
     def _updated(self, message: Message) -> Out:
         """Take an update of a session; one that is the same in both versions stays as it is."""
         params = as_object(message.get("params"))
-        session_id, update = params.get("sessionId"), as_object(params.get("update"))
-        if not isinstance(session_id, str):
+        session_id, update = str(params.get("sessionId")), as_object(params.get("update"))
+        if (session := self._spoken_of(params.get("sessionId"))) is None:
             return Out()
-        session = self._session(session_id)
         if update.get("sessionUpdate") == v2.STATE_UPDATE:
             return Out(to_bridge=self._state(session_id, session, update))
-        updates = session.shown.update(update)
+        if update.get("sessionUpdate") == SUBAGENT_UPDATE:
+            return Out(to_bridge=self._told_of_child(session_id, params, update))
+        told = update if self._has_children else without_links(update)
+        updates = [] if told is None else session.shown.update(told)
         if len(updates) == 1 and updates[0] is update:
             return Out(to_bridge=[message])
         out = Out(to_bridge=[_update({**params, "update": each}) for each in updates])
@@ -381,12 +424,44 @@ class AgentEnd:
     def _state(self, session_id: str, session: _Session, update: Json) -> list[Message | Malformed]:
         if isinstance(update.get("background"), list):
             session.background = list(_items(update["background"]))
+        if session.above:
+            return self._child_stands(session_id, session, update)
         if update.get("state") != v2.IDLE:
             return []
         if session.turn:
             session.turn.take_idle(update)
             return self._ended(session_id, session)
         return self._updates(session_id, session.shown.cards.flush())
+
+    def _told_of_child(self, above: str, params: Json, update: Json) -> list[Message | Malformed]:
+        """Take what is told of a subagent on the session above it: the first word announces it.
+
+        A state there repeats that of the subagent's own session.
+        """
+        child_id, state = update.get("sessionId"), update.get("state")
+        if not isinstance(child_id, str) or not child_id:
+            return []
+        if is_new := child_id not in self._sessions:
+            self._session(child_id).above = above
+            self._has_children = True
+        child = self._sessions[child_id]
+        if not child.above:  # the bridge has opened it
+            return []
+        told = {name: value for name, value in update.items() if name != "state"}
+        says_more = is_new or told.keys() - {"sessionUpdate", "sessionId"}
+        out: list[Message | Malformed] = []
+        out += [_update({**params, "update": told})] if says_more else []
+        return [*out, *(self._child_stands(child_id, child, state) if state else [])]
+
+    def _child_stands(
+        self, child_id: str, child: _Session, state: object
+    ) -> list[Message | Malformed]:
+        """Tell on the session above where a subagent stands, behind all that it has said."""
+        told = child_stands(child_id, as_object(state))
+        if told is None:
+            return []
+        shown = self._updates(child_id, child.shown.cards.flush())
+        return [*shown, *self._updates(child.above, [told])]
 
     def _updates(self, session_id: str, updates: list[Json]) -> list[Message | Malformed]:
         return [_update({"sessionId": session_id, "update": each}) for each in updates]

@@ -22,12 +22,14 @@ from acp_bridge.protocol import (
     Json,
     LiveState,
     as_object,
+    kind_of,
     meta_of,
     objects,
     own_meta,
     with_own_meta,
 )
 from acp_bridge.versions import greeting_to_v2, v2
+from acp_bridge.versions.children_to_v2 import Children, is_told_anew
 from acp_bridge.versions.settings_to_v2 import Settings, servers
 from acp_bridge.versions.update_to_v2 import ToV2, tool_call
 from acp_bridge.wire import jsonrpc
@@ -92,6 +94,7 @@ class ClientEnd:
         self._numbers = count(1)
         self._asked: dict[RequestId, _Asked] = {}
         self._sessions: dict[object, _Session] = {}
+        self._children = Children()
         #: abilities of the bridge's own that the client itself declared.
         self._own: Json = {}
         #: the methods of the bridge's own requests that the client has not answered.
@@ -126,6 +129,7 @@ class ClientEnd:
         self._asked[inner] = asked
         if sent[0] == protocol.SESSION_LOAD or _attaches_whole(method, params):
             self._known(params.get("sessionId")).updates.begin_replay()
+            self._forget_children(params.get("sessionId"))
         is_object = isinstance(given, dict) or sent[1]
         return jsonrpc.request(inner, sent[0], sent[1] if is_object else given)
 
@@ -232,12 +236,28 @@ class ClientEnd:
         self._send({**message, "params": params} if "params" in message else message)
 
     def _update(self, params: Json) -> bool:
+        if kind_of(params) == protocol.SUBAGENT_UPDATE:
+            self._told_of_child(params)
+            return False
         updates = self._session(params.get("sessionId")).updates.updates(params)
         if len(updates) == 1 and updates[0] is params:
             return True
         for each in updates:
             self._send(jsonrpc.notification(protocol.SESSION_UPDATE, each))
         return False
+
+    def _told_of_child(self, params: Json) -> None:
+        """Tell of a subagent on the session above it, and in its own where it stands."""
+        asked = self._asked.values()
+        anew = [each.params.get("sessionId") for each in asked if is_told_anew(each.method)]
+        for told in self._children.told(params, anew):
+            self._session(told["sessionId"]).updates.end_message()
+            self._send(jsonrpc.notification(protocol.SESSION_UPDATE, told))
+
+    def _forget_children(self, session_id: object) -> None:
+        """Forget what the client was shown of the subagents of a session."""
+        for each in self._children.forget(session_id):
+            self._sessions.pop(each, None)
 
     # --- answers -------------------------------------------------------------------------------
 
@@ -300,12 +320,16 @@ class ClientEnd:
             if session.turn:
                 self._end_turn(session_id, session, session.turn, {"stopReason": "cancelled"})
             del self._sessions[session_id]
+        self._forget_children(session_id)
 
     def _end_replay(self, session_id: object, session: _Session, asked: _Asked, own: Json) -> None:
         """Say that the replay is whole, and how the session stands, before the answer."""
         session.updates.end_message()
         replayed = asked.params.get(v2.REPLAY_FROM) is not None
-        if replayed or _attaches_whole(asked.method, asked.params):
+        whole = replayed or _attaches_whole(asked.method, asked.params)
+        for child_id, update in self._children.told_anew(session_id, whole=whole):
+            self._say(child_id, update)
+        if whole:
             self._say(session_id, {"sessionUpdate": v2.REPLAY_COMPLETE})
         stands = as_object(own_meta(own).get("state"))
         session.turn = _turn_of(stands)
@@ -342,6 +366,7 @@ class ClientEnd:
         self._say_state(session_id, session, _state_of(params, session))
         if params.get("state") == LiveState.CLOSED and not session.turn:
             del self._sessions[session_id]
+            self._forget_children(session_id)
 
     def _own_prompts(self, prompt_id: str) -> list[_Asked]:
         """Return the requests that brought a prompt which has no outcome yet."""

@@ -14,7 +14,7 @@ from acp_bridge.protocol import Json
 from acp_bridge.versions.agent_end import AgentEnd, Out
 from acp_bridge.wire.jsonrpc import Malformed, Message
 from tests.clients_not_ours.judge import Connection, Schema
-from tests.support.v2_schema import V2Connection
+from tests.support.v2_schema import V2Connection, extended
 
 INFO = {"name": "v2", "version": "1"}
 SESSION: Json = {"mcp": {"http": {}, "stdio": {}}, "prompt": {"image": {}}, "delete": {}}
@@ -29,8 +29,8 @@ TEXT = {"type": "text", "text": "hi"}
 
 @cache
 def _v1_schema() -> Schema:
-    path = Path(__file__).parents[2] / "fixtures" / "acp-v1" / "schema.json"
-    return Schema(json.loads(path.read_text()))
+    folder = Path(__file__).parents[2] / "fixtures" / "acp-v1"
+    return Schema(extended(folder / "schema.json", folder / "subagents.json"))
 
 
 class Wire:
