@@ -16,7 +16,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from acp_bridge import errors, protocol
-from acp_bridge.protocol import CANCEL_REQUEST, SUBAGENT_UPDATE, Json, as_object, has, objects
+from acp_bridge.protocol import (
+    CANCEL_REQUEST,
+    SUBAGENT_UPDATE,
+    Json,
+    as_object,
+    has,
+    objects,
+    only_stands,
+    without_state,
+)
 from acp_bridge.versions import v2
 from acp_bridge.versions.agent_handshake import (
     initialize_to_v2,
@@ -447,10 +456,9 @@ class AgentEnd:
         child = self._sessions[child_id]
         if not child.above:  # the bridge has opened it
             return []
-        told = {name: value for name, value in update.items() if name != "state"}
-        says_more = is_new or told.keys() - {"sessionUpdate", "sessionId"}
         out: list[Message | Malformed] = []
-        out += [_update({**params, "update": told})] if says_more else []
+        if is_new or not only_stands(update):
+            out.append(_update({**params, "update": without_state(update)}))
         return [*out, *(self._child_stands(child_id, child, state) if state else [])]
 
     def _child_stands(

@@ -6,14 +6,10 @@ Version 1 tells on the session above where a child stands, version 2 in the chil
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from typing import Final
 
 from acp_bridge import protocol
-from acp_bridge.protocol import Json, as_object, meta_of
+from acp_bridge.protocol import Json, as_object, meta_of, only_stands, without_state
 from acp_bridge.versions import v2
-
-#: what the first word of a child has though it says nothing more of it.
-_NAMES: Final = frozenset({"sessionUpdate", "sessionId"})
 
 
 class Children:
@@ -42,10 +38,10 @@ class Children:
         """
         update = params["update"]
         child_id, state = update.get("sessionId"), as_object(update.get("state"))
-        announced = {name: said for name, said in update.items() if name != "state"}
-        is_new = child_id not in self._above
+        told: list[Json] = []
+        if child_id not in self._above or not only_stands(update):
+            told.append({**params, "update": without_state(update)})
         self._above.setdefault(child_id, params.get("sessionId"))
-        told = [{**params, "update": announced}] if is_new or announced.keys() - _NAMES else []
         if not isinstance(state.get("state"), str) or state == self._stands.get(child_id):
             return told
         self._stands[child_id] = state

@@ -93,9 +93,9 @@ class Wire:
         message = {"jsonrpc": "2.0", "id": f"a{next(self._ids)}", "method": method}
         return self.agent({**message, "params": params})
 
-    def says(self, kind: str, /, **members: Any) -> list[Json]:
-        """The messages that the bridge gets for one update of the session `s`."""
-        params = {"sessionId": "s", "update": {"sessionUpdate": kind, **members}}
+    def says(self, kind: str, /, of: str = "s", **members: Any) -> list[Json]:
+        """The messages that the bridge gets for one update of a session, mostly `s`."""
+        params = {"sessionId": of, "update": {"sessionUpdate": kind, **members}}
         return self._messages({"jsonrpc": "2.0", "method": "session/update", "params": params})
 
     def shows(self, kind: str, /, **members: Any) -> list[Json]:
