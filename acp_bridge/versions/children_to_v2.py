@@ -6,10 +6,13 @@ Version 1 tells on the session above where a child stands, version 2 in the chil
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from typing import Final
 
 from acp_bridge import protocol
 from acp_bridge.protocol import Json, as_object, meta_of, only_stands, without_state
 from acp_bridge.versions import v2
+
+_AT_WORK: Final = (v2.RUNNING, v2.REQUIRES_ACTION)
 
 
 class Children:
@@ -44,9 +47,10 @@ class Children:
         self._above.setdefault(child_id, params.get("sessionId"))
         if not isinstance(state.get("state"), str) or state == self._stands.get(child_id):
             return told
+        ends = self._stood(child_id) != v2.IDLE
         self._stands[child_id] = state
-        if self._session_of(child_id) not in anew:
-            told.append({"sessionId": child_id, "update": _state(state)})
+        if self.session_of(child_id) not in anew:
+            told.append({"sessionId": child_id, "update": _state(state, ends=ends)})
         return told
 
     def told_anew(self, session_id: object, *, whole: bool) -> Iterator[tuple[object, Json]]:
@@ -56,24 +60,32 @@ class Children:
         for child_id in self._below(session_id):
             if whole:
                 yield child_id, {"sessionUpdate": v2.REPLAY_COMPLETE}
-            state = self._stands.get(child_id, {}).get("state", v2.IDLE)
-            yield child_id, {"sessionUpdate": v2.STATE_UPDATE, "state": state}
+            yield child_id, {"sessionUpdate": v2.STATE_UPDATE, "state": self._stood(child_id)}
 
-    def _below(self, session_id: object) -> list[object]:
-        """Return the children of a session, and theirs, in the order of their announcements."""
-        return [each for each in self._above if self._session_of(each) == session_id]
+    def _stood(self, child_id: object) -> object:
+        """Return the state of a child that is known; one of which none was told does nothing."""
+        return self._stands.get(child_id, {}).get("state", v2.IDLE)
 
-    def _session_of(self, child_id: object) -> object:
+    def work(self, session_id: object) -> bool:
+        """Return True while a child of a session works."""
+        return any(self._stood(each) in _AT_WORK for each in self._below(session_id))
+
+    def session_of(self, child_id: object) -> object:
         """Return the session to which a child belongs in the end; one that is no child itself."""
         while child_id in self._above:
             child_id = self._above[child_id]
         return child_id
 
+    def _below(self, session_id: object) -> list[object]:
+        """Return the children of a session, and theirs, in the order of their announcements."""
+        return [each for each in self._above if self.session_of(each) == session_id]
 
-def _state(said: Json) -> Json:
-    """Return a state with its stop reason, and the error of one that has ended with it."""
+
+def _state(said: Json, *, ends: bool) -> Json:
+    """Return where a child stands; if its work `ends` with that, with the stop reason."""
     told: Json = {"sessionUpdate": v2.STATE_UPDATE, "state": said["state"], **meta_of(said)}
-    if said["state"] == v2.IDLE and isinstance(reason := said.get("stopReason"), str):
+    reason = said.get("stopReason") if said["state"] == v2.IDLE and ends else None
+    if isinstance(reason, str):
         told["stopReason"] = reason
         if reason == v2.ERROR and isinstance(error := said.get("error"), dict):
             told["error"] = error

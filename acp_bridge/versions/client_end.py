@@ -80,6 +80,9 @@ class _Session:
     state: str = v2.IDLE
     #: the id of the prompt whose turn runs.
     turn: str = ""
+    #: the bridge's last word for where it stands, and whether its subagents work.
+    word: object = None
+    children_work: bool = False
     #: the turns of which the end was said.
     ended: list[str] = field(default_factory=list)
 
@@ -253,6 +256,11 @@ class ClientEnd:
         for told in self._children.told(params, anew):
             self._session(told["sessionId"]).updates.end_message()
             self._send(jsonrpc.notification(protocol.SESSION_UPDATE, told))
+        session_id = self._children.session_of(params.get("sessionId"))
+        session = self._session(session_id)
+        session.children_work = self._children.work(session_id)
+        if session.word == LiveState.WORKING and session_id not in anew:
+            self._say_state(session_id, session, _state_of({"state": session.word}, session))
 
     def _forget_children(self, session_id: object) -> None:
         """Forget what the client was shown of the subagents of a session."""
@@ -332,7 +340,7 @@ class ClientEnd:
         if whole:
             self._say(session_id, {"sessionUpdate": v2.REPLAY_COMPLETE})
         stands = as_object(own_meta(own).get("state"))
-        session.turn = _turn_of(stands)
+        session.turn, session.word = _turn_of(stands), stands.get("state")
         session.state = _state_of(stands, session)
         self._say(session_id, {"sessionUpdate": v2.STATE_UPDATE, "state": session.state})
 
@@ -358,7 +366,7 @@ class ClientEnd:
         if session_id not in self._sessions:
             return
         session = self._sessions[session_id]
-        turn = _turn_of(params)
+        turn, session.word = _turn_of(params), params.get("state")
         if session.turn and session.turn != turn and not self._own_prompts(session.turn):
             self._end_turn(session_id, session, session.turn, _end_told(params, session.turn))
         if turn and turn != session.turn and turn not in session.ended:
@@ -508,7 +516,8 @@ def _state_of(stands: Json, session: _Session) -> str:
     word = stands.get("state")
     if not session.turn and word == LiveState.CANCELLING:  # what ends is work outside of a turn
         return session.state
-    if not session.turn and word not in _WORKS:
+    by_children = session.children_work and word == LiveState.WORKING
+    if not session.turn and (by_children or word not in _WORKS):
         return v2.IDLE
     return v2.REQUIRES_ACTION if word == LiveState.PERMISSION else v2.RUNNING
 
