@@ -24,6 +24,7 @@ from acp_bridge.protocol import (
     USAGE_UPDATE,
     Json,
     as_object,
+    is_link,
     is_state,
 )
 from acp_bridge.runtime.log import event
@@ -107,6 +108,8 @@ class FromAgent:
         unread = self._draining and self._pacing.unread
         if self._took_of_subagents(link, params, update, unread=unread):
             return
+        if link.children and names_session(params):
+            update = self._subagents.inward(link, update)
         if unread and not is_state(update):
             if self._outside:
                 self._work.note_update(update)
@@ -146,7 +149,7 @@ class FromAgent:
         """
         kind, there = update["sessionUpdate"], link.children
         if kind not in OF_SUBAGENTS and not (
-            there and (params.get("sessionId") in there or names_session(params))
+            there and (params.get("sessionId") in there or is_link(update.get("content")))
         ):
             return False
         if not unread or kind == SUBAGENT_UPDATE:
