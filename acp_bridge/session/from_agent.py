@@ -108,13 +108,11 @@ class FromAgent:
         unread = self._draining and self._pacing.unread
         if self._took_of_subagents(link, params, update, unread=unread):
             return
-        if link.children and names_session(params):
-            update = self._subagents.inward(link, update)
         if unread and not is_state(update):
             if self._outside:
                 self._work.note_update(update)
             return
-        if (shown := self._taken(link, update)) is None:
+        if (shown := self._taken(link, params)) is None:
             return
         if self._outside:
             self._work.note_update(shown)
@@ -174,8 +172,11 @@ class FromAgent:
         """Return True if what the agent does in this phase is done outside of a prompt."""
         return phase is Phase.LIVE and self._core.now.running is None
 
-    def _taken(self, link: Link, update: Json) -> Json | None:
+    def _taken(self, link: Link, params: Json) -> Json | None:
         """Return the update in the form that is recorded; None for one to drop, such as a leak."""
+        update: Json = params["update"]
+        if link.children and names_session(params):
+            update = self._subagents.inward(link, update)
         excused = self._phase is Phase.LEAK and self._to_agent.busy
         try:
             return self._updates.incoming(update, self._phase, excused=excused)

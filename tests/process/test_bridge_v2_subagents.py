@@ -86,7 +86,7 @@ async def test_a_stop_of_a_subagent_reaches_an_agent_of_version_2(world: World) 
         assert told(client)[-1]["state"] == {"state": "idle", "stopReason": "cancelled"}
 
 
-@pytest.mark.hazard("X1", "R1")
+@pytest.mark.hazard("X1", "C16")
 async def test_the_subagents_of_an_agent_of_version_2_that_has_died_have_ended(
     world: World,
 ) -> None:
