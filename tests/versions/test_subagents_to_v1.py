@@ -45,6 +45,17 @@ def test_where_a_subagent_stands_is_told_on_the_session_above_it() -> None:
         }
 
 
+def test_a_state_that_is_repeated_on_the_session_above_is_taken_there_too() -> None:
+    wire = Wire()
+    update = {"sessionUpdate": "subagent_update", "sessionId": "kid", "state": {"state": "running"}}
+    message = {"jsonrpc": "2.0", "method": "session/update"}  # as before Preview: not judged
+    for count in (2, 1):
+        out = wire.end.take_from_agent({**message, "params": {"sessionId": "s", "update": update}})
+        told = [each for each in out.to_bridge if isinstance(each, dict)]
+        assert ["state" in each for each in updates(told)] == [False, True][-count:]
+        assert {each["sessionId"] for each in updates(told)} == {"kid"}
+
+
 def test_what_a_subagent_does_is_translated_apart_from_the_session_above_it() -> None:
     wire = Wire()
     announced(wire)

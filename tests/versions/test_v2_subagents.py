@@ -116,6 +116,9 @@ async def test_a_replay_has_each_subagent_with_its_end_and_where_it_stands(tmp_p
                 *((f"{here.id}:3", complete), (f"{here.id}:3", runs)),
                 *((here.id, complete), (here.id, runs)),
             ]
+            calls = [each["update"] for each in said if "toolCallId" in each.get("update", {})]
+            assert [each["status"] for each in calls] == ["in_progress", "completed"]
+            assert None not in calls[0].values()
             names = [each["update"].get("sessionId") for each in said if "update" in each]
             assert [each for each in names if each] == [kid, grandkid, f"{here.id}:3"]
         assert "agent_message_chunk" in kinds(other, kid)
