@@ -282,6 +282,21 @@ def is_terminal(item: object) -> bool:
     return isinstance(item, dict) and item.get("type") == "terminal"
 
 
+def is_link(item: object) -> bool:
+    """Return True when a content block, or an item of a tool call's content, is a session."""
+    return isinstance(item, dict) and item.get("type") == "session"
+
+
+def only_stands(update: Json) -> bool:
+    """Return True when a `subagent_update` tells nothing but where the subagent stands."""
+    return update.keys() == {"sessionUpdate", "sessionId", "state"}
+
+
+def without_state(update: Json) -> Json:
+    """Return a `subagent_update` that does not tell where the subagent stands."""
+    return {name: said for name, said in update.items() if name != "state"}
+
+
 def is_state(update: Json) -> bool:
     """Return True when only the last update of this kind counts."""
     return update.get("sessionUpdate") in _STATE

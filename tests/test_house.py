@@ -90,6 +90,8 @@ SANS_IO = (
     "versions.as_said",
     "versions.blocks_to_v1",
     "versions.cards_to_v1",
+    "versions.children_to_v1",
+    "versions.children_to_v2",
     "versions.diff_to_v1",
     "versions.messages_to_v1",
     "versions.options_to_v1",

@@ -24,6 +24,7 @@ from acp_bridge.protocol import (
     USAGE_UPDATE,
     Json,
     as_object,
+    is_link,
     is_state,
     without_said,
 )
@@ -112,7 +113,7 @@ class FromAgent:
             if self._outside:
                 self._work.note_update(update)
             return
-        if (shown := self._taken(link, update)) is None:
+        if (shown := self._taken(link, params)) is None:
             return
         if self._outside:
             self._work.note_update(shown)
@@ -145,7 +146,7 @@ class FromAgent:
         """
         kind, there = update["sessionUpdate"], link.children
         if kind not in OF_SUBAGENTS and not (
-            there and (params.get("sessionId") in there or names_session(params))
+            there and (params.get("sessionId") in there or is_link(update.get("content")))
         ):
             return False
         if not unread or kind == SUBAGENT_UPDATE:
@@ -172,8 +173,11 @@ class FromAgent:
         """Return True if what the agent does in this phase is done outside of a prompt."""
         return phase is Phase.LIVE and self._core.now.running is None
 
-    def _taken(self, link: Link, update: Json) -> Json | None:
+    def _taken(self, link: Link, params: Json) -> Json | None:
         """Return the update in the form that is recorded; None for one to drop, such as a leak."""
+        update: Json = params["update"]
+        if link.children and names_session(params):
+            update = self._subagents.inward(link, update)
         excused = self._phase is Phase.LEAK and self._to_agent.busy
         try:
             return self._updates.incoming(update, self._phase, excused=excused)

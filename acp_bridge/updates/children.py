@@ -24,8 +24,8 @@ from acp_bridge.protocol import (
     SUBAGENT_UPDATE,
     Json,
     as_object,
+    is_link,
     kind_of,
-    objects,
 )
 
 #: the states of a child that works.
@@ -228,6 +228,15 @@ class Children:
 
         return _renamed(update, key_of)
 
+    def unlinked(self, update: Json) -> Json:
+        """Return an update, or a tool call, with the title of each session that it links to."""
+
+        def title(link: Json) -> Json:
+            named = self.get(link.get("sessionId"))
+            return _text(named.title if named else "this session")
+
+        return _with_links(update, title)
+
 
 def scoped(update: Json, key: str) -> Json:
     """Return an update or a tool call of a child with ids that meet no other's."""
@@ -263,9 +272,9 @@ def is_of_subagents(params: Json) -> bool:
 
 
 def names_session(params: Json) -> bool:
-    """Return True for an update with a content block that stands for a session."""
+    """Return True for an update whose content links to a session."""
     content = as_object(params.get("update")).get("content")
-    return isinstance(content, dict) and content.get("type") == "session"
+    return is_link(content) or (isinstance(content, list) and any(map(is_link, content)))
 
 
 def outward(params: Json, session_id: str) -> Json:
@@ -276,27 +285,40 @@ def outward(params: Json, session_id: str) -> Json:
     return told
 
 
+def linked(call: Json, session_id: str) -> Json:
+    """Return a tool call with the sessions that it links to as clients know them."""
+    return _renamed(call, lambda key: session_id + key)
+
+
 def _renamed(update: Json, rename: Callable[[str], str | None]) -> Json:
     """Return an update with the sessions that it names under other names."""
     told = dict(update)
     for name in _NAMING if told.get("sessionUpdate") in OF_SUBAGENTS else ():
         if isinstance(session := told.pop(name, None), str):
             told |= {} if (named := rename(session)) is None else {name: named}
-    content = told.get("content")
-    if isinstance(content, dict):
-        told["content"] = _block_renamed(content, rename)
-    elif isinstance(content, list):
-        renamed = {id(each): _block_renamed(each, rename) for each in objects(content)}
-        told["content"] = [renamed.get(id(each), each) for each in content]
-    return told
+
+    def link(block: Json) -> Json:
+        session = block.get("sessionId")
+        named = rename(session) if isinstance(session, str) else None
+        return _text("another session") if named is None else {**block, "sessionId": named}
+
+    return _with_links(told, link)
 
 
-def _block_renamed(block: Json, rename: Callable[[str], str | None]) -> Json:
-    if block.get("type") == "session" and isinstance(session := block.get("sessionId"), str):
-        named = rename(session)
-        return (
-            {"type": "text", "text": "[another session]"}
-            if named is None
-            else {**block, "sessionId": named}
-        )
-    return block
+def _with_links(update: Json, shown: Callable[[Json], Json]) -> Json:
+    """Return an update, or a tool call, with another block for each link to a session."""
+    content = update.get("content")
+
+    def instead(item: object) -> object:
+        block = shown(as_object(item)) if is_link(item) else item
+        if block is item or is_link(block) or "toolCallId" not in update:
+            return block
+        return {"type": "content", "content": block}
+
+    if isinstance(content, list):
+        return {**update, "content": [instead(each) for each in content]}
+    return {**update, "content": instead(content)} if is_link(content) else update
+
+
+def _text(words: str) -> Json:
+    return {"type": "text", "text": f"[{words}]"}

@@ -69,9 +69,7 @@ class Folded:
         if "sessionId" in params:
             return self._of_child(params, update)
         if kind not in OF_SUBAGENTS and names_session(params):
-            named = self._children.get(as_object(update["content"]).get("sessionId"))
-            text = {"type": "text", "text": f"[{named.title if named else 'this session'}]"}
-            return [{**params, "update": {**update, "content": text}}]
+            return [{**params, "update": self._children.unlinked(update)}]
         return []
 
     def card(self, child: Child) -> Json:
@@ -115,7 +113,7 @@ class Folded:
             if update.get("status") in ENDED:
                 self._children.asked.discard(str(card_id))
             meta = {name: value for name, value in params.items() if name != "sessionId"}
-            return [{**meta, "update": in_name_of(child, update)}]
+            return [{**meta, "update": in_name_of(child, self._children.unlinked(update))}]
         return []
 
     def _said(self, child: Child, update: Json) -> list[Json]:

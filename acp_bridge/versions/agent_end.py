@@ -5,7 +5,8 @@ the other way round: one message becomes none, one or several, and some are answ
 
 - The ids of requests stay as they are; requests that are made here have ids that no other has.
 - What is for extensions (`_...`) passes unread.
-- Nothing reaches the bridge that version 1 does not know.
+- Nothing reaches the bridge that version 1 does not know, and nothing of a session that was neither
+  opened nor announced as a subagent's.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from acp_bridge import errors, protocol
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
     SAID,
+    SUBAGENT_UPDATE,
     Json,
     as_object,
     has,
     objects,
+    only_stands,
     with_own_meta,
+    without_state,
 )
 from acp_bridge.versions import v2
 from acp_bridge.versions.agent_handshake import (
@@ -32,6 +36,7 @@ from acp_bridge.versions.agent_handshake import (
 )
 from acp_bridge.versions.agent_turn import Item, Turn
 from acp_bridge.versions.as_said import TerminalIds, for_version_1, question_said, with_said
+from acp_bridge.versions.children_to_v1 import child_stands, without_links
 from acp_bridge.versions.options_to_v1 import commands_to_v1, setting_to_v2
 from acp_bridge.versions.question_to_v1 import elicitation_to_v1, permission_to_v1
 from acp_bridge.versions.update_to_v1 import Shown
@@ -64,6 +69,8 @@ class _Session:
     turn: Turn | None = None
     #: what the last state listed as running in the background, by type and, if it has one, id.
     background: list[Item] = field(default_factory=list)
+    #: the session above it, if it is a subagent's.
+    above: str = ""
 
 
 _OnAnswer: TypeAlias = Callable[[Message], Out]
@@ -80,6 +87,10 @@ class AgentEnd:
         self._over = False
         self._booleans = False
         self._sessions: dict[str, _Session] = {}
+        #: the ids of requests for a session whose id the answer has.
+        self._opening: set[RequestId] = set()
+        #: a subagent was announced.
+        self._has_children = False
         #: what becomes of the answers to the bridge's requests, by their ids.
         self._open: dict[RequestId, _OnAnswer] = {}
         self._made = 0
@@ -102,8 +113,8 @@ class AgentEnd:
 
     def has_background(self, session_id: str | None) -> bool:
         """Return True if the agent has listed work of a session that runs in the background."""
-        session = self._sessions.get(session_id) if session_id else None
-        return session is not None and bool(session.background)
+        known = self._with_children(session_id) if session_id else []
+        return any(session.background for _, session in known)
 
     # --- from the bridge -----------------------------------------------------------------------
 
@@ -167,6 +178,25 @@ class AgentEnd:
             self._sessions[session_id] = _Session(Shown(booleans=self._booleans))
         return self._sessions[session_id]
 
+    def _spoken_of(self, session_id: object) -> _Session | None:
+        """Return the session that the agent names; None if it was not opened nor announced."""
+        if not isinstance(session_id, str):
+            return None
+        known = session_id in self._sessions or self._opening & self._open.keys()
+        return self._session(session_id) if known else None
+
+    def _upwards(self, session_id: str) -> Iterator[str]:
+        """Give a session and those above it."""
+        while session_id:
+            yield session_id
+            session = self._sessions.get(session_id)
+            session_id = session.above if session else ""
+
+    def _with_children(self, session_id: str) -> list[tuple[str, _Session]]:
+        """Return a session that is known, and the subagents of it, with their ids."""
+        known = self._sessions.items()
+        return [(id_, each) for id_, each in known if session_id in self._upwards(id_)]
+
     def _new(self, request_id: RequestId, params: Json) -> Out:
         return self._open_new(request_id, protocol.SESSION_NEW, params)
 
@@ -177,9 +207,11 @@ class AgentEnd:
         """Ask for a session whose id the answer has."""
 
         def answered(message: Message) -> Out:
+            self._opening.discard(request_id)
             session_id = as_object(message.get("result")).get("sessionId")
             return self._opened(message, session_id, {"sessionId": session_id})
 
+        self._opening.add(request_id)
         return self._ask(request_id, method, opening_to_v2(params), answered)
 
     def _load(self, request_id: RequestId, params: Json) -> Out:
@@ -188,7 +220,9 @@ class AgentEnd:
     def _resume(self, request_id: RequestId, params: Json) -> Out:
         asked = opening_to_v2(params)
         session_id = str(params.get("sessionId"))
-        self._sessions.pop(session_id, None)  # what it tells now, it tells anew
+        self._session(session_id)
+        for each, known in self._with_children(session_id):  # what they tell now, they tell anew
+            self._sessions[each] = _Session(Shown(booleans=self._booleans), above=known.above)
         return self._ask(
             request_id,
             protocol.SESSION_RESUME,
@@ -218,10 +252,13 @@ class AgentEnd:
 
         def answered(message: Message) -> Out:
             out = Out()
-            if session := self._sessions.pop(session_id, None):
-                if session.turn and "result" in message:
+            closed = self._with_children(session_id) if "result" in message else []
+            if session := self._sessions.get(session_id):
+                if session.turn and closed:
                     session.turn.break_off()
                 out.to_bridge += self._ended(session_id, session)
+            for each, _ in closed:
+                del self._sessions[each]
             out.to_bridge.append(message)
             return out
 
@@ -362,15 +399,16 @@ class AgentEnd:
         out = Out()
         try:
             if method == protocol.REQUEST_PERMISSION:
-                session_id = str(params.get("sessionId"))
-                session = self._session(session_id)
-                out.to_bridge += _waiting(session_id, session)
+                session = self._asking(params)
+                out.to_bridge += _waiting(params["sessionId"], session)
                 self._made += 1
                 call_id = f"acp-bridge-question-{self._made}"
                 params = self._terminals.question_outward(params)
                 told = permission_to_v1(params, session.shown.cards, call_id)
                 told = with_own_meta(told, {SAID: question_said(params)})
             elif method == protocol.CREATE_ELICITATION:
+                if "sessionId" in params:
+                    self._asking(params)
                 told = elicitation_to_v1(params)
             else:
                 raise errors.unknown_method(method)
@@ -379,21 +417,32 @@ class AgentEnd:
         out.to_bridge.append({**message, "params": told})
         return out
 
+    def _asking(self, params: Json) -> _Session:
+        """Return the session that asks something; raises RpcError if it is not known."""
+        if (session := self._spoken_of(params.get("sessionId"))) is None:
+            raise errors.unknown_session()
+        return session
+
     def _updated(self, message: Message) -> Out:
         """Take an update of a session; one that is the same in both versions stays as it is."""
         params = as_object(message.get("params"))
-        session_id, update = params.get("sessionId"), as_object(params.get("update"))
-        if not isinstance(session_id, str):
+        session_id, update = str(params.get("sessionId")), as_object(params.get("update"))
+        if (session := self._spoken_of(params.get("sessionId"))) is None:
             return Out()
-        session = self._session(session_id)
         if update.get("sessionUpdate") == v2.STATE_UPDATE:
             return Out(to_bridge=self._state(session_id, session, update))
+        if update.get("sessionUpdate") == SUBAGENT_UPDATE:
+            return Out(to_bridge=self._told_of_child(session_id, params, update))
         update = self._terminals.outward(update)
-        updates = session.shown.update(update)
+        told = update if self._has_children else without_links(update)
+        updates = [] if told is None else session.shown.update(told)
         if len(updates) == 1 and updates[0] is update:
             return Out(to_bridge=[message])
-        told = [_beside(params, each) for each in with_said(update, updates)]
-        out = Out(to_bridge=[_update(each) for each in told])
+        # What a subagent has said is recorded in version 1 alone.
+        kept = (
+            [{"update": each} for each in updates] if session.above else with_said(update, updates)
+        )
+        out = Out(to_bridge=[_update(_beside(params, each)) for each in kept])
         if session.turn and session.turn.ending:
             out.to_bridge += self._ended(session_id, session)
         return out
@@ -402,12 +451,43 @@ class AgentEnd:
         if isinstance(update.get("background"), list):
             listed = [self._terminals.outward(each) for each in objects(update["background"])]
             session.background = list(_items(listed))
+        if session.above:
+            return self._child_stands(session_id, session, update)
         if update.get("state") != v2.IDLE:
             return []
         if session.turn:
             session.turn.take_idle(update)
             return self._ended(session_id, session)
         return _waiting(session_id, session)
+
+    def _told_of_child(self, above: str, params: Json, update: Json) -> list[Message | Malformed]:
+        """Take what is told of a subagent on the session above it: the first word announces it.
+
+        A state there repeats that of the subagent's own session.
+        """
+        child_id, state = update.get("sessionId"), update.get("state")
+        if not isinstance(child_id, str) or not child_id:
+            return []
+        if is_new := child_id not in self._sessions:
+            self._session(child_id).above = above
+            self._has_children = True
+        child = self._sessions[child_id]
+        if not child.above:  # the bridge has opened it
+            return []
+        out: list[Message | Malformed] = []
+        if is_new or not only_stands(update):
+            out.append(_update({**params, "update": without_state(update)}))
+        return [*out, *(self._child_stands(child_id, child, state) if state else [])]
+
+    def _child_stands(
+        self, child_id: str, child: _Session, state: object
+    ) -> list[Message | Malformed]:
+        """Tell on the session above where a subagent stands, behind all that it has said."""
+        told = child_stands(child_id, as_object(state))
+        if told is None:
+            return []
+        shown = self._updates(child_id, child.shown.cards.flush())
+        return [*shown, *self._updates(child.above, [told])]
 
     def _updates(self, session_id: str, updates: list[Json]) -> list[Message | Malformed]:
         return [_update({"sessionId": session_id, "update": each}) for each in updates]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from acp_bridge.protocol import Json, objects
+from acp_bridge.protocol import Json, is_link, objects
 
 #: the types that version 1 has. Another one would end the connection of a strict client.
 _TYPES: Final = ("text", "image", "audio", "resource_link", "resource")
@@ -13,7 +13,7 @@ _TYPES: Final = ("text", "image", "audio", "resource_link", "resource")
 
 def block_to_v1(block: object) -> Json | None:
     """Return a content block, None for one of a type that version 1 has not."""
-    if not isinstance(block, dict) or block.get("type") not in _TYPES:
+    if not isinstance(block, dict) or not (block.get("type") in _TYPES or is_link(block)):
         return None
     if "icons" in block:
         return {name: value for name, value in block.items() if name != "icons"}

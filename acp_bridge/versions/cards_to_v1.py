@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from acp_bridge.protocol import TOOL_CALL, TOOL_CALL_UPDATE, Json, as_object, has, objects
+from acp_bridge.protocol import TOOL_CALL, TOOL_CALL_UPDATE, Json, as_object, has, is_link, objects
 from acp_bridge.versions import v2
 from acp_bridge.versions.blocks_to_v1 import block_to_v1, text_content
 from acp_bridge.versions.diff_to_v1 import diff_to_v1, paths_of
@@ -211,8 +211,11 @@ class Cards:
     def _item(self, item: Json) -> Iterator[Json]:
         """Give the items of version 1 for one of version 2; none for a type it has not."""
         kind = item.get("type")
-        if kind == "content" and (block := block_to_v1(item.get("content"))) is not None:
-            yield {**item, "content": block}
+        if kind == "content" and not is_link(item.get("content")):
+            if (block := block_to_v1(item.get("content"))) is not None:
+                yield {**item, "content": block}
+        elif is_link(item):
+            yield item
         elif kind == "diff":
             yield from diff_to_v1(item)
         elif _is_terminal(item):

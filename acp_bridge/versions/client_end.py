@@ -22,6 +22,7 @@ from acp_bridge.protocol import (
     Json,
     LiveState,
     as_object,
+    kind_of,
     meta_of,
     objects,
     own_meta,
@@ -29,6 +30,7 @@ from acp_bridge.protocol import (
     without_said,
 )
 from acp_bridge.versions import greeting_to_v2, v2
+from acp_bridge.versions.children_to_v2 import Children, is_told_anew
 from acp_bridge.versions.settings_to_v2 import Settings, servers
 from acp_bridge.versions.update_to_v2 import ToV2, tool_call
 from acp_bridge.wire import jsonrpc
@@ -79,6 +81,9 @@ class _Session:
     state: str = v2.IDLE
     #: the id of the prompt whose turn runs.
     turn: str = ""
+    #: the bridge's last word for where it stands, and whether its subagents work.
+    word: object = None
+    children_work: bool = False
     #: the turns of which the end was said.
     ended: list[str] = field(default_factory=list)
 
@@ -93,6 +98,7 @@ class ClientEnd:
         self._numbers = count(1)
         self._asked: dict[RequestId, _Asked] = {}
         self._sessions: dict[object, _Session] = {}
+        self._children = Children()
         #: abilities of the bridge's own that the client itself declared.
         self._own: Json = {}
         #: the methods of the bridge's own requests that the client has not answered.
@@ -127,6 +133,7 @@ class ClientEnd:
         self._asked[inner] = asked
         if sent[0] == protocol.SESSION_LOAD or _attaches_whole(method, params):
             self._known(params.get("sessionId")).updates.begin_replay()
+            self._forget_children(params.get("sessionId"))
         is_object = isinstance(given, dict) or sent[1]
         return jsonrpc.request(inner, sent[0], sent[1] if is_object else given)
 
@@ -228,12 +235,33 @@ class ClientEnd:
         self._send({**message, "params": params} if "params" in message else message)
 
     def _update(self, params: Json) -> bool:
+        if kind_of(params) == protocol.SUBAGENT_UPDATE:
+            self._told_of_child(params)
+            return False
         updates = self._session(params.get("sessionId")).updates.updates(params)
         if len(updates) == 1 and updates[0] is params:
             return True
         for each in updates:
             self._send(jsonrpc.notification(protocol.SESSION_UPDATE, each))
         return False
+
+    def _told_of_child(self, params: Json) -> None:
+        """Tell of a subagent on the session above it, and in its own where it stands."""
+        asked = self._asked.values()
+        anew = [each.params.get("sessionId") for each in asked if is_told_anew(each.method)]
+        for told in self._children.told(params, anew):
+            self._session(told["sessionId"]).updates.end_message()
+            self._send(jsonrpc.notification(protocol.SESSION_UPDATE, told))
+        session_id = self._children.session_of(params.get("sessionId"))
+        session = self._session(session_id)
+        session.children_work = self._children.work(session_id)
+        if session.word == LiveState.WORKING and session_id not in anew:
+            self._say_state(session_id, session, _state_of({"state": session.word}, session))
+
+    def _forget_children(self, session_id: object) -> None:
+        """Forget what the client was shown of the subagents of a session."""
+        for each in self._children.forget(session_id):
+            self._sessions.pop(each, None)
 
     # --- answers -------------------------------------------------------------------------------
 
@@ -296,16 +324,20 @@ class ClientEnd:
             if session.turn:
                 self._end_turn(session_id, session, session.turn, {"stopReason": "cancelled"})
             del self._sessions[session_id]
+        self._forget_children(session_id)
 
     def _end_replay(self, session_id: object, session: _Session, asked: _Asked, own: Json) -> None:
         """Say that the replay is whole, and how the session stands, before the answer."""
         session.updates.end_message()
         session.updates.replays = False
         replayed = asked.params.get(v2.REPLAY_FROM) is not None
-        if replayed or _attaches_whole(asked.method, asked.params):
+        whole = replayed or _attaches_whole(asked.method, asked.params)
+        for child_id, update in self._children.told_anew(session_id, whole=whole):
+            self._say(child_id, update)
+        if whole:
             self._say(session_id, {"sessionUpdate": v2.REPLAY_COMPLETE})
         stands = as_object(own_meta(own).get("state"))
-        session.turn = _turn_of(stands)
+        session.turn, session.word = _turn_of(stands), stands.get("state")
         session.state = _state_of(stands, session)
         self._say(session_id, {"sessionUpdate": v2.STATE_UPDATE, "state": session.state})
 
@@ -331,7 +363,7 @@ class ClientEnd:
         if session_id not in self._sessions:
             return
         session = self._sessions[session_id]
-        turn = _turn_of(params)
+        turn, session.word = _turn_of(params), params.get("state")
         if session.turn and session.turn != turn and not self._own_prompts(session.turn):
             self._end_turn(session_id, session, session.turn, _end_told(params, session.turn))
         if turn and turn != session.turn and turn not in session.ended:
@@ -339,6 +371,7 @@ class ClientEnd:
         self._say_state(session_id, session, _state_of(params, session))
         if params.get("state") == LiveState.CLOSED and not session.turn:
             del self._sessions[session_id]
+            self._forget_children(session_id)
 
     def _own_prompts(self, prompt_id: str) -> list[_Asked]:
         """Return the requests that brought a prompt which has no outcome yet."""
@@ -495,7 +528,8 @@ def _state_of(stands: Json, session: _Session) -> str:
     word = stands.get("state")
     if not session.turn and word == LiveState.CANCELLING:  # what ends is work outside of a turn
         return session.state
-    if not session.turn and word not in _WORKS:
+    by_children = session.children_work and word == LiveState.WORKING
+    if not session.turn and (by_children or word not in _WORKS):
         return v2.IDLE
     return v2.REQUIRES_ACTION if word == LiveState.PERMISSION else v2.RUNNING
 

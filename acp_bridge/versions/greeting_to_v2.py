@@ -28,6 +28,7 @@ def for_bridge(params: Json) -> Json:
         "terminal": False,
         "session": {"configOptions": {"boolean": {}}, "compaction": {}},
         "auth": {"terminal": has(can, "auth", "terminal")},
+        protocol.SUBAGENTS: {},
         "_meta": meta,
     }
     if isinstance(can.get("elicitation"), dict):

@@ -23,6 +23,7 @@ from acp_bridge.protocol import (
     text_chunk,
 )
 from acp_bridge.versions import v2
+from acp_bridge.versions.blocks_to_v1 import block_to_v1, blocks_to_v1
 from acp_bridge.versions.cards_to_v1 import Cards
 from acp_bridge.versions.messages_to_v1 import WHOLE, Messages
 from acp_bridge.versions.options_to_v1 import (
@@ -64,6 +65,8 @@ class Shown:
             COMMANDS_UPDATE: _commands,
             OPTIONS_UPDATE: self._options_update,
             v2.NOTICE: self._notice,
+            protocol.SESSION_MESSAGE: _of_sessions,
+            protocol.SESSION_MESSAGE_CHUNK: _of_sessions,
             protocol.USAGE_UPDATE: _same,
             protocol.INFO_UPDATE: _same,
             v2.COMPACTION_UPDATE: _same,
@@ -128,6 +131,17 @@ class Shown:
 
 
 def _same(update: Json) -> list[Json]:
+    return [update]
+
+
+def _of_sessions(update: Json) -> list[Json]:
+    """Show what one session says to another."""
+    content = update.get("content")
+    if isinstance(content, list):
+        return [{**update, "content": blocks_to_v1(content)}]
+    if isinstance(content, dict):
+        block = block_to_v1(content)
+        return [] if block is None else [{**update, "content": block}]
     return [update]
 
 

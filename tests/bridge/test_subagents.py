@@ -211,6 +211,43 @@ async def test_messages_between_sessions_name_them_as_clients_know_them_and_only
         assert never_named(other, "kid", kid)
 
 
+@pytest.mark.hazard("X1")
+async def test_a_call_that_links_to_a_subagent_names_it_as_each_client_knows_it(
+    tmp_path: Path,
+) -> None:
+    async with at_work(tmp_path, SHOWS) as here:
+        other = await here.it.attached(here.id)
+        here.begins()
+        own = str(here.process.agent_session_id)
+        link = {"type": "session", "sessionId": "kid"}
+        words = {"type": "content", "content": {"type": "text", "text": "w"}}
+        here.calls("launch", own, content=[words, link, {**link, "sessionId": "nobody's"}])
+        update = {"sessionUpdate": "tool_call_update", "toolCallId": "launch"}
+        here.process.shows(own, {**update, "content": [link], "status": "completed"})
+        here.asks(toolCall={"toolCallId": "launch", "content": [words, link]}, options=OPTIONS)
+        await other.got(PERMISSION)
+        await here.it.editor.handled()
+        seen = [each["update"]["content"] for each in updates(here.it.editor) if card_of(each)]
+        known = {**link, "sessionId": f"{here.id}:1"}
+        assert seen == [[words, known, said("[another session]")], [known]]
+        seen = [each["update"]["content"] for each in updates(other) if card_of(each) == "launch"]
+        named = said("[Look around]")
+        assert seen == [[words, named, said("[another session]")], [named]]
+        for client in (here.it.editor, other, await loaded(here, SHOWS), await loaded(here, {})):
+            assert never_named(client, "kid", "nobody's")
+            assert "':1'" not in repr(client.messages)
+        assert never_named(other, f"{here.id}:1")
+
+
+def card_of(params: Json) -> object:
+    return params["update"].get("toolCallId")
+
+
+def said(text: str) -> Json:
+    """Return an item of a call's content."""
+    return {"type": "content", "content": {"type": "text", "text": text}}
+
+
 @pytest.mark.hazard("P13")
 async def test_calls_of_one_id_in_two_sessions_are_two_calls(tmp_path: Path) -> None:
     async with at_work(tmp_path, SHOWS) as here:

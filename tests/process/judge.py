@@ -44,7 +44,7 @@ def judge_cards(recording: Recording) -> None:
     """A tool card has one end, and nothing opens it again. (invariant C16)"""
     ended: set[tuple[str, str]] = set()
     for record in recording:
-        if record.direction == "out" and _replays(record):
+        if _asks_for_replay(record):
             ended.clear()  # a replay shows them once more
         for session_id, update in _updates(record):
             if not update["sessionUpdate"].startswith("tool_call"):
@@ -57,19 +57,13 @@ def judge_cards(recording: Recording) -> None:
                 ended.add(card)
 
 
-def _replays(record: Record) -> bool:
-    """True for a request that shows a session from its beginning, in either version."""
-    params = (record.message or {}).get("params") or {}
-    return _method(record) == "session/load" or bool(params.get("replayFrom"))
-
-
 def judge_ends(recording: Recording) -> None:
     """Nothing of a cancelled turn follows its answer. (invariant C6)"""
     prompts = {_id(r): r.message for r in recording if _method(r) == PROMPT}
     seen: dict[str, set[str]] = {}
     dead: dict[str, set[str]] = {}
     for record in recording:
-        if _method(record) == "session/load" and record.direction == "out":
+        if _asks_for_replay(record):
             seen.clear()
             dead.clear()
         for session_id, update in _updates(record):
@@ -85,6 +79,13 @@ def judge_ends(recording: Recording) -> None:
 
 def _method(record: Record) -> str | None:
     return record.message.get("method") if record.message else None
+
+
+def _asks_for_replay(record: Record) -> bool:
+    """Whichever version the client speaks."""
+    params = (record.message or {}).get("params")
+    replays = isinstance(params, dict) and params.get("replayFrom") is not None
+    return record.direction == "out" and (_method(record) == "session/load" or replays)
 
 
 def _is_request(record: Record) -> bool:

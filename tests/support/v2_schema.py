@@ -19,22 +19,44 @@ _OLD_HELLO = frozenset({"clientInfo", "clientCapabilities"})
 @cache
 def v2_schema() -> Schema:
     """Return the schema of each definition, by its name."""
-    whole = json.loads((_FOLDER / "schema.json").read_text())
-    for name, added in json.loads((_FOLDER / "preview.json").read_text()).items():
-        known = whole["$defs"][name]
-        known.setdefault("properties", {}).update(added.get("properties", {}))
-        known.get("anyOf", []).extend(added.get("anyOf", []))
+    whole = extended(_FOLDER / "schema.json", _FOLDER / "preview.json")
     whole["$defs"]["ErrorData"] = {
         "additionalProperties": True
     }  # what an error has there more is anybody's own
     return Schema(whole)
 
 
+def extended(schema: Path, added: Path) -> Json:
+    """Return a schema with the definitions, members and variants that another file adds to it."""
+    whole: Json = json.loads(schema.read_text())
+    for name, more in json.loads(added.read_text()).items():
+        known = whole["$defs"].setdefault(name, more)
+        if known is more:
+            continue
+        known.setdefault("properties", {}).update(more.get("properties", {}))
+        for word in ("anyOf", "oneOf"):
+            _add_variants(known.get(word, []), more.get(word, []))
+    return whole
+
+
+def _add_variants(known: list[Json], more: list[Json]) -> None:
+    """Add variants, none of which is an unknown one any longer."""
+    for variant in known:
+        if variant.get("title") == "other":
+            parts = ("type", "properties", "required")
+            variant["not"]["anyOf"] += [{part: each[part] for part in parts} for each in more]
+    known += more
+
+
 class V2Connection:
     """Judges every message of one connection, in both directions."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, whole: bool = False) -> None:
+        """`whole`: from its first message on, so no session is named before it is known."""
         self._judged = Connection(v2_schema())
+        self._whole = whole
+        #: the sessions that the client has asked for, or was told of.
+        self._sessions: set[str] = set()
 
     def judge(self, sender: Side, message: Json) -> None:
         """Take the next message; raises `Refused` for one that breaks version 2."""
@@ -47,3 +69,18 @@ class V2Connection:
                 told = {name: params[name] for name in params if name not in _OLD_HELLO}
                 message = {**message, "params": {"protocolVersion": 2, **told}}
         self._judged.judge(sender, json.dumps(message))
+        if self._whole:
+            self._judge_names(sender, message)
+
+    def _judge_names(self, sender: Side, message: Json) -> None:
+        """Take the sessions that a message names: one of the agent's was opened or announced."""
+        match message:
+            case {"params": {"sessionId": session_id}} if sender == "client":
+                self._sessions.add(session_id)
+            case {"params": {"sessionId": session_id}} if session_id not in self._sessions:
+                raise Refused(f"nobody has opened or announced {session_id}")
+            case {"result": {"sessionId": session_id}}:
+                self._sessions.add(session_id)
+        match message:
+            case {"params": {"update": {"sessionUpdate": "subagent_update", "sessionId": child}}}:
+                self._sessions.add(child)

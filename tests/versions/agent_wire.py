@@ -14,7 +14,7 @@ from acp_bridge.protocol import SAID_UPDATE, Json, kind_of, without_said
 from acp_bridge.versions.agent_end import AgentEnd, Out
 from acp_bridge.wire.jsonrpc import Malformed, Message
 from tests.clients_not_ours.judge import Connection, Schema
-from tests.support.v2_schema import V2Connection
+from tests.support.v2_schema import V2Connection, extended
 
 INFO = {"name": "v2", "version": "1"}
 SESSION: Json = {"mcp": {"http": {}, "stdio": {}}, "prompt": {"image": {}}, "delete": {}}
@@ -29,8 +29,8 @@ TEXT = {"type": "text", "text": "hi"}
 
 @cache
 def _v1_schema() -> Schema:
-    path = Path(__file__).parents[2] / "fixtures" / "acp-v1" / "schema.json"
-    return Schema(json.loads(path.read_text()))
+    folder = Path(__file__).parents[2] / "fixtures" / "acp-v1"
+    return Schema(extended(folder / "schema.json", folder / "subagents.json"))
 
 
 class Wire:
@@ -93,9 +93,9 @@ class Wire:
         message = {"jsonrpc": "2.0", "id": f"a{next(self._ids)}", "method": method}
         return self.agent({**message, "params": params})
 
-    def says(self, kind: str, /, **members: Any) -> list[Json]:
-        """The messages that the bridge gets for one update of the session `s`."""
-        params = {"sessionId": "s", "update": {"sessionUpdate": kind, **members}}
+    def says(self, kind: str, /, of: str = "s", **members: Any) -> list[Json]:
+        """The messages that the bridge gets for one update of a session, mostly `s`."""
+        params = {"sessionId": of, "update": {"sessionUpdate": kind, **members}}
         return self._messages({"jsonrpc": "2.0", "method": "session/update", "params": params})
 
     def shows(self, kind: str, /, **members: Any) -> list[Json]:

@@ -26,6 +26,9 @@ _KINDS = [
     "session_info_update",
     "usage_update",
     "notice",
+    "subagent_update",
+    "session_message",
+    "session_message_chunk",
     "compaction_update",
     "replay_complete",
     "_odd",
@@ -80,6 +83,8 @@ _MEMBERS = [
     "mode",
     "code",
     "message",
+    "sessionId",
+    "senderSessionId",
 ]
 _VALUES = [
     "a",
@@ -103,6 +108,8 @@ _VALUES = [
     "git_patch",
     "agent",
     "diff--git",
+    "session",
+    "s",
 ]
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.sampled_from(_VALUES) | st.text(max_size=3),
@@ -113,10 +120,11 @@ _JSON = st.recursive(
 )
 _OBJECT = st.dictionaries(st.sampled_from(_MEMBERS), _JSON, max_size=5)
 _UPDATE = st.builds(
-    lambda kind, rest: {
+    lambda session, kind, rest: {
         "method": "session/update",
-        "params": {"sessionId": "s", "update": {**rest, "sessionUpdate": kind}},
+        "params": {"sessionId": session, "update": {**rest, "sessionUpdate": kind}},
     },
+    st.sampled_from(["s", "s", "a"]),
     st.sampled_from(_KINDS) | _JSON,
     _OBJECT,
 )
@@ -136,7 +144,7 @@ _KNOWN = {
     *("user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call"),
     *("tool_call_update", "plan", "available_commands_update", "current_mode_update"),
     *("config_option_update", "session_info_update", "usage_update", "compaction_update"),
-    "compaction_summary_chunk",
+    *("compaction_summary_chunk", "subagent_update", "session_message", "session_message_chunk"),
 }
 
 

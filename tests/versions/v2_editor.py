@@ -23,7 +23,7 @@ class V2Editor(Served):
     def __init__(self, *, judged: bool = True) -> None:
         """`judged`: False for a test in which somebody breaks the schema on purpose."""
         super().__init__()
-        self._judged = V2Connection() if judged else None
+        self._judged = V2Connection(whole=True) if judged else None
         self._read = 0
 
     def says(self, message: Json) -> None:

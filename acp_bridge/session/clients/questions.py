@@ -38,7 +38,7 @@ from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.hooks import Decision
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.updates.children import Child, Children
+from acp_bridge.updates.children import Child, Children, linked
 from acp_bridge.updates.folded import in_name_of
 from acp_bridge.updates.tool_calls import shows_alike, updated
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
@@ -223,7 +223,7 @@ class Questions:
                 self._ask(question, client)
 
     def _ask(self, question: _Question, client: Client) -> None:
-        params = self._for_client(question, client)
+        params = self._linked(self._for_client(question, client), client)
         at_client = question.asked[client] = _AtClient()
         at_client.request_id = client.peer.request(  # one that is gone answers at once
             question.call.method,
@@ -247,6 +247,15 @@ class Questions:
         if client.on_socket and names_terminal(about):
             about = without_terminals(about)
         return {**params, "toolCall": about}
+
+    def _linked(self, params: Any, client: Client) -> Any:
+        """Return the parameters with the sessions to which the call links as the client knows."""
+        call = params.get("toolCall") if self._children and isinstance(params, dict) else None
+        if not isinstance(call, dict):
+            return params
+        shows = client.abilities.shows_subagents
+        told = linked(call, self._core.id) if shows else self._children.unlinked(call)
+        return {**params, "toolCall": told}
 
     def _folded(self, question: _Question, child: Child, client: Client, params: Json) -> Json:
         """Return the parameters for a client that can't show subagents: the session asks.

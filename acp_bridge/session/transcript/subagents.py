@@ -43,7 +43,7 @@ class Subagents:
         if phase is Phase.REPLAY or not self._children:
             return []
         if update["sessionUpdate"] in OF_SUBAGENTS or names_session(params):
-            update = self._children.inward(update, link.agent_session_id)
+            update = self.inward(link, update)
         if child and update["sessionUpdate"] in TRANSCRIPT:
             ended = child.stopped or phase is Phase.LEAK
             taken = self._updates.of_child(scoped(update, key), ended=ended)
@@ -88,6 +88,8 @@ class Subagents:
     def request(self, link: Link, call: Call) -> tuple[Call, Child | None]:
         """Return an agent's request with ids that meet no other's, and the child that makes it."""
         child = self._children.of(link.children, call.params)
+        if link.children and isinstance(call.params, dict):
+            call = Call(call.id, call.method, self._asked(link, call.params))
         if child is None:
             return call, None
         for announcement in self._unannounced(child):
@@ -96,3 +98,12 @@ class Subagents:
         if isinstance(tool_call := params.get("toolCall"), dict):
             params = {**params, "toolCall": scoped(tool_call, child.key)}
         return Call(call.id, call.method, params), child
+
+    def inward(self, link: Link, update: Json) -> Json:
+        """Return an agent's update, or tool call, with the keys of the sessions that it names."""
+        return self._children.inward(update, link.agent_session_id)
+
+    def _asked(self, link: Link, params: Json) -> Json:
+        """Return the parameters of an agent's request, with such keys."""
+        call = params.get("toolCall")
+        return {**params, "toolCall": self.inward(link, call)} if isinstance(call, dict) else params
