@@ -438,10 +438,9 @@ class AgentEnd:
         updates = [] if told is None else session.shown.update(told)
         if len(updates) == 1 and updates[0] is update:
             return Out(to_bridge=[message])
-        # What a subagent has said is recorded in version 1 alone.
-        kept = (
-            [{"update": each} for each in updates] if session.above else with_said(update, updates)
-        )
+        # Of subagents, and what links to them, version 1 alone is recorded.
+        plain = session.above or without_links(update) is not update
+        kept = [{"update": each} for each in updates] if plain else with_said(update, updates)
         out = Out(to_bridge=[_update(_beside(params, each)) for each in kept])
         if session.turn and session.turn.ending:
             out.to_bridge += self._ended(session_id, session)
