@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 from acp_bridge import errors, protocol
 from acp_bridge.protocol import CANCEL_REQUEST, Json, as_object, has, objects
 from acp_bridge.versions import v2
+from acp_bridge.versions.activity import Activity, Piece
 from acp_bridge.versions.agent_handshake import (
     initialize_to_v2,
     initialized_to_v1,
@@ -45,6 +46,8 @@ class Out:
 
     to_agent: list[Message] = field(default_factory=list)
     to_bridge: list[Message | Malformed] = field(default_factory=list)
+    #: what the agent does was told: that counts before what comes out.
+    tells_activity: bool = False
 
 
 @dataclass(slots=True)
@@ -53,8 +56,11 @@ class _Session:
 
     shown: Shown
     turn: Turn | None = None
-    #: what the last state listed as running in the background, by type and, if it has one, id.
-    background: list[Item] = field(default_factory=list)
+    #: the state that the agent told last.
+    state: str = v2.IDLE
+    #: what it listed last as running in the background, by type and, if it has one, id; None if
+    #: it never did.
+    background: list[Item] | None = None
 
 
 _OnAnswer: TypeAlias = Callable[[Message], Out]
@@ -86,12 +92,21 @@ class AgentEnd:
             protocol.SESSION_PROMPT: self._prompt,
             protocol.SET_MODE: self._set_mode,
             protocol.SET_CONFIG_OPTION: self._set_option,
+            protocol.CANCEL_ITEM: self._cancel_one,
         }
 
-    def has_background(self, session_id: str | None) -> bool:
-        """Return True if the agent has listed work of a session that runs in the background."""
+    def activity(self, session_id: str | None) -> Activity:
+        """Return what the agent says that it does in a session."""
         session = self._sessions.get(session_id) if session_id else None
-        return session is not None and bool(session.background)
+        if session is None:
+            return Activity(runs=False, background=None)
+        cards, listed = session.shown.cards, session.background
+        pieces = [
+            Piece(item[0], _told_id(item), cards.title(*item), cards.can_cancel(*item))
+            for item in listed or ()
+        ]
+        runs = session.turn is None and session.state != v2.IDLE
+        return Activity(runs, None if listed is None else tuple(pieces))
 
     # --- from the bridge -----------------------------------------------------------------------
 
@@ -100,7 +115,7 @@ class AgentEnd:
         method = message.get("method")
         if method is None:
             return Out(to_agent=[message])
-        if method.startswith("_"):
+        if method.startswith("_") and method not in self._requests:
             if "id" in message:
                 self._open[message["id"]] = _as_it_is
             return Out(to_agent=[message])
@@ -279,7 +294,7 @@ class AgentEnd:
         session = self._session(session_id)
         if session.turn:
             session.turn.cancelled = True
-        for kind, item_id in session.background:
+        for kind, item_id in session.background or ():
             if session.shown.cards.can_cancel(kind, item_id):
                 out.to_agent.append(self._cancel_item(session_id, session, (kind, item_id)))
         return out
@@ -299,6 +314,17 @@ class AgentEnd:
         self._open[request_id] = answered
         method, member = _CANCELS[item[0]]
         return jsonrpc.request(request_id, method, {"sessionId": session_id, member: item[1]})
+
+    def _cancel_one(self, request_id: RequestId, params: Json) -> Out:
+        """Ask the agent to end one tool call or terminal, if it lets that be ended now."""
+        session_id = str(params.get("sessionId"))
+        cards = self._session(session_id).shown.cards
+        for item in cards.cancellable():
+            method, member = _CANCELS[item[0]]
+            if params.get(member) == _told_id(item):
+                asked = {"sessionId": session_id, member: item[1]}
+                return self._ask(request_id, method, asked, _as_it_is)
+        raise errors.invalid("nothing that runs under this id can be cancelled by itself")
 
     def _ended(self, session_id: str, session: _Session) -> list[Message | Malformed]:
         """Return the answer to the prompt if it is known now, behind all that waits to be shown."""
@@ -369,7 +395,8 @@ class AgentEnd:
             return Out()
         session = self._session(session_id)
         if update.get("sessionUpdate") == v2.STATE_UPDATE:
-            return Out(to_bridge=self._state(session_id, session, update))
+            told = self._state(session_id, session, update)
+            return Out(to_bridge=told, tells_activity=True)
         updates = session.shown.update(update)
         if len(updates) == 1 and updates[0] is update:
             return Out(to_bridge=[message])
@@ -381,6 +408,8 @@ class AgentEnd:
     def _state(self, session_id: str, session: _Session, update: Json) -> list[Message | Malformed]:
         if isinstance(update.get("background"), list):
             session.background = list(_items(update["background"]))
+        if isinstance(update.get("state"), str):
+            session.state = update["state"]
         if update.get("state") != v2.IDLE:
             return []
         if session.turn:
@@ -398,6 +427,11 @@ def _items(background: Any) -> Iterator[Item]:
         kind = str(each.get("type"))
         _, member = _CANCELS.get(kind, ("", ""))
         yield kind, str(each.get(member, ""))
+
+
+def _told_id(item: Item) -> str:
+    """Return the id under which the bridge is told of a tool call or a terminal."""
+    return item[1]
 
 
 def _update(params: Json) -> Message:
