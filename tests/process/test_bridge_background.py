@@ -26,16 +26,17 @@ HEARS: Json = {"_meta": {"acp_bridge": {"state": True}}}
 
 @asynccontextmanager
 async def v2_client(
-    world: World, *, command: list[str] | None = None, **settings: Any
+    world: World, *, command: list[str] | None = None, session: bool = True, **settings: Any
 ) -> AsyncIterator[RecordingClient]:
-    """A client of version 2 with a session; every message is judged by the schema in the end."""
+    """A client of version 2, all of whose messages are judged by the schema in the end."""
     command = v2_agent() if command is None else command
     async with world.inside(command=command, initialized=False, **settings) as client:
         info = {"name": "editor", "version": "1"}
         hello = {"protocolVersion": 2, "info": info, "capabilities": {}}
         await client.request("initialize", hello)
-        opened = await client.request("session/new", {"cwd": str(world.cwd)})
-        client.session_id = opened["sessionId"]
+        if session:
+            opened = await client.request("session/new", {"cwd": str(world.cwd)})
+            client.session_id = opened["sessionId"]
         yield client
     judge = V2Connection()
     for record in client.recording:
@@ -231,6 +232,21 @@ async def test_a_client_of_each_version_has_the_same_list_and_either_ends_what_i
             await client.until_recorded(lambda: states(client)[-1] == "idle")
 
 
+async def test_a_client_of_version_2_of_another_bridge_has_the_list_and_ends_what_is_in_it(
+    world: World,
+) -> None:
+    async with world.inside(command=v2_agent(), capabilities=HEARS) as holder:
+        await holder.prompt("background b")
+        await listening(world.home)
+        async with v2_client(world, session=False) as client:
+            client.session_id = holder.session_id
+            await client.request("session/resume", about(client, cwd=str(world.cwd)))
+            assert states(client) == ["idle b"]
+            assert await client.request("tool_call/cancel", about(client, toolCallId="b")) == {}
+            await client.until_recorded(lambda: states(client)[-1] == "idle")
+            await lists_now(holder)
+
+
 # --- the end of the process ---------------------------------------------------------------------
 
 
@@ -250,11 +266,13 @@ async def test_what_ran_in_the_background_is_named_when_its_process_has_ended(
         assert lists(client)[-1] == []
 
 
+@pytest.mark.hazard("C25")
 async def test_a_kill_that_a_stop_leads_to_names_what_ran_in_the_background(
     world: World,
 ) -> None:
-    command, times = v2_agent("--deaf"), {"drain_timeout": 0.5, "stop_delay": 0.0}
-    async with world.inside(command=command, capabilities=HEARS, **times) as client:
+    async with world.inside(
+        command=v2_agent("--deaf"), capabilities=HEARS, drain_timeout=0.5, stop_delay=0.0
+    ) as client:
         await client.prompt("linger g; busy h")
         await world.gates.reached("h")
         await client.until_recorded(lambda: told_states(client)[-1] == "working")
@@ -276,6 +294,7 @@ def told_states(client: RecordingClient) -> list[str]:
     return found
 
 
+@pytest.mark.hazard("C25")
 async def test_an_agent_that_says_it_is_running_without_a_prompt_works_until_it_is_idle(
     world: World,
 ) -> None:
@@ -291,6 +310,7 @@ async def test_an_agent_that_says_it_is_running_without_a_prompt_works_until_it_
         await other.until_recorded(lambda: told_states(other)[-1] == "idle")
 
 
+@pytest.mark.hazard("C25")
 async def test_a_stop_of_such_work_lasts_until_the_agent_is_idle(world: World) -> None:
     async with world.inside(
         command=v2_agent(), capabilities=HEARS, drain_timeout=60, stop_delay=0
@@ -306,9 +326,28 @@ async def test_a_stop_of_such_work_lasts_until_the_agent_is_idle(world: World) -
         assert len(world.log.pids()) == 2
 
 
+async def test_an_agent_that_says_it_is_running_does_not_sleep_after_a_stop_either(
+    world: World,
+) -> None:
+    async with world.inside(command=v2_agent(), sleep_after=0.05, drain_timeout=60) as client:
+        await client.prompt("say one")
+        await kill_agent(world, client)
+        prompt = client.send_prompt("busy g; gate h")
+        await world.gates.reached("h")
+        client.cancel()
+        await until(lambda: world.log.received("session/cancel"))
+        world.gates.open("h")
+        assert await stopped(client, prompt) == "cancelled"
+        await client.logged("what='work in the background'", 2)
+        assert b"session.asleep" not in client.stderr
+        world.gates.open("g")
+        await client.logged("session.asleep")
+
+
 # --- a bridge without a client ------------------------------------------------------------------
 
 
+@pytest.mark.hazard("V7")
 async def test_a_kept_bridge_goes_on_while_something_runs_in_the_background(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
