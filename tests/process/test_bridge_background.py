@@ -310,6 +310,19 @@ async def test_an_agent_that_says_it_is_running_without_a_prompt_works_until_it_
         await other.until_recorded(lambda: told_states(other)[-1] == "idle")
 
 
+async def test_a_call_that_such_work_leaves_in_the_background_does_not_go_on_as_work(
+    world: World,
+) -> None:
+    async with world.inside(
+        command=v2_agent(), capabilities=HEARS, work_silence=60, stop_delay=0
+    ) as client:
+        await client.prompt("busy g b")
+        await client.until_recorded(lambda: told_states(client)[-1] == "working")
+        world.gates.open("g")
+        await lists_now(client, {"type": "tool_call", "toolCallId": "b", "cancel": True})
+        await client.until_recorded(lambda: told_states(client)[-1] == "idle")
+
+
 @pytest.mark.hazard("C25")
 async def test_a_stop_of_such_work_lasts_until_the_agent_is_idle(world: World) -> None:
     async with world.inside(

@@ -15,7 +15,15 @@ import anyio
 
 from acp_bridge import errors
 from acp_bridge.clients.client import ClientRequest
-from acp_bridge.protocol import CANCEL_ITEM, ITEM_IDS, TERMINAL, TOOL_CALL, Json, as_object
+from acp_bridge.protocol import (
+    CANCEL_ITEM,
+    ITEM_IDS,
+    TERMINAL,
+    TOOL_CALL,
+    Json,
+    as_object,
+    without_own_meta,
+)
 from acp_bridge.session.core import Core
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
@@ -108,7 +116,8 @@ class Background:
             raise errors.invalid("nothing that runs under this id can be cancelled", member)
         asked = {"sessionId": link.agent_session_id, member: agent_id}
         with anyio.move_on_after(self._patience):
-            return as_object(await link.ask_for(request, CANCEL_ITEM, asked))
+            answer = as_object(await link.ask_for(request, CANCEL_ITEM, asked))
+            return without_own_meta(answer)
         raise errors.silent(CANCEL_ITEM, self._patience)
 
     def _item(self, params: Json) -> tuple[str, str | None]:
