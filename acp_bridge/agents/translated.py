@@ -50,8 +50,9 @@ class Translated:
         self._peer.eof()
 
     def _take(self, messages: Iterable[Message | Malformed]) -> None:
-        all_ = Out()
+        all_, came = Out(), False
         for message in messages:
+            came = True
             out = self._translated(message)
             if out.tells_activity:
                 self._hand_on(all_)
@@ -60,7 +61,7 @@ class Translated:
             all_.to_agent += out.to_agent
             all_.to_bridge += out.to_bridge
         self._hand_on(all_)
-        if not all_.to_bridge:
+        if came and not all_.to_bridge:
             self._heard()
 
     def _translated(self, message: Message | Malformed) -> Out:
