@@ -104,6 +104,8 @@ SESSION_STATE: Final = "_acp_bridge/state"
 LIVE: Final = "_acp_bridge/live"
 #: cancels the running turn, whoever asked for it.
 CANCEL_TURN: Final = "_acp_bridge/cancel"
+#: ends one tool call or terminal of an agent that lets it; the agent's link takes it, too.
+CANCEL_ITEM: Final = "_acp_bridge/cancel_item"
 #: ends a session for all clients that have it.
 CLOSE_FOR_ALL: Final = "_acp_bridge/close"
 #: a notification: why a connection ends.
@@ -115,7 +117,7 @@ OWN_PREFIX: Final = "_acp_bridge/"
 #: the requests of clients among them. Another one with the prefix is nobody's, and no agent's.
 OWN_METHODS: Final = (
     *(PAUSE, HOLD, GO, TITLE, ASK, ATTACH, LIVE, CANCEL_TURN, CLOSE_FOR_ALL),
-    *(QUEUE_LIST, *QUEUE_CHANGES),
+    *(QUEUE_LIST, *QUEUE_CHANGES, CANCEL_ITEM),
 )
 
 
@@ -169,6 +171,8 @@ BUILTIN_AGENT: Final = "acpBridgeAgent"
 #: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.
 CAN_PAUSE: Final = "pause"
 CAN_ASK: Final = "ask"
+#: the same, said by what translates for an agent of version 2: it takes `CANCEL_ITEM`.
+CAN_CANCEL_ITEM: Final = "cancelItem"
 
 #: the member of `_meta` that has what is the bridge's own.
 _OWN: Final = "acp_bridge"
@@ -191,6 +195,10 @@ INFO_UPDATE: Final = "session_info_update"
 SUBAGENT_UPDATE: Final = "subagent_update"
 SESSION_MESSAGE: Final = "session_message"
 SESSION_MESSAGE_CHUNK: Final = "session_message_chunk"
+#: a terminal of the agent's that runs in the background, in `SESSION_STATE`; a tool call that does
+#: is a `TOOL_CALL` there. By each the member with its id.
+TERMINAL: Final = "terminal"
+ITEM_IDS: Final = {TOOL_CALL: "toolCallId", TERMINAL: "terminalId"}
 #: kinds that only a client gets with the capability `SUBAGENTS`.
 OF_SUBAGENTS: Final = frozenset({SUBAGENT_UPDATE, SESSION_MESSAGE, SESSION_MESSAGE_CHUNK})
 #: the capability of a client that shows the sessions of subagents.

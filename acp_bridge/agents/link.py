@@ -46,6 +46,7 @@ from acp_bridge.wire.stdio import Reader, Writer
 
 if TYPE_CHECKING:
     from acp_bridge.agents.translated import Translated
+    from acp_bridge.versions.activity import Activity
 
 #: bytes of one read, and so of one transaction: what a pipe holds.
 _READ_BYTES = 64 * 1024
@@ -210,7 +211,8 @@ class Link:
         if (asked := version.asks) != VERSION:
             from acp_bridge.agents.translated import Translated
 
-            self._translated = Translated(self.peer, self._write)
+            heard = partial(_tell, self.on_batch_end)
+            self._translated = Translated(self.peer, self._write, heard)
         try:
             result = await self.ask(INITIALIZE, dict(self.command.initialize))
         except errors.AgentEnded:
@@ -332,9 +334,10 @@ class Link:
         return has(self.initialized.get("agentCapabilities"), *path)
 
     @property
-    def has_background(self) -> bool:
-        """True if the agent says that work of the session runs in the background (version 2)."""
-        return bool(self._translated and self._translated.has_background(self.agent_session_id))
+    def activity(self) -> Activity | None:
+        """What the agent says that it does in the session; None: its version has no word for it."""
+        translated = self._translated
+        return translated.activity(self.agent_session_id) if translated else None
 
     async def ask(self, method: str, params: dict[str, Any]) -> Any:
         """Return the agent's result for a request of the bridge's own; raises RpcError."""

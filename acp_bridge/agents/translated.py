@@ -7,6 +7,7 @@ from secrets import token_hex
 
 from acp_bridge import errors
 from acp_bridge.protocol import without_own_meta
+from acp_bridge.versions.activity import Activity
 from acp_bridge.versions.agent_end import AgentEnd, Out
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import Decoder, Malformed, Message, encode, read_object
@@ -16,8 +17,12 @@ from acp_bridge.wire.peer import Peer
 class Translated:
     """Takes the bytes of both directions, and hands on what they are in the other version."""
 
-    def __init__(self, peer: Peer, send: Callable[[bytes], None]) -> None:
-        """`send` takes the bytes for the agent."""
+    def __init__(
+        self, peer: Peer, send: Callable[[bytes], None], heard: Callable[[], None]
+    ) -> None:
+        """`send` takes the bytes for the agent; `heard` is called when `activity` may have changed
+        and the peer gets nothing that tells it."""
+        self._heard = heard
         self._end = AgentEnd(token_hex(3))
         self._peer = peer
         self._write = send
@@ -28,9 +33,9 @@ class Translated:
         """True once the agent has answered `initialize` as version 2 has it."""
         return self._end.agreed
 
-    def has_background(self, session_id: str | None) -> bool:
-        """Return True if the agent has listed work of a session that runs in the background."""
-        return self._end.has_background(session_id)
+    def activity(self, session_id: str | None) -> Activity:
+        """Return what the agent says that it does in a session."""
+        return self._end.activity(session_id)
 
     def send(self, line: bytes) -> None:
         """Take one message of the peer."""
@@ -47,12 +52,19 @@ class Translated:
         self._peer.eof()
 
     def _take(self, messages: Iterable[Message | Malformed]) -> None:
-        all_ = Out()
+        all_, came = Out(), False
         for message in messages:
+            came = True
             out = self._translated(message)
+            if out.tells_activity:
+                self._hand_on(all_)
+                self._heard()
+                all_ = Out()
             all_.to_agent += out.to_agent
             all_.to_bridge += out.to_bridge
         self._hand_on(all_)
+        if came and not all_.to_bridge:
+            self._heard()
 
     def _translated(self, message: Message | Malformed) -> Out:
         """Return what comes out for a message; one that can't be translated ends nothing else."""

@@ -66,6 +66,10 @@ _OF_OBSERVERS = (
     protocol.QUEUE_LIST,
     *(protocol.CLOSE_FOR_ALL, protocol.SESSION_DELETE),
 )
+#: requests about what a client has in a session that bring no words for the agent.
+_WITHOUT_WORDS = (
+    *(protocol.QUEUE_LIST, protocol.QUEUE_MOVE, protocol.QUEUE_DROP, protocol.CANCEL_ITEM),
+)
 #: requests of a client whose connection has ended that come to nothing; others go on.
 GIVEN_UP = OPENING | {protocol.INITIALIZE, protocol.ASK, protocol.SESSION_LIST}
 
@@ -120,6 +124,7 @@ class Bridge:
             # the bridge's own
             protocol.ATTACH: self._sessions.attaching.attach,
             protocol.CLOSE_FOR_ALL: self._sessions.ending.close_for_all,
+            protocol.CANCEL_ITEM: self._cancel_item,
         }
 
     def _keep_warm(self) -> None:
@@ -288,12 +293,16 @@ class Bridge:
         The client has it, and the words that the request brings can be sent.
         """
         session = self._session(params)
-        if request.method not in (protocol.QUEUE_LIST, protocol.QUEUE_MOVE, protocol.QUEUE_DROP):
+        if request.method not in _WITHOUT_WORDS:
             check.prompt(params)
         if request.method == protocol.SESSION_PROMPT:
             check.prompt_key(params)
         session.audience.check_prompt(request.client)
         return session
+
+    async def _cancel_item(self, request: ClientRequest, params: Json) -> Json:
+        """Answer `_acp_bridge/cancel_item`; raises RpcError."""
+        return await self._prompted(request, params).background.cancel(request, params)
 
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:
         """Hand a notification to its handler; one without a handler is dropped."""

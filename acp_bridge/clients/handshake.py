@@ -14,8 +14,10 @@ from acp_bridge import __version__
 from acp_bridge.protocol import (
     ASK,
     BUILTIN_INFO,
+    CAN_CANCEL_ITEM,
     CAN_PAUSE,
     CAN_STEER,
+    CANCEL_ITEM,
     GO,
     HOLD,
     PAUSE,
@@ -140,7 +142,11 @@ def _without_kept_back(can: Json) -> Json:
 
 def _methods(capabilities: Json) -> list[str]:
     """Return the methods of the bridge's own that go with this agent (docs/extension.md)."""
-    optional = {PAUSE: can_own(capabilities, CAN_PAUSE), ASK: can_ask(capabilities)}
+    optional = {
+        PAUSE: can_own(capabilities, CAN_PAUSE),
+        ASK: can_ask(capabilities),
+        CANCEL_ITEM: can_own(capabilities, CAN_CANCEL_ITEM),
+    }
     own = [HOLD, GO, TITLE, QUEUE_LIST, *QUEUE_CHANGES]
     return [*own, *(method for method, able in optional.items() if able)]
 

@@ -25,6 +25,7 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Moment, Steered
 from acp_bridge.machine.states import Snapshot
 from acp_bridge.machine.turns import TurnMachine
+from acp_bridge.protocol import Json
 from acp_bridge.session.opening import Workspace
 from acp_bridge.settings import OnCancel, ReloadAfterCancel, Settings
 from acp_bridge.wire.jsonrpc import Err
@@ -72,6 +73,10 @@ class Around:
     agent_owes: bool = False
     #: something could not be written into the journal yet.
     journal_behind: bool = False
+    #: what runs in the background as clients are told it; None if the agent tells nothing of that.
+    background: tuple[Json, ...] | None = None
+    #: something does.
+    in_background: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,11 @@ class SessionState:
 
     turns: Snapshot
     around: Around
+
+    @property
+    def busy(self) -> bool:
+        """True while a prompt has no answer, or the agent works without one."""
+        return self.turns.busy or self.around.in_background
 
 
 #: is told the state before a change and the state after it.

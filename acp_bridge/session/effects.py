@@ -24,6 +24,7 @@ from acp_bridge.session.clients.audience import Audience
 from acp_bridge.session.core import Core, Follower, SessionState
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.process.agent_processes import AgentProcesses
+from acp_bridge.session.process.background import Background
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
 from acp_bridge.session.process.silence import Silence
@@ -89,6 +90,7 @@ class Effects:
     provisional: Provisional
     sleep: Sleep
     work: Work
+    background: Background
     silence: Silence
     prompts: Prompts
     turn: Turn
@@ -136,9 +138,7 @@ class Effects:
             case ef.CloseAgent(epoch):
                 spawn(processes.close, epoch, self.grace)
             case ef.Release(epoch):
-                if link := processes.forget(epoch):
-                    link.at_clients.release()
-                self.turn.end_cards(epoch)
+                self._release(epoch)
             # --- what becomes of prompts
             case ef.Commit(key):
                 self.prompts.commit(key)
@@ -219,6 +219,13 @@ class Effects:
         if note_work := context.note_work:
             who.append(lambda before, after: note_work())
         return who
+
+    def _release(self, epoch: int) -> None:
+        """Forget a process that is dead, and end what it has left open."""
+        if link := self.processes.forget(epoch):
+            link.at_clients.release()
+        self.turn.end_cards(epoch)
+        self.background.end(epoch)
 
     def _stop_work(self, link: Link) -> None:
         """Tell the agent to stop what it does outside of a prompt, and end its cards."""

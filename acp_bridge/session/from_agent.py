@@ -228,6 +228,8 @@ class FromAgent:
             self._progress = False
             self._silence.note()
         self._transcript.flush()
+        if (activity := link.activity) and link.epoch == self._core.now.epoch:
+            self._work.note_activity(activity, link.epoch)
 
     async def room(self, link: Link) -> None:
         """Wait while the agent must wait for a client that doesn't read.

@@ -30,6 +30,7 @@ from acp_bridge.session.effects import Deadlines, Effects
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.process.agent_processes import AgentProcesses, ProcessPool
+from acp_bridge.session.process.background import Background
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
@@ -148,7 +149,8 @@ class Session:
         to_client = ToClient(
             self.id, shown.asked, updates, shown.record_at_once, permissions, people
         )
-        work = Work(core, updates, shown, settings)
+        self.background = background = Background(core, updates, shown, patience)
+        work = Work(core, updates, shown, background, settings)
         pacing = self.audience.pacing
         silence = Silence(core, updates, shown, lambda: pacing.waits, settings)
         self._sleep = sleep = Sleep(
@@ -201,6 +203,7 @@ class Session:
             provisional=provisional,
             sleep=sleep,
             work=work,
+            background=background,
             silence=silence,
             prompts=prompts,
             turn=turn,
@@ -240,6 +243,11 @@ class Session:
         return self.core.now
 
     @property
+    def busy(self) -> bool:
+        """True while a prompt has no answer, or the agent works without one."""
+        return self.core.state.busy
+
+    @property
     def link(self) -> Link | None:
         """The process that has the session open and takes requests, or None."""
         return self.core.link
@@ -266,6 +274,8 @@ class Session:
             clients=len(self.transcript.views),
             agent_owes=self.to_agent.busy,
             journal_behind=self.journal.behind,
+            background=self.background.listed,
+            in_background=self.background.runs,
         )
 
     # --- its end -------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ class Attaching:
         if session.closing:
             return False
         others = session.transcript.has_others(client)
-        return others or (self._kept and session.now.busy)
+        return others or (self._kept and session.busy)
 
     def forget(self, client: Client) -> None:
         """Let a client whose connection has ended leave every session."""
@@ -128,7 +128,7 @@ class Attaching:
     @property
     def works(self) -> bool:
         """True if in one of the sessions a prompt has no answer, or the agent works without one."""
-        return any(session.now.busy for session in self._live.values())
+        return any(session.busy for session in self._live.values())
 
     def listed(self) -> Json:
         """Return the answer to `_acp_bridge/live`."""

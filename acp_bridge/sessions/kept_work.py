@@ -88,4 +88,5 @@ def _is_whole(row: Json) -> bool:
 def _is_kept(row: Json) -> bool:
     """Return True for a session that no client has open, and in which work runs or waits."""
     works = row["state"] in notices.WORKING or "asks" in row or row.get("waiting")
+    works = works or row.get("background")
     return row.get("clients") == 0 and bool(works)

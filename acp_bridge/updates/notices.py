@@ -22,7 +22,7 @@ from acp_bridge.protocol import (
     text_chunk,
     with_own_meta,
 )
-from acp_bridge.updates.wording import as_code, code
+from acp_bridge.updates.wording import as_code, code, named
 
 UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
@@ -462,23 +462,26 @@ def stopping(prompt: Json) -> str:
 def killed_at_work(programs: list[str]) -> str:
     """Return the notice of an agent that a Stop outside of a prompt kills.
 
-    `programs`: the names of those that it has started, and that end with it.
+    `programs`: the names of those that it has started, and that end with it, and of what it lists
+    as running in the background.
     """
     said = "[acp-bridge] After your Stop the agent was killed, and is started again."
     if not programs:
         return said
-    named = [as_code(code(each)) for each in programs[:_ROWS]]
-    more = [f"{len(programs) - _ROWS} more"] if len(programs) > _ROWS else []
-    return f"{said} What it had started ends with it: {', '.join([*named, *more])}."
+    return f"{said} What it had started ends with it: {named(programs, _ROWS)}."
+
+
+def ended_in_background(titles: list[str]) -> str:
+    """Return the notice of what has ended in the background with the agent's process."""
+    said = "[acp-bridge] What ran in the background has ended with the agent's process"
+    return f"{said}: {named(titles, _ROWS)}."
 
 
 def children_go_on(titles: list[str]) -> str:
     """Return the notice of a Stop's that the subagents with these titles work on."""
-    named = [as_code(code(each)) for each in titles[:_ROWS]]
-    more = [f"{len(titles) - _ROWS} more"] if len(titles) > _ROWS else []
     return (
         "[acp-bridge] The agent does not let these subagents be stopped, and they may work on:"
-        f" {', '.join([*named, *more])}."
+        f" {named(titles, _ROWS)}."
     )
 
 
@@ -505,6 +508,8 @@ def _of_row(row: Json, agent: str) -> str:
     does = [WORKING[row["state"]]] if row["state"] in WORKING else []
     if isinstance(waiting, int) and waiting:
         does.append("1 prompt waits" if waiting == 1 else f"{waiting} prompts wait")
+    if row.get("background"):
+        does.append("something runs in the background")
     told = ", ".join(does) or "it waits for an answer"
     if isinstance(asks := row.get("asks"), str) and asks:
         told += f" to {as_code(asks)}"

@@ -382,6 +382,17 @@ class Updates:
         card = self._cards.get(agent_id)
         return card.client_id if card else agent_id
 
+    def open_card_id(self, agent_id: str) -> str | None:
+        """Return the id under which the client knows a tool call; None if it has none open."""
+        card = self._cards.get(agent_id)
+        return card.client_id if card and card.open else None
+
+    def agent_card_id(self, client_id: str) -> str | None:
+        """Return the agent's id of an open tool call that the client knows under this one."""
+        cards = self._cards.items()
+        found = (id_ for id_, card in cards if card.open and card.client_id == client_id)
+        return next(found, None)
+
     def _message(self, update: Json) -> Json:
         agent_id = update["messageId"]
         message, turn = self._messages.get(agent_id), self._turn_of(agent_id)

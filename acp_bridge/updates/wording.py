@@ -28,3 +28,9 @@ def as_code(line: str) -> str:
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     edge = " " if len(fence) > 1 else ""
     return f"{fence}{edge}{line}{edge}{fence}"
+
+
+def named(names: list[str], most: int) -> str:
+    """Return so many names, as a list in a sentence, and how many more there are."""
+    told = [as_code(code(each)) for each in names[:most]]
+    return ", ".join([*told, *([f"{len(names) - most} more"] if len(names) > most else [])])

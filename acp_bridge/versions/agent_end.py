@@ -29,6 +29,7 @@ from acp_bridge.protocol import (
     without_state,
 )
 from acp_bridge.versions import v2
+from acp_bridge.versions.activity import Activity, Piece
 from acp_bridge.versions.agent_handshake import (
     initialize_to_v2,
     initialized_to_v1,
@@ -59,6 +60,8 @@ class Out:
 
     to_agent: list[Message] = field(default_factory=list)
     to_bridge: list[Message | Malformed] = field(default_factory=list)
+    #: what the agent does was told: that counts before what comes out.
+    tells_activity: bool = False
 
 
 @dataclass(slots=True)
@@ -67,8 +70,11 @@ class _Session:
 
     shown: Shown
     turn: Turn | None = None
-    #: what the last state listed as running in the background, by type and, if it has one, id.
-    background: list[Item] = field(default_factory=list)
+    #: the state that the agent told last.
+    state: str = v2.IDLE
+    #: what it listed last as running in the background, by type and, if it has one, id; None if
+    #: it never did.
+    background: list[Item] | None = None
     #: the session above it, if it is a subagent's.
     above: str = ""
 
@@ -109,12 +115,24 @@ class AgentEnd:
             protocol.SESSION_PROMPT: self._prompt,
             protocol.SET_MODE: self._set_mode,
             protocol.SET_CONFIG_OPTION: self._set_option,
+            protocol.CANCEL_ITEM: self._cancel_one,
         }
 
-    def has_background(self, session_id: str | None) -> bool:
-        """Return True if the agent has listed work of a session that runs in the background."""
-        known = self._with_children(session_id) if session_id else []
-        return any(session.background for _, session in known)
+    def activity(self, session_id: str | None) -> Activity:
+        """Return what the agent says that it does in a session."""
+        session = self._sessions.get(session_id) if session_id else None
+        if session is None:
+            return Activity(runs=False, background=None)
+        cards, listed = session.shown.cards, session.background
+        pieces = [
+            Piece(item[0], item[1], cards.title(*item), cards.can_cancel(*item))
+            for item in listed or ()
+        ]
+        for _, child in self._with_children(str(session_id)):
+            if child.above and child.background:
+                pieces.append(Piece(v2.OF_SUBAGENT, "", "", can_cancel=False))
+        runs = session.turn is None and session.state != v2.IDLE
+        return Activity(runs, tuple(pieces) if pieces or listed is not None else None)
 
     # --- from the bridge -----------------------------------------------------------------------
 
@@ -123,7 +141,7 @@ class AgentEnd:
         method = message.get("method")
         if method is None or self._over:
             return Out(to_agent=[message])
-        if method.startswith("_"):
+        if method.startswith("_") and method not in self._requests:
             if "id" in message:
                 self._open[message["id"]] = _as_it_is
             return Out(to_agent=[message])
@@ -329,7 +347,7 @@ class AgentEnd:
         session = self._session(session_id)
         if session.turn:
             session.turn.cancelled = True
-        for kind, item_id in session.background:
+        for kind, item_id in session.background or ():
             if session.shown.cards.can_cancel(kind, item_id):
                 out.to_agent.append(self._cancel_item(session_id, session, (kind, item_id)))
         return out
@@ -349,6 +367,17 @@ class AgentEnd:
         self._open[request_id] = answered
         (method, member), item_id = _CANCELS[item[0]], self._terminals.at_agent(item[1])
         return jsonrpc.request(request_id, method, {"sessionId": session_id, member: item_id})
+
+    def _cancel_one(self, request_id: RequestId, params: Json) -> Out:
+        """Ask the agent to end one tool call or terminal, if it lets that be ended now."""
+        session_id = str(params.get("sessionId"))
+        cards = self._session(session_id).shown.cards
+        for item in cards.cancellable():
+            method, member = _CANCELS[item[0]]
+            if params.get(member) == item[1]:
+                asked = {"sessionId": session_id, member: self._terminals.at_agent(item[1])}
+                return self._ask(request_id, method, asked, _as_it_is)
+        raise errors.invalid("nothing that runs under this id can be cancelled by itself")
 
     def _ended(self, session_id: str, session: _Session) -> list[Message | Malformed]:
         """Return the answer to the prompt if it is known now, behind all that waits to be shown."""
@@ -430,7 +459,8 @@ class AgentEnd:
         if (session := self._spoken_of(params.get("sessionId"))) is None:
             return Out()
         if update.get("sessionUpdate") == v2.STATE_UPDATE:
-            return Out(to_bridge=self._state(session_id, session, update))
+            stands = self._state(session_id, session, update)
+            return Out(to_bridge=stands, tells_activity=True)
         if update.get("sessionUpdate") == SUBAGENT_UPDATE:
             return Out(to_bridge=self._told_of_child(session_id, params, update))
         update = self._terminals.outward(update)
@@ -450,6 +480,8 @@ class AgentEnd:
         if isinstance(update.get("background"), list):
             listed = [self._terminals.outward(each) for each in objects(update["background"])]
             session.background = list(_items(listed))
+        if isinstance(update.get("state"), str):
+            session.state = update["state"]
         if session.above:
             return self._child_stands(session_id, session, update)
         if update.get("state") != v2.IDLE:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from acp_bridge import __version__, errors
-from acp_bridge.protocol import LOGOUT, VERSION, Json, as_object, has, objects
+from acp_bridge.protocol import (
+    CAN_CANCEL_ITEM,
+    LOGOUT,
+    VERSION,
+    Json,
+    as_object,
+    has,
+    objects,
+    own_meta,
+    with_own_meta,
+)
 from acp_bridge.versions import v2
 
 #: for a client that does not say who it is; version 2 wants to know.
@@ -52,10 +62,11 @@ def initialized_to_v1(result: Json) -> Json:
         capabilities["auth"] = {LOGOUT: {}}
     if "_meta" in can:
         capabilities["_meta"] = can["_meta"]
+    own = {**own_meta(capabilities), CAN_CANCEL_ITEM: True}
     told = {name: result[name] for name in ("_meta",) if name in result}
     return {
         "protocolVersion": VERSION,
-        "agentCapabilities": capabilities,
+        "agentCapabilities": with_own_meta(capabilities, own),
         "agentInfo": result["info"],
         "authMethods": [each for each in methods if each],
         **told,

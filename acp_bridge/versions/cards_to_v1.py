@@ -155,6 +155,19 @@ class Cards:
         card = self._cards.get(item_id) if kind == v2.OF_TOOL_CALL else None
         return card is not None and card.can_cancel and not card.ended
 
+    def cancellable(self) -> Iterator[tuple[str, str]]:
+        """Give type and id of each tool call and terminal that can be cancelled by itself now."""
+        known = [(v2.OF_TOOL_CALL, each) for each in self._cards]
+        known += [(v2.OF_TERMINAL, each) for each in self._terminals]
+        yield from (each for each in known if self.can_cancel(*each))
+
+    def title(self, kind: str, item_id: str) -> str:
+        """Return what a person knows a tool call or a terminal by."""
+        card, terminal = self._cards.get(item_id), self._terminals.get(item_id)
+        if kind == v2.OF_TERMINAL:
+            return terminal.command if terminal and terminal.command else kind
+        return card.title if card and card.title else kind
+
     def has_ended(self, kind: str, item_id: str) -> bool:
         """Return True if a tool call or a terminal that was told of runs no longer."""
         if kind == v2.OF_TERMINAL:

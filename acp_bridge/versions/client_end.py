@@ -30,6 +30,7 @@ from acp_bridge.protocol import (
     without_said,
 )
 from acp_bridge.versions import greeting_to_v2, v2
+from acp_bridge.versions.background_to_v2 import Background
 from acp_bridge.versions.children_to_v2 import Children, is_told_anew
 from acp_bridge.versions.settings_to_v2 import Settings, servers
 from acp_bridge.versions.update_to_v2 import ToV2, tool_call
@@ -86,6 +87,7 @@ class _Session:
     children_work: bool = False
     #: the turns of which the end was said.
     ended: list[str] = field(default_factory=list)
+    background: Background = field(default_factory=Background)
 
 
 class ClientEnd:
@@ -157,7 +159,7 @@ class ClientEnd:
             case protocol.SET_CONFIG_OPTION:
                 return self._known(params.get("sessionId")).settings.setting(params)
             case v2.CANCEL_TOOL_CALL | v2.CANCEL_TERMINAL:
-                raise errors.invalid("nothing of this session can be cancelled by itself")
+                return protocol.CANCEL_ITEM, params
         return method, params
 
     def _notification(self, message: Message) -> list[Message]:
@@ -338,8 +340,10 @@ class ClientEnd:
             self._say(session_id, {"sessionUpdate": v2.REPLAY_COMPLETE})
         stands = as_object(own_meta(own).get("state"))
         session.turn, session.word = _turn_of(stands), stands.get("state")
-        session.state = _state_of(stands, session)
-        self._say(session_id, {"sessionUpdate": v2.STATE_UPDATE, "state": session.state})
+        session.background = Background()
+        for update in session.background.take(stands):
+            self._say(session_id, update)
+        self._say_standing(session_id, session, _state_of(stands, session))
 
     # --- turns ---------------------------------------------------------------------------------
 
@@ -363,6 +367,8 @@ class ClientEnd:
         if session_id not in self._sessions:
             return
         session = self._sessions[session_id]
+        for update in session.background.take(params):
+            self._say(session_id, update)
         turn, session.word = _turn_of(params), params.get("state")
         if session.turn and session.turn != turn and not self._own_prompts(session.turn):
             self._end_turn(session_id, session, session.turn, _end_told(params, session.turn))
@@ -372,6 +378,8 @@ class ClientEnd:
         if params.get("state") == LiveState.CLOSED and not session.turn:
             del self._sessions[session_id]
             self._forget_children(session_id)
+        elif session.background.is_new:
+            self._say_standing(session_id, session, session.state)
 
     def _own_prompts(self, prompt_id: str) -> list[_Asked]:
         """Return the requests that brought a prompt which has no outcome yet."""
@@ -441,18 +449,22 @@ class ClientEnd:
 
     def _say_state(self, session_id: object, session: _Session, state: str) -> None:
         if state != session.state:
-            session.state = state
             session.updates.end_message()
-            self._say(session_id, {"sessionUpdate": v2.STATE_UPDATE, "state": state})
+            self._say_standing(session_id, session, state)
 
     def _say_idle(self, session_id: object, session: _Session, end: Json) -> None:
-        session.state = v2.IDLE
         session.updates.end_message()
         reason = end.get("stopReason") or "end_turn"
-        told = {"sessionUpdate": v2.STATE_UPDATE, "state": v2.IDLE, "stopReason": reason}
+        told: Json = {"stopReason": reason}
         if reason == v2.ERROR and end.get("error"):
             told["error"] = end["error"]
-        self._say(session_id, {**told, **meta_of(end)})
+        self._say_standing(session_id, session, v2.IDLE, **told, **meta_of(end))
+
+    def _say_standing(self, session_id: object, session: _Session, state: str, **more: Any) -> None:
+        """Say a state, with what runs in the background; `more`: how a turn ended."""
+        session.state = state
+        told = {"sessionUpdate": v2.STATE_UPDATE, "state": state, **more}
+        self._say(session_id, session.background.in_state(told))
 
     def _say(self, session_id: object, update: Json) -> None:
         params = {"sessionId": session_id, "update": update}

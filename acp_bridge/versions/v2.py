@@ -60,8 +60,9 @@ PLAN_ID: Final = protocol.PLAN
 #: the one format of a diff's patch.
 GIT_PATCH: Final = "git_patch"
 #: types of work in `background`; a question is about the second one, too.
-OF_TERMINAL: Final = "terminal"
+OF_TERMINAL: Final = protocol.TERMINAL
 OF_TOOL_CALL: Final = protocol.TOOL_CALL
+OF_SUBAGENT: Final = "subagent"
 #: the category of the option that version 1 knows as modes.
 MODE: Final = "mode"
 

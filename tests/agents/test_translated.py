@@ -20,7 +20,19 @@ class Side:
         self.told: list[Any] = []
         self.sent: list[Any] = []
         self.peer = Peer(self, lambda line: self.wire.send(line), answer_malformed=False)
-        self.wire = Translated(self.peer, lambda line: self.sent.append(json.loads(line)))
+        self.wire = Translated(self.peer, self._sends, lambda: self.told.append(self.activity))
+        self.peer.request("session/resume", {"sessionId": "s"}, lambda answer: None)
+        self.sent.clear()
+
+    def _sends(self, line: bytes) -> None:
+        self.sent.append(json.loads(line))
+
+    @property
+    def activity(self) -> str:
+        """What the agent does and lists, in a line."""
+        activity = self.wire.activity("s")
+        listed = [each.id.rpartition("/")[2] for each in activity.background or ()]
+        return " ".join(["runs" if activity.runs else "rests", *listed])
 
     def on_request(self, call: Call) -> None:
         self.told.append(call.method)
@@ -36,9 +48,12 @@ class Side:
 
 
 def chunk(text: str) -> bytes:
-    update = {"sessionUpdate": "agent_message_chunk", "messageId": "m"}
     content = {"type": "text", "text": text}
-    params = {"sessionId": "s", "update": {**update, "content": content}}
+    return said("agent_message_chunk", messageId="m", content=content)
+
+
+def said(kind: str, **members: Any) -> bytes:
+    params = {"sessionId": "s", "update": {"sessionUpdate": kind, **members}}
     message = {"jsonrpc": "2.0", "method": "session/update", "params": params}
     return json.dumps(message).encode() + b"\n"
 
@@ -53,6 +68,18 @@ def test_what_is_read_at_once_is_handed_over_at_once() -> None:
     side.wire.feed(both + chunk("three")[:-1])
     side.wire.eof()
     assert side.told == ["one", "two", "end of read", "three", "end of read"]
+
+
+def test_each_state_counts_behind_what_came_before_it_and_before_what_follows() -> None:
+    side, listed = Side(), [{"type": "terminal", "terminalId": "t"}]
+    running = said("state_update", state="running", background=listed)
+    side.wire.feed(chunk("one") + running + said("state_update", state="idle") + chunk("two"))
+    assert side.told == ["one", "end of read", "runs t", "rests t", "two", "end of read"]
+    side.told.clear()
+    side.wire.feed(running[:-1])
+    assert side.told == []
+    side.wire.feed(running[-1:])
+    assert set(side.told) == {"runs t"}
 
 
 def test_a_request_that_is_refused_here_is_answered_and_never_sent() -> None:
@@ -71,7 +98,7 @@ def test_a_message_that_can_not_be_translated_ends_nothing_else(
     side.peer.request("session/list", {}, answers.append)
     with monkeypatch.context() as patch:
         patch.setattr(AgentEnd, "take_from_agent", lambda self, message: 1 / 0)
-        side.wire.feed(b'{"jsonrpc":"2.0","id":1,"result":{}}\n')
+        side.wire.feed(b'{"jsonrpc":"2.0","id":2,"result":{}}\n')
         side.wire.feed(b'{"jsonrpc":"2.0","id":"q","method":"_x"}\n')
         side.wire.feed(chunk("lost"))
     assert [isinstance(each, Ok) for each in answers] == [False]

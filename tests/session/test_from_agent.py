@@ -19,6 +19,7 @@ from acp_bridge.protocol import (
     TOOL_CALL_UPDATE,
     text_chunk,
 )
+from acp_bridge.versions.activity import Activity, Piece
 from acp_bridge.wire.jsonrpc import encode
 from tests.session.journals import failing, recorded
 from tests.session.living import (
@@ -205,6 +206,28 @@ async def test_what_two_processes_say_in_turns_is_that_of_the_one_which_has_the_
             says(other, chunk("nobody's"))
             says(agent, chunk(f"live {number}"))
         assert here.texts() == ["live 0", "live 1"]
+        agent.answer(request, DONE)
+
+
+class Listing(PlayedAgent):
+    """One of version 2, which lists a terminal that runs in the background."""
+
+    activity = Activity(runs=False, background=(Piece("terminal", "t", "make", False),))
+
+
+async def test_only_the_process_that_has_the_session_lists_what_runs_in_its_background(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, request = await turn(here)
+        other = Listing(owner=here.session.from_agent)
+        other.agent_session_id, other.epoch = "0", agent.epoch + 1
+        says(other, chunk("nobody's"))
+        assert here.session.background.listed is None
+        other.epoch = agent.epoch
+        says(other, chunk("live"))
+        assert here.session.background.listed == ({"type": "terminal", "terminalId": "t"},)
+        assert here.session.busy
         agent.answer(request, DONE)
 
 

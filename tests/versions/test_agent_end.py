@@ -21,6 +21,8 @@ MODES = {
 }
 FAST = {"type": "boolean", "configId": "fast", "name": "Fast", "currentValue": False}
 ODD = {"type": "_odd", "configId": "o", "name": "Odd"}
+#: what the translator says for each agent: its link takes `_acp_bridge/cancel_item`.
+CANCELS = {"_meta": {"acp_bridge": {"cancelItem": True}}}
 
 
 def in_mode(mode: str) -> dict[str, Any]:
@@ -39,6 +41,7 @@ def test_the_agent_is_asked_for_version_2_and_its_answer_is_one_of_version_1() -
             "promptCapabilities": {"image": True, "audio": False, "embeddedContext": False},
             "mcpCapabilities": {"http": True, "sse": False},
             "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
+            **CANCELS,
         },
         "agentInfo": INFO,
         "authMethods": [],
@@ -111,7 +114,7 @@ def test_a_login_and_a_logout_have_other_names_and_the_ways_to_log_in_other_ids(
         {"id": "web", "name": "Web"},
         {"id": "tty", "name": "Terminal", "type": "terminal", "env": {"A": "b"}},
     ]
-    assert told["result"]["agentCapabilities"] == {"auth": {"logout": {}}}
+    assert told["result"]["agentCapabilities"] == {"auth": {"logout": {}}, **CANCELS}
 
     wire = Wire()
     asked = wire.ask("authenticate", {"methodId": "web"})

@@ -183,8 +183,8 @@ def test_a_replay_repeats_what_a_subagent_did_from_its_beginning() -> None:
 def test_what_a_subagent_has_in_the_background_is_work_of_its_session() -> None:
     wire = Wire()
     announced(wire)
-    assert not wire.end.has_background("s")
+    assert not wire.end.activity("s").background
     stands(wire, "idle", background=[{"type": "terminal", "terminalId": "x"}])
-    assert wire.end.has_background("s")
+    assert wire.end.activity("s").background
     stands(wire, "idle", background=[])
-    assert not wire.end.has_background("s")
+    assert not wire.end.activity("s").background

@@ -76,7 +76,8 @@ class Standing:
         word = self._word_for(after)
         if word != self._word:
             self._word, self._since = word, anyio.current_time()
-        stands = word, len(now.waiting), after.around.clients, now.running
+        around = after.around
+        stands = word, len(now.waiting), around.clients, now.running, around.background
         if stands != self._told:
             self._told = stands
             for view in self._transcript.views:
@@ -142,13 +143,16 @@ class Standing:
         return told
 
     def _params(self) -> Json:
-        return {
+        told: Json = {
             "sessionId": self._core.id,
             "state": self._word,
             "seconds": int(anyio.current_time() - self._since),
             "waiting": len(self._core.now.waiting),
             "clients": len(self._transcript.views),
         }
+        if (background := self._core.state.around.background) is not None:
+            told["background"] = list(background)
+        return told
 
     def _word_for(self, stand: SessionState) -> LiveState:
         now = stand.turns
@@ -342,7 +346,7 @@ class Audience:
     def _end_if_left(self) -> None:
         """End a session that a client has closed, once it has neither a client nor work."""
         left = not self._transcript.views and not self._detached
-        if self._closed_by_one and left and not self._core.now.busy:
+        if self._closed_by_one and left and not self._core.state.busy:
             self._closed_by_one = False
             self._close()
 

@@ -183,7 +183,7 @@ class Sleep:
         link = self._core.link
         if link is None or self._busy(link) or not self._remembers():
             return None
-        if link.has_background:
+        if (activity := link.activity) and (activity.runs or activity.background):
             event("session.wakeful", session=self._core.id, what="work in the background")
             return None
         if self._seen is None or self._seen[0] is not link or not await self._reloads.seen(link):

@@ -6,6 +6,8 @@ say.
 - The agent works from a message, a thought or a new tool call on, until it is silent and neither a
   card of that work nor a question to a person is open. What else it tells does not count, nor do
   the cards that a turn has left open.
+- An agent of version 2 says itself that it works, and when that is over; what it lists as running
+  in the background is no such work.
 - After a Stop only what it begins anew counts, and silence is soon taken for its end: what comes
   after that is a leak (invariant C6).
 - A kill that a Stop leads to is said, with the programs that end with the agent (invariant C25).
@@ -14,7 +16,7 @@ say.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -26,12 +28,16 @@ from acp_bridge.protocol import AGENT_MESSAGE, AGENT_THOUGHT, SUBAGENT_UPDATE, J
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.session.core import Core, SessionState
+from acp_bridge.session.process.background import Background
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.settings import Settings
 from acp_bridge.updates import notices
 from acp_bridge.updates.children import placed
 from acp_bridge.updates.open_cards import closing_update
 from acp_bridge.updates.updates import Updates
+
+if TYPE_CHECKING:
+    from acp_bridge.versions.activity import Activity
 
 #: the part of `drain_timeout` for which an agent that was told to stop is silent if it has heeded
 #: it; the end of silence is seen well before that of the drain.
@@ -42,10 +48,16 @@ class Work:
     """Follows the work of one session's agent outside of prompts."""
 
     def __init__(
-        self, core: Core, updates: Updates, transcript: TranscriptOut, settings: Settings
+        self,
+        core: Core,
+        updates: Updates,
+        transcript: TranscriptOut,
+        background: Background,
+        settings: Settings,
     ) -> None:
         """The agent does nothing, and has just been given the session."""
         self._core = core
+        self._background = background
         self._updates = updates
         self._transcript = transcript
         self._silence = settings.work_silence
@@ -58,6 +70,8 @@ class Work:
         self._of_work: frozenset[str] = frozenset()
         self._of_turns: frozenset[str] = frozenset()
         self._watched: anyio.CancelScope | None = None
+        #: the agent says that it works.
+        self._runs = False
         #: the epoch of the process that was told to stop its work, until that is over; or 0.
         self.stopping = 0
         #: when the process was given the session, in ticks of the system's clock.
@@ -79,9 +93,19 @@ class Work:
         if now.state is State.IDLE:
             self._core.feed(ev.WorkSeen(now.epoch))
 
+    def note_activity(self, activity: Activity, epoch: int) -> None:
+        """Note what the agent says that it does outside of a prompt and in the background."""
+        self._background.note(activity, epoch)
+        ran, self._runs = self._runs, activity.runs
+        if self._runs:
+            self.note()
+        elif ran and self._core.now.works and not self._holds:
+            self._core.feed(ev.WorkOver(self._core.now.epoch))
+
     def follow(self, before: SessionState, after: SessionState) -> None:
         """Follow the turns, which are no work, and watch for the end of work."""
         was, now = before.turns, after.turns
+        self._runs &= now.running is None and now.state is not State.KILLING
         if was.state is State.RELOADING:
             self._given = tick()
         if was.running is None and now.running is not None:
@@ -91,6 +115,8 @@ class Work:
             self._made = self._updates.made
             if self._goes_on:
                 self.note()
+        elif self._runs and was.state is State.RELOADING:
+            self.note()
         if was.state is now.state:
             return
         if self._watched:
@@ -123,12 +149,17 @@ class Work:
     def _goes_on(self) -> bool:
         """True while a child works, or a call of the work is open that was not denied, nor only
         asked about."""
-        return bool(self._updates.children.at_work) or not self._open <= self._updates.notes.keys()
+        listed = self._background.is_listed
+        works = (card for card in self._open - self._updates.notes.keys() if not listed(card))
+        return bool(self._updates.children.at_work) or any(works)
 
     @property
     def _holds(self) -> bool:
-        """True while a card of the work is open, or a person is asked; never after a Stop."""
+        """True while the agent says that it works; before a Stop also while a card of the work is
+        open, or a person is asked."""
         link = self._core.link
+        if self._runs:
+            return True
         if self.stopping or link is None:
             return False
         asks = any(each.asks_a_person and each.names_session for each in link.at_clients.questions)
@@ -159,5 +190,6 @@ class Work:
         found: list[str] = []
         with anyio.move_on_after(waits.LAST_LOOK), suppress(NoThread):
             found = await in_thread(programs_since, link.pid, self._given, abandon_on_cancel=True)
-        self._transcript.notice(notices.killed_at_work(found))
+        background = self._background.titles()
+        self._transcript.notice(notices.killed_at_work([*found, *background]))
         self._transcript.flush()

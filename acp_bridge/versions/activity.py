@@ -1,0 +1,32 @@
+"""What an agent of version 2 says of its work beside its updates. SANS-IO.
+
+Nothing of this is imported where an agent speaks version 1, which has no word for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One piece of work that runs in the background."""
+
+    #: `tool_call`, `terminal`, or a type that is not known here.
+    kind: str
+    #: the id of a tool call or a terminal, as the bridge is told it in updates.
+    id: str
+    #: what a person knows it by.
+    title: str
+    #: the agent lets it be cancelled by itself now.
+    can_cancel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """What the agent does in one session."""
+
+    #: its foreground works, or waits for somebody, and on no prompt of the bridge's.
+    runs: bool
+    #: what it has listed last; None if it never has.
+    background: tuple[Piece, ...] | None

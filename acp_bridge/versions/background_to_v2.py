@@ -1,0 +1,54 @@
+"""What runs in the background of one session, as a client of version 2 is told it. SANS-IO.
+
+- Each state has the whole list, if the agent tells one; else none has a list.
+- A tool call that can be cancelled by itself says so on its card, before it is listed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acp_bridge.protocol import ITEM_IDS, TOOL_CALL, TOOL_CALL_UPDATE, Json, objects
+
+_CALL: Final = ITEM_IDS[TOOL_CALL]
+
+
+class Background:
+    """Takes the bridge's list, and gives that of the client."""
+
+    def __init__(self) -> None:
+        """The client was told nothing."""
+        self._listed: list[Json] | None = None
+        #: the listed tool calls that the client may cancel.
+        self._able: set[object] = set()
+        #: the list has changed since a state was told.
+        self.is_new = False
+
+    def take(self, stands: Json) -> list[Json]:
+        """Take where the session stands; returns the updates that come before its next state."""
+        told = stands.get("background")
+        listed = objects(told) if isinstance(told, list) else None
+        self.is_new |= listed != self._listed
+        self._listed = listed
+        calls = {each.get(_CALL): each for each in listed or () if each.get("type") == TOOL_CALL}
+        able = {card for card, each in calls.items() if each.get("cancel")}
+        changed = sorted(able ^ (self._able & calls.keys()), key=str)
+        self._able = able
+        return [_ability(card, able=card in able) for card in changed]
+
+    def in_state(self, state: Json) -> Json:
+        """Return a state with the list, which the client is told now."""
+        self.is_new = False
+        if self._listed is None:
+            return state
+        return {**state, "background": [_without_cancel(each) for each in self._listed]}
+
+
+def _ability(card: object, *, able: bool) -> Json:
+    """Return the update that says of a tool call whether it can be cancelled by itself."""
+    capabilities: Json | None = {"cancel": {}} if able else None
+    return {"sessionUpdate": TOOL_CALL_UPDATE, _CALL: card, "capabilities": capabilities}
+
+
+def _without_cancel(item: Json) -> Json:
+    return {name: value for name, value in item.items() if name != "cancel"}
