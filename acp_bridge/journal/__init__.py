@@ -7,6 +7,7 @@ from acp_bridge.journal.errors import (
     IndexUnusable,
     JournalError,
     NewerVersion,
+    SessionExists,
     UnknownSession,
 )
 from acp_bridge.journal.prompt_rows import sum_of_words
@@ -42,6 +43,7 @@ __all__ = [
     "PromptRow",
     "PromptState",
     "Receipt",
+    "SessionExists",
     "SessionInfo",
     "SessionJournal",
     "UnknownSession",

@@ -31,6 +31,13 @@ class IndexUnusable(JournalError):
     """
 
 
+class SessionExists(JournalError):
+    """A session of this id is kept here already."""
+
+    def __init__(self) -> None:
+        super().__init__("the session exists already")
+
+
 class UnknownSession(JournalError):
     """No session of this id is kept here (invariant R2)."""
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from acp_bridge.journal import left_queue
 from acp_bridge.journal.connection import connect, journal_errors, wal_of
-from acp_bridge.journal.errors import JournalError, UnknownSession
+from acp_bridge.journal.errors import JournalError, SessionExists, UnknownSession
 from acp_bridge.journal.file import SessionFile, begin_wal
 from acp_bridge.journal.records import SessionInfo
 from acp_bridge.journal.schema import SESSION_SCHEMA, make_file, make_folder, migrate, sync_path
@@ -84,7 +84,7 @@ def _insert(connection: sqlite3.Connection, info: SessionInfo) -> None:
         asdict(info),
     )
     if created.rowcount == 0:
-        raise JournalError("the session exists already")
+        raise SessionExists
 
 
 def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:

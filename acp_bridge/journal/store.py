@@ -20,7 +20,7 @@ from typing import Final
 import anyio
 
 from acp_bridge.journal.connection import in_thread
-from acp_bridge.journal.errors import IndexUnusable, JournalError, UnknownSession
+from acp_bridge.journal.errors import IndexUnusable, JournalError, SessionExists, UnknownSession
 from acp_bridge.journal.file import SessionFile, Unwritten
 from acp_bridge.journal.files import (
     create_file,
@@ -164,7 +164,7 @@ class Journal:
         path = self.path(session_id)
         async with self._locks.hold(session_id):
             if self._live(session_id) is not None:
-                raise JournalError("the session exists already")
+                raise SessionExists
             file = await in_thread(create_file, path, info)
             try:
                 await self._rows.put(info, durable=True)

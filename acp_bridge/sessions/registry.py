@@ -18,6 +18,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.clients import handshake
 from acp_bridge.clients.client import ANSWERED, ClientRequest
 from acp_bridge.clients.waiting_requests import WaitingRequests
+from acp_bridge.journal import SessionExists
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
     ONLY_LIVE,
@@ -201,11 +202,13 @@ class Sessions:
                     with self.room():
                         reach = Reach(self.passages, request)
                         session = await self._store.open(session_id, workspace, reach)
-                        if session is None and await self._store.set_aside(session_id):
-                            return await self._anew(request, session_id, workspace)
                         if session is None:
-                            await self._store.check_not_lost(session_id)
-                            return await self._import(request, session_id, workspace, replay=replay)
+                            try:
+                                return await self._make(request, session_id, workspace, replay)
+                            except SessionExists:  # by another bridge, which is gone by now
+                                session = await self._store.open(session_id, workspace, reach)
+                        if session is None:
+                            raise errors.unknown_session()
                         self.live[session_id] = session
                     session.hooks.start("resume")
                 elif not shared:
@@ -214,6 +217,18 @@ class Sessions:
             await session.replay.load(request, replay=replay, attached=shared, held=held)
             session.wake()
             return ANSWERED
+
+    async def _make(
+        self, request: ClientRequest, session_id: str, workspace: Workspace, replay: bool
+    ) -> object:
+        """Answer the load of a session that is not kept here, with one that is made for it.
+
+        Raises RpcError, and SessionExists if another bridge has made it meanwhile.
+        """
+        if await self._store.set_aside(session_id):
+            return await self._anew(request, session_id, workspace)
+        await self._store.check_not_lost(session_id)
+        return await self._import(request, session_id, workspace, replay=replay)
 
     async def _anew(self, request: ClientRequest, session_id: str, workspace: Workspace) -> Json:
         """Open a session again that was removed because it never had a prompt."""

@@ -23,6 +23,7 @@ from acp_bridge.journal import (
     IndexUnusable,
     JournalError,
     NewerVersion,
+    SessionExists,
     SessionInfo,
     SessionJournal,
     UnknownSession,
@@ -87,7 +88,7 @@ class SessionStore:
         """Make a session with a process that has it open, or is about to; raises RpcError.
 
         `reach` is tried as long as another bridge holds the lock; its errors pass. `known`: the
-        client has had the id before, and may try again when this fails.
+        client has had the id before, and may try again when this fails. Raises SessionExists, too.
         """
         prompted = session_id == link.agent_session_id  # then it was the agent's before
         session, lock = await self._make(
@@ -158,7 +159,7 @@ class SessionStore:
                 with suppress(JournalError), anyio.CancelScope(shield=True):
                     await self._unmake(session_id, known=known)
             os.close(lock)
-            if isinstance(exc, JournalError):
+            if isinstance(exc, JournalError) and not isinstance(exc, SessionExists):
                 raise self._unwritable(exc) from exc
             raise
 

@@ -10,7 +10,7 @@ import pytest
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.sessions.agent import ABLE, Agent, Gate, Json, until
-from tests.sessions.world import SETUP, world
+from tests.sessions.world import CWD, SETUP, world
 
 WAYS = pytest.mark.parametrize("how", ["load", "resume"])
 
@@ -375,3 +375,23 @@ async def test_a_session_that_the_agent_does_not_take_back_is_shown_and_its_prom
         assert it.editor.texts(session_id)[:2] == ["hello", "echo hello"]
         prompt = it.editor.prompt(session_id, "again")
         assert "lost it" in (await it.editor.refusal(prompt)).message
+
+
+@pytest.mark.hazard("R2")
+async def test_a_session_that_another_bridge_makes_anew_and_leaves_meanwhile_is_opened(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as it:
+        session_id = await it.stored()
+        gate = it.agent.stops_at("session/new")
+        asked = it.editor.send("session/load", {**SETUP, "sessionId": session_id})
+        await until(lambda: gate.reached)
+        other = Journal(tmp_path)  # of a bridge that is killed after that
+        await other.create(session_id, cwd=CWD, agent="agent", agent_session_id="agent-9")
+        await other.close()
+        gate.open()
+        await until(lambda: it.editor.answers(asked))
+        (answer,) = it.editor.answers(asked)
+        assert "result" in answer
+        await it.says(session_id, "hello")
+        assert await it.listed() == [session_id]

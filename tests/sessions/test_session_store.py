@@ -11,7 +11,7 @@ import pytest
 
 from acp_bridge.agents import lease
 from acp_bridge.agents.identity import AgentIdentity
-from acp_bridge.journal import Journal, JournalError, SessionJournal
+from acp_bridge.journal import Journal, JournalError, SessionExists, SessionJournal
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.sessions.session_store import SessionStore
@@ -119,7 +119,7 @@ async def test_a_journal_that_fails_while_a_session_is_made_leaves_nothing_of_it
 async def test_a_session_that_is_there_already_is_not_made_again(tmp_path: Path) -> None:
     async with kept(tmp_path) as it:
         await it.keep()
-        with pytest.raises(RpcError, match="the journal can't be written"):
+        with pytest.raises(SessionExists):
             await it.create()
         assert await it.is_closed()
         assert await it.listed() == ["s"]
