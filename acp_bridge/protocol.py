@@ -352,6 +352,8 @@ def text_chunk(kind: str, text: str, message_id: str) -> Json:
 #: of a prompt, and in `agentCapabilities` that it is taken: the name under which a client sends one
 #: prompt, the same however often it sends that.
 PROMPT_KEY: Final = "promptKey"
+#: of `session/cancel`, for an agent's translator: what runs in the background goes on.
+SPARES: Final = "sparesBackground"
 #: marks a prompt that a hook made, and its words in the transcript.
 FEEDBACK: Final = "feedback"
 #: marks a text that a hook added to a prompt: recorded, since an agent may replay it, not shown.

@@ -122,7 +122,8 @@ class Session:
         )
         self._receipts = Receipts(core, journal, shown, prompts, pauses)
         limit = UsageLimit(core, prompts, pauses, resumes=settings.resume_at_reset)
-        turn = Turn(core, journal, shown, updates, prompts, memory, self.hooks, limit)
+        self.background = background = Background(core, updates, shown, patience)
+        turn = Turn(core, journal, shown, updates, prompts, memory, self.hooks, limit, background)
         self._steering = steering = Steering(core, journal, shown, prompts, turn.join)
 
         # The clients that have the session.
@@ -130,7 +131,9 @@ class Session:
         self._questions = people = Questions(
             core, shown, prompts, updates.children, permissions.note, kept=settings.keep > 0
         )
-        self.audience = Audience(core, settings, shown, prompts, people, ask, self.close)
+        self.audience = Audience(
+            core, settings, shown, prompts, people, ask, background, self.close
+        )
         self.replay = Replay(
             core,
             journal,
@@ -149,7 +152,6 @@ class Session:
         to_client = ToClient(
             self.id, shown.asked, updates, shown.record_at_once, permissions, people
         )
-        self.background = background = Background(core, updates, shown, patience)
         work = Work(core, updates, shown, background, settings)
         pacing = self.audience.pacing
         silence = Silence(core, updates, shown, lambda: pacing.waits, settings)

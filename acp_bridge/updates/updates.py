@@ -269,11 +269,17 @@ class Updates:
             known = self._messages.get(message)
         if known and known.dead:
             raise Leak(str(update["sessionUpdate"]))
-        if excused or (isinstance(card, str) and known):
+        if excused or (isinstance(card, str) and known) or self._is_of_what_goes_on(update):
             return self._said(update)
         if isinstance(card, str):
             raise Leak(str(update["sessionUpdate"]))
         return None
+
+    def _is_of_what_goes_on(self, update: Json) -> bool:
+        """Return True for what an agent of version 2 says of a card or terminal that is open."""
+        said = as_object(update.get(SAID)) if update.get("sessionUpdate") == SAID_UPDATE else {}
+        card = self._cards.get(str(said.get("toolCallId")))
+        return said.get("terminalId") in self.terminals.running or (card is not None and card.open)
 
     def card(self, call: Json, *, creates: bool = False, asks: bool = False) -> Json:
         """Return an agent's description of a tool call, from an update or a request, with our id.
@@ -420,13 +426,14 @@ class Updates:
 
     # --- the end of a turn ---------------------------------------------------------------------
 
-    def close_cards(self) -> list[Json]:
+    def close_cards(self, spared: frozenset[str] = frozenset()) -> list[Json]:
         """Return the params that end the turn's open cards; later updates of the turn are leaks.
 
+        `spared`: the client-side ids of those that go on in the background.
         Cards and messages of earlier turns stay as they are (invariant C22). Children that were
         told to stop get their end, and their cards with them.
         """
-        return [*self._close_cards(self._turn), *self.end_stopped()]
+        return [*self._close_cards(self._turn, spared), *self.end_stopped()]
 
     def end_stopped(self) -> list[Json]:
         """Return the params that end the children that were told to stop, and their open cards."""
@@ -436,10 +443,10 @@ class Updates:
                 closing += self._close_cards(child.key)
         return [*closing, *self.children.end(stopped=True)]
 
-    def _close_cards(self, turn: int | str) -> list[Json]:
+    def _close_cards(self, turn: int | str, spared: frozenset[str] = frozenset()) -> list[Json]:
         closing = []
         for card in self._cards.values():
-            if card.turn == turn:
+            if card.turn == turn and not (card.open and card.client_id in spared):
                 if card.open:
                     closing.append(placed(closing_update(card.client_id)))
                 self._end(card)

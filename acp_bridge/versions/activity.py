@@ -20,6 +20,8 @@ class Piece:
     title: str
     #: the agent lets it be cancelled by itself now.
     can_cancel: bool
+    #: the ids of the tool calls that show a terminal, or of the tool call itself.
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,16 @@ from acp_bridge import errors, protocol
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
     SAID,
+    SPARES,
     SUBAGENT_UPDATE,
     Json,
     as_object,
     has,
     objects,
     only_stands,
+    own_meta,
     with_own_meta,
+    without_own_meta,
     without_state,
 )
 from acp_bridge.versions import v2
@@ -125,7 +128,7 @@ class AgentEnd:
             return Activity(runs=False, background=None)
         cards, listed = session.shown.cards, session.background
         pieces = [
-            Piece(item[0], item[1], cards.title(*item), cards.can_cancel(*item))
+            Piece(*item, cards.title(*item), cards.can_cancel(*item), cards.calls_of(*item))
             for item in listed or ()
         ]
         for _, child in self._with_children(str(session_id)):
@@ -342,12 +345,17 @@ class AgentEnd:
         return self._ask(request_id, protocol.SESSION_PROMPT, params, answered)
 
     def _cancel(self, session_id: str, params: Json) -> Out:
-        """Stop a session's work, and what it has in the background as far as the agent lets it."""
-        out = Out(to_agent=[jsonrpc.notification(protocol.SESSION_CANCEL, params)])
+        """Stop a session's work, and what it has in the background as far as the agent lets it.
+
+        The Stop of a client of version 2 leaves that to go on.
+        """
+        told = without_own_meta(params)
+        out = Out(to_agent=[jsonrpc.notification(protocol.SESSION_CANCEL, told)])
         session = self._session(session_id)
         if session.turn:
             session.turn.cancelled = True
-        for kind, item_id in session.background or ():
+        spares = own_meta(params).get(SPARES) is True
+        for kind, item_id in [] if spares else session.background or ():
             if session.shown.cards.can_cancel(kind, item_id):
                 out.to_agent.append(self._cancel_item(session_id, session, (kind, item_id)))
         return out

@@ -168,6 +168,12 @@ class Cards:
             return terminal.command if terminal and terminal.command else kind
         return card.title if card and card.title else kind
 
+    def calls_of(self, kind: str, item_id: str) -> tuple[str, ...]:
+        """Return the ids of the tool calls that show a terminal, or of the tool call itself."""
+        if kind == v2.OF_TERMINAL:
+            return tuple(call_id for call_id, _ in self._showing(item_id))
+        return (item_id,) if kind == v2.OF_TOOL_CALL else ()
+
     def has_ended(self, kind: str, item_id: str) -> bool:
         """Return True if a tool call or a terminal that was told of runs no longer."""
         if kind == v2.OF_TERMINAL:

@@ -383,3 +383,49 @@ async def test_a_kept_bridge_goes_on_while_something_runs_in_the_background(
             assert row["state"] == "idle"
         world.gates.open("g")
         await until(lambda: not live_bridges(world.home))
+
+
+# --- a Stop -------------------------------------------------------------------------------------
+
+
+def ended(client: RecordingClient) -> list[str]:
+    """The tool calls of which a client was told that they have ended."""
+    told = [each for each in client.updates() if each.get("status") in ("failed", "cancelled")]
+    return [each["toolCallId"] for each in told]
+
+
+async def test_a_stop_of_a_client_of_version_2_leaves_what_runs_in_the_background(
+    world: World,
+) -> None:
+    async with v2_client(world) as client:
+        client.send_prompt("tool t; background b; serve s; gate g")
+        await world.gates.reached("g")
+        client.cancel()
+        world.gates.open("g")
+        await client.until_recorded(lambda: states(client)[-1:] == ["idle cancelled b s"])
+        assert ended(client) == []
+        await ran(client, "say one")  # of the same process
+        assert await client.request("tool_call/cancel", about(client, toolCallId="b")) == {}
+        await client.until_recorded(lambda: states(client)[-1] == "idle s")
+        assert ended(client) == ["b"]
+    assert len(world.log.received("initialize")) == 1
+    assert world.log.received("terminal/cancel") == []
+
+
+@pytest.mark.parametrize("words", ["", "; gate g"])
+async def test_a_stop_of_a_client_of_version_1_ends_it_while_a_turn_runs_and_after_that(
+    world: World, words: str
+) -> None:
+    async with v2_client(world) as client, another(world, client) as (other, _):
+        client.send_prompt(f"background b; serve s{words}")
+        if words:
+            await world.gates.reached("g")
+            await other.request("_acp_bridge/cancel", {"sessionId": client.session_id})
+            world.gates.open("g")
+        else:
+            await client.until_recorded(lambda: states(client)[-1:] == ["idle end_turn b s"])
+            other.cancel()
+        await lists_now(other)
+        assert ended(client) == ["b"]
+    assert len(world.log.received("tool_call/cancel")) == 1
+    assert len(world.log.received("terminal/cancel")) == 1

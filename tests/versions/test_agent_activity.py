@@ -22,7 +22,8 @@ def test_what_the_agent_does_is_known_by_its_last_state_and_its_last_list() -> N
         {"type": "_odd", "id": 1},
     ]
     wire.state("_odd", background=listed)
-    call, terminal = Piece("tool_call", "c", "C", True), Piece("terminal", "t", "sleep 9", False)
+    call = Piece("tool_call", "c", "C", True, calls=("c",))
+    terminal = Piece("terminal", "t", "sleep 9", False)
     pieces = (call, terminal, Piece("_odd", "", "_odd", False))
     assert wire.end.activity("s") == Activity(runs=True, background=pieces)
     wire.state("idle")

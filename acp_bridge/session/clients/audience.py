@@ -23,6 +23,7 @@ from acp_bridge.protocol import QUEUE, SESSION_STATE, SESSION_UPDATE, Json, Live
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.questions import Questions
 from acp_bridge.session.core import Core, SessionState
+from acp_bridge.session.process.background import Background
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.requests.ask import Ask
 from acp_bridge.session.transcript.client_view import ClientView
@@ -188,6 +189,7 @@ class Audience:
         prompts: Prompts,
         questions: Questions,
         ask: Ask,
+        background: Background,
         close: Callable[[], None],
     ) -> None:
         """Nobody has the session before `TranscriptOut.attach`; `close` ends it."""
@@ -202,6 +204,7 @@ class Audience:
         self._prompts = prompts
         self._questions = questions
         self._ask = ask
+        self._background = background
         self._close = close
         self.standing = Standing(core, transcript, prompts)
         #: the clients that the session went on without, since they did not read.
@@ -227,19 +230,25 @@ class Audience:
             )
 
     def cancel(self, client: Client) -> None:
-        """Carry out a client's `session/cancel`."""
+        """Carry out a client's `session/cancel`.
+
+        One of version 2 leaves what runs in the background to go on, and one of version 1 ends
+        that, also where nothing else runs.
+        """
         if self._ask.open:
             self._ask.stop(client)
         if own := self.own(client):
-            self._core.feed(ev.Cancel(own))
+            self._stop(client, own)
         elif self._prompts.stop_waiting(client):
             pass  # what is left over is nothing to stop
         elif self._may_stop(client):
             if oldest := self._core.now.unanswered[:1]:
-                self._core.feed(ev.Cancel(frozenset(oldest)))
+                self._stop(client, frozenset(oldest))
             elif self._core.now.may_work and client not in self._stops:
                 self._stops[client] = anyio.CancelScope()
                 self._core.spawn(self._stop_work, client, self._stops[client])
+            elif not client.abilities.shows_said and not self._core.now.may_work:
+                self._background.stop()
 
     async def _stop_work(self, client: Client, scope: anyio.CancelScope) -> None:
         """Stop what the agent does outside of prompts, unless a prompt of the client comes."""
@@ -247,7 +256,12 @@ class Audience:
             await anyio.sleep(self._stop_delay)
         if not scope.cancel_called:
             del self._stops[client]
-            self._core.feed(ev.Cancel(frozenset()))
+            self._stop(client, frozenset())
+
+    def _stop(self, client: Client, keys: frozenset[int]) -> None:
+        """Cancel the turns of these prompts, or what the agent does outside of turns."""
+        self._background.spares = client.abilities.shows_said
+        self._core.feed(ev.Cancel(keys))
 
     def take_back_stop(self, client: Client) -> None:
         """Drop a Stop that waits: the client has sent a prompt right behind it (invariant V4)."""
@@ -278,6 +292,7 @@ class Audience:
         now = self._core.now
         runs, works = now.foremost is not None, now.may_work
         if runs or works:
+            self._background.spares = False
             self._core.feed(ev.Cancel(None if runs else frozenset()))
         return {"cancelled": runs or works}
 

@@ -18,6 +18,7 @@ from acp_bridge.clients.client import ClientRequest
 from acp_bridge.protocol import (
     CANCEL_ITEM,
     ITEM_IDS,
+    SESSION_CANCEL,
     TERMINAL,
     TOOL_CALL,
     Json,
@@ -52,6 +53,9 @@ class Background:
         self._epoch = 0
         #: a notice has said what ends with that process.
         self._said = False
+        #: the last Stop leaves what runs to go on, as one of a client of version 2 does.
+        self.spares = False
+        self._cards: frozenset[str] = frozenset()
 
     @property
     def runs(self) -> bool:
@@ -73,6 +77,8 @@ class Background:
         before = self.listed, self._titles, self._epoch
         self._titles = [each.title for each in activity.background]
         self.listed, self._epoch = tuple([each for each in told if each]), epoch
+        calls = [call for each in activity.background for call in each.calls]
+        self._cards = frozenset(map(self._updates.client_card_id, calls))
         if (self.listed, self._titles, self._epoch) != before:
             self._said = False
             self._core.settle()
@@ -91,6 +97,17 @@ class Background:
             return {"type": kind if kind.startswith("_") else f"_{kind}"}
         return {**told, "cancel": True} if told and can_cancel else told
 
+    @property
+    def spared(self) -> frozenset[str]:
+        """The client-side ids of the tool calls that go on after the last Stop."""
+        return self._cards if self.spares else frozenset()
+
+    def stop(self) -> None:
+        """Tell an agent that does nothing else to end what it has in the background."""
+        link = self._core.link
+        if link and self.runs:
+            link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
+
     # --- its end -------------------------------------------------------------------------------
 
     def titles(self) -> list[str]:
@@ -104,7 +121,7 @@ class Background:
             return
         if self._titles and not self._said and not self._core.now.ending:
             self._transcript.notice(notices.ended_in_background(self._titles))
-        self.listed, self._titles = (), []
+        self.listed, self._titles, self._cards = (), [], frozenset()
 
     # --- a client's word -----------------------------------------------------------------------
 

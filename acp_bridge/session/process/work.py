@@ -177,7 +177,7 @@ class Work:
 
         Children that were told to stop get their end.
         """
-        for card in sorted(self._open):
+        for card in sorted(self._open - self._background.spared):
             if self._updates.settle(card):
                 self._transcript.show(placed(closing_update(card)))
         for params in self._updates.end_stopped():

@@ -10,6 +10,7 @@ from acp_bridge.protocol import (
     CONTEXT,
     SESSION_CANCEL,
     SESSION_PROMPT,
+    SPARES,
     Json,
     as_object,
     is_feedback,
@@ -20,6 +21,7 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
+from acp_bridge.session.process.background import Background
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.hooks import SessionHooks
@@ -44,8 +46,10 @@ class Turn:
         memory: Memory,
         hooks: SessionHooks,
         limit: UsageLimit,
+        background: Background,
     ) -> None:
         """No turn runs yet."""
+        self._background = background
         self._limit = limit
         self._core = core
         self._journal = journal
@@ -169,8 +173,9 @@ class Turn:
                 (self._transcript.show if kept else self._transcript.show_only)(params)
 
     def close_cards(self) -> None:
-        """Show every tool call that is still open as failed (invariant C16)."""
-        for params in self._updates.close_cards():
+        """Show every tool call that is still open as failed, but for what a Stop leaves to go on
+        in the background (invariant C16)."""
+        for params in self._updates.close_cards(self._background.spared):
             self._transcript.show(params)
 
     def _cancel(self, link: Link) -> None:
@@ -178,7 +183,9 @@ class Turn:
 
         So are the children that can be; those that can't are named.
         """
-        link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
+        told: Json = {"sessionId": link.agent_session_id}
+        spares = self._background.spares and link.activity is not None
+        link.peer.notify(SESSION_CANCEL, with_own_meta(told, {SPARES: True}) if spares else told)
         able, others = self._updates.children.to_cancel()
         for child in able:
             link.peer.notify(SESSION_CANCEL, {"sessionId": child.agent_id})
