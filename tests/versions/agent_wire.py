@@ -5,15 +5,14 @@ that of version 2.
 """
 
 import json
-from functools import cache
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from acp_bridge.protocol import Json
 from acp_bridge.versions.agent_end import AgentEnd, Out
 from acp_bridge.wire.jsonrpc import Malformed, Message
-from tests.clients_not_ours.judge import Connection, Schema
+from tests.clients_not_ours.judge import Connection
+from tests.support.v1_schema import v1_schema
 from tests.support.v2_schema import V2Connection
 
 INFO = {"name": "v2", "version": "1"}
@@ -27,18 +26,12 @@ ABLE = {
 TEXT = {"type": "text", "text": "hi"}
 
 
-@cache
-def _v1_schema() -> Schema:
-    path = Path(__file__).parents[2] / "fixtures" / "acp-v1" / "schema.json"
-    return Schema(json.loads(path.read_text()))
-
-
 class Wire:
     """An agent of version 2 that has been initialized, with the session `s` if it is opened."""
 
     def __init__(self, *, opened: bool = True, able: Json = ABLE) -> None:
         self.end = AgentEnd()
-        self._v1, self._v2 = Connection(_v1_schema()), V2Connection()
+        self._v1, self._v2 = Connection(v1_schema()), V2Connection()
         self._ids = count(1)
         self.told: Json = {}
         asked = self.ask("initialize", {"protocolVersion": 1, "clientCapabilities": able})
