@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.clients_not_ours.judge import Connection, Schema
+from tests.clients_not_ours.judge import Connection, Kind, Schema
 from tests.process.bridge_support import World
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import FOLDER, fixture_command
@@ -224,7 +224,7 @@ def judge_agents(world: World) -> None:
             schemas[event["pid"]] = v2_schema() if params["protocolVersion"] == 2 else v1_schema()
             params.get("clientCapabilities", {}).pop("subagents", None)  # newer than the schema
         schema = schemas[event["pid"]]
-        kind = "Request" if "id" in message else "Notification"
+        kind: Kind = "Request" if "id" in message else "Notification"
         schema.check(schema.find(method, kind, "client"), params)
 
 

@@ -41,7 +41,7 @@ ALL = [Pairing(1, 1), Pairing(1, 2), *OF_CLIENTS_OF_2]
 KEYED = [Pairing(1, 2), BOTH]
 
 
-def of(pairings: list[Pairing]) -> Any:
+def of(pairings: list[Pairing]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("pairing", pairings, ids=str)
 
 
