@@ -6,7 +6,6 @@ got: a word of the other version is refused there (invariant X1).
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +15,7 @@ from typing import Any
 from tests.clients_not_ours.judge import Connection, Kind, Schema
 from tests.process.bridge_support import World
 from tests.support.client import RecordingClient
-from tests.support.fixture_agents import FOLDER, fixture_command
+from tests.support.fixture_agents import V2_AGENT, fixture_command
 from tests.support.joined import joined, listening
 from tests.support.recording import Message
 from tests.support.v1_schema import v1_schema
@@ -41,7 +40,7 @@ class Pairing:
         """Return the command of an agent of this version; `deaf`: it goes on at a cancel."""
         if self.agent == 1:
             return fixture_command(*["ignores-cancel"] * deaf)
-        return [sys.executable, "-I", "-S", str(FOLDER / "v2_agent.py"), *["--deaf"] * deaf]
+        return [*V2_AGENT, *["--deaf"] * deaf]
 
     @asynccontextmanager
     async def inside(
