@@ -33,6 +33,8 @@ class Attempt:
     accepted: bool = False
     #: it was sent before, and had its outcome then.
     is_over: bool = False
+    #: a Stop that was sent behind it was read before it had begun.
+    is_stopped: bool = False
     #: the id of its message: its turn has begun.
     message: str = ""
     #: the error that it was answered with, in place of the id.
@@ -70,6 +72,8 @@ class _Session:
     complete: int = 0
     #: a state was said since then, or since the end of the replay.
     stands: bool = False
+    #: the prompts that had no answer when the last Stop was sent.
+    stopped: list[Attempt] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -82,6 +86,9 @@ class Conversation:
     ends: int = 0
     _schema: V2Connection = field(default_factory=V2Connection)
     _sessions: dict[str, _Session] = field(default_factory=dict)
+    #: by the keys of requests that were sent behind a Stop: the prompts that it withdraws if they
+    #: have not begun when the request is answered, which shows that the Stop was read.
+    _behind: dict[str, list[Attempt]] = field(default_factory=dict)
     #: other requests, by the keys of their ids: method and parameters.
     _asked: dict[str, tuple[str, Message]] = field(default_factory=dict)
 
@@ -116,10 +123,18 @@ class Conversation:
         return self._sessions.setdefault(session_id, _Session())
 
     def _sent(self, message: Message, params: Message) -> None:
+        if message.get("method") == "session/cancel":
+            self._session(params["sessionId"]).stopped = [
+                each
+                for each in self.attempts.values()
+                if each.session == params["sessionId"] and not each.is_answered
+            ]
         if "method" not in message or "id" not in message:
             return
         key = json.dumps(message["id"])
         self.attempts.pop(key, None)
+        if stopped := self._session(str(params.get("sessionId"))).stopped:
+            self._behind[key] = stopped
         if message["method"] == "session/prompt":
             text = "".join(block.get("text", "") for block in params["prompt"])
             self.attempts[key] = Attempt(params["sessionId"], text)
@@ -127,6 +142,8 @@ class Conversation:
             self._asked[key] = message["method"], params
 
     def _answered(self, key: str, message: Message) -> None:
+        for each in self._behind.pop(key, ()):
+            each.is_stopped |= not each.is_answered
         if attempt := self.attempts.get(key):
             self._prompt_answered(attempt, message)
             return
@@ -156,6 +173,8 @@ class Conversation:
         session = self._session(attempt.session)
         if attempt.is_over:
             return
+        if attempt.is_stopped:
+            raise Broken(f"a turn begins that a Stop has withdrawn: {attempt.text}")
         if session.state == "idle":
             raise Broken(f"a turn begins in a session at rest: {attempt.text}")
         if session.turn and session.turn[0].message != attempt.message:
