@@ -308,7 +308,7 @@ class ClientEnd:
         if replayed or _attaches_whole(asked.method, asked.params):
             self._say(session_id, {"sessionUpdate": v2.REPLAY_COMPLETE})
         stands = as_object(own_meta(own).get("state"))
-        session.turn = _turn_of(stands)
+        session.turn = self._turn(session_id, stands)
         session.state = _state_of(stands, session)
         self._say(session_id, {"sessionUpdate": v2.STATE_UPDATE, "state": session.state})
 
@@ -334,7 +334,7 @@ class ClientEnd:
         if session_id not in self._sessions:
             return
         session = self._sessions[session_id]
-        turn = _turn_of(params)
+        turn = self._turn(session_id, params)
         if session.turn and session.turn != turn and not self._own_prompts(session.turn):
             self._end_turn(session_id, session, session.turn, _end_told(params, session.turn))
         if turn and turn != session.turn and turn not in session.ended:
@@ -342,6 +342,18 @@ class ClientEnd:
         self._say_state(session_id, session, _state_of(params, session))
         if params.get("state") == LiveState.CLOSED and not session.turn:
             del self._sessions[session_id]
+
+    def _turn(self, session_id: object, stands: Json) -> str:
+        """Return the turn that runs: of a hook's feedback, which the client did not send, the one
+        that it goes on with, whose prompt has no outcome yet (invariant Q11).
+        """
+        turn = _turn_of(stands)
+        is_mine = as_object(stands.get("turn")).get("mine") is True
+        if is_mine and not self._own_prompts(turn):
+            for asked in self._asked.values():
+                if asked.begun and asked.params.get("sessionId") == session_id:
+                    return asked.prompt_id
+        return turn
 
     def _own_prompts(self, prompt_id: str) -> list[_Asked]:
         """Return the requests that brought a prompt which has no outcome yet."""

@@ -138,6 +138,28 @@ async def test_a_killed_agent_ends_the_turn_with_an_error_and_is_replaced(
         assert it.ends() == ["error", "end_turn"]
 
 
+@of(OF_CLIENTS_OF_2)
+@pytest.mark.parametrize("comes_again", [False, True])
+@pytest.mark.hazard("Q11")
+async def test_the_feedback_of_a_hook_runs_inside_the_prompt_and_has_no_end_of_its_own(
+    world: World, pairing: Pairing, comes_again: bool
+) -> None:
+    world.home.mkdir()
+    again = "test -e once || { touch once; echo '; gate g; say mended' >&2; exit 2; }"
+    (world.home / "hooks.toml").write_text(f"[[Stop]]\ncommand = '''{again}'''\n")
+    async with pairing.inside(world) as it:
+        asked = it.send("say done")
+        await world.gates.reached("g")
+        assert it.ends() == []
+        if comes_again:
+            await it.load(it.client.session_id, world)
+        world.gates.open("g")
+        assert await it.ended(asked) == "end_turn"
+        assert it.said().endswith("mended")
+        assert await it.prompt("say next") == "end_turn"
+        assert it.ends() == ["end_turn"] * 2
+
+
 # --- what outlives a bridge -----------------------------------------------------------------------
 
 
