@@ -32,6 +32,7 @@ _ACTS: Final = {
     "prompt": 12,
     "again": 4,
     "cancel": 4,
+    "hurry": 3,
     "cancel_request": 4,
     "resume": 3,
     "close": 2,
@@ -181,6 +182,13 @@ class Actors:
     async def _cancel(self, actor: Actor, session: str, rng: random.Random) -> None:
         self._stops(actor, session)
         actor.notify("session/cancel", {"sessionId": session})
+
+    async def _hurry(self, actor: Actor, session: str, rng: random.Random) -> None:
+        """Some prompts at once, a Stop behind them, and what shows that the Stop was read."""
+        for _ in range(rng.choice([2, 2, 3])):
+            await self._prompt(actor, session, rng)
+        await self._cancel(actor, session, rng)
+        self._come(actor, session, rng)
 
     def _stops(self, actor: Actor, session: str) -> None:
         ledger, own = self.fleet.place.ledger, set(map(id, actor.heard.prompts.values()))
