@@ -4,6 +4,7 @@
   have their mark and their state.
 - A prompt is withdrawn, or its turn cancelled, with a reason alone; a request that is given up
   after its turn has begun changes nothing.
+- A prompt is answered before the first word of its turn.
 - The words of a whole turn were shown before its end; none of a cancelled one after it; and none
   twice, but in a replay.
 - A replay begins with the beginning, and has all that was shown before it.
@@ -181,7 +182,7 @@ class Heard:
             self._judge_whole_turn(params["sessionId"], session)
         if said := _said(params):
             session.parts[-1].text += said
-            self._judge_cancelled(params["sessionId"], session.parts[-1], said)
+            self._judge_live(session.parts[-1], said)
 
     def _judge_whole_turn(self, session_id: str, session: _Session) -> None:
         """All words of the turn that has just ended were shown."""
@@ -196,15 +197,20 @@ class Heard:
             if missing := [word for word in prompt.words if word not in shown]:
                 raise Lost(f"prompt {prompt.number} of version 2 has ended, not shown: {missing}")
 
-    def _judge_cancelled(self, session_id: str, part: Part, said: str) -> None:
+    def _judge_live(self, part: Part, said: str) -> None:
+        """Nothing comes of a turn before its prompt is answered, or when it is cancelled."""
         if part.replays or part.unsure or self.ledger.replays_late:
             return
         new = {found[0] for found in WORD.finditer(said)}
         for request, attempt in self._conversation.attempts.items():
             prompt = self.prompts.get(request)
-            over = attempt.end and attempt.end["stopReason"] == "cancelled"
-            if prompt and over and prompt.number not in self._left and new & set(prompt.words):
-                raise Lost(f"prompt {prompt.number} of version 2 goes on when it is cancelled")
+            if prompt is None or prompt.number in self._left or not new & set(prompt.words):
+                continue
+            where = f"prompt {prompt.number} of version 2"
+            if attempt.end and attempt.end["stopReason"] == "cancelled":
+                raise Lost(f"{where} goes on when it is cancelled")
+            if not attempt.is_answered and not prompt.again:
+                raise Lost(f"{where} has begun, and is not answered")
 
     def _session(self, session_id: object) -> _Session:
         return self._sessions.setdefault(str(session_id), _Session())

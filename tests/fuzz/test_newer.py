@@ -127,6 +127,7 @@ def test_what_may_be_is_good(lines: list[Json], how: dict[str, Any]) -> None:
             {"stopped": True},
             id="the Stop did not withdraw it",
         ),
+        pytest.param([prompt(1), RUNS, said(ONE), begun(1), ENDED], {}, id="answered too late"),
         pytest.param([prompt(1), *TURN, said(ONE)], {}, id="said twice"),
         pytest.param([said(TWO)], {}, id="said, and not there in the end"),
         pytest.param([prompt(1), *TURN, REPLAY, WHOLE, IDLE, REPLAYED], {}, id="a replay loses it"),
