@@ -308,7 +308,7 @@ class ClientEnd:
         if replayed or _attaches_whole(asked.method, asked.params):
             self._say(session_id, {"sessionUpdate": v2.REPLAY_COMPLETE})
         stands = as_object(own_meta(own).get("state"))
-        session.turn = self._turn(session_id, stands)
+        session.turn = self._turn(session_id, session, stands)
         session.state = _state_of(stands, session)
         self._say(session_id, {"sessionUpdate": v2.STATE_UPDATE, "state": session.state})
 
@@ -334,25 +334,30 @@ class ClientEnd:
         if session_id not in self._sessions:
             return
         session = self._sessions[session_id]
-        turn = self._turn(session_id, params)
-        if session.turn and session.turn != turn and not self._own_prompts(session.turn):
+        turn = self._turn(session_id, session, params)
+        if session.turn and session.turn != turn:
             self._end_turn(session_id, session, session.turn, _end_told(params, session.turn))
         if turn and turn != session.turn and turn not in session.ended:
+            session.turn = turn
             self._begin(session_id, session, as_object(params.get("turn")))
         self._say_state(session_id, session, _state_of(params, session))
         if params.get("state") == LiveState.CLOSED and not session.turn:
             del self._sessions[session_id]
 
-    def _turn(self, session_id: object, stands: Json) -> str:
-        """Return the turn that runs: of a hook's feedback, which the client did not send, the one
-        that it goes on with, whose prompt has no outcome yet (invariant Q11).
+    def _turn(self, session_id: object, session: _Session, stands: Json) -> str:
+        """Return the turn that runs.
+
+        A turn of the client's goes on while its prompt has no outcome: hooks run, and their
+        feedback, which nobody has sent, runs inside the prompt (invariant Q11).
         """
         turn = _turn_of(stands)
         is_mine = as_object(stands.get("turn")).get("mine") is True
-        if is_mine and not self._own_prompts(turn):
-            for asked in self._asked.values():
-                if asked.begun and asked.params.get("sessionId") == session_id:
-                    return asked.prompt_id
+        if turn and (not is_mine or self._own_prompts(turn)):
+            return turn
+        for asked in self._asked.values():
+            is_here = asked.begun and asked.params.get("sessionId") == session_id
+            if is_here and asked.prompt_id not in session.ended:
+                return asked.prompt_id
         return turn
 
     def _own_prompts(self, prompt_id: str) -> list[_Asked]:
@@ -360,8 +365,7 @@ class ClientEnd:
         return [each for each in self._asked.values() if each.prompt_id == prompt_id]
 
     def _begin(self, session_id: object, session: _Session, turn: Json) -> None:
-        """Say that a turn has begun; its prompt is answered if it is the client's own."""
-        session.turn = str(turn.get("promptId"))
+        """Say that the turn of a session has begun; its prompt is answered if it is its own."""
         session.updates.end_message()
         self._say_state(session_id, session, v2.RUNNING)
         shown_as = session.updates.last_user_message if turn.get("edited") else ""

@@ -104,12 +104,16 @@ class Speaker:
         params["replayFrom"] = {"type": "start"}
         return await self.client.request("session/resume", params, SECONDS)
 
-    def send(self, text: str, key: str = "") -> Any:
-        """Send a prompt, under a key if there is one; returns the id of its request."""
-        extra: Message = {}
-        if key:
-            own = {"_meta": {"acp_bridge": {"promptKey": key}}}
-            extra = own if self.version == 1 else {"idempotencyKey": key}
+    def send(self, text: str, key: str = "", **own: Any) -> Any:
+        """Send a prompt, under a key if there is one; returns the id of its request.
+
+        `own`: what it says to the bridge, as `delivery`.
+        """
+        extra: Message = {"idempotencyKey": key} if key and self.version == 2 else {}
+        if key and self.version == 1:
+            own["promptKey"] = key
+        if own:
+            extra["_meta"] = {"acp_bridge": own}
         request = self.client.send_prompt(text, **extra)
         self.prompts[request] = self.client.session_id
         return request

@@ -138,15 +138,20 @@ async def test_a_killed_agent_ends_the_turn_with_an_error_and_is_replaced(
         assert it.ends() == ["error", "end_turn"]
 
 
+def send_back_once(world: World) -> None:
+    """Let a hook send the agent back after the first turn that ends well."""
+    world.home.mkdir()
+    again = "test -e once || { touch once; echo '; gate g; say mended' >&2; exit 2; }"
+    (world.home / "hooks.toml").write_text(f"[[Stop]]\ncommand = '''{again}'''\n")
+
+
 @of(OF_CLIENTS_OF_2)
 @pytest.mark.parametrize("comes_again", [False, True])
 @pytest.mark.hazard("Q11")
 async def test_the_feedback_of_a_hook_runs_inside_the_prompt_and_has_no_end_of_its_own(
     world: World, pairing: Pairing, comes_again: bool
 ) -> None:
-    world.home.mkdir()
-    again = "test -e once || { touch once; echo '; gate g; say mended' >&2; exit 2; }"
-    (world.home / "hooks.toml").write_text(f"[[Stop]]\ncommand = '''{again}'''\n")
+    send_back_once(world)
     async with pairing.inside(world) as it:
         asked = it.send("say done")
         await world.gates.reached("g")
@@ -158,6 +163,30 @@ async def test_the_feedback_of_a_hook_runs_inside_the_prompt_and_has_no_end_of_i
         assert it.said().endswith("mended")
         assert await it.prompt("say next") == "end_turn"
         assert it.ends() == ["end_turn"] * 2
+
+
+@of(OF_CLIENTS_OF_2)
+@pytest.mark.hazard("Q11")
+async def test_a_turn_has_ended_when_another_prompt_goes_before_the_feedback_of_its_hook(
+    world: World, pairing: Pairing
+) -> None:
+    send_back_once(world)
+    async with pairing.inside(world, drain_timeout=20) as it:
+        stopped = it.send("gate x")
+        await world.gates.reached("x")
+        second, first = (it.send(f"say {n}", delivery="interrupt") for n in ("two", "one"))
+        await until(lambda: world.log.received("session/cancel"))
+        world.gates.open("x")
+        assert await it.ended(stopped) == "cancelled"
+        assert await it.ended(first) == "end_turn"
+        assert await it.ended(second) == "end_turn"
+        await world.gates.reached("g")
+        assert it.ends() == ["cancelled", "end_turn", "end_turn"]
+        world.gates.open("g")
+        await it.client.until_recorded(lambda: len(it.ends()) == 4)
+        assert await it.prompt("say next") == "end_turn"
+        assert it.said().startswith("onetwo")
+        assert it.said().endswith("mendednext")
 
 
 # --- what outlives a bridge -----------------------------------------------------------------------
