@@ -96,9 +96,12 @@ class Heard:
 
     # --- afterwards ----------------------------------------------------------------------------
 
-    def judge(self, *, quiet: bool) -> None:
+    def judge(self) -> None:
         """Take all that it was told. Raises Lost."""
         self._take()
+        for session in self._sessions.values():
+            if session.opening:  # the connection has ended in the middle of a replay, perhaps
+                session.parts[-1].unsure = True
         for request, attempt in self._conversation.attempts.items():
             if prompt := self.prompts.get(request):
                 self._judge_attempt(prompt, attempt)
@@ -152,6 +155,8 @@ class Heard:
             case "session/resume":
                 replays, unsure = "replayFrom" in params, bool(session.opening)
                 session.opening.add(key(message["id"]))
+                if unsure:
+                    session.parts[-1].unsure = True
                 if replays or unsure:
                     session.parts.append(Part(replays=replays, unsure=unsure))
                 elif not session.parts:

@@ -118,11 +118,10 @@ class Actors:
             place.recordings.append(actor.client.recording)
             self._count("came")
 
-    async def _leave(self, actor: Actor, *, quiet: bool = False) -> None:
+    async def _leave(self, actor: Actor) -> None:
         self.here.remove(actor)
-        quiet &= not actor.client.closed.is_set()
         await actor.connection.close()
-        actor.heard.judge(quiet=quiet)
+        actor.heard.judge()
 
     # --- what they do --------------------------------------------------------------------------
 
@@ -234,7 +233,7 @@ class Actors:
                 if prompt.again:  # it may be left over, and its request open for good
                     self._give_up(actor, request)
             await self._all_over(actor)
-            await self._leave(actor, quiet=True)
+            await self._leave(actor)
 
     async def _all_over(self, actor: Actor) -> None:
         try:

@@ -76,7 +76,7 @@ def judge(*lines: Json, stopped: bool = False, whole: str = ONE, given_up: bool 
         ledger.stop(0, S, 1)
     heard = Heard(ledger, Guest(1, 0), recorded(*COME, *lines))
     heard.prompts = {"1": ledger.newer[NEWER], "2": ledger.newer[NEWER + 1]}
-    heard.judge(quiet=True)
+    heard.judge()
     content = {"type": "text", "text": whole}
     updates: Updates = [{"sessionUpdate": "agent_message_chunk", "content": content}]
     heard.judge_whole(S, updates)
@@ -90,6 +90,10 @@ def judge(*lines: Json, stopped: bool = False, whole: str = ONE, given_up: bool 
         ([prompt(1), *TURN, REPLAY, said(ONE), WHOLE, IDLE, REPLAYED], {}),
         # What was on its way comes before the replay, and in it.
         ([prompt(1), RUNS, begun(1), REPLAY, said(ONE), said(ONE), WHOLE, RUNS, REPLAYED], {}),
+        # Of two replays at a time it is not known which is which.
+        ([REPLAY, {**REPLAY, "id": 8}, said(ONE), WHOLE, IDLE, REPLAYED], {}),
+        # Its connection has ended before the replay was whole.
+        ([prompt(1), *TURN, REPLAY], {}),
         ([prompt(1), RUNS, begun(1), STOP, CANCELLED], {"stopped": True}),
         ([prompt(1), GIVE_UP, refused(1)], {"given_up": True}),
         # It was sent before, and has ended then.
