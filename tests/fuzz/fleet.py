@@ -180,6 +180,7 @@ class Fleet:
 
     def _named(self) -> Sequence[str]:
         asked = {p.session_id for caller in self.callers for p in caller.prompts.values()}
+        asked |= {prompt.session_id for prompt in self.place.ledger.newer.values()}
         return sorted(asked | set(self.place.ledger.transcripts))
 
     async def end_all(self, rng: random.Random) -> None:
