@@ -339,7 +339,7 @@ class ClientEnd:
         if whole:
             self._say(session_id, {"sessionUpdate": v2.REPLAY_COMPLETE})
         stands = as_object(own_meta(own).get("state"))
-        session.turn, session.word = _turn_of(stands), stands.get("state")
+        session.turn, session.word = self._turn(session_id, session, stands), stands.get("state")
         session.background = Background()
         for update in session.background.take(stands):
             self._say(session_id, update)
@@ -369,10 +369,11 @@ class ClientEnd:
         session = self._sessions[session_id]
         for update in session.background.take(params):
             self._say(session_id, update)
-        turn, session.word = _turn_of(params), params.get("state")
-        if session.turn and session.turn != turn and not self._own_prompts(session.turn):
+        turn, session.word = self._turn(session_id, session, params), params.get("state")
+        if session.turn and session.turn != turn:
             self._end_turn(session_id, session, session.turn, _end_told(params, session.turn))
         if turn and turn != session.turn and turn not in session.ended:
+            session.turn = turn
             self._begin(session_id, session, as_object(params.get("turn")))
         self._say_state(session_id, session, _state_of(params, session))
         if params.get("state") == LiveState.CLOSED and not session.turn:
@@ -381,13 +382,28 @@ class ClientEnd:
         elif session.background.is_new:
             self._say_standing(session_id, session, session.state)
 
+    def _turn(self, session_id: object, session: _Session, stands: Json) -> str:
+        """Return the turn that runs.
+
+        A turn of the client's goes on while its prompt has no outcome: hooks run, and their
+        feedback, which nobody has sent, runs inside the prompt (invariant Q11).
+        """
+        turn = _turn_of(stands)
+        is_mine = as_object(stands.get("turn")).get("mine") is True
+        if turn and (not is_mine or self._own_prompts(turn)):
+            return turn
+        for asked in self._asked.values():
+            is_here = asked.begun and asked.params.get("sessionId") == session_id
+            if is_here and asked.prompt_id not in session.ended:
+                return asked.prompt_id
+        return turn
+
     def _own_prompts(self, prompt_id: str) -> list[_Asked]:
         """Return the requests that brought a prompt which has no outcome yet."""
         return [each for each in self._asked.values() if each.prompt_id == prompt_id]
 
     def _begin(self, session_id: object, session: _Session, turn: Json) -> None:
-        """Say that a turn has begun; its prompt is answered if it is the client's own."""
-        session.turn = str(turn.get("promptId"))
+        """Say that the turn of a session has begun; its prompt is answered if it is its own."""
         session.updates.end_message()
         self._say_state(session_id, session, v2.RUNNING)
         shown_as = session.updates.last_user_message if turn.get("edited") else ""

@@ -15,11 +15,12 @@ from tests.crash.queue import QUEUE
 from tests.crash.rounds import Round
 from tests.crash.together import TOGETHER
 from tests.crash.told import words
+from tests.crash.version_2 import VERSION_2
 from tests.support.model_replies import Json, Step, Text
 from tests.support.model_server import ModelRequest, ModelServer
 from tests.support.processes import kill_marked
 
-PHASES = {**ALONE, **TOGETHER, **KEPT, **QUEUE}
+PHASES = {**ALONE, **TOGETHER, **KEPT, **QUEUE, **VERSION_2}
 #: also a phase, of the built-in agent with LiteLLM alone.
 MOVE = "move"
 

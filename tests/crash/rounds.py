@@ -16,7 +16,7 @@ import anyio
 
 from tests.crash.told import Lost, Told, held_in, judge, pieces, turns
 from tests.support.client import FULL_CAPABILITIES, RecordingClient
-from tests.support.fixture_agents import fixture_command
+from tests.support.fixture_agents import V2_AGENT, fixture_command
 from tests.support.joined import joined, listening
 from tests.support.model_server import ModelServer
 from tests.support.processes import MARK, all_gone, descendants
@@ -57,6 +57,8 @@ class Round:
     held: list[list[str]] = field(default_factory=list)
     #: by the client's number; a client that comes again for another has the same.
     told: dict[int, Told] = field(default_factory=dict)
+    #: the agent speaks version 2.
+    newer_agent: bool = False
     _prompts: int = 0
 
     @property
@@ -83,7 +85,7 @@ class Round:
             "FIXTURE_HOME": str(self.home / "agent"),
             MARK: self.mark,
         }
-        agent = ["--", *fixture_command(*behaviours)]
+        agent = ["--", *(V2_AGENT if self.newer_agent else fixture_command(*behaviours))]
         if self.provider:
             agent = ["--model", _MODEL]
             env |= {"OPENAI_API_KEY": "sk-made-up", "OPENAI_BASE_URL": self.provider.openai_url}
@@ -119,14 +121,15 @@ class Round:
         """What the client with this number was told."""
         return self.told.setdefault(number, Told())
 
-    async def note(self, client: RecordingClient, number: int = 0) -> None:
+    async def note(self, client: RecordingClient, number: int = 0, *, version: int = 1) -> None:
         """What a client that was cut off had been told: everything up to the end of its pipe."""
         with anyio.fail_after(GONE_WITHIN):
             await client.closed.wait()
-        self.note_so_far(client, number)
+        self.note_so_far(client, number, version=version)
 
-    def note_so_far(self, client: RecordingClient, number: int = 0) -> None:
-        self.of(number).note(client)
+    def note_so_far(self, client: RecordingClient, number: int = 0, *, version: int = 1) -> None:
+        told = self.of(number)
+        (told.note if version == 1 else told.note_v2)(client)
         if b"Traceback" in client.stderr:
             raise Lost(f"the bridge's log: {client.stderr[-3000:].decode()}")
 

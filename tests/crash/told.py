@@ -15,6 +15,7 @@ from acp_bridge.updates.notices import INTERRUPTED
 from tests.process.judge import judge_answers, stop_reason
 from tests.support.client import RecordingClient
 from tests.support.recording import Message
+from tests.support.v2_conversation import Broken, Conversation
 
 _STREAM = re.compile(r"stream (\d+)")
 #: what the fixture agent says of the answer to a question, and outside of prompts.
@@ -35,6 +36,8 @@ class Told:
     accepted: list[str] = field(default_factory=list)
     #: answers by the texts of their prompts.
     answers: dict[str, Message] = field(default_factory=dict)
+    #: texts of prompts that were answered when their turns began, as in version 2.
+    begun: set[str] = field(default_factory=set)
     #: what the agent was seen to say, in order; the session was interrupted between two pieces.
     shown: list[str] = field(default_factory=list)
 
@@ -60,6 +63,22 @@ class Told:
             judge_answers(client.recording)
         except AssertionError as exc:
             raise Lost(f"a request has two answers: {exc}") from exc
+
+    def note_v2(self, client: RecordingClient) -> None:
+        """Take the same of a client that speaks version 2. Raises Lost if that is broken."""
+        conversation = Conversation()
+        try:
+            conversation.take_all(client.recording)
+        except Broken as broken:
+            raise Lost(str(broken)) from None
+        for attempt in conversation.attempts.values():
+            if attempt.accepted and attempt.text not in self.accepted:
+                self.accepted.append(attempt.text)
+            if attempt.message:
+                self.begun.add(attempt.text)
+            if outcome := attempt.outcome:
+                self.answers[attempt.text] = outcome
+        self.shown = pieces(client.recording.updates())
 
 
 @dataclass(slots=True)
@@ -138,6 +157,8 @@ def judge(
     for text in accepted | answers.keys():
         times = known.count(text), held.count(text)
         _judge_count(text, times, text in accepted, answers.get(text), cut=cut)
+    if gone := {text for each in told for text in each.begun} - set(known):
+        raise Lost(f"the turns of {gone} had begun, and are not in the transcript")
     for turn in replay if spoken else ():
         _judge_turn(turn, answers.get(turn.prompt), cut=cut)
 

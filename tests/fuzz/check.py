@@ -41,7 +41,7 @@ class Check:
         rows = {row["sessionId"] for row in listed["sessions"]}
         if back := rows & self._ledger.deleted:
             raise Lost(f"deleted, and listed again: {back}")
-        used = {p.session_id for p in self._ledger.prompts if p.stopped == "end_turn"}
+        used = {p.session_id for p in self._ledger.everybodys if p.stopped == "end_turn"}
         if gone := (used & set(mine)) - rows:
             raise Lost(f"not listed any more: {gone}")
         life.first.quiet = True
@@ -73,7 +73,7 @@ class Check:
         ]
         own = result["_meta"]["acp_bridge"]
         held = [block["text"] for prompt in own.get("held", []) for block in prompt]
-        for prompt in self._ledger.prompts:
+        for prompt in self._ledger.everybodys:
             # What is replayed later than a load's first turn comes twice.
             if prompt.session_id == session_id and not self._ledger.replays_late:
                 self._check_prompt(prompt, users.count(prompt.text), held.count(prompt.text))
@@ -96,6 +96,8 @@ class Check:
         answer = None if any(each in str(prompt.answer) for each in left) else prompt.answer
         if said + held > (3 if prompt.steers else 1) or (held and answer):
             raise Lost(where)
+        if prompt.number in self._ledger.begun and (said, held) != (1, 0):
+            raise Lost(f"the turn of {where} was told to have begun")
         # An answer that the kill swallowed may have been `cancelled`: nothing of it is shown then.
         waits = prompt.accepted and not answer and not prompt.stoppable
         if said + held < 1 and prompt.stopped == "end_turn":

@@ -46,6 +46,11 @@ class Fleet:
         """All clients; the one that has started the newest bridge comes first."""
         return [caller for life in self.all for caller in life.here]
 
+    def next_guest(self) -> int:
+        """A number for one client more."""
+        self._guests += 1
+        return self._guests
+
     # --- beginnings ----------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -79,9 +84,9 @@ class Fleet:
 
     async def join(self, rng: random.Random) -> None:
         """One client more, at any of the bridges, in the place of one that is there."""
-        self._guests += 1
+        number = self.next_guest()
         life = rng.choice(self.all)
-        if not await life.join(self._guests, rng.choice(script.DECLARED)):
+        if not await life.join(number, rng.choice(script.DECLARED)):
             return
         self.place.ledger.counts["client: joined"] += 1
         caller = life.here[-1]
@@ -143,8 +148,7 @@ class Fleet:
         """The second bridge comes, or goes."""
         life = self.other
         if life is None:
-            self._guests += 1
-            self.other = life = await self.place.start(Guest(self._guests, 0))
+            self.other = life = await self.place.start(Guest(self.next_guest(), 0))
             await self._begin(life)
             await self._open(life.first, rng)
             self.place.ledger.counts["bridge: a second one"] += 1
@@ -176,6 +180,7 @@ class Fleet:
 
     def _named(self) -> Sequence[str]:
         asked = {p.session_id for caller in self.callers for p in caller.prompts.values()}
+        asked |= {prompt.session_id for prompt in self.place.ledger.newer.values()}
         return sorted(asked | set(self.place.ledger.transcripts))
 
     async def end_all(self, rng: random.Random) -> None:
@@ -211,6 +216,6 @@ class Fleet:
         One that has ended since may have had it from them, and what waited there is held.
         """
         numbers, ledger = {life.number for life in self.kept}, self.place.ledger
-        for prompt in ledger.prompts:
+        for prompt in ledger.everybodys:
             still = not ledger.several or prompt.era == len(ledger.turns)
             prompt.kept = prompt.life in numbers and still

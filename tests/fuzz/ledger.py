@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 from acp_bridge.protocol import AGENT_MESSAGE, USER_MESSAGE
 from tests.crash.told import Lost
+from tests.fuzz.heard import Heard
 from tests.fuzz.prompts import KEPT, UNREAD, ClosedForAll, Guest, Prompt, number_of
 from tests.fuzz.questions import Person, judge_answers_heard, judge_who_was_asked
 from tests.fuzz.sights import Sight, flat
@@ -42,6 +43,11 @@ class Ledger:
 
     transcripts: dict[str, Transcript] = field(default_factory=dict)
     prompts: list[Prompt] = field(default_factory=list)
+    #: those of clients of version 2, by their numbers; of which of them a turn has begun; and what
+    #: these clients were told.
+    newer: dict[int, Prompt] = field(default_factory=dict)
+    begun: set[int] = field(default_factory=set)
+    heard: list[Heard] = field(default_factory=list)
     #: the agent names things alike in every turn.
     reuses_ids: bool = False
     #: the agent replays after its answer to a load.
@@ -71,6 +77,16 @@ class Ledger:
     def transcript(self, session_id: str) -> Transcript:
         return self.transcripts.setdefault(session_id, Transcript(session_id, unknown=True))
 
+    @property
+    def everybodys(self) -> list[Prompt]:
+        """The prompts of all clients."""
+        return [*self.prompts, *self.newer.values()]
+
+    def _find(self, number: int | None) -> Prompt | None:
+        if number is None or number < len(self.prompts):
+            return None if number is None else self.prompts[number]
+        return self.newer.get(number)
+
     def stop(self, life: int, session_id: str, by: int | None = None) -> None:
         """Prompts of this session may be cancelled: those that one client has sent until now.
 
@@ -79,7 +95,7 @@ class Ledger:
         lives = self.alive | {life}
         if by is None:
             self.stops |= {(each, session_id) for each in lives}
-        for prompt in self.prompts:
+        for prompt in self.everybodys:
             # One that another bridge has passed on waits there, also when its own has ended.
             there = prompt.life in lives or self.several
             if there and prompt.session_id == session_id:
@@ -154,7 +170,9 @@ class Ledger:
                 shown = flat([each for each in live if each["sessionUpdate"] != USER_MESSAGE])
                 for prompt in self.prompts:
                     judge_who_was_asked(prompt, person, self.people, shown)
-        own = [prompt for prompt in self.prompts if prompt.session_id == session_id]
+        for heard in self.heard:
+            heard.judge_whole(session_id, whole)
+        own = [prompt for prompt in self.everybodys if prompt.session_id == session_id]
         said = {prompt.number: _said(prompt, whole) for prompt in own}
         self.counts += judge_answers_heard(own, self.people, said)
 
@@ -190,9 +208,9 @@ class Ledger:
         for at, number in enumerate(ran):
             while life < len(self.turns) and at >= self.turns[life]:
                 life += 1
-            if number is None or number >= len(self.prompts):
+            prompt = self._find(number)
+            if number is None or prompt is None:
                 continue
-            prompt = self.prompts[number]
             if prompt.urgent or prompt.session_id in self.moved:
                 continue
             # Prompts that were left over ran later, by the user's word, in an order of their own:

@@ -18,6 +18,8 @@ UNREAD, NOT_JOINED = "perhaps not read", "that these words were to join"
 #: with this begin the ids of what `works-on` does outside of prompts: no turn's.
 WORK = "work-"
 WORD = re.compile(r"p(\d+)\.\d+\.")
+#: the number of the first prompt of a client of version 2.
+NEWER = 1_000_000
 
 
 @dataclass(slots=True)
@@ -41,6 +43,10 @@ class Prompt:
     steers: bool = False
     #: its client has sent something after it that may cancel it.
     own_stop: bool = False
+    #: its request was given up, by a client of version 2.
+    given_up: bool = False
+    #: it was sent again, under its key.
+    again: bool = False
     #: its client did not have the session for a while.
     unseen: bool = False
     #: something that may cancel it was sent after it.

@@ -111,7 +111,8 @@ class Person:
     def _note(self, message: Message, params: Message, names: dict[str, str]) -> None:
         if self.observes:
             raise Lost(f"client {self.number} only observes, and is asked {message}")
-        name = str(params["toolCall"].get("toolCallId"))
+        call = params.get("toolCall") or params["subject"].get("toolCall", {})  # of version 2
+        name = str(call.get("toolCallId"))
         names[key(message["id"])] = name
         self._open.add(name)
         asked = self.asked[name]

@@ -19,6 +19,7 @@ from tests.crash.rounds import steps
 from tests.fuzz import script
 from tests.fuzz.check import Check
 from tests.fuzz.fleet import Fleet
+from tests.fuzz.newer import Actors
 from tests.fuzz.operations import Operations
 from tests.fuzz.place import Place
 from tests.fuzz.script import Operation
@@ -33,7 +34,7 @@ class Run:
         self._place = Place(folder, script.behaviours(seed), script.options(seed))
         self._place.keeps = script.keeps(seed)
         self._ledger = self._place.ledger
-        others = script.has_two(seed) or script.is_watched(seed)
+        others = script.has_two(seed) or script.is_watched(seed) or script.is_acted(seed)
         self._ledger.several = script.keeps(seed) or others
         self._ledger.reuses_ids = "reuses-ids" in self._place.behaviours
         self._ledger.replays_late = "late-replay" in self._place.behaviours
@@ -41,6 +42,7 @@ class Run:
         self._operations = Operations(self._place)
         self._fleet = Fleet(self._place, self._operations)
         self._watchers = Watchers(self._fleet) if script.is_watched(seed) else None
+        self._actors = Actors(self._fleet) if script.is_acted(seed) else None
         self._perform: dict[str, Callable[[Operation], Awaitable[None] | None]] = {
             name: getattr(self, f"_do_{name}", None) or getattr(self._operations, f"do_{name}")
             for name in script.WEIGHTS
@@ -83,11 +85,16 @@ class Run:
                 await done
             if self._watchers and operation.who < script.WATCHED:
                 await self._watchers.step(random.Random(f"{self._seed}.{operation.who}"))
+            if self._actors and (acts := script.acts(self._seed, operation)):
+                await self._actors.step(acts)
             await self._pause(operation.rng)
             self._ledger.counts["operations"] += 1
         operations.note_new_sessions()
         if self._watchers:
             await self._watchers.leave()
+        if self._actors:
+            await fleet.settle()
+            await self._actors.leave()
         await fleet.end_all(random.Random(f"{self._seed}.end"))
 
     async def _pause(self, rng: random.Random) -> None:

@@ -58,7 +58,9 @@ _OTHERS = 0.5
 _KEPT, _TWO = 0.45, 0.35
 #: Runs in which clients of version 2 look on, and the share of operations after which one acts.
 _WATCHED, WATCHED = 0.3, 0.4
-#: What such a client may declare of itself.
+#: Runs in which clients of version 2 act, and the share of operations after which one does.
+_ACTED, ACTED = 0.35, 0.5
+#: What a client that joins may declare of itself.
 DECLARED: tuple[dict[str, bool], ...] = (
     *[{}] * 3,
     {"state": True},
@@ -135,6 +137,17 @@ def has_two(seed: int) -> bool:
 def is_watched(seed: int) -> bool:
     """True if clients of version 2 look on."""
     return random.Random(f"{seed}.watched").random() < _WATCHED
+
+
+def is_acted(seed: int) -> bool:
+    """True if clients of version 2 do things of their own."""
+    return random.Random(f"{seed}.acted").random() < _ACTED
+
+
+def acts(seed: int, operation: Operation) -> random.Random | None:
+    """Where the decisions come from if one of them does something after an operation."""
+    rng = random.Random(f"{seed}.{operation.who}.acts")
+    return rng if rng.random() < ACTED else None
 
 
 def place(who: float, count: int) -> int:

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,14 @@ import pytest
 from acp_bridge.settings import AgentProtocol
 from tests.process.bridge_support import World, kill_agent, refused, shown, stopped
 from tests.support.client import RecordingClient
-from tests.support.fixture_agents import FOLDER
+from tests.support.fixture_agents import V2_AGENT
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 
 
 def v2_agent(*options: str) -> list[str]:
-    return [sys.executable, "-I", "-S", str(FOLDER / "v2_agent.py"), *options]
+    return [*V2_AGENT, *options]
 
 
 def cards(client: RecordingClient, since: int = 0) -> list[dict[str, Any]]:

@@ -21,6 +21,9 @@ BEHAVIOURS = sorted(
     if path.stem != "__init__"
 )
 
+#: The command of an agent that speaks version 2 alone.
+V2_AGENT = [sys.executable, "-I", "-S", str(FOLDER / "v2_agent.py")]
+
 
 def fixture_command(*behaviours: str) -> list[str]:
     """The command that starts an agent with these behaviours; with none it behaves well."""

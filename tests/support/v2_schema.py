@@ -48,6 +48,11 @@ def _add_variants(known: list[Json], more: list[Json]) -> None:
     known += more
 
 
+def without_old(hello: Json) -> Json:
+    """Return the parameters of an `initialize` without what version 1 calls otherwise."""
+    return {name: hello[name] for name in hello if name not in _OLD_HELLO}
+
+
 class V2Connection:
     """Judges every message of one connection, in both directions."""
 
@@ -64,10 +69,9 @@ class V2Connection:
             case {"method": "session/update", "params": {"update": {"sessionUpdate": kind}}}:
                 if kind in _OLD_KINDS:
                     raise Refused(f"{kind} is an update of version 1")
-            case {"method": "initialize", "params": {"protocolVersion": 2, **params}}:
+            case {"method": "initialize", "params": {"protocolVersion": 2}}:
                 # Whoever has version 1 alone is told of the client, too.
-                told = {name: params[name] for name in params if name not in _OLD_HELLO}
-                message = {**message, "params": {"protocolVersion": 2, **told}}
+                message = {**message, "params": without_old(message["params"])}
         self._judged.judge(sender, json.dumps(message))
         if self._whole:
             self._judge_names(sender, message)

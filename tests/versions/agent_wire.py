@@ -5,16 +5,15 @@ that of version 2.
 """
 
 import json
-from functools import cache
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from acp_bridge.protocol import SAID_UPDATE, Json, kind_of, without_said
 from acp_bridge.versions.agent_end import AgentEnd, Out
 from acp_bridge.wire.jsonrpc import Malformed, Message
-from tests.clients_not_ours.judge import Connection, Schema
-from tests.support.v2_schema import V2Connection, extended
+from tests.clients_not_ours.judge import Connection
+from tests.support.v1_schema import v1_schema
+from tests.support.v2_schema import V2Connection
 
 INFO = {"name": "v2", "version": "1"}
 SESSION: Json = {"mcp": {"http": {}, "stdio": {}}, "prompt": {"image": {}}, "delete": {}}
@@ -27,18 +26,12 @@ ABLE = {
 TEXT = {"type": "text", "text": "hi"}
 
 
-@cache
-def _v1_schema() -> Schema:
-    folder = Path(__file__).parents[2] / "fixtures" / "acp-v1"
-    return Schema(extended(folder / "schema.json", folder / "subagents.json"))
-
-
 class Wire:
     """An agent of version 2 that has been initialized, with the session `s` if it is opened."""
 
     def __init__(self, *, opened: bool = True, able: Json = ABLE) -> None:
         self.end = AgentEnd()
-        self._v1, self._v2 = Connection(_v1_schema()), V2Connection()
+        self._v1, self._v2 = Connection(v1_schema()), V2Connection()
         self._ids = count(1)
         self.told: Json = {}
         asked = self.ask("initialize", {"protocolVersion": 1, "clientCapabilities": able})

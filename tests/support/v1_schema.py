@@ -1,0 +1,15 @@
+"""The schema of ACP version 1, with its subagents."""
+
+from functools import cache
+from pathlib import Path
+
+from tests.clients_not_ours.judge import Schema
+from tests.support.v2_schema import extended
+
+_FOLDER = Path(__file__).parents[2] / "fixtures" / "acp-v1"
+
+
+@cache
+def v1_schema() -> Schema:
+    """Return the schema of each definition, by its name."""
+    return Schema(extended(_FOLDER / "schema.json", _FOLDER / "subagents.json"))
