@@ -344,6 +344,7 @@ class ClientEnd:
         for update in session.background.take(stands):
             self._say(session_id, update)
         self._say_standing(session_id, session, _state_of(stands, session))
+        self._answer_begun(session_id, session, as_object(stands.get("turn")))
 
     # --- turns ---------------------------------------------------------------------------------
 
@@ -374,7 +375,9 @@ class ClientEnd:
             self._end_turn(session_id, session, session.turn, _end_told(params, session.turn))
         if turn and turn != session.turn and turn not in session.ended:
             session.turn = turn
-            self._begin(session_id, session, as_object(params.get("turn")))
+            session.updates.end_message()
+            self._say_state(session_id, session, v2.RUNNING)
+            self._answer_begun(session_id, session, as_object(params.get("turn")))
         self._say_state(session_id, session, _state_of(params, session))
         if params.get("state") == LiveState.CLOSED and not session.turn:
             del self._sessions[session_id]
@@ -402,13 +405,12 @@ class ClientEnd:
         """Return the requests that brought a prompt which has no outcome yet."""
         return [each for each in self._asked.values() if each.prompt_id == prompt_id]
 
-    def _begin(self, session_id: object, session: _Session, turn: Json) -> None:
-        """Say that the turn of a session has begun; its prompt is answered if it is its own."""
-        session.updates.end_message()
-        self._say_state(session_id, session, v2.RUNNING)
+    def _answer_begun(self, session_id: object, session: _Session, turn: Json) -> None:
+        """Answer the client's own prompt whose turn has begun."""
         shown_as = session.updates.last_user_message if turn.get("edited") else ""
-        for asked in self._own_prompts(session.turn):
+        for asked in self._own_prompts(session.turn) if session.turn else ():
             if not asked.begun:
+                shown_as = shown_as or session.updates.replayed_as(asked.params.get("prompt"))
                 self._insert(session_id, asked, shown_as=shown_as)
                 shown_as = shown_as or asked.prompt_id
 
@@ -459,6 +461,7 @@ class ClientEnd:
         session.ended = [*session.ended[-9:], turn]
         if session.turn == turn:
             session.turn = ""
+        session.updates.replayed_last = ""
         self._say_idle(session_id, session, end)
 
     # --- states --------------------------------------------------------------------------------
