@@ -119,46 +119,65 @@ class VersionStand(Stand):
         """Return the result of a trial, or what was said there that may not be."""
         if result != OK:
             return result
-        told = self._agents_told() if self.agent.words() else self.refused
+        told = self._complaints() if self.agent.words() else self.refused
         return OK if not told else "; ".join(dict.fromkeys(told))
 
-    def _agents_told(self) -> list[str]:
-        """Return what breaks the agreed version, of what the bridge has said to the agent."""
+    def _complaints(self) -> list[str]:
+        """Return what the bridge has said to either side that may not be said there.
+
+        What the agent has said in the same words is the agent's own.
+        """
         tapes: dict[int, list[tuple[Side, str]]] = {}
         for entry in map(json.loads, self._tape.read_text().splitlines()):
-            if "line" in entry:
+            if entry.get("line", "").endswith("\n"):
                 tapes.setdefault(entry["tee"], []).append((entry["from"], entry["line"]))
-        found = list(self.refused)
+        found: dict[Side, list[str]] = {"client": [], "agent": []}
         for lines in tapes.values():
             version = next(_agreed(lines), None)
             if version != self.pairing.agent:
-                found.append(f"version {version} is spoken with the agent")
+                found["client"].append(f"version {version} is spoken with the agent")
                 continue
             judge = _judge(version)
             for sender, line in lines:
-                told = _complaints(judge, sender, line)
-                found += told if sender == "client" else []
-        return found
+                found[sender] += _complaints(judge, sender, line)
+        same = self.pairing.client == self.pairing.agent
+        passed_on = {_what(each) for each in found["agent"]} if same else ()
+        return [*found["client"], *(x for x in self.refused if _what(x) not in passed_on)]
+
+
+def _what(complaint: str) -> str:
+    """Return what is wrong, in whichever request or answer: a load becomes a resume."""
+    return complaint.partition(": ")[2] or complaint
 
 
 def _agreed(lines: list[tuple[Side, str]]) -> Iterator[Any]:
     for sender, line in lines:
-        result = json.loads(line).get("result")
-        if sender == "agent" and isinstance(result, dict) and "protocolVersion" in result:
-            yield result["protocolVersion"]
+        if sender == "agent" and '"protocolVersion"' in line:
+            yield json.loads(line)["result"]["protocolVersion"]
 
 
 def _judge(version: int) -> Callable[[Side, str], None]:
-    if version == 1:
-        return Connection(Schema(json.loads(_V1.read_text()))).judge
-    connection = V2Connection()
-    return lambda sender, line: connection.judge(sender, json.loads(line))
+    """Return what raises Refused for the next line of a connection that breaks the version."""
+    if version == 2:
+        newer = V2Connection()
+        return lambda sender, line: newer.judge(sender, json.loads(line))
+    older = Connection(Schema(json.loads(_V1.read_text())))
+    return lambda sender, line: older.judge(sender, json.dumps(_as_asked(json.loads(line))))
+
+
+def _as_asked(message: Message) -> Message:
+    """Return a message without what `initialize` asks of an agent of version 2."""
+    match message:
+        case {"method": "initialize", "params": {"protocolVersion": 2, **params}}:
+            told = {name: params[name] for name in params if name not in ("info", "capabilities")}
+            return {**message, "params": {"protocolVersion": 2, **told}}
+    return message
 
 
 def _complaints(judge: Callable[[Side, str], None], sender: Side, line: str) -> list[str]:
     try:
         judge(sender, line)
-    except Refused as refused:
+    except (Refused, ValueError) as refused:
         return [str(refused)]
     return []
 
@@ -173,6 +192,14 @@ async def _raw(client: RecordingClient, request: Any) -> Message:
     """Return the answer to a prompt as it came, without its id."""
     answer = await RecordingClient.answer_to(client, request, PATIENCE)
     return {name: answer[name] for name in ("result", "error") if name in answer}
+
+
+def _names_shown(client: RecordingClient, answer: Message) -> bool:
+    """Return True if an answer of version 2 names a message of the user's that was shown."""
+    kinds = ("user_message", "user_message_chunk")
+    shown = [each for each in client.updates() if each["sessionUpdate"] in kinds]
+    named = answer.get("result", {}).get("messageId")
+    return named is not None and named in [each["messageId"] for each in shown]
 
 
 async def deaf(stand: Stand) -> str:
@@ -237,10 +264,14 @@ async def sent_again(stand: Stand) -> str:
         await client.wait()
     async with stand.start() as client:
         await stand.load(client, session_id)
-        if await _raw(client, _send_keyed(client, "COUNT 20 20 S", "one")) != answer:
-            return "another answer of another bridge"
-        if "error" not in await _raw(client, _send_keyed(client, "COUNT 1000 20 X", "two")):
-            return "an interrupted prompt has no error"
+        ended = await _raw(client, _send_keyed(client, "COUNT 20 20 S", "one"))
+        broken = await _raw(client, _send_keyed(client, "COUNT 1000 20 X", "two"))
+        if isinstance(client, V2Client):
+            same = _names_shown(client, ended) and _names_shown(client, broken)
+        else:
+            same = ended == answer and "error" in broken
+        if not same:
+            return f"other answers of another bridge: {ended}, {broken}"
         if wrong := await trials.next_one(client, "N"):
             return wrong
         shown = client.text().count(trials.counted("S", 20))
