@@ -1,7 +1,7 @@
 """Clients and agents of both versions of ACP, in each pairing, behind the bridge.
 
-What the client and the bridge say to each other, and what the bridge says to the agent, is judged
-by the schema of the version that is spoken there.
+What the client and the bridge say to each other, and what the bridge says to an agent that is not
+ours, is judged by the schema of the version that is spoken there.
 """
 
 from __future__ import annotations
