@@ -3,35 +3,25 @@
 Exit 1 if an agent could not be installed, or if any trial behind the bridge is neither a plain yes
 nor skipped for a reason. What an agent does alone is only told. `ARGS="gemini codex"`: these agents
 alone, and the table stays as it is.
+
+`ARGS=--versions`: in place of these the trials of `versions.py`, in each pairing of the versions of
+client and agent, and the table in docs/versions.md; with agents behind it, those and no table.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
 
+from tests.agents_not_ours import versions
 from tests.agents_not_ours.agents import AGENTS, AgentNotOurs, install
-from tests.agents_not_ours.model_server import ModelServer
-from tests.agents_not_ours.trials import OK, SKIPPED, TRIALS, Stand
+from tests.agents_not_ours.trials import OK, SKIPPED, TRIALS, Stand, place, tried
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "agents.md"
+DOCUMENTS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- agents: written by make test-agents -->", "<!-- end of agents -->"
-
-
-async def _trial(stand: Stand, name: str) -> str:
-    try:
-        with anyio.fail_after(300):
-            return await TRIALS[name](stand)
-    except Exception as exc:
-        inner: BaseException = exc
-        while isinstance(inner, BaseExceptionGroup):
-            inner = inner.exceptions[0]
-        first = (str(inner).splitlines() or [""])[0]
-        return f"{type(inner).__name__}: {first[:80]}"
 
 
 def run(agents: Sequence[AgentNotOurs]) -> dict[tuple[str, bool, str], str]:
@@ -40,12 +30,9 @@ def run(agents: Sequence[AgentNotOurs]) -> dict[tuple[str, bool, str], str]:
     for agent in agents:
         for bridged in (False, True):
             for name in TRIALS:
-                with (
-                    tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home,
-                    ModelServer() as server,
-                ):
-                    stand = Stand(agent, bridged, Path(home), server)
-                    result = anyio.run(_trial, stand, name)
+                with place() as (home, server):
+                    stand = Stand(agent, bridged, home, server)
+                    result = anyio.run(tried, stand, TRIALS[name])
                 results[agent.name, bridged, name] = result
                 where = "behind" if bridged else "alone"
                 print(f"{agent.name:10} {where:6} {name:32} {result}", flush=True)
@@ -64,21 +51,34 @@ def table(results: dict[tuple[str, bool, str], str]) -> str:
     return "\n".join(lines)
 
 
+def write(name: str, told: str) -> None:
+    """Put a table into its place in a document."""
+    head, _, rest = (DOCUMENTS / name).read_text().partition(BEGIN)
+    (DOCUMENTS / name).write_text(f"{head}{BEGIN}\n{told}\n{END}{rest.partition(END)[2]}")
+
+
 def main() -> int:
     trouble = install()
     if trouble:
         print(f"FAILED: the agents could not be installed: {trouble}")
         print("0 passed, 1 failed")
         return 1
-    named = sys.argv[1:]
-    if unknown := set(named) - {agent.name for agent in AGENTS}:
+    of_versions, named = "--versions" in sys.argv, [x for x in sys.argv[1:] if x != "--versions"]
+    known = versions.TRIED if of_versions else AGENTS
+    if unknown := set(named) - {agent.name for agent in known}:
         print(f"FAILED: no such agent: {', '.join(sorted(unknown))}")
         return 1
-    results = run([agent for agent in AGENTS if agent.name in (named or [agent.name])])
-    if not named:
-        head, _, rest = DOCUMENT.read_text().partition(BEGIN)
-        DOCUMENT.write_text(f"{head}{BEGIN}\n{table(results)}\n{END}{rest.partition(END)[2]}")
-    behind = [result for (_, bridged, _), result in results.items() if bridged]
+    agents = [agent for agent in known if agent.name in (named or [agent.name])]
+    if of_versions:
+        of_pairings = versions.run(agents)
+        behind = list(of_pairings.values())
+    else:
+        results = run(agents)
+        behind = [result for (_, bridged, _), result in results.items() if bridged]
+    if not named and of_versions:
+        write("versions.md", versions.table(of_pairings))
+    elif not named:
+        write("agents.md", table(results))
     passed = behind.count(OK)
     skipped = sum(result.startswith(SKIPPED) for result in behind)
     failed = len(behind) - passed - skipped

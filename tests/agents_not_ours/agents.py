@@ -9,6 +9,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.processes import descendants
+
 HERE = Path(__file__).parent
 NODE_MODULES = HERE / "node_modules"
 
@@ -48,6 +50,10 @@ class AgentNotOurs:
         folder = NODE_MODULES / self.package
         program = json.loads((folder / "package.json").read_text())["bin"][self.program]
         return [str(folder / program), *self.arguments]
+
+    def behind(self, bridge: int) -> list[int]:
+        """Its processes behind a bridge that has one session."""
+        return descendants(descendants(bridge)[0])
 
     @property
     def version(self) -> str:

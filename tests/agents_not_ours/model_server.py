@@ -30,6 +30,7 @@ _TOOLS = {
     "Bash": "command",
     "exec_command": "cmd",
     "run_shell_command": "command",
+    "shell": "command",
     "shell_command": "command",
 }
 _TOOL = re.compile(rf'"name": "({"|".join(_TOOLS)})"')

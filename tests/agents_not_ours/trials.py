@@ -6,9 +6,10 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -86,12 +87,44 @@ class Stand:
         await client.initialize(within=PATIENCE)
         await client.load_session(session_id, self.home, PATIENCE)
 
+    def signal(self, client: RecordingClient, number: signal.Signals) -> None:
+        """Send a signal to the agent and all that it has started."""
+        assert client.process is not None
+        pid = client.process.pid
+        tree = self.agent.behind(pid) if self.bridged else [*descendants(pid), pid]
+        for victim in tree:
+            with suppress(ProcessLookupError):
+                os.kill(victim, number)
 
-def _words(tag: str, count: int) -> str:
+
+@contextmanager
+def place() -> Iterator[tuple[Path, ModelServer]]:
+    """Give a folder and a model of its own to one trial."""
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home,
+        ModelServer() as server,
+    ):
+        yield Path(home), server
+
+
+async def tried(stand: Stand, trial: Callable[[Stand], Awaitable[str]]) -> str:
+    """Return the result of a trial, also if it fails."""
+    try:
+        with anyio.fail_after(300):
+            return await trial(stand)
+    except Exception as exc:
+        inner: BaseException = exc
+        while isinstance(inner, BaseExceptionGroup):
+            inner = inner.exceptions[0]
+        first = (str(inner).splitlines() or [""])[0]
+        return f"{type(inner).__name__}: {first[:80]}"
+
+
+def counted(tag: str, count: int) -> str:
     return "".join(f"{tag}{number} " for number in range(count))
 
 
-def _stop(answer: dict[str, Any]) -> str:
+def stop_of(answer: dict[str, Any]) -> str:
     if "error" in answer:
         return f"error {answer['error'].get('code')}"
     return str(answer["result"].get("stopReason"))
@@ -102,7 +135,7 @@ async def prompt(stand: Stand) -> str:
     async with stand.start() as client:
         await stand.begin(client)
         answer = await client.prompt("COUNT 20 0 P", within=PATIENCE)
-        if _words("P", 20) not in client.text():
+        if counted("P", 20) not in client.text():
             return f"words missing: {client.text()[-60:]!r}"
         return OK if answer["stopReason"] == "end_turn" else str(answer["stopReason"])
 
@@ -115,12 +148,12 @@ async def three(stand: Stand) -> str:
         seen = []
         with anyio.move_on_after(20):
             for request in ids:
-                seen.append(_stop(await client.answer_to(request, within=PATIENCE)))
+                seen.append(stop_of(await client.answer_to(request, within=PATIENCE)))
         if seen != ["end_turn"] * 3:
             missing = ["no answer"] * (3 - len(seen))
             return ", ".join([*seen, *missing])
         text = client.text()
-        at = [text.find(_words(tag, 10)) for tag in ("AA", "BB", "CC")]
+        at = [text.find(counted(tag, 10)) for tag in ("AA", "BB", "CC")]
         return OK if -1 not in at and at == sorted(at) else "mixed or missing words"
 
 
@@ -131,12 +164,12 @@ async def cancel(stand: Stand) -> str:
         running = client.send_prompt("COUNT 1000 20 X")
         await client.until_text("X3", within=PATIENCE)
         client.cancel()
-        stopped = _stop(await client.answer_to(running, within=PATIENCE))
+        stopped = stop_of(await client.answer_to(running, within=PATIENCE))
         if stopped != "cancelled":
             return stopped
         mark = client.mark()
         answer = await client.prompt("COUNT 5 0 Y", within=PATIENCE)
-        if answer["stopReason"] != "end_turn" or _words("Y", 5) not in client.text(since=mark):
+        if answer["stopReason"] != "end_turn" or counted("Y", 5) not in client.text(since=mark):
             return "next prompt lost"
         return "leaks" if " X" in client.text(since=mark) else OK
 
@@ -149,7 +182,7 @@ async def kill(stand: Stand) -> str:
         await stand.settle()
         running = client.send_prompt("COUNT 1000 20 K")
         await client.until_text("K5", within=PATIENCE)
-        _kill_agent(client, bridged=stand.bridged)
+        stand.signal(client, signal.SIGKILL)
         if stand.bridged and "error" not in await client.answer_to(running, within=PATIENCE):
             return "no error"
         if not stand.bridged:
@@ -164,24 +197,13 @@ async def kill(stand: Stand) -> str:
         if answer["stopReason"] != "end_turn":
             return "next prompt lost"
     lost = []
-    if _words("H", 5).strip() not in replayed:
+    if counted("H", 5).strip() not in replayed:
         lost.append("first turn not replayed")
     if shown[shown.index("K0") :].strip() not in replayed:
         lost.append("what had streamed not replayed")
     if "COUNT 5 0 H" not in stand.server.given_for("M"):
         lost.append("first turn not remembered")
     return ", ".join(lost) or OK
-
-
-def _kill_agent(client: RecordingClient, *, bridged: bool) -> None:
-    assert client.process is not None
-    pid = client.process.pid
-    guard = descendants(pid)[0] if bridged else pid
-    for victim in descendants(guard) + ([] if bridged else [pid]):
-        try:
-            os.kill(victim, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
 
 
 def _choosing(client: RecordingClient, *kinds: str) -> list[dict[str, Any]]:
@@ -213,11 +235,11 @@ def _cards(client: RecordingClient, since: int = 0) -> dict[str, str]:
     return cards
 
 
-async def _next(client: RecordingClient, tag: str) -> str | None:
+async def next_one(client: RecordingClient, tag: str) -> str | None:
     """What is wrong with one more prompt."""
     mark = client.mark()
     answer = await client.prompt(f"COUNT 3 0 {tag}", within=PATIENCE)
-    said = answer["stopReason"] == "end_turn" and _words(tag, 3) in client.text(since=mark)
+    said = answer["stopReason"] == "end_turn" and counted(tag, 3) in client.text(since=mark)
     return None if said else "next prompt lost"
 
 
@@ -234,7 +256,7 @@ async def asked(stand: Stand) -> str:
         await client.prompt(stand.order("two"), within=PATIENCE)
         if (len(permissions), stand.acted("two")) != (2, 0):
             return f"denied: asked {len(permissions) - 1} times, ran {stand.acted('two')} times"
-        return await _next(client, "N") or OK
+        return await next_one(client, "N") or OK
 
 
 async def always(stand: Stand) -> str:
@@ -398,8 +420,9 @@ async def denied(stand: Stand) -> str:
         await client.prompt(stand.order("one"), within=PATIENCE)
         if not permissions:
             return "not asked"
-        card = permissions[0]["toolCall"]["toolCallId"]
-        if wrong := await _next(client, "N"):
+        about = permissions[0].get("toolCall") or permissions[0]["subject"]
+        card = about.get("toolCall", about)["toolCallId"]
+        if wrong := await next_one(client, "N"):
             return wrong
     await stand.settle()
     async with stand.start() as client:
@@ -418,10 +441,10 @@ async def stop_asking(stand: Stand) -> str:
         request = await client.until_request("session/request_permission", within=PATIENCE)
         client.cancel()
         client.answer(request["id"], {"outcome": {"outcome": "cancelled"}})
-        stopped = _stop(await client.answer_to(running, within=PATIENCE))
+        stopped = stop_of(await client.answer_to(running, within=PATIENCE))
         if stopped != "cancelled":
             return stopped
-        wrong = await _next(client, "N")
+        wrong = await next_one(client, "N")
         return wrong or ("the command ran" if stand.acted("one") else OK)
 
 
@@ -435,21 +458,21 @@ async def steer(stand: Stand) -> str:
         running = client.send_prompt("COUNT 1000 20 X")
         await client.until_text("X3", within=PATIENCE)
         client.cancel()
-        stopped = _stop(await client.answer_to(running, within=PATIENCE))
+        stopped = stop_of(await client.answer_to(running, within=PATIENCE))
         if stopped != "cancelled":
             return stopped
         mark = client.mark()
         await _steer(client, "COUNT 20 20 S")
-        await client.until_text(_words("S", 20), since=mark, within=PATIENCE)
+        await client.until_text(counted("S", 20), since=mark, within=PATIENCE)
         # Codex alone loses what is injected into a turn that is about to end.
-        if wrong := await _next(client, "M"):
+        if wrong := await next_one(client, "M"):
             return wrong
         permissions = _choosing(client, "allow_once")
         await _steer(client, stand.order("one"))
         await client.until_text("RAN0", since=mark, within=PATIENCE)
         if (len(permissions), stand.acted("one")) != (1, 1):
             return f"asked {len(permissions)} times, ran {stand.acted('one')} times"
-        return await _next(client, "N") or OK
+        return await next_one(client, "N") or OK
 
 
 async def _steer(client: RecordingClient, text: str) -> None:
@@ -472,16 +495,16 @@ async def join(stand: Stand) -> str:
             own = {"acp_bridge": {"delivery": "steer"}}
             joined = client.send_prompt(words, _meta=own)
             ended = [
-                _stop(await client.answer_to(each, within=PATIENCE)) for each in (running, joined)
+                stop_of(await client.answer_to(each, within=PATIENCE)) for each in (running, joined)
             ]
         else:
             await _steer(client, words)
-            ended = [_stop(await client.answer_to(running, within=PATIENCE))]
+            ended = [stop_of(await client.answer_to(running, within=PATIENCE))]
         if set(ended) != {"end_turn"}:
             return ", ".join(ended)
-        if wrong := await _next(client, "N"):
+        if wrong := await next_one(client, "N"):
             return wrong
-        shown, given = client.text().count(_words("J", 5)), stand.server.given_for("N")
+        shown, given = client.text().count(counted("J", 5)), stand.server.given_for("N")
         if (shown, given.count(words)) != (1, 1):
             return f"shown {shown} times, given {given.count(words)} times"
         return OK
@@ -499,7 +522,7 @@ async def fork(stand: Stand) -> str:
         forked = (await client.request("session/fork", params, within=PATIENCE))["sessionId"]
         for each, tag in ((forked, "F"), (source, "G")):
             answer = await client.prompt(f"COUNT 3 0 {tag}", each, within=20)
-            if answer["stopReason"] != "end_turn" or _words(tag, 3) not in client.text(each):
+            if answer["stopReason"] != "end_turn" or counted(tag, 3) not in client.text(each):
                 return "words of the fork missing" if tag == "F" else "words of the source missing"
             if "COUNT 5 0 H" not in stand.server.given_for(tag):
                 return "first turn not remembered"
@@ -514,8 +537,8 @@ async def restart(stand: Stand) -> str:
     await stand.settle()
     async with stand.start() as client:
         await stand.load(client, session_id)
-        await client.until_text(_words("H", 5).strip(), within=PATIENCE)
-        if wrong := await _next(client, "M"):
+        await client.until_text(counted("H", 5).strip(), within=PATIENCE)
+        if wrong := await next_one(client, "M"):
             return wrong
     remembered = "COUNT 5 0 H" in stand.server.given_for("M")
     return OK if remembered else "first turn not remembered"
@@ -527,23 +550,23 @@ async def limit(stand: Stand) -> str:
         return f"{SKIPPED}its limits are not recognised"
     async with stand.start(**dict(stand.agent.subscription)) as client:
         await stand.begin(client)
-        if wrong := await _next(client, "A"):
+        if wrong := await next_one(client, "A"):
             return wrong
         met = client.send_prompt("LIMIT")
         if not stand.bridged:
             answer = await client.answer_to(met, within=PATIENCE)
-            return await _next(client, "N") or OK if "error" in answer else _stop(answer)
+            return await next_one(client, "N") or OK if "error" in answer else stop_of(answer)
         waits = client.send_prompt("COUNT 3 0 W")
         answer = await client.answer_to(met, within=PATIENCE)
         if "error" not in answer:
-            return _stop(answer)
+            return stop_of(answer)
         said = f"[acp-bridge] The agent has met a usage limit. {stand.agent.limit}"
         await client.until_text(said, within=PATIENCE)
         if stand.server.given_for("W"):
             return "what waited was sent"
         await client.prompt("/queue go", within=PATIENCE)
-        stopped = _stop(await client.answer_to(waits, within=PATIENCE))
-        if stopped != "end_turn" or _words("W", 3) not in client.text():
+        stopped = stop_of(await client.answer_to(waits, within=PATIENCE))
+        if stopped != "end_turn" or counted("W", 3) not in client.text():
             return f"what waited: {stopped}"
         return OK
 

@@ -136,15 +136,20 @@ def agent_pid(client: RecordingClient) -> int:
 
 
 def agent_pids(client: RecordingClient) -> list[int]:
-    """Of all agents behind the client's bridge, executed or forked.
+    """Of all agents behind the client's bridge."""
+    assert client.process is not None
+    return agents_below(client.process.pid)
+
+
+def agents_below(bridge: int) -> list[int]:
+    """Of all agents behind a bridge, executed or forked.
 
     A forked one has the command line of the parent, and so has its guard, also one that waits for
     an agent. What is below a guard is told by the guard's folder: with its agent it goes to `/`.
     """
-    assert client.process is not None
     return sorted(
         pid
-        for pid in descendants(client.process.pid)
+        for pid in descendants(bridge)
         if "-m agent" in (line := command_line(pid)) and "guard" not in line and _is_guarded(pid)
     )
 
