@@ -352,6 +352,8 @@ def text_chunk(kind: str, text: str, message_id: str) -> Json:
 #: of a prompt, and in `agentCapabilities` that it is taken: the name under which a client sends one
 #: prompt, the same however often it sends that.
 PROMPT_KEY: Final = "promptKey"
+#: of a user's words in a replay: the id of the prompt that they are of.
+PROMPT_ID: Final = "promptId"
 #: of `session/cancel`, for an agent's translator: what runs in the background goes on.
 SPARES: Final = "sparesBackground"
 #: marks a prompt that a hook made, and its words in the transcript.
@@ -422,6 +424,17 @@ def words_of(params: Json) -> list[Json]:
     return [with_own_meta(each, {FEEDBACK: True}) for each in said] if is_feedback(params) else said
 
 
+def of_prompt(params: Json, prompt_id: str | None) -> Json:
+    """Return the update that shows words of a prompt, with the prompt's id."""
+    own = own_meta(params)
+    return with_own_meta(params, {**own, PROMPT_ID: prompt_id}) if prompt_id else params
+
+
+def without_prompt_id(params: Json) -> Json:
+    """Return an update as it is shown to who does not speak version 2, which has ids of prompts."""
+    return _without_mark(params, PROMPT_ID)
+
+
 def is_feedback(params: Json) -> bool:
     """Return True for the parameters of a prompt that a hook made."""
     return own_meta(params).get(FEEDBACK) is True
@@ -450,10 +463,15 @@ def without_key(params: Json) -> Json:
 
 def without_said(params: Json) -> Json:
     """Return an update or a question without what its agent has said in version 2."""
+    return _without_mark(params, SAID)
+
+
+def _without_mark(params: Json, name: str) -> Json:
+    """Return the parameters without one of the bridge's marks, of which nothing is left then."""
     own = own_meta(params)
-    if SAID not in own:
+    if name not in own:
         return params
-    return _without(params, SAID) if len(own) > 1 else without_own_meta(params)
+    return _without(params, name) if len(own) > 1 else without_own_meta(params)
 
 
 def is_aside(params: Json) -> bool:

@@ -20,7 +20,7 @@ from acp_bridge.journal.file import INSERT_ROW, Statement, Write
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import Entry
 from acp_bridge.journal.records import INTERRUPTED, UNRECORDED, PromptRow, PromptState, Receipt
-from acp_bridge.protocol import words_of
+from acp_bridge.protocol import of_prompt, words_of
 from acp_bridge.wire.jsonrpc import dumps, loads, read_object
 
 _MOVE: Final = "UPDATE prompts SET state = ? WHERE seq = ? AND state = ?"
@@ -114,11 +114,15 @@ def with_short_words(path: Path, entries: list[Entry]) -> list[Entry]:
 def _read_words(
     connection: sqlite3.Connection, seqs: list[int], limit: int | None
 ) -> dict[int, list[dict[str, Any]]]:
-    """Return the words of those prompts whose parameters are readable and not over the limit."""
+    """Return the words of those prompts whose parameters are readable and not over the limit.
+
+    Each is marked with its prompt's id.
+    """
     marks = ", ".join("?" * len(seqs))
     try:
         rows = connection.execute(
-            f"SELECT seq, params FROM prompt_params WHERE seq IN ({marks})"
+            "SELECT seq, params, prompt_id FROM prompt_params LEFT JOIN prompts USING (seq)"
+            f" WHERE seq IN ({marks})"
             " AND (? IS NULL OR length(params) <= ?)",
             (*seqs, limit, limit),
         ).fetchall()
@@ -127,10 +131,10 @@ def _read_words(
             raise
         return {}
     found = {}
-    for seq, text in rows:
+    for seq, text, prompt_id in rows:
         params = read_object(text)
         if params is not None:
-            found[seq] = words_of(params)
+            found[seq] = [of_prompt(each, prompt_id) for each in words_of(params)]
     return found
 
 

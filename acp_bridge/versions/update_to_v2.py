@@ -39,6 +39,8 @@ class ToV2:
         self._message = ""
         #: the client is being shown the session from its beginning.
         self.replays = False
+        #: the id of the prompt that the update is of, if that is known.
+        self._prompt: object = None
         #: the tool calls that the client was shown.
         self._calls: set[str] = set()
         #: the id of the last message of the user's that was given one here.
@@ -97,6 +99,7 @@ class ToV2:
         """
         if protocol.OF_VERSION_1 in own_meta(params):
             return []
+        self._prompt = own_meta(params).get(protocol.PROMPT_ID)
         update = as_object(params.get("update"))
         kind = update.get("sessionUpdate")
         row = self._rows.get(kind) if isinstance(kind, str) else None
@@ -113,7 +116,8 @@ class ToV2:
         if isinstance(own, str) and own:
             return [update]
         if follows_apart(before, update):
-            self._message = f"{self._ids}{next(self._numbers)}"
+            made = f"{self._ids}{next(self._numbers)}"
+            self._message = self._prompt if isinstance(self._prompt, str) else made
             if update.get("sessionUpdate") == protocol.USER_MESSAGE:
                 self.last_user_message = self._message
                 self.replayed_last = self._message if self.replays else ""

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from acp_bridge.journal import SessionJournal
+from acp_bridge.protocol import without_prompt_id
 
 Params = dict[str, Any]
 
@@ -29,4 +30,4 @@ def text_of(params: Params) -> str:
 
 async def transcript(session: SessionJournal) -> list[Params]:
     """All that a load replays."""
-    return [params async for page in session.replay() for params in page]
+    return [without_prompt_id(each) async for page in session.replay() for each in page]

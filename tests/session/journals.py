@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from acp_bridge.journal import PromptState, SessionJournal
+from acp_bridge.protocol import without_prompt_id
 
 Json = dict[str, Any]
 
 
 async def recorded(journal: SessionJournal) -> list[Json]:
     """Return the transcript as a load would read it."""
-    return [params async for page in journal.replay() for params in page]
+    return [without_prompt_id(each) async for page in journal.replay() for each in page]
 
 
 async def recorded_texts(journal: SessionJournal) -> list[str]:

@@ -43,10 +43,11 @@ async def test_sent_again_while_it_runs_it_has_the_id_under_which_its_words_were
     gate = (agent := Agent()).stops_at("session/prompt")
     async with v2_bench(tmp_path, agent) as it:
         session = await it.new()
-        await it.editor.result(send(it.editor, session))
+        first = await it.editor.result(send(it.editor, session))
         second = await it.joined()
         await second.resumed(session)
         answer = await second.result(send(second, session))
+        assert answer == first
         (words,) = second.updates(session, "user_message_chunk", "user_message")
         assert words["messageId"] == answer["messageId"]
         gate.open()
@@ -62,11 +63,12 @@ async def test_sent_again_when_it_has_ended_nothing_runs(tmp_path: Path, replays
         first = await it.editor.result(send(it.editor, session))
         await it.editor.idle(session)
         again = await it.editor.result(send(it.editor, session))
-        assert again == first or again["messageId"]
+        assert again == first
         second = await it.joined()
         how = {"replayFrom": {"type": "start"}} if replays else {}
         await second.ask("session/resume", {"sessionId": session, **CWD, **how})
         answer = await second.result(send(second, session))
+        assert answer == first
         shown = second.updates(session, "user_message_chunk", "user_message")
         assert [each["messageId"] for each in shown] == [answer["messageId"]]
         assert ran(it) == ["hello"]

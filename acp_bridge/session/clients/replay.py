@@ -22,6 +22,7 @@ from acp_bridge.protocol import (
     Json,
     own_meta,
     with_own_meta,
+    without_prompt_id,
 )
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.audience import Audience
@@ -197,12 +198,13 @@ class Replay:
         turn_runs = bool(self._transcript.seq)
         cards = ReplayedCards(self._updates.notes, self._updates.worked_on(turn_runs=turn_runs))
         shown = self._transcript.for_replay(view.client)
+        said = view.client.abilities.shows_said
         async for page in self._journal.replay(up_to=moment):
             for params in page:
                 if late:
                     late.note(params)
                 if cards.shows(params) and not own_meta(params).get(CONTEXT):
-                    for each in shown(params):
+                    for each in shown(params if said else without_prompt_id(params)):
                         view.replay(for_replay(each))
             # One on a socket is let go at the limit, and what is live is to count for that.
             limit = (self._limit + 1) // 2 if view.client.on_socket else self._limit
