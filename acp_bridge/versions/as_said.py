@@ -21,7 +21,7 @@ _PIECES: Final = frozenset(
 _NOT_KEPT: Final = frozenset(
     {v2.STATE_UPDATE, v2.REPLAY_COMPLETE, v2.USER_MESSAGE, protocol.USER_MESSAGE}
     | {*STATE, *protocol.OF_SUBAGENTS}
-    | {protocol.TOOL_CALL, protocol.PLAN, SAID_UPDATE}
+    | {protocol.TOOL_CALL, protocol.PLAN, protocol.PLAN_REMOVED, SAID_UPDATE}
 )
 
 

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.protocol import Json
 from acp_bridge.versions.agent_end import AgentEnd
+from acp_bridge.versions.agent_handshake import initialized_to_v1
 from acp_bridge.wire.jsonrpc import Malformed, RpcError
-from tests.versions.agent_wire import INFO, TEXT, Wire, result, updates
+from tests.versions.agent_wire import ABLE, INFO, TEXT, Wire, result, updates
 
 MODES = {
     "type": "select",
@@ -126,6 +128,31 @@ def test_a_login_and_a_logout_have_other_names_and_the_ways_to_log_in_other_ids(
 
 
 # --- sessions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("odd", [{}, {"methodId": 5}, {"methodId": "x", "type": {}}])
+def test_a_way_to_log_in_of_an_odd_shape_is_left_out(odd: Json) -> None:
+    methods = [odd, {"methodId": "in", "name": "In", "type": "agent"}]
+    told = initialized_to_v1({"info": INFO, "capabilities": {}, "authMethods": methods})
+    assert told["authMethods"] == [{"id": "in", "name": "In"}]
+
+
+@pytest.mark.hazard("X1")
+def test_a_client_is_told_of_a_compaction_if_it_takes_that_alone() -> None:
+    nothing: Json = {}
+    for able, shown in ((ABLE, 1), (nothing, 0)):
+        wire = Wire(able=able)
+        told = wire.shows("compaction_update", compactionId="1", status="completed")
+        assert len(told) == shown
+
+
+@pytest.mark.hazard("X1")
+@pytest.mark.parametrize("kind", ["tool_call", "plan", "plan_removed", "current_mode_update"])
+def test_an_update_that_version_1_alone_has_is_told_to_nobody(kind: str) -> None:
+    wire = Wire()
+    params = {"sessionId": "s", "update": {"sessionUpdate": kind, "toolCallId": "c"}}
+    told = {"jsonrpc": "2.0", "method": "session/update", "params": params}
+    assert wire.end.take_from_agent(told).to_bridge == []
 
 
 def test_each_mcp_server_has_its_type() -> None:
@@ -356,6 +383,34 @@ def test_an_idle_before_the_prompt_was_put_in_is_of_earlier_work() -> None:
     wire = Wire()
     prompt = wire.prompt(inserted=False)
     assert wire.state("idle", stopReason="end_turn") == []
+    assert wire.agent_answers(prompt, {"messageId": "u"}) == []
+    assert wire.state("idle", stopReason="refusal") == [result(prompt, stopReason="refusal")]
+
+
+@pytest.mark.hazard("X3")
+@pytest.mark.parametrize("kind", ["user_message", "user_message_chunk"])
+def test_an_idle_behind_the_prompt_s_words_ends_its_turn_though_the_answer_is_late(
+    kind: str,
+) -> None:
+    wire = Wire()
+    prompt = wire.prompt(inserted=False)
+    wire.says(kind, messageId="u", content=[TEXT] if kind == "user_message" else TEXT)
+    wire.state("running")
+    assert wire.state("idle", stopReason="refusal") == []
+    done = [result(prompt, stopReason="refusal")]
+    assert wire.agent_answers(prompt, {"messageId": "u"}) == done
+
+
+@pytest.mark.parametrize("more", ["running", "another message"])
+def test_an_idle_behind_other_words_or_before_more_work_does_not_end_the_turn(more: str) -> None:
+    wire = Wire()
+    prompt = wire.prompt(inserted=False)
+    wire.says("user_message", messageId="u", content=[TEXT])
+    wire.state("idle", stopReason="end_turn")
+    if more == "running":
+        wire.state("running")
+    else:
+        wire.says("user_message", messageId="v", content=[TEXT])
     assert wire.agent_answers(prompt, {"messageId": "u"}) == []
     assert wire.state("idle", stopReason="refusal") == [result(prompt, stopReason="refusal")]
 
