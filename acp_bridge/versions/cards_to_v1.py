@@ -31,7 +31,8 @@ _STATUSES: Final = {
 }
 #: the statuses of a call that has ended.
 _FINAL: Final = frozenset({"completed", "failed", v2.CANCELLED})
-#: characters that are shown as they come; of more, a piece waits until it is a part of the whole.
+#: characters that are shown as they come; of more, a piece waits until it is a part of the whole,
+#: so that all that is shown is not much more than what came.
 _AT_ONCE: Final = 2 * 1024
 _PART: Final = 4
 _ENOUGH: Final = 16 * 1024
@@ -47,6 +48,8 @@ class _Card:
     content: list[Json] = field(default_factory=list)
     #: the content as it was last shown.
     shown: list[Json] = field(default_factory=list)
+    #: how long that is: of a terminal the end alone is shown.
+    length: int = 0
     #: how much of the content and of its terminals had come by then, and since then.
     size: int = 0
     unshown: int = 0
@@ -61,8 +64,8 @@ class _Card:
     def add(self, size: int) -> bool:
         """Note that so much more is to be shown; returns True if it is to be shown now."""
         self.unshown += size
-        enough = self.size < _AT_ONCE or self.unshown >= min(self.size // _PART, _ENOUGH)
-        return enough and self.unshown > 0
+        enough = max(min(self.size // _PART, _ENOUGH), self.length // _PART)
+        return self.unshown > 0 and (self.size < _AT_ONCE or self.unshown >= enough)
 
 
 class Cards:
@@ -224,6 +227,7 @@ class Cards:
     def _shown(self, card: _Card) -> list[Json]:
         """Return a card's content in version 1's form, and note that it is shown."""
         card.shown = [each for item in card.content for each in self._item(item)]
+        card.length = sum(map(_size, card.shown))
         card.size, card.unshown = card.size + card.unshown, 0
         return card.shown
 
