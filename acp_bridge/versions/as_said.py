@@ -52,8 +52,8 @@ def question_said(params: Json) -> Json:
     """
     subject = as_object(params.get("subject"))
     call_id = subject.get("toolCallId", as_object(subject.get("toolCall")).get("toolCallId"))
-    names = ("title", "description", *(["subject"] if isinstance(call_id, str) else []))
-    return {name: params[name] for name in names if params.get(name) is not None}
+    said = {n: params[n] for n in ("title", "description") if isinstance(params.get(n), str)}
+    return {**said, "subject": subject} if isinstance(call_id, str) else said
 
 
 def _said(said: Json) -> Json:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from acp_bridge.protocol import TOOL_CALL, TOOL_CALL_UPDATE, Json, as_object, has, is_link, objects
 from acp_bridge.versions import v2
 from acp_bridge.versions.blocks_to_v1 import block_to_v1, text_content
-from acp_bridge.versions.diff_to_v1 import diff_to_v1, paths_of
+from acp_bridge.versions.diff_to_v1 import diff_to_v1, is_understood, paths_of
 from acp_bridge.versions.terminals_to_v1 import Terminal
 
 #: the title of a card whose agent has not named it.
@@ -148,6 +148,8 @@ class Cards:
             told = objects(shown.get("locations"))
             named = [each.get("path") for each in told]
             shown["locations"] = told + [{"path": each} for each in paths if each not in named]
+        if not all(is_understood(each) for each in asked.content if each.get("type") == "diff"):
+            shown["kind"] = "other"  # no rule is to allow it
         return shown
 
     def can_cancel(self, kind: str, item_id: str) -> bool:
