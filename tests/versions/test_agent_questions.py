@@ -1,4 +1,4 @@
-"""What a question of an agent of version 2 is, in version 1, for the user's rules."""
+"""What an agent of version 2 asks, in version 1, and what the user's rules find in it."""
 
 from typing import Any
 
@@ -11,7 +11,89 @@ from acp_bridge.versions.cards_to_v1 import Cards
 from acp_bridge.versions.question_to_v1 import permission_to_v1
 from tests.versions.agent_wire import Wire
 
-OPTIONS = [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]
+OPTIONS = [
+    {"optionId": "y", "name": "Yes", "kind": "allow_once"},
+    {"optionId": "n", "name": "No", "kind": "reject_once"},
+]
+
+
+def permission(wire: Wire, **members: Any) -> dict[str, Any]:
+    params = {"sessionId": "s", "title": "May I?", "options": OPTIONS, **members}
+    out = wire.agent_asks("session/request_permission", params)
+    asked = out.to_bridge[-1]
+    assert isinstance(asked, dict)
+    answer = {"outcome": {"outcome": "selected", "optionId": "y"}}
+    back = wire.bridge({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
+    assert back.to_agent == [{"jsonrpc": "2.0", "id": asked["id"], "result": answer}]
+    found: dict[str, Any] = asked["params"]
+    return found
+
+
+def test_a_permission_for_a_tool_call_has_the_call_and_the_words_of_the_question() -> None:
+    wire = Wire()
+    wire.prompt()
+    wire.says("tool_call_update", toolCallId="c", title="Edit x", kind="edit")
+    diff = {"type": "diff", "changes": [{"operation": "move", "oldPath": "/a", "path": "/b"}]}
+    call = {"toolCallId": "c", "content": [diff], "rawInput": {"x": 1}}
+    asked = permission(
+        wire, description="Because.", subject={"type": "tool_call", "toolCall": call}
+    )
+    assert asked["options"] == OPTIONS
+    assert asked["toolCall"]["title"] == "Edit x"
+    assert asked["toolCall"]["rawInput"] == {"x": 1}
+    assert asked["toolCall"]["locations"] == [{"path": "/a"}, {"path": "/b"}]
+    shown = [each["content"]["text"] for each in asked["toolCall"]["content"]]
+    assert shown == ["move /a -> /b", "May I?\n\nBecause."]
+
+
+def test_a_permission_for_a_command_asks_about_a_call_that_runs_it() -> None:
+    wire = Wire()
+    subject = {"type": "command", "command": "rm x", "cwd": "/w"}
+    asked = permission(wire, subject=subject)["toolCall"]
+    assert asked.pop("toolCallId").startswith("acp-bridge-")
+    assert asked == {
+        "title": "May I?",
+        "kind": "execute",
+        "rawInput": {"command": "rm x", "cwd": "/w"},
+        "content": [],
+    }
+    known = permission(wire, subject={**subject, "toolCallId": "c"})["toolCall"]
+    assert known["toolCallId"] == "c"
+
+
+@pytest.mark.parametrize("members", [{}, {"subject": {"type": "_odd", "x": 1}}])
+def test_a_permission_for_something_else_shows_its_title_and_is_of_no_known_kind(
+    members: Any,
+) -> None:
+    asked = permission(Wire(), **members)["toolCall"]
+    assert (asked["title"], asked["kind"]) == ("May I?", "other")
+
+
+def test_an_option_of_a_kind_that_is_not_known_is_not_offered() -> None:
+    odd = {"optionId": "o", "name": "Odd", "kind": "_odd"}
+    assert permission(Wire(), options=[*OPTIONS, odd])["options"] == OPTIONS
+
+
+def test_a_form_is_the_same_in_both_versions_and_another_mode_is_refused() -> None:
+    wire = Wire()
+    form = {
+        "sessionId": "s",
+        "mode": "form",
+        "message": "Name?",
+        "requestedSchema": {"type": "object", "properties": {"n": {"type": "string"}}},
+    }
+    out = wire.agent_asks("elicitation/create", form)
+    (asked,) = out.to_bridge
+    assert isinstance(asked, dict)
+    assert asked["params"] == form
+    answer = {"action": "accept", "content": {"n": "x"}}
+    wire.bridge({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
+    out = wire.agent_asks("elicitation/create", {**form, "mode": "_odd"})
+    assert not out.to_bridge
+    assert out.to_agent[0]["error"]["code"] == -32602
+
+
+# --- for the rules of the user ------------------------------------------------------------------
 
 
 def asked_for_edit(changes: list[Any], patch: str | None = None) -> Json:
