@@ -393,6 +393,11 @@ class Updates:
         card = self._cards.get(agent_id)
         return card.client_id if card and card.open else None
 
+    def note_begun(self, agent_ids: Iterable[str]) -> None:
+        """Note that the agent works on these tool calls."""
+        for card in filter(None, map(self._cards.get, agent_ids)):
+            card.begun = True
+
     def agent_card_id(self, client_id: str) -> str | None:
         """Return the agent's id of an open tool call that the client knows under this one."""
         cards = self._cards.items()

@@ -84,6 +84,9 @@ class Cards:
         if not isinstance(call_id, str):
             return []
         card, is_new = self._card(call_id)
+        if card.ended and _begins(update):  # the agent uses the id once more
+            card, is_new = _Card(), True
+            self._cards[call_id] = card
         shown = self.as_call(update, card)
         if "content" not in update and card.unshown:
             shown["content"] = self._shown(card)
@@ -277,6 +280,12 @@ def _opened(shown: Json, card: _Card) -> Json:
     name = shown.get("name")
     title = card.title or (name if isinstance(name, str) and name else NO_TITLE)
     return {**shown, "title": title}
+
+
+def _begins(update: Json) -> bool:
+    """Return True if an update tells a status that is not the end of a call."""
+    status = update.get("status")
+    return isinstance(status, str) and status not in _FINAL
 
 
 def _is_terminal(item: Json) -> bool:

@@ -78,6 +78,7 @@ class Background:
         self._titles = [each.title for each in activity.background]
         self.listed, self._epoch = tuple([each for each in told if each]), epoch
         calls = [call for each in activity.background for call in each.calls]
+        self._updates.note_begun(calls)
         self._cards = frozenset(map(self._updates.client_card_id, calls))
         if (self.listed, self._titles, self._epoch) != before:
             self._said = False
