@@ -55,9 +55,7 @@ def prompt_key(params: Json) -> None:
     if PROMPT_KEY in own and not (
         isinstance(own[PROMPT_KEY], str) and 0 < len(own[PROMPT_KEY]) < 256
     ):
-        raise errors.invalid(
-            "must be a text of 1 to 255 characters", f"_meta.acp_bridge.{PROMPT_KEY}"
-        )
+        raise errors.invalid("the prompt's key must be a text of 1 to 255 characters")
 
 
 def listing(params: Json) -> tuple[str | None, str | None]:

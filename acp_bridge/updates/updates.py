@@ -393,6 +393,11 @@ class Updates:
         card = self._cards.get(agent_id)
         return card.client_id if card and card.open else None
 
+    def note_begun(self, agent_ids: Iterable[str]) -> None:
+        """Note that the agent works on these tool calls."""
+        for card in filter(None, map(self._cards.get, agent_ids)):
+            card.begun = True
+
     def agent_card_id(self, client_id: str) -> str | None:
         """Return the agent's id of an open tool call that the client knows under this one."""
         cards = self._cards.items()
@@ -467,17 +472,20 @@ class Updates:
         self.forget_notes([card_id])
         return True
 
-    def end_process(self, *, turn_runs: bool) -> Iterator[tuple[Json, bool]]:
+    def end_process(
+        self, *, turn_runs: bool, cut_off: frozenset[str] = frozenset()
+    ) -> Iterator[tuple[Json, bool]]:
         """Give the params of updates that end the cards and children that a process has left open.
 
         Those of the turn that runs get theirs with it. The second value is False for a card that
-        stands in no replay.
+        stands in no replay. `cut_off`: the client-side ids of those on which the agent worked.
         """
-        cut_off = {child.key for child in self.children.at_work}
+        of_children = {child.key for child in self.children.at_work}
         for card in self._cards.values():
             if card.open and not (turn_runs and card.turn == self._turn):
                 self._end(card)
-                note = self.notes.get(card.client_id, "failed" if card.turn in cut_off else None)
+                failed = card.turn in of_children or card.client_id in cut_off
+                note = self.notes.get(card.client_id, "failed" if failed else None)
                 if kept := note != "asked":
                     self.forget_notes([card.client_id])
                 yield assumed_end(card.client_id, note), kept

@@ -53,6 +53,8 @@ _CANCELS: Final = {
     v2.OF_TERMINAL: (v2.CANCEL_TERMINAL, "terminalId"),
     v2.OF_TOOL_CALL: (v2.CANCEL_TOOL_CALL, "toolCallId"),
 }
+#: kinds of updates with words of the user's.
+_OF_USER: Final = (protocol.USER_MESSAGE, v2.USER_MESSAGE)
 #: notifications of the agent that are the same in both versions.
 _SAME: Final = (CANCEL_REQUEST, "elicitation/complete")
 
@@ -94,7 +96,7 @@ class AgentEnd:
         self.agreed = False
         #: it has answered otherwise: nothing is translated any more.
         self._over = False
-        self._booleans = False
+        self._booleans = self._compaction = False
         self._sessions: dict[str, _Session] = {}
         #: the ids of requests for a session whose id the answer has.
         self._opening: set[RequestId] = set()
@@ -182,6 +184,7 @@ class AgentEnd:
     def _initialize(self, request_id: RequestId, params: Json) -> Out:
         can = params.get("clientCapabilities")
         self._booleans = has(can, "session", "configOptions", "boolean")
+        self._compaction = has(can, "session", "compaction")
 
         def answered(message: Message) -> Out:
             self.agreed = v2.answers_as_v2(message.get("result"))
@@ -194,9 +197,12 @@ class AgentEnd:
 
     # --- sessions ------------------------------------------------------------------------------
 
+    def _shown(self) -> Shown:
+        return Shown(booleans=self._booleans, compaction=self._compaction)
+
     def _session(self, session_id: str) -> _Session:
         if session_id not in self._sessions:
-            self._sessions[session_id] = _Session(Shown(booleans=self._booleans))
+            self._sessions[session_id] = _Session(self._shown())
         return self._sessions[session_id]
 
     def _spoken_of(self, session_id: object) -> _Session | None:
@@ -243,7 +249,7 @@ class AgentEnd:
         session_id = str(params.get("sessionId"))
         self._session(session_id)
         for each, known in self._with_children(session_id):  # what they tell now, they tell anew
-            self._sessions[each] = _Session(Shown(booleans=self._booleans), above=known.above)
+            self._sessions[each] = _Session(self._shown(), above=known.above)
         return self._ask(
             request_id,
             protocol.SESSION_RESUME,
@@ -471,6 +477,8 @@ class AgentEnd:
             return Out(to_bridge=stands, tells_activity=True)
         if update.get("sessionUpdate") == SUBAGENT_UPDATE:
             return Out(to_bridge=self._told_of_child(session_id, params, update))
+        if session.turn and update.get("sessionUpdate") in _OF_USER:
+            session.turn.take_shown(str(update.get("messageId")))
         update = self._terminals.outward(update)
         told = update if self._has_children else without_links(update)
         updates = [] if told is None else session.shown.update(told)
@@ -492,12 +500,10 @@ class AgentEnd:
             session.state = update["state"]
         if session.above:
             return self._child_stands(session_id, session, update)
-        if update.get("state") != v2.IDLE:
-            return []
         if session.turn:
-            session.turn.take_idle(update)
+            session.turn.take_state(update)
             return self._ended(session_id, session)
-        return _waiting(session_id, session)
+        return _waiting(session_id, session) if update.get("state") == v2.IDLE else []
 
     def _told_of_child(self, above: str, params: Json, update: Json) -> list[Message | Malformed]:
         """Take what is told of a subagent on the session above it: the first word announces it.

@@ -80,8 +80,7 @@ def _auth_method(method: Json) -> Json:
         if "env" in told:
             told["env"] = {str(e.get("name")): e.get("value") for e in objects(told["env"])}
         return told
-    del told["type"]
-    return told if method.get("type") == "agent" else {}
+    return told if told.pop("type", None) == "agent" else {}
 
 
 def opening_to_v2(params: Json) -> Json:

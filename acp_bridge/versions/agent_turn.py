@@ -2,8 +2,8 @@
 
 Version 2 answers a prompt when its words are inserted, and tells the end of the work by a state.
 
-- The turn ends at the first `idle` after the answer to its prompt: one before that is of earlier
-  work.
+- The turn ends at the first `idle` after its words: one before the answer is of earlier work,
+  unless the agent has shown the words before it.
 - A Stop also ends what runs in the background, as far as the agent lets it: the turn's answer waits
   for the end of what was told to end. Else its last words would come after the answer.
 """
@@ -33,6 +33,10 @@ class Turn:
     request_id: RequestId
     #: the agent has taken the words in.
     inserted: bool = False
+    #: the id of the user's message that the agent has shown last since it was sent the prompt.
+    shown: str = ""
+    #: the `idle` after that, while the prompt has no answer and nothing was begun since.
+    early: Json | None = None
     #: the client has stopped the turn.
     cancelled: bool = False
     #: the answer, once it is known.
@@ -51,6 +55,8 @@ class Turn:
             case Ok(result) if "stopReason" not in as_object(result):
                 self.inserted = True
                 message_id = as_object(result).get("messageId")
+                if self.early is not None and self.shown == message_id:
+                    self.outcome = self._ended(self.early)
                 return message_id if isinstance(message_id, str) else None
             case Err(error) if error.code == ErrorCode.REQUEST_CANCELLED:
                 self.outcome = Ok({"stopReason": _CANCELLED})
@@ -58,9 +64,16 @@ class Turn:
                 self.outcome = answer
         return None
 
-    def take_idle(self, state: Json) -> None:
-        """Take the state `idle`."""
-        if self.inserted and self.outcome is None:
+    def take_shown(self, message_id: str) -> None:
+        """Take a message of the user's, as the agent shows it."""
+        self.shown, self.early = message_id, None
+
+    def take_state(self, state: Json) -> None:
+        """Take a state of the session."""
+        is_idle = state.get("state") == v2.IDLE
+        if not self.inserted:
+            self.early = state if is_idle and self.shown else None
+        elif is_idle and self.outcome is None:
             self.outcome = self._ended(state)
 
     def break_off(self) -> None:

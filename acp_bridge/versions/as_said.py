@@ -21,7 +21,7 @@ _PIECES: Final = frozenset(
 _NOT_KEPT: Final = frozenset(
     {v2.STATE_UPDATE, v2.REPLAY_COMPLETE, v2.USER_MESSAGE, protocol.USER_MESSAGE}
     | {*STATE, *protocol.OF_SUBAGENTS}
-    | {protocol.TOOL_CALL, protocol.PLAN, SAID_UPDATE}
+    | {protocol.TOOL_CALL, protocol.PLAN, protocol.PLAN_REMOVED, SAID_UPDATE}
 )
 
 
@@ -52,8 +52,8 @@ def question_said(params: Json) -> Json:
     """
     subject = as_object(params.get("subject"))
     call_id = subject.get("toolCallId", as_object(subject.get("toolCall")).get("toolCallId"))
-    names = ("title", "description", *(["subject"] if isinstance(call_id, str) else []))
-    return {name: params[name] for name in names if params.get(name) is not None}
+    said = {n: params[n] for n in ("title", "description") if isinstance(params.get(n), str)}
+    return {**said, "subject": subject} if isinstance(call_id, str) else said
 
 
 def _said(said: Json) -> Json:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from acp_bridge.protocol import TOOL_CALL, TOOL_CALL_UPDATE, Json, as_object, has, is_link, objects
 from acp_bridge.versions import v2
 from acp_bridge.versions.blocks_to_v1 import block_to_v1, text_content
-from acp_bridge.versions.diff_to_v1 import diff_to_v1, paths_of
+from acp_bridge.versions.diff_to_v1 import diff_to_v1, is_understood, paths_of
 from acp_bridge.versions.terminals_to_v1 import Terminal
 
 #: the title of a card whose agent has not named it.
@@ -31,7 +31,8 @@ _STATUSES: Final = {
 }
 #: the statuses of a call that has ended.
 _FINAL: Final = frozenset({"completed", "failed", v2.CANCELLED})
-#: characters that are shown as they come; of more, a piece waits until it is a part of the whole.
+#: characters that are shown as they come; of more, a piece waits until it is a part of the whole,
+#: so that all that is shown is not much more than what came.
 _AT_ONCE: Final = 2 * 1024
 _PART: Final = 4
 _ENOUGH: Final = 16 * 1024
@@ -47,6 +48,8 @@ class _Card:
     content: list[Json] = field(default_factory=list)
     #: the content as it was last shown.
     shown: list[Json] = field(default_factory=list)
+    #: how long that is: of a terminal the end alone is shown.
+    length: int = 0
     #: how much of the content and of its terminals had come by then, and since then.
     size: int = 0
     unshown: int = 0
@@ -61,8 +64,8 @@ class _Card:
     def add(self, size: int) -> bool:
         """Note that so much more is to be shown; returns True if it is to be shown now."""
         self.unshown += size
-        enough = self.size < _AT_ONCE or self.unshown >= min(self.size // _PART, _ENOUGH)
-        return enough and self.unshown > 0
+        enough = max(min(self.size // _PART, _ENOUGH), self.length // _PART)
+        return self.unshown > 0 and (self.size < _AT_ONCE or self.unshown >= enough)
 
 
 class Cards:
@@ -81,6 +84,9 @@ class Cards:
         if not isinstance(call_id, str):
             return []
         card, is_new = self._card(call_id)
+        if card.ended and _begins(update):  # the agent uses the id once more
+            card, is_new = _Card(), True
+            self._cards[call_id] = card
         shown = self.as_call(update, card)
         if "content" not in update and card.unshown:
             shown["content"] = self._shown(card)
@@ -145,6 +151,8 @@ class Cards:
             told = objects(shown.get("locations"))
             named = [each.get("path") for each in told]
             shown["locations"] = told + [{"path": each} for each in paths if each not in named]
+        if not all(is_understood(each) for each in asked.content if each.get("type") == "diff"):
+            shown["kind"] = "other"  # no rule is to allow it
         return shown
 
     def can_cancel(self, kind: str, item_id: str) -> bool:
@@ -224,6 +232,7 @@ class Cards:
     def _shown(self, card: _Card) -> list[Json]:
         """Return a card's content in version 1's form, and note that it is shown."""
         card.shown = [each for item in card.content for each in self._item(item)]
+        card.length = sum(map(_size, card.shown))
         card.size, card.unshown = card.size + card.unshown, 0
         return card.shown
 
@@ -271,6 +280,12 @@ def _opened(shown: Json, card: _Card) -> Json:
     name = shown.get("name")
     title = card.title or (name if isinstance(name, str) and name else NO_TITLE)
     return {**shown, "title": title}
+
+
+def _begins(update: Json) -> bool:
+    """Return True if an update tells a status that is not the end of a call."""
+    status = update.get("status")
+    return isinstance(status, str) and status not in _FINAL
 
 
 def _is_terminal(item: Json) -> bool:

@@ -16,6 +16,12 @@ from acp_bridge.versions import v2
 from acp_bridge.versions.blocks_to_v1 import fenced, text_content
 
 _NEW_FILE: Final = re.compile(r"^@@ -0,0 \+1(?:,\d+)? @@.*$")
+_HUNK: Final = re.compile(r"^@@ -\d+(?:,(\d{1,9}))? \+\d+(?:,(\d{1,9}))? @@")
+#: the lines of a patch that name a file.
+_HEADER: Final = re.compile(
+    r"^(?:diff --git .* b/|(?:rename|copy) (?:from|to) )(.+)$"
+    r"|^(?:---|\+\+\+) (?:[ab]/)?([^\t\n]+)"
+)
 _UNENDED: Final = "\\ No newline at end of file"
 _BEGIN: Final = "diff --git "
 
@@ -50,11 +56,44 @@ def paths_of(diff: Json) -> list[str]:
     return list(dict.fromkeys(_paths(diff)))
 
 
+def is_understood(diff: Json) -> bool:
+    """Return True if it is known of each change what it does to which file."""
+    changes = diff.get("changes")
+    return isinstance(changes, list) and all(map(_is_known, changes))
+
+
+def _is_known(change: object) -> bool:
+    match change:
+        case {"operation": "add" | "delete" | "modify", "path": str()}:
+            return True
+        case {"operation": "move" | "copy", "path": str(), "oldPath": str()}:
+            return True
+    return False
+
+
 def _paths(diff: Json) -> Iterator[str]:
-    for change in objects(diff.get("changes")):
-        for name in ("oldPath", "path"):
-            if isinstance(path := change.get(name), str):
-                yield path
+    changes = objects(diff.get("changes"))
+    told = [each for c in changes for n in ("oldPath", "path") if isinstance(each := c.get(n), str)]
+    yield from told
+    text = as_object(diff.get("patch")).get("text")
+    for name in _in_patch(text if isinstance(text, str) else ""):
+        if not any(_is_end(name, path) for path in told):
+            # Whether it is below the session's folder is not told.
+            yield name
+            yield f"/{name.lstrip('/')}"
+
+
+def _in_patch(patch: str) -> Iterator[str]:
+    """Give the name of each file that a patch changes, as its headers have it."""
+    old = new = 0  # lines of the hunk that are still to come
+    for line in patch.split("\n"):
+        if (old > 0 or new > 0) and line[:1] in ("", " ", "+", "-", "\\"):
+            old -= line[:1] in ("-", " ", "")
+            new -= line[:1] in ("+", " ", "")
+        elif hunk := _HUNK.match(line):
+            old, new = (int(each or 1) for each in hunk.groups())
+        elif (header := _HEADER.match(line)) and (name := header[1] or header[2]) != "/dev/null":
+            yield name
 
 
 def _told(changes: list[Json], patch: str, language: str) -> str:
@@ -90,7 +129,12 @@ def _section_of(change: Json, sections: list[list[str]]) -> list[str] | None:
 def _is_about(section: list[str], path: str) -> bool:
     """Return True if a part of a patch begins with the name of this file, which is absolute."""
     _, found, name = section[0].rpartition(" b/")
-    return bool(found) and f"/{path.lstrip('/')}".endswith(f"/{name.lstrip('/')}")
+    return bool(found) and _is_end(name, path)
+
+
+def _is_end(name: str, path: str) -> bool:
+    """Return True if an absolute path ends with a name."""
+    return f"/{path.lstrip('/')}".endswith(f"/{name.lstrip('/')}")
 
 
 def _added(section: list[str]) -> str | None:

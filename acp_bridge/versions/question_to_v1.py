@@ -18,6 +18,7 @@ _MODES: Final = ("form", "url")
 def permission_to_v1(params: Json, cards: Cards, call_id: str) -> Json:
     """Return the parameters of `session/request_permission`.
 
+    Raises RpcError if there is nothing to choose from.
     Version 1 asks about a tool call: `call_id` is for a question about something else.
     """
     title, subject = params.get("title"), as_object(params.get("subject"))
@@ -35,6 +36,8 @@ def permission_to_v1(params: Json, cards: Cards, call_id: str) -> Json:
     call = _with_words(call, headline, params.get("description"))
     kept = {name: value for name, value in params.items() if name in ("sessionId", "_meta")}
     options = [each for each in objects(params.get("options")) if each.get("kind") in _OPTIONS]
+    if not options:
+        raise errors.invalid("none is of a kind that is known here", "options")
     return {**kept, "toolCall": call, "options": options}
 
 

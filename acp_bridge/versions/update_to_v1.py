@@ -40,8 +40,11 @@ _PLAN_STATUSES: Final = ("pending", "in_progress", "completed")
 class Shown:
     """What a client of version 1 is shown of one session."""
 
-    def __init__(self, *, booleans: bool = False) -> None:
-        """`booleans`: the client takes config options that are on or off."""
+    def __init__(self, *, booleans: bool = False, compaction: bool = False) -> None:
+        """`booleans`: the client takes config options that are on or off.
+
+        `compaction`: it takes what is told of the compaction of a conversation.
+        """
         self.messages = Messages()
         self.cards = Cards()
         #: the ids of the bridge's own prompts: an agent repeats their words.
@@ -52,6 +55,7 @@ class Shown:
         self.mode: Json | None = None
         self._booleans = booleans
         self._notices = 0
+        of_compaction = _same if compaction else _nothing
         self._rows: dict[str, Callable[[Json], list[Json]]] = {
             **dict.fromkeys(WHOLE.values(), self.messages.chunk),
             **dict.fromkeys(WHOLE, self.messages.whole),
@@ -69,8 +73,8 @@ class Shown:
             protocol.SESSION_MESSAGE_CHUNK: _of_sessions,
             protocol.USAGE_UPDATE: _same,
             protocol.INFO_UPDATE: _same,
-            v2.COMPACTION_UPDATE: _same,
-            v2.COMPACTION_SUMMARY_CHUNK: _same,
+            v2.COMPACTION_UPDATE: of_compaction,
+            v2.COMPACTION_SUMMARY_CHUNK: of_compaction,
         }
 
     def update(self, update: Json) -> list[Json]:
@@ -132,6 +136,10 @@ class Shown:
 
 def _same(update: Json) -> list[Json]:
     return [update]
+
+
+def _nothing(_update: Json) -> list[Json]:
+    return []
 
 
 def _of_sessions(update: Json) -> list[Json]:

@@ -50,6 +50,7 @@ class ToV2:
         #: the ids of such messages, by their text; of the last ones alone.
         self._said: dict[str | None, str] = {}
         self._rows: dict[str, Callable[[Json], list[Json]]] = {
+            **dict.fromkeys(v2.KINDS, _nothing),  # no word of an agent of version 1
             protocol.USER_MESSAGE: self._chunk,
             protocol.AGENT_MESSAGE: self._chunk,
             protocol.AGENT_THOUGHT: self._chunk,

@@ -43,6 +43,11 @@ COMPACTION_UPDATE: Final = "compaction_update"
 COMPACTION_SUMMARY_CHUNK: Final = "compaction_summary_chunk"
 #: Preview: the end of a replay.
 REPLAY_COMPLETE: Final = "replay_complete"
+#: those that version 1 has not.
+KINDS: Final = (
+    *(USER_MESSAGE, AGENT_MESSAGE, AGENT_THOUGHT, STATE_UPDATE, REPLAY_COMPLETE),
+    *(TOOL_CALL_CONTENT_CHUNK, TERMINAL_UPDATE, TERMINAL_OUTPUT_CHUNK),
+)
 
 # --- values -------------------------------------------------------------------------------------
 

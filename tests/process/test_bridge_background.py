@@ -8,7 +8,7 @@ import pytest
 
 from acp_bridge.bridge import attendance
 from acp_bridge.listening.run_files import live_bridges
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import ENDED, Json
 from acp_bridge.updates.notices import ended_in_background, killed_at_work
 from tests.process.bridge_support import World, fails, kill_agent, stopped
 from tests.process.test_bridge_v2_agent import v2_agent
@@ -224,6 +224,17 @@ async def test_a_call_says_that_it_can_be_cancelled_before_it_is_listed_and_when
         kinds = [each["sessionUpdate"] for each in client.updates(since=mark)]
         assert kinds[-2:] == ["replay_complete", "state_update"]
         assert states(client)[-1] == "idle b"
+
+
+@pytest.mark.hazard("C16")
+async def test_a_call_that_runs_in_the_background_has_failed_when_its_session_is_closed(
+    world: World,
+) -> None:
+    async with v2_client(world) as client:
+        await ran(client, "background b")
+        await client.request("session/close", {"sessionId": client.session_id})
+        (ended,) = [each for each in client.updates() if each.get("status") in ENDED]
+        assert (ended["toolCallId"], ended["status"]) == ("b", "failed")
 
 
 async def test_a_client_of_each_version_has_the_same_list_and_either_ends_what_is_in_it(

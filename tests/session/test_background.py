@@ -56,6 +56,15 @@ def test_a_tool_call_is_listed_from_its_first_update_until_its_end() -> None:
     assert here.background.runs
 
 
+@pytest.mark.hazard("C16")
+def test_the_agent_works_on_a_listed_call_that_it_has_not_said_to_have_begun() -> None:
+    here = Here()
+    here.shows("pending")
+    assert here.updates.worked_on(turn_runs=False) == set()
+    here.lists(Piece("tool_call", "c", "C", False, ("c",)))
+    assert here.updates.worked_on(turn_runs=False) == {"c~2"}
+
+
 def test_of_a_type_that_is_not_known_the_type_alone_is_told() -> None:
     found = Here().lists(Piece("_x", "", "_x", False), Piece("subagent", "", "subagent", True))
     assert found == ({"type": "_x"}, {"type": "_subagent"})

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.protocol import Json
 from acp_bridge.versions.agent_end import AgentEnd
+from acp_bridge.versions.agent_handshake import initialized_to_v1
 from acp_bridge.wire.jsonrpc import Malformed, RpcError
-from tests.versions.agent_wire import INFO, TEXT, Wire, result, updates
+from tests.versions.agent_wire import ABLE, INFO, TEXT, Wire, result, updates
 
 MODES = {
     "type": "select",
@@ -126,6 +128,31 @@ def test_a_login_and_a_logout_have_other_names_and_the_ways_to_log_in_other_ids(
 
 
 # --- sessions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("odd", [{}, {"methodId": 5}, {"methodId": "x", "type": {}}])
+def test_a_way_to_log_in_of_an_odd_shape_is_left_out(odd: Json) -> None:
+    methods = [odd, {"methodId": "in", "name": "In", "type": "agent"}]
+    told = initialized_to_v1({"info": INFO, "capabilities": {}, "authMethods": methods})
+    assert told["authMethods"] == [{"id": "in", "name": "In"}]
+
+
+@pytest.mark.hazard("X1")
+def test_a_client_is_told_of_a_compaction_if_it_takes_that_alone() -> None:
+    nothing: Json = {}
+    for able, shown in ((ABLE, 1), (nothing, 0)):
+        wire = Wire(able=able)
+        told = wire.shows("compaction_update", compactionId="1", status="completed")
+        assert len(told) == shown
+
+
+@pytest.mark.hazard("X1")
+@pytest.mark.parametrize("kind", ["tool_call", "plan", "plan_removed", "current_mode_update"])
+def test_an_update_that_version_1_alone_has_is_told_to_nobody(kind: str) -> None:
+    wire = Wire()
+    params = {"sessionId": "s", "update": {"sessionUpdate": kind, "toolCallId": "c"}}
+    told = {"jsonrpc": "2.0", "method": "session/update", "params": params}
+    assert wire.end.take_from_agent(told).to_bridge == []
 
 
 def test_each_mcp_server_has_its_type() -> None:
@@ -360,6 +387,34 @@ def test_an_idle_before_the_prompt_was_put_in_is_of_earlier_work() -> None:
     assert wire.state("idle", stopReason="refusal") == [result(prompt, stopReason="refusal")]
 
 
+@pytest.mark.hazard("X3")
+@pytest.mark.parametrize("kind", ["user_message", "user_message_chunk"])
+def test_an_idle_behind_the_prompt_s_words_ends_its_turn_though_the_answer_is_late(
+    kind: str,
+) -> None:
+    wire = Wire()
+    prompt = wire.prompt(inserted=False)
+    wire.says(kind, messageId="u", content=[TEXT] if kind == "user_message" else TEXT)
+    wire.state("running")
+    assert wire.state("idle", stopReason="refusal") == []
+    done = [result(prompt, stopReason="refusal")]
+    assert wire.agent_answers(prompt, {"messageId": "u"}) == done
+
+
+@pytest.mark.parametrize("more", ["running", "another message"])
+def test_an_idle_behind_other_words_or_before_more_work_does_not_end_the_turn(more: str) -> None:
+    wire = Wire()
+    prompt = wire.prompt(inserted=False)
+    wire.says("user_message", messageId="u", content=[TEXT])
+    wire.state("idle", stopReason="end_turn")
+    if more == "running":
+        wire.state("running")
+    else:
+        wire.says("user_message", messageId="v", content=[TEXT])
+    assert wire.agent_answers(prompt, {"messageId": "u"}) == []
+    assert wire.state("idle", stopReason="refusal") == [result(prompt, stopReason="refusal")]
+
+
 def test_a_turn_that_ends_with_an_error_has_it_for_its_answer() -> None:
     wire = Wire()
     prompt = wire.prompt()
@@ -484,88 +539,7 @@ def test_a_request_is_withdrawn_by_its_id_and_a_prompt_that_runs_by_a_stop() -> 
     assert (told["method"], told["params"]) == ("session/cancel", {"sessionId": "s"})
 
 
-# --- what the agent asks ------------------------------------------------------------------------
-
-OPTIONS = [
-    {"optionId": "y", "name": "Yes", "kind": "allow_once"},
-    {"optionId": "n", "name": "No", "kind": "reject_once"},
-]
-
-
-def permission(wire: Wire, **members: Any) -> dict[str, Any]:
-    params = {"sessionId": "s", "title": "May I?", "options": OPTIONS, **members}
-    out = wire.agent_asks("session/request_permission", params)
-    asked = out.to_bridge[-1]
-    assert isinstance(asked, dict)
-    answer = {"outcome": {"outcome": "selected", "optionId": "y"}}
-    back = wire.bridge({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
-    assert back.to_agent == [{"jsonrpc": "2.0", "id": asked["id"], "result": answer}]
-    found: dict[str, Any] = asked["params"]
-    return found
-
-
-def test_a_permission_for_a_tool_call_has_the_call_and_the_words_of_the_question() -> None:
-    wire = Wire()
-    wire.prompt()
-    wire.says("tool_call_update", toolCallId="c", title="Edit x", kind="edit")
-    diff = {"type": "diff", "changes": [{"operation": "move", "oldPath": "/a", "path": "/b"}]}
-    call = {"toolCallId": "c", "content": [diff], "rawInput": {"x": 1}}
-    asked = permission(
-        wire, description="Because.", subject={"type": "tool_call", "toolCall": call}
-    )
-    assert asked["options"] == OPTIONS
-    assert asked["toolCall"]["title"] == "Edit x"
-    assert asked["toolCall"]["rawInput"] == {"x": 1}
-    assert asked["toolCall"]["locations"] == [{"path": "/a"}, {"path": "/b"}]
-    shown = [each["content"]["text"] for each in asked["toolCall"]["content"]]
-    assert shown == ["move /a -> /b", "May I?\n\nBecause."]
-
-
-def test_a_permission_for_a_command_asks_about_a_call_that_runs_it() -> None:
-    wire = Wire()
-    subject = {"type": "command", "command": "rm x", "cwd": "/w"}
-    asked = permission(wire, subject=subject)["toolCall"]
-    assert asked.pop("toolCallId").startswith("acp-bridge-")
-    assert asked == {
-        "title": "May I?",
-        "kind": "execute",
-        "rawInput": {"command": "rm x", "cwd": "/w"},
-        "content": [],
-    }
-    known = permission(wire, subject={**subject, "toolCallId": "c"})["toolCall"]
-    assert known["toolCallId"] == "c"
-
-
-@pytest.mark.parametrize("members", [{}, {"subject": {"type": "_odd", "x": 1}}])
-def test_a_permission_for_something_else_shows_its_title_and_is_of_no_known_kind(
-    members: Any,
-) -> None:
-    asked = permission(Wire(), **members)["toolCall"]
-    assert (asked["title"], asked["kind"]) == ("May I?", "other")
-
-
-def test_an_option_of_a_kind_that_is_not_known_is_not_offered() -> None:
-    odd = {"optionId": "o", "name": "Odd", "kind": "_odd"}
-    assert permission(Wire(), options=[*OPTIONS, odd])["options"] == OPTIONS
-
-
-def test_a_form_is_the_same_in_both_versions_and_another_mode_is_refused() -> None:
-    wire = Wire()
-    form = {
-        "sessionId": "s",
-        "mode": "form",
-        "message": "Name?",
-        "requestedSchema": {"type": "object", "properties": {"n": {"type": "string"}}},
-    }
-    out = wire.agent_asks("elicitation/create", form)
-    (asked,) = out.to_bridge
-    assert isinstance(asked, dict)
-    assert asked["params"] == form
-    answer = {"action": "accept", "content": {"n": "x"}}
-    wire.bridge({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
-    out = wire.agent_asks("elicitation/create", {**form, "mode": "_odd"})
-    assert not out.to_bridge
-    assert out.to_agent[0]["error"]["code"] == -32602
+# --- everything else ------------------------------------------------------------------------------
 
 
 def test_another_request_of_the_agent_is_refused_and_its_notifications_are_dropped() -> None:

@@ -191,6 +191,25 @@ def test_small_pieces_of_a_long_content_wait_for_more_or_for_the_next_word_of_th
     assert answer["id"] == prompt
 
 
+def test_a_call_whose_id_is_used_once_more_after_its_end_is_another_card() -> None:
+    wire = Wire()
+    for _ in range(2):
+        (card,) = wire.shows("tool_call_update", toolCallId="c", title="T", status="in_progress")
+        assert card["sessionUpdate"] == "tool_call"
+        (card,) = wire.shows("tool_call_update", toolCallId="c", status="cancelled")
+        assert card["sessionUpdate"] == "tool_call_update"
+
+
+def test_all_that_is_shown_of_a_content_in_many_pieces_is_a_few_times_its_length() -> None:
+    cards, pieces = Cards(), 3000
+    item = {"type": "content", "content": {"type": "text", "text": "x" * 100}}
+    update = {"sessionUpdate": "tool_call_content_chunk", "toolCallId": "c", "content": item}
+    shown = [len(each["content"]) for _ in range(pieces) for each in cards.piece(update)]
+    shown += [len(each["content"]) for each in cards.flush()]
+    assert shown[-1] == pieces
+    assert sum(shown) < 7 * pieces
+
+
 def test_what_a_call_can_be_told_is_no_update_for_version_1() -> None:
     wire = Wire()
     wire.says("tool_call_update", toolCallId="c", title="T")

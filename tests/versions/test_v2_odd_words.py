@@ -73,3 +73,39 @@ async def test_an_initialize_that_is_refused_asks_for_nothing(tmp_path: Path) ->
         assert refusal.code == -32600
         await it.editor.ran(await it.new(), "hello")
         assert it.editor.asked("_acp_bridge/state") == []
+
+
+@pytest.mark.hazard("X1")
+@pytest.mark.hazard("X3")
+async def test_an_agent_of_version_1_that_uses_words_of_version_2_says_nothing_by_them(
+    tmp_path: Path,
+) -> None:
+    words: list[Json] = [
+        {"sessionUpdate": "state_update", "state": "idle", "stopReason": "refusal"},
+        {"sessionUpdate": "replay_complete"},
+        {"sessionUpdate": "user_message", "messageId": "u", "content": []},
+        {"sessionUpdate": "agent_message", "messageId": "a", "content": []},
+        {"sessionUpdate": "agent_thought", "messageId": "t", "content": []},
+        {"sessionUpdate": "tool_call_content_chunk", "toolCallId": "c"},
+        {"sessionUpdate": "terminal_update", "terminalId": "t"},
+        {"sessionUpdate": "terminal_output_chunk", "terminalId": "t", "data": ""},
+    ]
+
+    async def answer(process: Process, params: Json) -> Json:
+        for each in words:
+            process.shows(params["sessionId"], each)
+        process.update(params["sessionId"], "after")
+        return {"stopReason": "end_turn"}
+
+    agent = Agent()
+    agent.script["session/prompt"] = answer
+    async with v2_bench(tmp_path, agent) as it:
+        session = await it.new()
+        await it.editor.ran(session, "hello")
+        kinds = [each["sessionUpdate"] for each in it.editor.updates(session)]
+        told = ["state_update", "user_message", "agent_message_chunk", "state_update"]
+        assert kinds == told
+        await it.editor.resumed(session)
+        marks = it.editor.updates(session, "replay_complete")
+        assert len(marks) == 1
+        assert it.editor.states(session) == ["running", "idle/end_turn", "idle"]

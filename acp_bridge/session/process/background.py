@@ -55,7 +55,8 @@ class Background:
         self._said = False
         #: the last Stop leaves what runs to go on, as one of a client of version 2 does.
         self.spares = False
-        self._cards: frozenset[str] = frozenset()
+        #: the client-side ids of the tool calls that run there.
+        self.cards: frozenset[str] = frozenset()
 
     @property
     def runs(self) -> bool:
@@ -78,7 +79,8 @@ class Background:
         self._titles = [each.title for each in activity.background]
         self.listed, self._epoch = tuple([each for each in told if each]), epoch
         calls = [call for each in activity.background for call in each.calls]
-        self._cards = frozenset(map(self._updates.client_card_id, calls))
+        self._updates.note_begun(calls)
+        self.cards = frozenset(map(self._updates.client_card_id, calls))
         if (self.listed, self._titles, self._epoch) != before:
             self._said = False
             self._core.settle()
@@ -100,7 +102,7 @@ class Background:
     @property
     def spared(self) -> frozenset[str]:
         """The client-side ids of the tool calls that go on after the last Stop."""
-        return self._cards if self.spares else frozenset()
+        return self.cards if self.spares else frozenset()
 
     def stop(self) -> None:
         """Tell an agent that does nothing else to end what it has in the background."""
@@ -121,7 +123,7 @@ class Background:
             return
         if self._titles and not self._said and not self._core.now.ending:
             self._transcript.notice(notices.ended_in_background(self._titles))
-        self.listed, self._titles, self._cards = (), [], frozenset()
+        self.listed, self._titles, self.cards = (), [], frozenset()
 
     # --- a client's word -----------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from typing import Final
 from acp_bridge import errors
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError, PromptRow, PromptState, SessionJournal, sum_of_words
-from acp_bridge.protocol import PROMPT_KEY, Json, prompt_key
+from acp_bridge.protocol import Json, prompt_key
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 from acp_bridge.session.prompts import answers
@@ -70,7 +70,7 @@ class Receipts:
         else:
             return False
         if first != sum_of_words(params):
-            raise errors.invalid(_OTHER_WORDS, f"_meta.acp_bridge.{PROMPT_KEY}")
+            raise errors.invalid(_OTHER_WORDS)
         event("prompt.again", session=self._core.id, turn=receipt.seq if receipt else 0)
         if key is None:
             self._answer(request, ended, receipt.told if receipt else None)

@@ -168,7 +168,9 @@ class Turn:
         """Show an end of the cards that a process which is dead has left open before the turn that
         runs; does nothing for a process that never had the session."""
         if epoch == self._updates.epoch:
-            ends = self._updates.end_process(turn_runs=bool(self._transcript.seq))
+            ends = self._updates.end_process(
+                turn_runs=bool(self._transcript.seq), cut_off=self._background.cards
+            )
             for params, kept in ends:
                 (self._transcript.show if kept else self._transcript.show_only)(params)
 
