@@ -339,8 +339,9 @@ class ClientEnd:
         if whole:
             self._say(session_id, {"sessionUpdate": v2.REPLAY_COMPLETE})
         stands = as_object(own_meta(own).get("state"))
-        session.turn, session.word = self._turn(session_id, session, stands), stands.get("state")
-        session.background = Background()
+        turn, session.word = self._turn(session_id, session, stands), stands.get("state")
+        self._end_other(session_id, session, turn, stands)
+        session.turn, session.background = turn, Background()
         for update in session.background.take(stands):
             self._say(session_id, update)
         self._say_standing(session_id, session, _state_of(stands, session))
@@ -371,8 +372,7 @@ class ClientEnd:
         for update in session.background.take(params):
             self._say(session_id, update)
         turn, session.word = self._turn(session_id, session, params), params.get("state")
-        if session.turn and session.turn != turn:
-            self._end_turn(session_id, session, session.turn, _end_told(params, session.turn))
+        self._end_other(session_id, session, turn, params)
         if turn and turn != session.turn and turn not in session.ended:
             session.turn = turn
             session.updates.end_message()
@@ -463,6 +463,11 @@ class ClientEnd:
             session.turn = ""
         session.updates.replayed_last = ""
         self._say_idle(session_id, session, end)
+
+    def _end_other(self, session_id: object, session: _Session, turn: str, stands: Json) -> None:
+        """Say how the turn of which the client was told has ended, if another one runs, or none."""
+        if session.turn and session.turn != turn:
+            self._end_turn(session_id, session, session.turn, _end_told(stands, session.turn))
 
     # --- states --------------------------------------------------------------------------------
 

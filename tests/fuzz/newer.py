@@ -229,6 +229,8 @@ class Actors:
                 for session in actor.opened:
                     self.fleet.place.ledger.stop(actor.life.number, session)
                     actor.ask("_acp_bridge/close", {"sessionId": session})
+            for session in actor.opened:  # perhaps nobody else has it, and it is on hold
+                actor.ask("_acp_bridge/go", {"sessionId": session})
             for request, prompt in actor.heard.prompts.items():
                 if prompt.again:  # it may be left over, and its request open for good
                     self._give_up(actor, request)

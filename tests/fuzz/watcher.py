@@ -65,6 +65,8 @@ class Watcher:
         connection, told, ends = V2Connection(), defaultdict[str, _Told](_Told), 0
         for record in self.client.recording:
             message = record.message
+            if message is None and not record.raw.endswith(b"\n"):
+                break  # its bridge was killed in the middle of a line
             if message is None:
                 raise Lost(f"a watcher was told what is no message: {record.raw[:500]!r}")
             sender = "client" if record.direction == "out" else "agent"

@@ -61,3 +61,27 @@ def test_the_words_of_a_prompt_whose_turn_begins_in_a_replay_are_shown_once() ->
     (shown,) = it.updates("user_message", "user_message_chunk")
     (answer,) = [each for each in it.got if each.get("id") == 2]
     assert answer["result"] == {"messageId": shown["messageId"]}
+
+
+def test_a_turn_that_has_ended_in_a_replay_ends_before_the_next_one_is_told() -> None:
+    it = End()
+    session: Json = {"sessionId": "s"}
+    it.answers(it.asks(1, "session/resume", {**session, "cwd": "/w"}), {})
+    prompts = [it.asks(n, "session/prompt", {**session, "prompt": [WORDS]}) for n in (2, 3)]
+    for n, prompt in enumerate(prompts):
+        it.tells("_acp_bridge/accepted", requestId=prompt, promptId=f"p{n}")
+    first, second = ({"promptId": f"p{n}", "mine": True, "text": "hi"} for n in range(2))
+    it.tells("_acp_bridge/state", state="running", turn=first)
+    start = {"replayFrom": {"type": "start"}}
+    resume = it.asks(4, "session/resume", {**session, "cwd": "/w", **start})
+    last = {"promptId": "p0", "stopReason": "max_tokens"}
+    stands = {"state": "running", "turn": second, "last": last}
+    it.answers(resume, {"_meta": {"acp_bridge": {"state": stands}}})
+    it.answers(prompts[0], {"stopReason": "max_tokens"})  # it waited behind the replay
+    it.tells("_acp_bridge/state", **stands)
+    it.answers(prompts[1], {"stopReason": "end_turn"})
+    states = [(x["state"], x.get("stopReason")) for x in it.updates("state_update")]
+    ended = [("running", None), ("idle", "max_tokens"), ("running", None), ("idle", "end_turn")]
+    assert states == [("idle", None), *ended]
+    answered = [each["id"] for each in it.got if "result" in each]
+    assert answered == [0, 1, 2, 3, 4]
