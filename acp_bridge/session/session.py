@@ -124,7 +124,7 @@ class Session:
         limit = UsageLimit(core, prompts, pauses, resumes=settings.resume_at_reset)
         self.background = background = Background(core, updates, shown, patience)
         turn = Turn(core, journal, shown, updates, prompts, memory, self.hooks, limit, background)
-        self._steering = steering = Steering(core, journal, shown, prompts, turn.join)
+        self._steering = steering = Steering(core, journal, shown, prompts, turn.join, self._unread)
 
         # The clients that have the session.
         permissions = Permissions(self.hooks, rules, updates, shown.show)
@@ -268,6 +268,10 @@ class Session:
     def closed(self) -> anyio.Event:
         """Set when nothing of the session is left."""
         return self.core.closed
+
+    def _unread(self) -> bool:
+        """Return True while the process is not read, because a client doesn't read."""
+        return self.audience.pacing.waits
 
     def _look_around(self) -> Around:
         asked = self._questions

@@ -14,8 +14,10 @@ from acp_bridge.protocol import (
     SESSION_NEW,
     SESSION_PROMPT,
     SESSION_RESUME,
+    STEERING,
     user_chunk,
 )
+from acp_bridge.runtime import waits
 from acp_bridge.updates import notices
 from tests.session.journals import failing, recorded, recorded_texts
 from tests.session.living import CANCELLED, DONE, does_not_exist, first, living
@@ -224,3 +226,31 @@ async def test_a_cancel_reaches_the_agent_and_ends_what_it_asks_of_the_user(
         await until(lambda: agent.sent.messages[-1].get("id") == 2)
         agent.answer(turn, CANCELLED)
         assert await here.answered(request_id) == CANCELLED
+
+
+# --- words that are to join it --------------------------------------------------------------------
+
+
+@pytest.mark.hazard("Q5")
+async def test_an_agent_that_is_not_read_has_not_failed_to_say_whether_it_took_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "AGENT_PATIENCE", 0.01)
+    async with living(tmp_path, first=first(), steers=True) as here:
+        agent, looks = await here.agent(), list[int]()
+
+        def unread() -> bool:
+            looks.append(1)
+            return True
+
+        monkeypatch.setattr(here.session._steering, "_unread", unread)
+        asked = here.prompt("one")
+        turn = await agent.asked(SESSION_PROMPT)
+        joins = here.prompt("and", _meta={"acp_bridge": {"delivery": "steer"}})
+        steered = await agent.asked(STEERING)
+        await until(lambda: len(looks) > 6)  # three times its patience
+        agent.answer(steered, {"outcome": "promptRequired"})
+        agent.answer(turn, DONE)
+        assert await here.answered(asked) == DONE
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        assert (await here.answered(joins))["stopReason"] == "end_turn"

@@ -59,8 +59,13 @@ class Steering:
         transcript: TranscriptOut,
         prompts: Prompts,
         join: Callable[[int], list[Json]],
+        unread: Callable[[], bool],
     ) -> None:
-        """`join` shows the words of a prompt in the turn, and returns the blocks to send."""
+        """`join` shows the words of a prompt in the turn, and returns the blocks to send.
+
+        `unread`: the process is not read now, because a client doesn't read.
+        """
+        self._unread = unread
         self._core = core
         self._journal = journal
         self._transcript = transcript
@@ -136,9 +141,16 @@ class Steering:
     async def _end_silence(
         self, answered: anyio.Event, on_answer: Callable[[Answer], None]
     ) -> None:
-        """Go on without the agent's answer if it doesn't come in time."""
-        with anyio.move_on_after(waits.AGENT_PATIENCE):
-            await answered.wait()
+        """Go on without the agent's answer if it doesn't come in time.
+
+        While the process is not read, since a client doesn't read, none can come.
+        """
+        unread = True
+        while unread and not answered.is_set():
+            unread = self._unread()
+            with anyio.move_on_after(waits.AGENT_PATIENCE):
+                await answered.wait()
+            unread |= self._unread()
         on_answer(Err(errors.silent(STEERING, waits.AGENT_PATIENCE)))
 
     def _answered(self, key: int, how: Steered) -> None:
