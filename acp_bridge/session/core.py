@@ -75,7 +75,7 @@ class Around:
     journal_behind: bool = False
     #: what runs in the background as clients are told it; None if the agent tells nothing of that.
     background: tuple[Json, ...] | None = None
-    #: something does.
+    #: something does, or the agent works on a tool call that a turn has left open.
     in_background: bool = False
 
 

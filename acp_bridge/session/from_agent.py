@@ -228,6 +228,8 @@ class FromAgent:
             self._progress = False
             self._silence.note()
         self._transcript.flush()
+        if self._outside:
+            self._core.settle()  # a call may have ended on which it has worked
         if (activity := link.activity) and link.epoch == self._core.now.epoch:
             self._work.note_activity(activity, link.epoch)
 

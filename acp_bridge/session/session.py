@@ -274,14 +274,14 @@ class Session:
         return self.audience.pacing.waits
 
     def _look_around(self) -> Around:
-        asked = self._questions
+        asked, rests = self._questions, self.now.running is None
         return Around(
             asked=tuple([each.summary for each in asked.open]) if asked.all else (),
             clients=len(self.transcript.views),
             agent_owes=self.to_agent.busy,
             journal_behind=self.journal.behind,
             background=self.background.listed,
-            in_background=self.background.runs,
+            in_background=self.background.runs or (rests and self._updates.goes_on),
         )
 
     # --- its end -------------------------------------------------------------------------------

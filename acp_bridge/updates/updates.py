@@ -87,6 +87,8 @@ class Updates:
         self.notes_changed = False
         #: the client-side ids of the cards that have got their end since the session was opened.
         self._ended_ids: set[str] = set()
+        #: those of the open cards on which the agent has begun to work.
+        self._begun_ids: set[str] = set()
         #: the number of the process whose cards these are.
         self.epoch = 1
         self._cards: dict[str, _Card] = {}
@@ -116,6 +118,7 @@ class Updates:
         """Forget the ids of the process before: they mean nothing to the next."""
         self.epoch = epoch
         self._cards.clear()
+        self._begun_ids.clear()
         self._ended.clear()
         self._messages.clear()
         self._reuses = self._replayed = False
@@ -309,7 +312,8 @@ class Updates:
             card.requested = call
         elif card.open:
             card.told = tool_calls.updated(card.told, call)
-            card.begun |= call.get("status") == "in_progress"
+            if call.get("status") == "in_progress":
+                self._begin(card)
         else:
             changed.pop("status", None)
         if card.open and call.get("status") in ENDED:
@@ -317,9 +321,21 @@ class Updates:
             self._forget_one_day(card)
         return changed
 
+    def _begin(self, card: _Card) -> None:
+        """Note that the agent works on an open card."""
+        card.begun = True
+        self._begun_ids.add(card.client_id)
+
+    @property
+    def goes_on(self) -> bool:
+        """True while a card is open on which the agent has begun to work, and that was not denied
+        nor broken off."""
+        return not self._begun_ids <= self.notes.keys()
+
     def _end(self, card: _Card) -> None:
         """Note that a card has got its one end."""
         card.open = False
+        self._begun_ids.discard(card.client_id)
         self._ended_ids.add(card.client_id)
 
     def _forget_one_day(self, card: _Card) -> None:
@@ -396,7 +412,8 @@ class Updates:
     def note_begun(self, agent_ids: Iterable[str]) -> None:
         """Note that the agent works on these tool calls."""
         for card in filter(None, map(self._cards.get, agent_ids)):
-            card.begun = True
+            if card.open:
+                self._begin(card)
 
     def agent_card_id(self, client_id: str) -> str | None:
         """Return the agent's id of an open tool call that the client knows under this one."""
@@ -467,6 +484,7 @@ class Updates:
         if card_id in self._ended_ids:
             return False
         self._ended_ids.add(card_id)
+        self._begun_ids.discard(card_id)
         for card in self._cards.values():
             card.open &= card.client_id != card_id
         self.forget_notes([card_id])

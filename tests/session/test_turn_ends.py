@@ -14,6 +14,7 @@ from tests.session.journals import recorded_texts
 from tests.session.living import CANCELLED, DONE, Living, first, living
 from tests.session.memory import ClientEnd
 from tests.session.played_agent import PlayedAgent
+from tests.session.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_errors")
 End = Callable[[Living, PlayedAgent, Any], None]
@@ -73,3 +74,22 @@ async def test_an_end_that_is_not_a_good_one_is_kept_and_shown_before_what_follo
         assert [text.strip() for text in await recorded_texts(here.journal)] == kept
         assert seen(other) == kept
         assert here.texts() == ["half"]  # the answer says it
+
+
+async def test_while_the_agent_works_on_a_call_that_a_turn_has_left_open_the_session_has_work(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, looks = await here.agent(), list[bool]()
+        here.context.note_work = lambda: looks.append(here.session.busy)
+        asked = here.prompt("one")
+        turn = await agent.asked(SESSION_PROMPT)
+        call = {"toolCallId": "c", "title": "Serve", "status": "in_progress"}
+        agent.update(sessionUpdate="tool_call", **call)
+        agent.update(sessionUpdate="tool_call", toolCallId="d", title="Later", status="pending")
+        agent.answer(turn, DONE)
+        assert await here.answered(asked) == DONE
+        assert here.session.busy
+        agent.update(sessionUpdate="tool_call_update", toolCallId="c", status="completed")
+        await until(lambda: not here.session.busy)
+        assert looks[-1] is False  # a bridge that is kept for it is told
