@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from acp_bridge.agents.outcome import Exit
-from acp_bridge.protocol import SESSION_CLOSE, SESSION_PROMPT, SESSION_RESUME
+from acp_bridge.protocol import SESSION_CLOSE, SESSION_DELETE, SESSION_PROMPT, SESSION_RESUME
 from acp_bridge.runtime import waits
 from tests.session.living import DONE, Living, Prepare, first, living, resumes
 from tests.session.played_agent import BUSY, KILLED, PlayedAgent
@@ -145,6 +145,25 @@ async def test_an_agent_that_can_is_asked_to_close_its_session_and_then_ends_by_
         here.session.close()
         await here.session.closed.wait()
         assert agent.params(SESSION_CLOSE) == [{"sessionId": "0"}]
+        assert agent._exit == Exit(0, None)
+
+
+async def test_what_an_agent_is_asked_behind_the_close_takes_nothing_of_its_grace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "AGENT_PATIENCE", LONG)
+    async with living(tmp_path, first=first("close"), close_grace=1.0) as here:
+        agent = await here.agent()
+        agent.reply(SESSION_CLOSE, {})
+        agent.reply(SESSION_DELETE, {})
+
+        async def deletes() -> None:
+            await agent.ask(SESSION_DELETE, {"sessionId": "0"})
+
+        agent.requests.last = deletes
+        here.session.close()
+        await here.session.closed.wait()
+        assert agent.heard[-2:] == [SESSION_CLOSE, SESSION_DELETE]
         assert agent._exit == Exit(0, None)
 
 
