@@ -69,7 +69,6 @@ TARGETS: dict[str, Tests] = {
         "tests/session/test_session_restarts.py",
         "tests/session/test_ask.py",
         "tests/sessions/test_close_and_delete.py",
-        "tests/sessions/test_fork.py",
         "tests/sessions/test_import.py",
     ),
     "acp_bridge/session/requests/to_agent.py": (
