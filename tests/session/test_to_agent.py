@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_bridge.machine import events as ev
@@ -13,6 +14,7 @@ from acp_bridge.protocol import (
     SET_CONFIG_OPTION,
     SET_MODE,
 )
+from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.living import (
     DONE,
     Living,
@@ -274,3 +276,61 @@ async def test_an_agent_that_ignores_the_cancel_of_a_request_is_not_waited_for(
         assert (await here.answered(request_id))["code"] == -32800
         assert len(agent.params(CANCEL_REQUEST)) == 1
         await here.turn(agent)
+
+
+@pytest.mark.hazard("Q9", "R9")
+async def test_a_setting_that_is_confirmed_after_it_was_given_up_is_in_force_and_shown_to_all(
+    tmp_path: Path,
+) -> None:
+    modes = {"currentModeId": "plan", "availableModes": [{"id": "plan"}, {"id": "edit"}]}
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        here.session.user_settings.note_result({"modes": modes})
+        here.session.to_agent._patience = 0.0
+        for answer, told in ((BUSY, []), ({}, ["edit"])):
+            request_id = here.asks(SET_MODE, modeId="edit")
+            asked = await agent.asked(SET_MODE)
+            error = await here.answered(request_id)
+            assert (error["code"], SET_MODE in error["message"]) == (-32603, True)
+            assert agent.params(CANCEL_REQUEST)[-1] == {"requestId": asked["id"]}
+            agent.answer(asked, answer)
+            assert [update.get("currentModeId") for update in here.updates()] == told
+        assert here.session.user_settings.shown["modes"]["currentModeId"] == "edit"
+
+
+# --- an answer that the bridge takes --------------------------------------------------------------
+
+
+async def test_a_request_whose_answer_the_bridge_takes_is_cancelled_as_any_other(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, results = await here.agent(), list[Any]()
+        request = here.request("_x/y", n=1)
+
+        async def ask() -> None:
+            results.append(await here.session.to_agent.ask(request))
+
+        here.context.tasks.start_soon(ask)
+        asked = await agent.asked("_x/y")
+        assert asked["params"] == {"sessionId": "0", "n": 1}
+        assert here.session.cancel_request(here.client.client, request.call.id)
+        assert agent.params(CANCEL_REQUEST) == [{"requestId": asked["id"]}]
+        agent.answer(asked, {"answer": 1})
+        await until(lambda: results)
+        assert results == [{"answer": 1}]
+
+
+@pytest.mark.hazard("Q9")
+async def test_with_its_caller_such_a_request_is_given_up_at_the_agent(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        agent.reply("_x/y", BUSY)
+        with pytest.raises(RpcError, match="busy"):
+            await here.session.to_agent.ask(here.request("_x/y"))
+        with anyio.CancelScope() as scope:
+            agent.on_sent = scope.cancel
+            await here.session.to_agent.ask(here.request("_x/y"))
+        asked = await agent.asked("_x/y")
+        assert agent.params(CANCEL_REQUEST) == [{"requestId": asked["id"]}]
+        assert not here.session.to_agent.busy
