@@ -9,10 +9,13 @@ import pytest
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
+    MODE_UPDATE,
+    OPTIONS_UPDATE,
     SESSION_PROMPT,
     SESSION_RESUME,
     SET_CONFIG_OPTION,
     SET_MODE,
+    user_chunk,
 )
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.living import (
@@ -142,6 +145,22 @@ async def test_what_a_process_had_fails_with_it_and_only_what_it_confirmed_is_se
         await here.turn(following)
         assert SET_MODE not in following.heard
         assert len(here.answers()) == 4
+
+
+@pytest.mark.parametrize("way", ["request", "notification"])
+async def test_the_words_with_which_a_client_begins_work_by_another_method_are_not_shown_again(
+    tmp_path: Path, way: str
+) -> None:
+    words: Json = {"type": "text", "text": "mend"}
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        if way == "request":
+            here.asks("_x/y", prompt=[words])
+        else:
+            here.session.pass_notification("_x/told", {"sessionId": "s", "prompt": [words]})
+        agent.update(**user_chunk(words))
+        agent.says_text("done")
+        assert here.texts() == ["done"]
 
 
 # --- deferred -------------------------------------------------------------------------------------
@@ -283,19 +302,21 @@ async def test_a_setting_that_is_confirmed_after_it_was_given_up_is_in_force_and
     tmp_path: Path,
 ) -> None:
     modes = {"currentModeId": "plan", "availableModes": [{"id": "plan"}, {"id": "edit"}]}
+    result = {"configOptions": OPTIONS}
     async with living(tmp_path, first=first()) as here:
         agent = await here.agent()
         here.session.user_settings.note_result({"modes": modes})
         here.session.to_agent._patience = 0.0
-        for answer, told in ((BUSY, []), ({}, ["edit"])):
+        for answer, told in ((BUSY, []), (result, [OPTIONS_UPDATE, MODE_UPDATE])):
             request_id = here.asks(SET_MODE, modeId="edit")
             asked = await agent.asked(SET_MODE)
             error = await here.answered(request_id)
             assert (error["code"], SET_MODE in error["message"]) == (-32603, True)
             assert agent.params(CANCEL_REQUEST)[-1] == {"requestId": asked["id"]}
             agent.answer(asked, answer)
-            assert [update.get("currentModeId") for update in here.updates()] == told
-        assert here.session.user_settings.shown["modes"]["currentModeId"] == "edit"
+            assert [update["sessionUpdate"] for update in here.updates()] == told
+        shown = here.session.user_settings.shown
+        assert (shown["modes"]["currentModeId"], shown["configOptions"]) == ("edit", OPTIONS)
 
 
 # --- an answer that the bridge takes --------------------------------------------------------------
