@@ -163,6 +163,13 @@ async def test_the_words_with_which_a_client_begins_work_by_another_method_are_n
         assert here.texts() == ["done"]
 
 
+async def test_parameters_that_are_no_object_reach_the_agent_as_they_are(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        here.session.to_agent.pass_on(here.client.asks("_x/y", ["s", 1]))
+        assert agent.sent.messages[-1]["params"] == ["s", 1]
+
+
 # --- deferred -------------------------------------------------------------------------------------
 
 

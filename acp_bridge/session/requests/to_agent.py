@@ -6,7 +6,7 @@ Settings and whatever the bridge does not know go this way; answers come back as
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, assert_never
@@ -105,7 +105,8 @@ class ToAgent:
             self._settle(asked, Err(errors.cancelled()))
         else:
             self._call_back(asked)
-            self._core.spawn(self._limit, asked, waits.AGENT_PATIENCE, errors.cancelled())
+            patience = anyio.move_on_after(waits.AGENT_PATIENCE)
+            self._core.spawn(self._limit, asked, patience, errors.cancelled())
 
     def pass_on(self, request: ClientRequest) -> None:
         """Send a request to the agent, now or when the process that comes is ready."""
@@ -190,7 +191,9 @@ class ToAgent:
         self._passed.append(asked)
         self.busy |= not asked.beside
         if asked.method in _BOUNDED:
-            self._core.spawn(self._end_silence, asked, link)
+            silence = link.at_clients.limit(self._patience)
+            error = errors.silent(asked.method, self._patience)
+            self._core.spawn(self._limit, asked, silence, error)
 
     def _begin_work(self, params: Any) -> None:
         """Note that a request may start work at the agent: the updates that follow are no leak."""
@@ -200,15 +203,11 @@ class ToAgent:
             self._transcript.end_quiet_of_all()
         self._core.feed(ev.WorkAsked())
 
-    async def _end_silence(self, asked: Asked, link: Link) -> None:
-        """Answer a request with an error if the agent is silent about it for too long."""
-        with suppress(TimeoutError), link.at_clients.limit(self._patience):
-            await asked.settled.wait()
-        await self._limit(asked, 0, errors.silent(asked.method, self._patience))
-
-    async def _limit(self, asked: Asked, seconds: float, error: RpcError) -> None:
+    async def _limit(
+        self, asked: Asked, patience: AbstractContextManager[object], error: RpcError
+    ) -> None:
         """Answer a request with this error if the agent does not answer it in time."""
-        with anyio.move_on_after(seconds):
+        with suppress(TimeoutError), patience:
             await asked.settled.wait()
         if not asked.settled.is_set():
             event("agent.silent", method=asked.method)
