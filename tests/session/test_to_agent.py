@@ -19,6 +19,7 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.living import (
+    CANCELLED,
     DONE,
     Living,
     does_not_exist,
@@ -168,6 +169,40 @@ async def test_parameters_that_are_no_object_reach_the_agent_as_they_are(tmp_pat
         agent = await here.agent()
         here.session.to_agent.pass_on(here.client.asks("_x/y", ["s", 1]))
         assert agent.sent.messages[-1]["params"] == ["s", 1]
+
+
+@pytest.mark.hazard("C23")
+async def test_a_setting_that_a_client_asks_for_ends_its_quiet_behind_a_cancel(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, request_id = await here.agent(), here.prompt()
+        turn = await agent.asked(SESSION_PROMPT)
+        here.session.feed(ev.Cancel())
+        agent.answer(turn, CANCELLED)
+        assert await here.answered(request_id) == CANCELLED
+        agent.update(sessionUpdate=MODE_UPDATE, currentModeId="edit")
+        assert here.updates() == []
+        here.asks(SET_MODE, modeId="plan")
+        assert [update["currentModeId"] for update in here.updates()] == ["edit"]
+
+
+@pytest.mark.hazard("V1")
+async def test_a_setting_is_told_by_its_answer_even_during_a_replay_and_others_by_an_update(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, other, (view,) = await here.agent(), ClientEnd(), here.session.transcript.views
+        here.session.transcript.attach(other.client)
+        here.session.user_settings.note_result({"modes": {"currentModeId": "plan"}})
+        request_id = here.asks(SET_MODE, modeId="edit")
+        view.begin_replay()
+        agent.answer(await agent.asked(SET_MODE), {})
+        assert here.answers() == {request_id: {}}
+        view.end_replay()
+        assert here.updates() == []
+        (told,) = other.sent.take()
+        assert told["params"]["update"]["currentModeId"] == "edit"
 
 
 # --- deferred -------------------------------------------------------------------------------------
