@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.agents.link import Link
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
@@ -164,11 +165,44 @@ async def test_the_words_with_which_a_client_begins_work_by_another_method_are_n
         assert here.texts() == ["done"]
 
 
-async def test_parameters_that_are_no_object_reach_the_agent_as_they_are(tmp_path: Path) -> None:
+@pytest.mark.parametrize("params", [["s", 1], {"n": 1}])
+async def test_parameters_that_name_no_session_reach_the_agent_as_they_are(
+    tmp_path: Path, params: Any
+) -> None:
     async with living(tmp_path, first=first()) as here:
         agent = await here.agent()
-        here.session.to_agent.pass_on(here.client.asks("_x/y", ["s", 1]))
-        assert agent.sent.messages[-1]["params"] == ["s", 1]
+        here.session.to_agent.pass_on(here.client.asks("_x/y", params))
+        assert agent.sent.messages[-1]["params"] == params
+
+
+@pytest.mark.hazard("P13")
+async def test_what_the_agent_asks_for_a_request_names_it_as_the_client_does(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, request_id = await here.agent(), here.asks("_x/y")
+        asked = await agent.asked("_x/y")
+        assert asked["id"] != request_id
+        agent.asks("_x/z", {"sessionId": "0", "requestId": asked["id"]})
+        assert here.got[-1]["params"] == {"sessionId": "s", "requestId": request_id}
+
+
+@pytest.mark.hazard("Q9", "P6")
+async def test_a_request_that_breaks_on_its_way_is_answered_without_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def breaks(*args: object) -> int:
+        raise OSError("/secret")
+
+    async with living(tmp_path, first=first()) as here:
+        with monkeypatch.context() as patch:
+            patch.setattr(Link, "request_for", breaks)
+            error = await here.answered(here.asks("_x/y"))
+        assert error["message"].startswith("_x/y could not be passed on (the log has more ")
+        assert "secret" not in str(error)
+        assert "/secret" in caplog.text
+        caplog.clear()
+        await here.turn(await here.agent())
 
 
 @pytest.mark.hazard("C23")

@@ -86,8 +86,11 @@ class ToAgent:
         self.deferred: list[Asked] = []
         #: requests that the agent has.
         self._passed: list[Asked] = []
-        #: the agent has a request about the session that is not answered yet.
-        self.busy = False
+
+    @property
+    def busy(self) -> bool:
+        """True while the agent has a request about the session that is not answered yet."""
+        return any(not each.beside for each in self._passed)
 
     def cancel(self, client: Client, request_id: object) -> bool:
         """Carry out a client's `$/cancel_request`; False when the request is not here.
@@ -136,8 +139,7 @@ class ToAgent:
         answers: list[Answer] = []
         asked = Asked(request, answers.append, method, params, beside=True, tell_late=tell_late)
         result = await self._result(asked, answers)
-        if asked.link is None:
-            raise errors.agent_trouble("the agent's process has ended")
+        assert asked.link is not None  # it gave the result
         return asked.link, result
 
     async def _result(self, asked: Asked, answers: list[Answer]) -> Any:
@@ -159,8 +161,8 @@ class ToAgent:
                 self.deferred.append(asked)
                 self._wake()
             case Passing.NOW | Passing.SETTINGS:
-                if (link := self._core.link) is None:
-                    raise RuntimeError("a request may pass, and there is no process")
+                link = self._core.link
+                assert link is not None  # or no request may pass
                 self._send(link, asked)
             case Passing.STARTS | Passing.WAITS:
                 self.deferred.append(asked)
@@ -189,7 +191,6 @@ class ToAgent:
             return
         asked.agent_request = request_id
         self._passed.append(asked)
-        self.busy |= not asked.beside
         if asked.method in _BOUNDED:
             silence = link.at_clients.limit(self._patience)
             error = errors.silent(asked.method, self._patience)
@@ -234,7 +235,6 @@ class ToAgent:
         for waiting in (self.deferred, self._passed):
             if asked in waiting:
                 waiting.remove(asked)
-        self.busy = any(not each.beside for each in self._passed)
         asked.tell(answer)
 
     def _take_late(self, request: ClientRequest, answer: Answer) -> None:
