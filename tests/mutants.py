@@ -212,7 +212,7 @@ def main() -> int:
         print(f"\n{one}")
     modules = tuple(target.removesuffix(".py").replace("/", ".") + "." for target in targets)
     for one in explained.keys() - set(found):
-        if not args.targets or one.function.startswith(modules):
+        if one.function.startswith(modules):
             print(f"\nexplained, and no survivor any more:\n{one}")
     print(f"\n{len(found)} survivors, {len(found) - len(new)} explained, {len(new)} not")
     return 1 if new else 0
