@@ -389,9 +389,8 @@ class PromptQueue:
         if moved.movable:
             moved.first = bool(behind) and here[behind[0]].first
             moved.told |= moved.first  # its place is known, and it may be moved again
-        places = [n for n, p in enumerate(self._waiting) if p.key in keys]
-        for n, key in zip(places, keys, strict=True):
-            self._waiting[n] = here[key]
+        following = iter(keys)
+        self._waiting = [here[next(following)] if p.key in keys else p for p in self._waiting]
 
     # --- words that join the running turn ------------------------------------------------------
 
