@@ -253,11 +253,7 @@ class PromptQueue:
         A prompt whose turn is over is cancelled, and so is the feedback that follows such a one.
         """
         begun = self.drop(Cancelled(), lambda prompt: prompt is self.leaving or prompt.again > 0)
-        return (
-            begun
-            + self.lapse()
-            + self.drop(Failed(Failure.KEPT), lambda prompt: prompt is not self.leaving)
-        )
+        return begun + self.lapse() + self.drop(Failed(Failure.KEPT))
 
     def interrupt(self) -> list[Effect]:
         """Give up the running prompt because the bridge ends: nobody can be told. (invariant Q6)"""
@@ -340,7 +336,7 @@ class PromptQueue:
         """Begin to give a prompt other words; one that a hook wrote keeps its own."""
         prompt = self.find(key)
         if prompt is None or prompt.again or prompt.ending or prompt.hooks is Hooks.RUNNING:
-            return [RefuseChange(key)]
+            return [RefuseChange()]
         return self.begin_change(WriteChange(key))
 
     def move(self, key: int, before: int | None) -> list[Effect]:
@@ -348,7 +344,7 @@ class PromptQueue:
         rest = [p.key for p in self.waiting if p.movable and p.key != key]
         prompt = self.find(key)
         if prompt is None or not prompt.movable or before not in (None, *rest):
-            return [RefuseChange(key)]
+            return [RefuseChange()]
         rest.insert(len(rest) if before is None else rest.index(before), key)
         return self.begin_change(WriteChange(key, tuple(rest)))
 
@@ -356,14 +352,14 @@ class PromptQueue:
         """Cancel a prompt that waits, also one that would be left over else."""
         prompt = self.find(key)
         if prompt is None:
-            return [RefuseChange(key)]
+            return [RefuseChange()]
         prompt.dropped = True
         return self.drop(Cancelled(), lambda other: other is prompt)
 
     def begin_change(self, change: WriteChange) -> list[Effect]:
         """Have the journal take one change, and no other at the same time."""
         if self.change:
-            return [RefuseChange(change.key)]
+            return [RefuseChange()]
         self.change = change
         return [change]
 
