@@ -49,6 +49,7 @@ from acp_bridge.machine.events import (
     MaySteer,
     Moment,
     PromptReceived,
+    RunLeftOver,
     Shutdown,
     Started,
     SteerAnswered,
@@ -240,3 +241,43 @@ def test_words_of_which_the_agent_says_nothing_after_a_stop_are_given_back_with_
     bench.do(PromptReceived(2, steers=True), Committed(2), Cancel())
     bench.do(SteerAnswered(2, Steered.UNKNOWN))
     assert GiveBack(2) in bench.do(AgentAnswered(1, 1))
+
+
+@pytest.mark.hazard("Q15")
+def test_words_that_the_agent_did_not_take_stand_as_they_were_sent_and_before_later_ones() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    bench.do(MaySteer(1))
+    for key in (2, 3):
+        bench.do(PromptReceived(key, steers=True), Committed(key))
+    bench.do(PromptReceived(4, steers=True))
+    for key in (2, 3):
+        bench.do(SteerAnswered(key, Steered.NOT_TAKEN))
+    assert bench.now.waiting == (2, 3, 4)
+
+
+@pytest.mark.hazard("Q15")
+def test_words_for_one_turn_only_are_answered_as_soon_as_the_agent_has_not_taken_them() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    bench.do(MaySteer(1), PromptReceived(2, steers=True, lapses=True), Committed(2))
+    (answer,) = bench.do(SteerAnswered(2, Steered.NOT_TAKEN))
+    assert isinstance(answer, AnswerPrompt)
+    assert (answer.key, bench.now.unanswered) == (2, (1,))
+
+
+@pytest.mark.hazard("Q15")
+def test_words_that_the_agent_refuses_after_the_turn_run_as_the_next_one() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    bench.do(MaySteer(1), PromptReceived(2, steers=True), Committed(2), AgentAnswered(1, 1))
+    assert bench.do(SteerAnswered(2, Steered.NOT_TAKEN)) == [Queued(2), SendPrompt(1, 2)]
+
+
+def test_what_a_carrier_runs_or_is_to_interrupt_joins_no_turn() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    bench.do(RunLeftOver(9, (2,)), PromptReceived(3, interrupt=True))
+    for key in (2, 3):
+        assert bench.do(SteerWaiting(key)) == []
+        assert bench.dropped[-1] == SteerWaiting(key)
