@@ -60,7 +60,7 @@ from acp_bridge.machine.events import (
     WordsFollowed,
 )
 from acp_bridge.machine.turns import TurnMachine
-from tests.machine.bench import Bench
+from tests.machine.bench import Bench, replied
 
 #: more rounds than any of these histories needs until nothing is due.
 ROUNDS = 400
@@ -281,3 +281,31 @@ def test_what_a_carrier_runs_or_is_to_interrupt_joins_no_turn() -> None:
     for key in (2, 3):
         assert bench.do(SteerWaiting(key)) == []
         assert bench.dropped[-1] == SteerWaiting(key)
+
+
+@pytest.mark.hazard("Q15")
+def test_a_prompt_that_was_to_join_the_turn_and_came_too_late_is_the_next() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1, 2, 3)
+    bench.do(SteerWaiting(3))
+    out = bench.do(AgentAnswered(1, 1))
+    assert out[-2:] == [Queued(3), SendPrompt(1, 3)]
+
+
+@pytest.mark.hazard("Q15")
+def test_words_that_joined_a_turn_have_its_answer_also_while_its_hooks_run() -> None:
+    bench = Bench(steers=True, hooks=frozenset({Moment.TURN_END}))
+    bench.prompt(1)
+    bench.do(MaySteer(1), PromptReceived(2, steers=True), Committed(2))
+    bench.do(SteerAnswered(2, Steered.JOINED), WordsFollowed(1))
+    out = bench.do(AgentAnswered(1, 1, "end_turn"))
+    assert replied(2) in out
+    assert replied(1) not in out
+
+
+def test_an_answer_to_words_that_were_not_sent_is_dropped() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    stray = SteerAnswered(7, Steered.JOINED)
+    assert bench.do(stray) == []
+    assert bench.dropped == [stray]
