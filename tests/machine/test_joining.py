@@ -308,3 +308,13 @@ def test_an_answer_to_words_that_were_not_sent_is_dropped() -> None:
     stray = SteerAnswered(7, Steered.JOINED)
     assert bench.do(stray) == []
     assert bench.dropped == [stray]
+
+
+@pytest.mark.hazard("Q15")
+def test_what_a_hook_wants_of_the_turn_goes_before_words_that_the_agent_then_refuses() -> None:
+    bench = Bench(steers=True, hooks=frozenset({Moment.TURN_END}))
+    bench.prompt(1)
+    bench.do(MaySteer(1), PromptReceived(2, steers=True), Committed(2), AgentAnswered(1, 1))
+    bench.hooks(1, feedback=10)
+    bench.do(SteerAnswered(2, Steered.NOT_TAKEN))
+    assert bench.now.waiting == (10, 2)
