@@ -318,3 +318,13 @@ def test_what_a_hook_wants_of_the_turn_goes_before_words_that_the_agent_then_ref
     bench.hooks(1, feedback=10)
     bench.do(SteerAnswered(2, Steered.NOT_TAKEN))
     assert bench.now.waiting == (10, 2)
+
+
+@pytest.mark.hazard("Q15")
+def test_each_that_a_turn_has_ended_without_is_told_that_it_waits_for_one_of_its_own() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    for key in (2, 3):
+        bench.do(PromptReceived(key, steers=True), Committed(key))
+    out = bench.do(AgentAnswered(1, 1))
+    assert out[-3:] == [Queued(2), Queued(3), SendPrompt(1, 2)]
