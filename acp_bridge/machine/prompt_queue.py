@@ -466,7 +466,7 @@ class PromptQueue:
         for prompt in prompts:
             prompt.steers = False
             out += [] if prompt in lapsed or prompt.ending else self.tell_queued(prompt)
-        return out + self.lapse(lambda prompt: prompt in lapsed) if lapsed else out
+        return out + self.lapse(lambda prompt: prompt in lapsed)
 
     def lapse(self, which: Callable[[QueuedPrompt], bool] = lambda prompt: True) -> list[Effect]:
         """Answer what was for the turn that runs alone, of the prompts that `which` chooses."""

@@ -328,3 +328,11 @@ def test_each_that_a_turn_has_ended_without_is_told_that_it_waits_for_one_of_its
         bench.do(PromptReceived(key, steers=True), Committed(key))
     out = bench.do(AgentAnswered(1, 1))
     assert out[-3:] == [Queued(2), Queued(3), SendPrompt(1, 2)]
+
+
+@pytest.mark.hazard("Q15")
+def test_words_for_one_turn_only_that_was_over_first_are_answered_and_not_told_to_wait() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    bench.do(PromptReceived(2, steers=True, lapses=True), Committed(2))
+    assert bench.do(AgentAnswered(1, 1, "end_turn")) == [replied(1), failed(2, Failure.NO_TURN)]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from acp_bridge.machine.effects import Steer, WriteChange
+from acp_bridge.machine.effects import AnswerPrompt, Done, Steer, WriteChange
 from acp_bridge.machine.events import (
     AgentAnswered,
     ChangeWritten,
     Committed,
+    DropWaiting,
     HoldQueue,
     MaySteer,
     MoveWaiting,
     PromptReceived,
+    RunLeftOver,
     SteerWaiting,
 )
 from tests.machine.bench import Bench
@@ -68,3 +70,10 @@ def test_what_is_to_join_the_turn_by_then_keeps_its_place() -> None:
     bench.prompt(1, 2, 3, 4)
     bench.do(MoveWaiting(4, 2), SteerWaiting(4), SteerWaiting(2), ChangeWritten())
     assert bench.do(MaySteer(1)) == [Steer(1, 2)]
+
+
+def test_a_carrier_whose_only_prompt_is_dropped_is_done() -> None:
+    bench = Bench()
+    bench.prompt(1)
+    bench.do(RunLeftOver(9, (2,)))
+    assert AnswerPrompt(9, Done()) in bench.do(DropWaiting(2))
