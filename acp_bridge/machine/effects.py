@@ -96,8 +96,6 @@ class WriteChange:
 class RefuseChange:
     """Tell who asked that the prompt keeps its words and its place: it has begun, for example."""
 
-    key: int
-
 
 @dataclass(frozen=True, slots=True)
 class SendPrompt:

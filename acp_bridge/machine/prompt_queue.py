@@ -253,11 +253,7 @@ class PromptQueue:
         A prompt whose turn is over is cancelled, and so is the feedback that follows such a one.
         """
         begun = self.drop(Cancelled(), lambda prompt: prompt is self.leaving or prompt.again > 0)
-        return (
-            begun
-            + self.lapse()
-            + self.drop(Failed(Failure.KEPT), lambda prompt: prompt is not self.leaving)
-        )
+        return begun + self.lapse() + self.drop(Failed(Failure.KEPT))
 
     def interrupt(self) -> list[Effect]:
         """Give up the running prompt because the bridge ends: nobody can be told. (invariant Q6)"""
@@ -340,7 +336,7 @@ class PromptQueue:
         """Begin to give a prompt other words; one that a hook wrote keeps its own."""
         prompt = self.find(key)
         if prompt is None or prompt.again or prompt.ending or prompt.hooks is Hooks.RUNNING:
-            return [RefuseChange(key)]
+            return [RefuseChange()]
         return self.begin_change(WriteChange(key))
 
     def move(self, key: int, before: int | None) -> list[Effect]:
@@ -348,7 +344,7 @@ class PromptQueue:
         rest = [p.key for p in self.waiting if p.movable and p.key != key]
         prompt = self.find(key)
         if prompt is None or not prompt.movable or before not in (None, *rest):
-            return [RefuseChange(key)]
+            return [RefuseChange()]
         rest.insert(len(rest) if before is None else rest.index(before), key)
         return self.begin_change(WriteChange(key, tuple(rest)))
 
@@ -356,14 +352,14 @@ class PromptQueue:
         """Cancel a prompt that waits, also one that would be left over else."""
         prompt = self.find(key)
         if prompt is None:
-            return [RefuseChange(key)]
+            return [RefuseChange()]
         prompt.dropped = True
         return self.drop(Cancelled(), lambda other: other is prompt)
 
     def begin_change(self, change: WriteChange) -> list[Effect]:
         """Have the journal take one change, and no other at the same time."""
         if self.change:
-            return [RefuseChange(change.key)]
+            return [RefuseChange()]
         self.change = change
         return [change]
 
@@ -389,9 +385,8 @@ class PromptQueue:
         if moved.movable:
             moved.first = bool(behind) and here[behind[0]].first
             moved.told |= moved.first  # its place is known, and it may be moved again
-        places = [n for n, p in enumerate(self._waiting) if p.key in keys]
-        for n, key in zip(places, keys, strict=True):
-            self._waiting[n] = here[key]
+        following = iter(keys)
+        self._waiting = [here[next(following)] if p.key in keys else p for p in self._waiting]
 
     # --- words that join the running turn ------------------------------------------------------
 
@@ -471,7 +466,7 @@ class PromptQueue:
         for prompt in prompts:
             prompt.steers = False
             out += [] if prompt in lapsed or prompt.ending else self.tell_queued(prompt)
-        return out + self.lapse(lambda prompt: prompt in lapsed) if lapsed else out
+        return out + self.lapse(lambda prompt: prompt in lapsed)
 
     def lapse(self, which: Callable[[QueuedPrompt], bool] = lambda prompt: True) -> list[Effect]:
         """Answer what was for the turn that runs alone, of the prompts that `which` chooses."""

@@ -322,7 +322,7 @@ class TurnMachine:
                 known = queue.end_change(self._open_hooks.before_prompt, made=made)
                 return [] if known else [Dropped(event)]
             case _ if self._states.closing:
-                return [RefuseChange(event.key)]
+                return [RefuseChange()]
             case EditWaiting(key):
                 return queue.edit(key)
             case MoveWaiting(key, before):

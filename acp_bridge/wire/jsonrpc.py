@@ -215,11 +215,11 @@ class Decoder:
         self._limit = limit
         #: bytes that are kept of each end of a line that is too long.
         self._ends = min(limit, 4096)
-        #: what is kept of a line whose end has not come.
+        #: what is kept of a line whose end has not come; empty when none is begun.
         self.partial = bytearray()
-        self._discarding = self._reported = False
-        #: the end of the line that is discarded: its id may stand there.
-        self._end = b""
+        #: the end of the line that is discarded, where its id may stand; None while none is.
+        self._end: bytes | None = None
+        self._reported = False
 
     def feed(self, data: bytes) -> list[Message | Malformed]:
         """Return the messages that these bytes complete, in order."""
@@ -227,7 +227,7 @@ class Decoder:
         lines = data.split(b"\n")
         tail = lines.pop()
         if lines:
-            if self.partial or self._discarding:
+            if self.partial:
                 self._finish(lines.pop(0), found)
             self._decode(lines, found)
         if tail:
@@ -241,32 +241,29 @@ class Decoder:
         return found
 
     def _keep(self, tail: bytes, found: list[Message | Malformed]) -> None:
-        if self._discarding:
+        if self._end is not None:
             self._end = (self._end + tail)[-self._ends :]
         elif len(self.partial) + len(tail) > self._limit:
-            self._discarding = True
             line = bytes(self.partial) + tail
             self.partial, self._end = bytearray(line[: self._ends]), line[-self._ends :]
-            self._report(found, ended=False)
+            self._report(found, end=b"")
         else:
             self.partial += tail
 
     def _finish(self, end: bytes, found: list[Message | Malformed]) -> None:
         """Complete the line that was being kept, or of which the two ends were kept."""
         self._keep(end, found)
-        if self._discarding:
-            self._report(found, ended=True)
-        else:
+        if self._end is None:
             self._decode([bytes(self.partial)], found)
-        self.partial, self._end = bytearray(), b""
-        self._discarding = self._reported = False
+        else:
+            self._report(found, end=self._end)
+        self.partial, self._end, self._reported = bytearray(), None, False
 
-    def _report(self, found: list[Message | Malformed], *, ended: bool) -> None:
+    def _report(self, found: list[Message | Malformed], *, end: bytes) -> None:
         """Report a line that is too long, once: an answer without an id when its end is known."""
         if not self._reported:
-            end = self._end if ended else b""
             line = _too_long(bytes(self.partial), end, self._limit)
-            if ended or not line.answer or line.id is not None:
+            if end or not line.answer or line.id is not None:
                 self._reported = True
                 found.append(line)
 

@@ -124,10 +124,12 @@ class Line:
         if isinstance(effect, WriteChange):
             self.write(event, effect)
         elif isinstance(effect, RefuseChange):
-            self.refused(event, effect.key)
+            self.refused(event)
 
-    def refused(self, event: Event, key: int) -> None:
+    def refused(self, event: Event) -> None:
         """Judge that the user's change is not made."""
+        assert isinstance(event, EditWaiting | MoveWaiting | DropWaiting | ChangeLeftOver)
+        key = event.key
         waiting = {asked.key: asked for asked in self.next()}
         asked = None if self.closing else waiting.get(key)
         match event:

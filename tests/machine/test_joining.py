@@ -49,6 +49,7 @@ from acp_bridge.machine.events import (
     MaySteer,
     Moment,
     PromptReceived,
+    RunLeftOver,
     Shutdown,
     Started,
     SteerAnswered,
@@ -59,7 +60,7 @@ from acp_bridge.machine.events import (
     WordsFollowed,
 )
 from acp_bridge.machine.turns import TurnMachine
-from tests.machine.bench import Bench
+from tests.machine.bench import Bench, failed, replied
 
 #: more rounds than any of these histories needs until nothing is due.
 ROUNDS = 400
@@ -240,3 +241,98 @@ def test_words_of_which_the_agent_says_nothing_after_a_stop_are_given_back_with_
     bench.do(PromptReceived(2, steers=True), Committed(2), Cancel())
     bench.do(SteerAnswered(2, Steered.UNKNOWN))
     assert GiveBack(2) in bench.do(AgentAnswered(1, 1))
+
+
+@pytest.mark.hazard("Q15")
+def test_words_that_the_agent_did_not_take_stand_as_they_were_sent_and_before_later_ones() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    bench.do(MaySteer(1))
+    for key in (2, 3):
+        bench.do(PromptReceived(key, steers=True), Committed(key))
+    bench.do(PromptReceived(4, steers=True))
+    for key in (2, 3):
+        bench.do(SteerAnswered(key, Steered.NOT_TAKEN))
+    assert bench.now.waiting == (2, 3, 4)
+
+
+@pytest.mark.hazard("Q15")
+def test_words_for_one_turn_only_are_answered_as_soon_as_the_agent_has_not_taken_them() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    bench.do(MaySteer(1), PromptReceived(2, steers=True, lapses=True), Committed(2))
+    assert bench.do(SteerAnswered(2, Steered.NOT_TAKEN)) == [failed(2, Failure.NO_TURN)]
+    assert bench.now.unanswered == (1,)
+
+
+@pytest.mark.hazard("Q15")
+def test_words_that_the_agent_refuses_after_the_turn_run_as_the_next_one() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    bench.do(MaySteer(1), PromptReceived(2, steers=True), Committed(2), AgentAnswered(1, 1))
+    assert bench.do(SteerAnswered(2, Steered.NOT_TAKEN)) == [Queued(2), SendPrompt(1, 2)]
+
+
+def test_what_a_carrier_runs_or_is_to_interrupt_joins_no_turn() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    bench.do(RunLeftOver(9, (2,)), PromptReceived(3, interrupt=True))
+    for key in (2, 3):
+        assert bench.do(SteerWaiting(key)) == []
+        assert bench.dropped[-1] == SteerWaiting(key)
+
+
+@pytest.mark.hazard("Q15")
+def test_a_prompt_that_was_to_join_the_turn_and_came_too_late_is_the_next() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1, 2, 3)
+    bench.do(SteerWaiting(3))
+    out = bench.do(AgentAnswered(1, 1))
+    assert out[-2:] == [Queued(3), SendPrompt(1, 3)]
+
+
+@pytest.mark.hazard("Q15")
+def test_words_that_joined_a_turn_have_its_answer_also_while_its_hooks_run() -> None:
+    bench = Bench(steers=True, hooks=frozenset({Moment.TURN_END}))
+    bench.prompt(1)
+    bench.do(MaySteer(1), PromptReceived(2, steers=True), Committed(2))
+    bench.do(SteerAnswered(2, Steered.JOINED), WordsFollowed(1))
+    out = bench.do(AgentAnswered(1, 1, "end_turn"))
+    assert replied(2) in out
+    assert replied(1) not in out
+
+
+def test_an_answer_to_words_that_were_not_sent_is_dropped() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    stray = SteerAnswered(7, Steered.JOINED)
+    assert bench.do(stray) == []
+    assert bench.dropped == [stray]
+
+
+@pytest.mark.hazard("Q15")
+def test_what_a_hook_wants_of_the_turn_goes_before_words_that_the_agent_then_refuses() -> None:
+    bench = Bench(steers=True, hooks=frozenset({Moment.TURN_END}))
+    bench.prompt(1)
+    bench.do(MaySteer(1), PromptReceived(2, steers=True), Committed(2), AgentAnswered(1, 1))
+    bench.hooks(1, feedback=10)
+    bench.do(SteerAnswered(2, Steered.NOT_TAKEN))
+    assert bench.now.waiting == (10, 2)
+
+
+@pytest.mark.hazard("Q15")
+def test_each_that_a_turn_has_ended_without_is_told_that_it_waits_for_one_of_its_own() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    for key in (2, 3):
+        bench.do(PromptReceived(key, steers=True), Committed(key))
+    out = bench.do(AgentAnswered(1, 1))
+    assert out[-3:] == [Queued(2), Queued(3), SendPrompt(1, 2)]
+
+
+@pytest.mark.hazard("Q15")
+def test_words_for_one_turn_only_that_was_over_first_are_answered_and_not_told_to_wait() -> None:
+    bench = Bench(steers=True)
+    bench.prompt(1)
+    bench.do(PromptReceived(2, steers=True, lapses=True), Committed(2))
+    assert bench.do(AgentAnswered(1, 1, "end_turn")) == [replied(1), failed(2, Failure.NO_TURN)]

@@ -25,6 +25,7 @@ from acp_bridge.machine.events import (
     Timer,
     TreeDead,
     Warm,
+    WorkAsked,
     WorkOver,
     WorkSeen,
 )
@@ -221,6 +222,23 @@ def test_after_a_cancelled_turn_more_of_it_is_a_leak_until_the_next_prompt_is_se
     assert (bench.state, phase(bench), bench.now.stopped) == ("RUNNING", "LIVE", False)
     bench.answer()
     assert (bench.state, phase(bench), bench.now.stopped) == ("IDLE", "LIVE", False)
+
+
+@pytest.mark.hazard("C6", "C24")
+def test_work_that_is_asked_for_after_a_cancelled_turn_is_no_leak_of_its_process() -> None:
+    bench = draining()
+    bench.answer()
+    bench.do(WorkAsked())
+    assert (bench.state, phase(bench)) == ("IDLE", "LIVE")
+    bench.do(WorkSeen(1))
+    assert (bench.state, phase(bench)) == ("WORKING", "LIVE")
+    bench.do(WorkOver(1))
+    assert (bench.state, phase(bench)) == ("IDLE", "LIVE")
+    bench.do(AgentExited(1))
+    bench.dead()
+    bench.do(Warm())
+    bench.ready()
+    assert (bench.state, phase(bench)) == ("IDLE", "REPLAY")
 
 
 @pytest.mark.hazard("C6", "R11")

@@ -223,6 +223,18 @@ async def test_a_method_is_ended_by_its_cancel_request_and_not_by_a_stop(
         assert agent.params("$/cancel_request") == [{"requestId": asked["id"]}]
 
 
+async def test_a_cancel_of_a_request_that_is_not_there_leaves_a_question_alone(
+    tmp_path: Path, no_errors: None
+) -> None:
+    agent = first()
+    async with living(tmp_path, first=agent, capabilities=ABLE) as here:
+        question = asks(here)
+        asked = await agent.asked(ASK)
+        assert not here.session.cancel_request(here.client.client, "none")
+        agent.answer(asked, {"answer": "so"})
+        assert await here.answered(question) == {"answer": "so"}
+
+
 @pytest.mark.hazard("Q9")
 async def test_a_close_ends_them_all_and_a_dead_agent_too(tmp_path: Path, no_errors: None) -> None:
     agent = first()

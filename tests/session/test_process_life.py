@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from acp_bridge.agents.outcome import Exit
-from acp_bridge.protocol import SESSION_CLOSE, SESSION_PROMPT, SESSION_RESUME
+from acp_bridge.protocol import SESSION_CLOSE, SESSION_DELETE, SESSION_PROMPT, SESSION_RESUME
 from acp_bridge.runtime import waits
-from tests.session.living import DONE, Living, Prepare, first, living, resumes
+from tests.session.living import DONE, Living, Prepare, fails_to_start, first, living, resumes
 from tests.session.played_agent import BUSY, KILLED, PlayedAgent
 from tests.session.waiting import quiet
 
@@ -51,6 +51,30 @@ async def test_the_process_that_waits_for_a_session_is_taken_first_and_holds_the
         assert (agent.lock, len(here.context.agents)) == (here.lease, 1)
         agent.dies()
         await turn_of(here, 2)
+
+
+async def test_the_process_in_which_the_session_was_opened_is_taken_before_any_other(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as here:
+        agent, here.pool.ready = await pooled(here), await pooled(here)
+        here.session.offer(agent)
+        await here.turn(agent)
+        assert here.session.link is agent
+        assert agent.lock == here.lease
+        assert here.pool.ready is not None
+
+
+@pytest.mark.hazard("P12")
+async def test_a_process_that_ended_with_the_session_is_dead_and_costs_no_try_of_the_next(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, fails_to_start, fails_to_start, resumes) as here:
+        agent = await pooled(here)
+        here.session.offer(agent)
+        agent.exits()
+        await turn_of(here, 4)
+        assert agent.dead.is_set()
 
 
 @pytest.mark.hazard("P12")
@@ -145,6 +169,25 @@ async def test_an_agent_that_can_is_asked_to_close_its_session_and_then_ends_by_
         here.session.close()
         await here.session.closed.wait()
         assert agent.params(SESSION_CLOSE) == [{"sessionId": "0"}]
+        assert agent._exit == Exit(0, None)
+
+
+async def test_what_an_agent_is_asked_behind_the_close_takes_nothing_of_its_grace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "AGENT_PATIENCE", LONG)
+    async with living(tmp_path, first=first("close"), close_grace=1.0) as here:
+        agent = await here.agent()
+        agent.reply(SESSION_CLOSE, {})
+        agent.reply(SESSION_DELETE, {})
+
+        async def deletes() -> None:
+            await agent.ask(SESSION_DELETE, {"sessionId": "0"})
+
+        agent.requests.last = deletes
+        here.session.close()
+        await here.session.closed.wait()
+        assert agent.heard[-2:] == [SESSION_CLOSE, SESSION_DELETE]
         assert agent._exit == Exit(0, None)
 
 

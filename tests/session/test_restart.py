@@ -203,6 +203,18 @@ async def test_the_ids_of_the_process_before_mean_nothing_to_the_next(tmp_path: 
         assert opened == ["1", "1~2"]
 
 
+@pytest.mark.hazard("C16")
+async def test_a_card_that_a_later_process_leaves_open_outside_of_a_turn_ends_with_it(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, takes({}), first=first()) as here:
+        agent = await restarted(here)
+        await here.turn(agent)
+        agent.update(sessionUpdate="tool_call", toolCallId="c", title="a", status="pending")
+        agent.dies()
+        assert here.updates()[-1]["status"] == "failed"
+
+
 # --- a replay that may come late ------------------------------------------------------------------
 
 
@@ -281,6 +293,18 @@ async def test_while_nobody_waits_it_is_said_why_the_agent_does_not_load_the_ses
         await until(here.texts)
         why = f"the agent would not load the session: {UNKNOWN.message}"
         assert here.texts() == [notices.not_ready(why)]
+
+
+@pytest.mark.hazard("R3")
+async def test_while_nobody_waits_it_is_said_that_no_process_can_follow_a_first_one_that_lives_on(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first(), kill_timeout=0.0) as here:
+        agent = await here.agent()
+        agent.immortal = True
+        agent.exits()
+        await until(here.texts)
+        assert here.texts() == [notices.NOT_READY]
 
 
 @pytest.mark.hazard("R3")

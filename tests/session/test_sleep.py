@@ -320,3 +320,16 @@ async def test_a_reload_is_noted_when_a_process_takes_up_a_session_with_turns(
         with anyio.fail_after(5):
             while await here.context.reloads.seen(woken):
                 await quiet()
+
+
+async def test_a_process_that_takes_up_a_session_without_turns_shows_nothing_of_reloads(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        (await here.agent()).dies()
+        here.session.wake()
+        woken = await here.agent(2)
+        await until(lambda: here.session.now.at_rest)
+        await quiet()
+        assert SESSION_RESUME in woken.heard
+        assert not await here.context.reloads.seen(woken)

@@ -3,17 +3,24 @@
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+from acp_bridge.agents.link import Link
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
+    MODE_UPDATE,
+    OPTIONS_UPDATE,
     SESSION_PROMPT,
     SESSION_RESUME,
     SET_CONFIG_OPTION,
     SET_MODE,
+    user_chunk,
 )
+from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.living import (
+    CANCELLED,
     DONE,
     Living,
     does_not_exist,
@@ -140,6 +147,96 @@ async def test_what_a_process_had_fails_with_it_and_only_what_it_confirmed_is_se
         await here.turn(following)
         assert SET_MODE not in following.heard
         assert len(here.answers()) == 4
+
+
+@pytest.mark.parametrize("way", ["request", "notification"])
+async def test_the_words_with_which_a_client_begins_work_by_another_method_are_not_shown_again(
+    tmp_path: Path, way: str
+) -> None:
+    words: Json = {"type": "text", "text": "mend"}
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        if way == "request":
+            here.asks("_x/y", prompt=[words])
+        else:
+            here.session.pass_notification("_x/told", {"sessionId": "s", "prompt": [words]})
+        agent.update(**user_chunk(words))
+        agent.says_text("done")
+        assert here.texts() == ["done"]
+
+
+@pytest.mark.parametrize("params", [["s", 1], {"n": 1}])
+async def test_parameters_that_name_no_session_reach_the_agent_as_they_are(
+    tmp_path: Path, params: Any
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        here.session.to_agent.pass_on(here.client.asks("_x/y", params))
+        assert agent.sent.messages[-1]["params"] == params
+
+
+@pytest.mark.hazard("P13")
+async def test_what_the_agent_asks_for_a_request_names_it_as_the_client_does(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, request_id = await here.agent(), here.asks("_x/y")
+        asked = await agent.asked("_x/y")
+        assert asked["id"] != request_id
+        agent.asks("_x/z", {"sessionId": "0", "requestId": asked["id"]})
+        assert here.got[-1]["params"] == {"sessionId": "s", "requestId": request_id}
+
+
+@pytest.mark.hazard("Q9", "P6")
+async def test_a_request_that_breaks_on_its_way_is_answered_without_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def breaks(*args: object) -> int:
+        raise OSError("/secret")
+
+    async with living(tmp_path, first=first()) as here:
+        with monkeypatch.context() as patch:
+            patch.setattr(Link, "request_for", breaks)
+            error = await here.answered(here.asks("_x/y"))
+        assert error["message"].startswith("_x/y could not be passed on (the log has more ")
+        assert "secret" not in str(error)
+        assert "/secret" in caplog.text
+        caplog.clear()
+        await here.turn(await here.agent())
+
+
+@pytest.mark.hazard("C23")
+async def test_a_setting_that_a_client_asks_for_ends_its_quiet_behind_a_cancel(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, request_id = await here.agent(), here.prompt()
+        turn = await agent.asked(SESSION_PROMPT)
+        here.session.feed(ev.Cancel())
+        agent.answer(turn, CANCELLED)
+        assert await here.answered(request_id) == CANCELLED
+        agent.update(sessionUpdate=MODE_UPDATE, currentModeId="edit")
+        assert here.updates() == []
+        here.asks(SET_MODE, modeId="plan")
+        assert [update["currentModeId"] for update in here.updates()] == ["edit"]
+
+
+@pytest.mark.hazard("V1")
+async def test_a_setting_is_told_by_its_answer_even_during_a_replay_and_others_by_an_update(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, other, (view,) = await here.agent(), ClientEnd(), here.session.transcript.views
+        here.session.transcript.attach(other.client)
+        here.session.user_settings.note_result({"modes": {"currentModeId": "plan"}})
+        request_id = here.asks(SET_MODE, modeId="edit")
+        view.begin_replay()
+        agent.answer(await agent.asked(SET_MODE), {})
+        assert here.answers() == {request_id: {}}
+        view.end_replay()
+        assert here.updates() == []
+        (told,) = other.sent.take()
+        assert told["params"]["update"]["currentModeId"] == "edit"
 
 
 # --- deferred -------------------------------------------------------------------------------------
@@ -274,3 +371,63 @@ async def test_an_agent_that_ignores_the_cancel_of_a_request_is_not_waited_for(
         assert (await here.answered(request_id))["code"] == -32800
         assert len(agent.params(CANCEL_REQUEST)) == 1
         await here.turn(agent)
+
+
+@pytest.mark.hazard("Q9", "R9")
+async def test_a_setting_that_is_confirmed_after_it_was_given_up_is_in_force_and_shown_to_all(
+    tmp_path: Path,
+) -> None:
+    modes = {"currentModeId": "plan", "availableModes": [{"id": "plan"}, {"id": "edit"}]}
+    result = {"configOptions": OPTIONS}
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        here.session.user_settings.note_result({"modes": modes})
+        here.session.to_agent._patience = 0.0
+        for answer, told in ((BUSY, []), (result, [OPTIONS_UPDATE, MODE_UPDATE])):
+            request_id = here.asks(SET_MODE, modeId="edit")
+            asked = await agent.asked(SET_MODE)
+            error = await here.answered(request_id)
+            assert (error["code"], SET_MODE in error["message"]) == (-32603, True)
+            assert agent.params(CANCEL_REQUEST)[-1] == {"requestId": asked["id"]}
+            agent.answer(asked, answer)
+            assert [update["sessionUpdate"] for update in here.updates()] == told
+        shown = here.session.user_settings.shown
+        assert (shown["modes"]["currentModeId"], shown["configOptions"]) == ("edit", OPTIONS)
+
+
+# --- an answer that the bridge takes --------------------------------------------------------------
+
+
+async def test_a_request_whose_answer_the_bridge_takes_is_cancelled_as_any_other(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, results = await here.agent(), list[Any]()
+        request = here.request("_x/y", n=1)
+
+        async def ask() -> None:
+            results.append(await here.session.to_agent.ask(request))
+
+        here.context.tasks.start_soon(ask)
+        asked = await agent.asked("_x/y")
+        assert asked["params"] == {"sessionId": "0", "n": 1}
+        assert here.session.cancel_request(here.client.client, request.call.id)
+        assert agent.params(CANCEL_REQUEST) == [{"requestId": asked["id"]}]
+        agent.answer(asked, {"answer": 1})
+        await until(lambda: results)
+        assert results == [{"answer": 1}]
+
+
+@pytest.mark.hazard("Q9")
+async def test_with_its_caller_such_a_request_is_given_up_at_the_agent(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        agent.reply("_x/y", BUSY)
+        with pytest.raises(RpcError, match="busy"):
+            await here.session.to_agent.ask(here.request("_x/y"))
+        with anyio.CancelScope() as scope:
+            agent.on_sent = scope.cancel
+            await here.session.to_agent.ask(here.request("_x/y"))
+        asked = await agent.asked("_x/y")
+        assert agent.params(CANCEL_REQUEST) == [{"requestId": asked["id"]}]
+        assert not here.session.to_agent.busy

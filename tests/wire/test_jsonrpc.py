@@ -229,6 +229,7 @@ def test_whatever_was_accepted_can_be_encoded_and_answered(line: bytes) -> None:
         b'{"method":"\xff"}',
         b'{"method":"\xed\xa0\x80"}',
         b'{"method":"m","params":"\xff"}',
+        b'{"id":7,"method":"m","params":"\xff"}',
         b'\xef\xbb\xbf{"method":"m"}',
         '{"method":"m"}'.encode("utf-16-le"),
         b'{"method":"m","params":NaN}',
@@ -494,6 +495,15 @@ def test_of_a_line_that_is_too_long_it_is_told_which_request_it_is_about(
     seen = (malformed.id, malformed.answer, malformed.asks)
     assert seen in (told, (None, False, False))
     assert seen == told or told[2]
+
+
+@pytest.mark.hazard("P5", "Q9")
+def test_an_id_where_a_piece_of_a_long_answer_ends_is_not_taken_for_its_own() -> None:
+    decoder = Decoder(200)
+    assert decoder.feed(b'{"result":{"a":' + LONG + b',"id":3}') == []
+    [found] = decoder.feed(b',"id":4}\n')
+    assert isinstance(found, Malformed)
+    assert (found.id, found.answer) == (4, True)
 
 
 # --- values as text -------------------------------------------------------------------------------

@@ -85,9 +85,10 @@ class Restart:
             return ev.NeedsAuth(epoch, exc)
         except Exception as exc:
             if self._core.now.state is State.CLOSED:  # with the session the journal was closed
-                return ev.LoadRefused(epoch, False, "the session has ended")
-            what = errors.internal(exc, "the session could not be opened")
-            return ev.LoadRefused(epoch, False, what.message)
+                what = "the session has ended"
+            else:
+                what = errors.internal(exc, "the session could not be opened").message
+            return ev.LoadRefused(epoch, False, what)
         event("session.reopened", session=session_id, agent=link.name)
         return ev.Loaded(epoch, link.light)
 

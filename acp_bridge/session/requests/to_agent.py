@@ -6,7 +6,7 @@ Settings and whatever the bridge does not know go this way; answers come back as
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, assert_never
@@ -86,8 +86,11 @@ class ToAgent:
         self.deferred: list[Asked] = []
         #: requests that the agent has.
         self._passed: list[Asked] = []
-        #: the agent has a request about the session that is not answered yet.
-        self.busy = False
+
+    @property
+    def busy(self) -> bool:
+        """True while the agent has a request about the session that is not answered yet."""
+        return any(not each.beside for each in self._passed)
 
     def cancel(self, client: Client, request_id: object) -> bool:
         """Carry out a client's `$/cancel_request`; False when the request is not here.
@@ -105,7 +108,8 @@ class ToAgent:
             self._settle(asked, Err(errors.cancelled()))
         else:
             self._call_back(asked)
-            self._core.spawn(self._limit, asked, waits.AGENT_PATIENCE, errors.cancelled())
+            patience = anyio.move_on_after(waits.AGENT_PATIENCE)
+            self._core.spawn(self._limit, asked, patience, errors.cancelled())
 
     def pass_on(self, request: ClientRequest) -> None:
         """Send a request to the agent, now or when the process that comes is ready."""
@@ -135,8 +139,7 @@ class ToAgent:
         answers: list[Answer] = []
         asked = Asked(request, answers.append, method, params, beside=True, tell_late=tell_late)
         result = await self._result(asked, answers)
-        if asked.link is None:
-            raise errors.agent_trouble("the agent's process has ended")
+        assert asked.link is not None  # it gave the result
         return asked.link, result
 
     async def _result(self, asked: Asked, answers: list[Answer]) -> Any:
@@ -158,8 +161,8 @@ class ToAgent:
                 self.deferred.append(asked)
                 self._wake()
             case Passing.NOW | Passing.SETTINGS:
-                if (link := self._core.link) is None:
-                    raise RuntimeError("a request may pass, and there is no process")
+                link = self._core.link
+                assert link is not None  # or no request may pass
                 self._send(link, asked)
             case Passing.STARTS | Passing.WAITS:
                 self.deferred.append(asked)
@@ -188,9 +191,10 @@ class ToAgent:
             return
         asked.agent_request = request_id
         self._passed.append(asked)
-        self.busy |= not asked.beside
         if asked.method in _BOUNDED:
-            self._core.spawn(self._end_silence, asked, link)
+            silence = link.at_clients.limit(self._patience)
+            error = errors.silent(asked.method, self._patience)
+            self._core.spawn(self._limit, asked, silence, error)
 
     def _begin_work(self, params: Any) -> None:
         """Note that a request may start work at the agent: the updates that follow are no leak."""
@@ -200,15 +204,11 @@ class ToAgent:
             self._transcript.end_quiet_of_all()
         self._core.feed(ev.WorkAsked())
 
-    async def _end_silence(self, asked: Asked, link: Link) -> None:
-        """Answer a request with an error if the agent is silent about it for too long."""
-        with suppress(TimeoutError), link.at_clients.limit(self._patience):
-            await asked.settled.wait()
-        await self._limit(asked, 0, errors.silent(asked.method, self._patience))
-
-    async def _limit(self, asked: Asked, seconds: float, error: RpcError) -> None:
+    async def _limit(
+        self, asked: Asked, patience: AbstractContextManager[object], error: RpcError
+    ) -> None:
         """Answer a request with this error if the agent does not answer it in time."""
-        with anyio.move_on_after(seconds):
+        with suppress(TimeoutError), patience:
             await asked.settled.wait()
         if not asked.settled.is_set():
             event("agent.silent", method=asked.method)
@@ -235,7 +235,6 @@ class ToAgent:
         for waiting in (self.deferred, self._passed):
             if asked in waiting:
                 waiting.remove(asked)
-        self.busy = any(not each.beside for each in self._passed)
         asked.tell(answer)
 
     def _take_late(self, request: ClientRequest, answer: Answer) -> None:
