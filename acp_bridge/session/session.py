@@ -154,14 +154,14 @@ class Session:
         )
         work = Work(core, updates, shown, background, settings)
         pacing = self.audience.pacing
-        silence = Silence(core, updates, shown, lambda: pacing.waits, settings)
+        silence = Silence(core, updates, shown, self._unread, settings)
         self._sleep = sleep = Sleep(
             core,
             settings.sleep_after,
             context.reloads,
             updates,
             memory,
-            lambda: pacing.waits,
+            self._unread,
             lambda: bool(ask.open),
             to_agent.notify,
         )
@@ -281,7 +281,7 @@ class Session:
             agent_owes=self.to_agent.busy,
             journal_behind=self.journal.behind,
             background=self.background.listed,
-            in_background=self.background.runs or (rests and self._updates.goes_on),
+            in_background=self.background.runs or (rests and self._updates.works_on_a_call),
         )
 
     # --- its end -------------------------------------------------------------------------------

@@ -51,8 +51,6 @@ class _Card:
     turn: int | str
     open: bool = True
     dead: bool = False
-    #: the agent has said that it works on it.
-    begun: bool = False
     #: what the agent said of the call, and what its last request for a permission said; forgotten
     #: some time after its end.
     told: Json = field(default_factory=dict)
@@ -323,14 +321,18 @@ class Updates:
 
     def _begin(self, card: _Card) -> None:
         """Note that the agent works on an open card."""
-        card.begun = True
         self._begun_ids.add(card.client_id)
 
     @property
-    def goes_on(self) -> bool:
-        """True while a card is open on which the agent has begun to work, and that was not denied
-        nor broken off."""
-        return not self._begun_ids <= self.notes.keys()
+    def _working(self) -> set[str]:
+        """The client-side ids of the open cards on which the agent has begun to work, and that were
+        not denied nor broken off."""
+        return self._begun_ids - self.notes.keys()
+
+    @property
+    def works_on_a_call(self) -> bool:
+        """True while the agent works on a tool call, also on one that a turn has left open."""
+        return bool(self._working)
 
     def _end(self, card: _Card) -> None:
         """Note that a card has got its one end."""
@@ -525,15 +527,12 @@ class Updates:
 
         After the end of their turn it does not work on those that have not begun or were denied.
         """
-        return self.terminals.running | {
+        of_turn = {
             card.client_id
             for card in self._cards.values()
-            if card.open
-            and (
-                (turn_runs and card.turn == self._turn)
-                or (card.begun and card.client_id not in self.notes)
-            )
+            if turn_runs and card.open and card.turn == self._turn
         }
+        return self.terminals.running | self._working | of_turn
 
     @property
     def open_cards(self) -> frozenset[str]:
