@@ -19,7 +19,7 @@ from tests.support.fixture_agents import V2_AGENT, fixture_command
 from tests.support.joined import joined, listening
 from tests.support.recording import Message
 from tests.support.v1_schema import v1_schema
-from tests.support.v2_schema import V2Connection, v2_schema, without_old
+from tests.support.v2_schema import HELLO, V2Connection, v2_schema, without_old
 
 #: for what starts a process.
 SECONDS = 20.0
@@ -87,8 +87,7 @@ class Speaker:
         if self.version == 1:
             await self.client.initialize({})
             return
-        params = {"protocolVersion": 2, "info": {"name": "t", "version": "1"}, "capabilities": {}}
-        answer = await self.client.request("initialize", params, SECONDS)
+        answer = await self.client.request("initialize", HELLO, SECONDS)
         assert answer["protocolVersion"] == 2
 
     async def new(self, world: World) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -12,10 +11,10 @@ from acp_bridge.protocol import ENDED, Json
 from acp_bridge.updates.notices import ended_in_background, killed_at_work
 from tests.process.bridge_support import World, fails, kill_agent, stopped
 from tests.process.test_bridge_v2_agent import v2_agent
+from tests.process.v2_client import v2_client
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
 from tests.support.joined import joined, listening
-from tests.support.v2_schema import V2Connection
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
@@ -29,26 +28,6 @@ def _plain_ids(monkeypatch: pytest.MonkeyPatch) -> None:
 
 CANCEL = "_acp_bridge/cancel_item"
 HEARS: Json = {"_meta": {"acp_bridge": {"state": True}}}
-
-
-@asynccontextmanager
-async def v2_client(
-    world: World, *, command: list[str] | None = None, session: bool = True, **settings: Any
-) -> AsyncIterator[RecordingClient]:
-    """A client of version 2, all of whose messages are judged by the schema in the end."""
-    command = v2_agent() if command is None else command
-    async with world.inside(command=command, initialized=False, **settings) as client:
-        info = {"name": "editor", "version": "1"}
-        hello = {"protocolVersion": 2, "info": info, "capabilities": {}}
-        await client.request("initialize", hello)
-        if session:
-            opened = await client.request("session/new", {"cwd": str(world.cwd)})
-            client.session_id = opened["sessionId"]
-        yield client
-    judge = V2Connection()
-    for record in client.recording:
-        if record.message:
-            judge.judge("client" if record.direction == "out" else "agent", record.message)
 
 
 @asynccontextmanager

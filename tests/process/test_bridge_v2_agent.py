@@ -12,6 +12,7 @@ from acp_bridge.settings import AgentProtocol
 from tests.process.bridge_support import World, kill_agent, refused, shown, stopped
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import V2_AGENT
+from tests.support.v2_schema import HELLO
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
@@ -83,9 +84,7 @@ async def test_a_client_of_version_2_has_the_agent_spoken_to_in_its_version_if_i
     world: World,
 ) -> None:
     async with world.inside(command=v2_agent(), initialized=False) as client:
-        info = {"name": "editor", "version": "1"}
-        hello = {"protocolVersion": 2, "info": info, "capabilities": {}}
-        assert (await client.request("initialize", hello))["protocolVersion"] == 2
+        assert (await client.request("initialize", HELLO))["protocolVersion"] == 2
     assert asked_versions(world) == [2]
 
 
@@ -93,9 +92,7 @@ async def test_of_an_agent_of_version_1_no_other_process_is_started_for_a_client
     world: World,
 ) -> None:
     async with world.inside(initialized=False) as client:
-        info = {"name": "editor", "version": "1"}
-        hello = {"protocolVersion": 2, "info": info, "capabilities": {}}
-        assert (await client.request("initialize", hello))["protocolVersion"] == 2
+        assert (await client.request("initialize", HELLO))["protocolVersion"] == 2
         answer = await client.request("session/new", {"cwd": str(world.cwd)})
         since = len(client.recording)
         said = [{"type": "text", "text": "say hello"}]

@@ -10,18 +10,13 @@ import pytest
 
 from tests.process.bridge_support import World, kill_agent
 from tests.process.test_bridge_v2_agent import v2_agent
+from tests.process.v2_client import v2_client
 from tests.support.client import RecordingClient
-from tests.support.v2_schema import V2Connection
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 Json = dict[str, Any]
 
-HELLO: Json = {
-    "protocolVersion": 2,
-    "info": {"name": "editor", "version": "1"},
-    "capabilities": {"elicitation": {"form": {}}},
-}
 #: what the bridge tells by itself.
 _OWN = (
     *("state_update", "user_message", "user_message_chunk"),
@@ -98,15 +93,11 @@ PIECES = [
 
 
 class Editor:
-    """A client of version 2, every message of which is judged, in both directions."""
+    """A client of version 2 in a session."""
 
     def __init__(self, client: RecordingClient, world: World) -> None:
         self.client, self.world = client, world
-        self.session = ""
-
-    async def new(self) -> None:
-        answer = await self.client.request("session/new", {"cwd": str(self.world.cwd)})
-        self.session = answer["sessionId"]
+        self.session = client.session_id
 
     async def resume(self, **more: Any) -> list[Json]:
         """What a resume from the beginning shows."""
@@ -154,15 +145,8 @@ def _plain(told: Any) -> Any:
 @asynccontextmanager
 async def editor(world: World) -> AsyncIterator[Editor]:
     """A bridge between a client and an agent of version 2, with a session."""
-    async with world.inside(command=v2_agent(), initialized=False) as client:
-        await client.request("initialize", HELLO)
-        it = Editor(client, world)
-        await it.new()
-        yield it
-    judged = V2Connection()
-    for record in client.recording:
-        assert record.message
-        judged.judge("client" if record.direction == "out" else "agent", record.message)
+    async with v2_client(world) as client:
+        yield Editor(client, world)
 
 
 @pytest.mark.parametrize("told", CONVERSATIONS.values(), ids=CONVERSATIONS.keys())

@@ -16,6 +16,10 @@ _OLD_KINDS = frozenset({"tool_call", "plan", "plan_removed", "current_mode_updat
 _OLD_HELLO = frozenset({"clientInfo", "clientCapabilities"})
 
 
+#: what a client of version 2 says that can no more than each of them.
+HELLO: Json = {"protocolVersion": 2, "info": {"name": "editor", "version": "1"}, "capabilities": {}}
+
+
 @cache
 def v2_schema() -> Schema:
     """Return the schema of each definition, by its name."""

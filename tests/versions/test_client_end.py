@@ -4,9 +4,8 @@ from typing import Any
 
 from acp_bridge.protocol import Json
 from acp_bridge.versions.client_end import ClientEnd
-from tests.support.v2_schema import V2Connection
+from tests.support.v2_schema import HELLO, V2Connection
 
-HELLO: Json = {"protocolVersion": 2, "info": {"name": "e", "version": "1"}, "capabilities": {}}
 WORDS: Json = {"type": "text", "text": "hi"}
 
 

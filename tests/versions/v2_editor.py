@@ -7,13 +7,10 @@ from typing import Any
 
 from tests.sessions.agent import Agent, Json, until
 from tests.sessions.bench import Bench, Served, bench
+from tests.support.v2_schema import HELLO as BARE_HELLO
 from tests.support.v2_schema import V2Connection
 
-HELLO: Json = {
-    "protocolVersion": 2,
-    "info": {"name": "editor", "version": "1"},
-    "capabilities": {"elicitation": {"form": {}}},
-}
+HELLO: Json = {**BARE_HELLO, "capabilities": {"elicitation": {"form": {}}}}
 CWD: Json = {"cwd": "/w"}
 
 
