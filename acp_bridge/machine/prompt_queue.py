@@ -326,7 +326,8 @@ class PromptQueue:
                 stopped.append(prompt)
             if prompt.ending is None or cancelled:
                 prompt.ending = outcome
-        if self.running:  # the turn, which has hooks of its own, goes on without these words
+        # A turn that runs, or that is over, has hooks of its own: they go on without these words.
+        if self.running or len(stopped) < len(self.hooked):
             return [StopHooks(prompt.key) for prompt in stopped]
         return [StopHooks()] if stopped else []
 

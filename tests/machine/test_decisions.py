@@ -10,6 +10,7 @@ from acp_bridge.machine.effects import (
     Failure,
     NoteOutcome,
     Open,
+    Queued,
     Release,
     SendCancel,
     SendPrompt,
@@ -129,6 +130,13 @@ def test_by_default_there_is_no_process_a_cancel_spares_the_queue_and_reloads_no
         turns.step(Committed(key))
     turns.step(Cancel())
     assert turns.step(AgentAnswered(1, 1))[-1] == SendPrompt(1, 2)
+
+
+def test_by_default_no_words_join_a_turn() -> None:
+    turns = TurnMachine(epoch=1)
+    for event in (PromptReceived(1), Committed(1), PromptReceived(2, steers=True)):
+        turns.step(event)
+    assert turns.step(Committed(2)) == [Queued(2)]
 
 
 # --- cancel ---------------------------------------------------------------------------------------

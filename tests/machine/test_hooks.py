@@ -41,6 +41,7 @@ from acp_bridge.machine.events import (
     HookBegan,
     HookEnded,
     HooksDone,
+    MaySteer,
     Moment,
     NotBegun,
     Pause,
@@ -406,6 +407,18 @@ def test_a_turn_that_was_cancelled_has_no_hooks() -> None:
     here.prompt(1)
     here.do(Cancel())
     assert RunHooks(1, AFTER) not in here.answer("cancelled")
+
+
+def test_a_cancel_of_words_that_were_to_join_leaves_the_hooks_of_the_turn_that_is_over() -> None:
+    here = Bench(hooks=frozenset({BEFORE, AFTER}), steers=True)
+    here.prompt(1)
+    here.hooks(1)
+    out = here.do(MaySteer(1), PromptReceived(2, steers=True), Committed(2))
+    assert out == [Commit(2), RunHooks(2, BEFORE)]
+    assert RunHooks(1, AFTER) in here.answer()
+    assert here.do(CancelPrompt(2)) == [StopHooks(2)]
+    assert here.hooks(1) == [replied(1)]
+    assert here.hooks(2) == [cancelled(2)]
 
 
 # --- hooks that the machine is told of ---------------------------------------------------------

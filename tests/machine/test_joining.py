@@ -336,3 +336,12 @@ def test_words_for_one_turn_only_that_was_over_first_are_answered_and_not_told_t
     bench.prompt(1)
     bench.do(PromptReceived(2, steers=True, lapses=True), Committed(2))
     assert bench.do(AgentAnswered(1, 1, "end_turn")) == [replied(1), failed(2, Failure.NO_TURN)]
+
+
+@pytest.mark.hazard("Q15")
+def test_words_for_one_turn_alone_that_were_told_to_wait_for_their_own_get_it() -> None:
+    bench = Bench()
+    bench.prompt(1)
+    out = bench.do(PromptReceived(2, steers=True, lapses=True), Committed(2))
+    assert out == [Commit(2), Queued(2)]
+    assert bench.answer() == [replied(1), SendPrompt(1, 2)]
