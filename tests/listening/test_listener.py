@@ -66,7 +66,7 @@ class World:
 
 @asynccontextmanager
 async def listens(home: Path) -> AsyncIterator[World]:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             joined, path = Joined(), new_socket_path(home, os.environ)
             listener = Listener(tasks, home, path, "codex", joined.join)
