@@ -238,6 +238,7 @@ class Actors:
             await self._leave(actor)
 
     async def _all_over(self, actor: Actor) -> None:
+        actor.heard.is_over()  # to judge all until now takes long, and is no time of the bridge
         try:
             with anyio.fail_after(SETTLE), suppress(ConnectionError):
                 await actor.client.until_recorded(actor.heard.is_over, SETTLE + 1)
