@@ -42,13 +42,16 @@ from acp_bridge.updates.updates import Updates, for_replay
 class Hold:
     """Keeps what happens in a session from one client, from now on until `end`."""
 
-    def __init__(self, view: ClientView, moment: Moment | None = None, *, whole: bool) -> None:
+    def __init__(
+        self, view: ClientView, stands: Json, moment: Moment | None = None, *, whole: bool
+    ) -> None:
         """`whole`: the client is replayed the transcript meanwhile; else it is shown nothing old.
 
-        `moment`: where the replay ends in the journal, None: where the journal is when it begins.
-        It is closed at the end.
+        `stands`: the session's state now, where the replay ends. `moment`: where that is in the
+        journal, None: where the journal is when it begins. It is closed at the end.
         """
         self.view = view
+        self.stands = stands
         self.moment = moment
         self.ended = False
         view.replays += whole
@@ -104,7 +107,10 @@ class Replay:
         Raises JournalError.
         """
         self._transcript.flush()
-        return Hold(view, self._journal.moment(), whole=True)
+        return Hold(view, self._stands(view), self._journal.moment(), whole=True)
+
+    def _stands(self, view: ClientView) -> Json:
+        return self._audience.standing.told_to(view.client)
 
     async def load(
         self,
@@ -123,7 +129,7 @@ class Replay:
         if self._core.closing:
             raise errors.unknown_session()
         view = self._transcript.attach(request.client)
-        hold = held if held and held.begins(view) else Hold(view, whole=replay)
+        hold = held if held and held.begins(view) else Hold(view, self._stands(view), whole=replay)
         try:
             if replay:
                 view.missed_some = False
@@ -132,7 +138,7 @@ class Replay:
             else:
                 self._say_what_goes_on(view, request)
             self._say_what_waits(view, request)
-            request.answer(self.result(request, attached=attached))
+            request.answer(self.result(request, hold.stands, attached=attached))
         except JournalError as exc:
             if self._core.closing:  # it was deleted while it was read
                 raise errors.unknown_session() from None
@@ -171,8 +177,13 @@ class Replay:
         if request.method != ATTACH and (work := self._audience.at_work(request.client)):
             view.replay(notices.notice(work))
 
-    def result(self, request: ClientRequest, *, attached: bool = False) -> Json:
-        """Return the result of `session/load` or `resume`, fit for the client that asked."""
+    def result(
+        self, request: ClientRequest, stands: Json | None = None, *, attached: bool = False
+    ) -> Json:
+        """Return the result of `session/load` or `resume`, fit for the client that asked.
+
+        `stands`: the state up to which it was shown the session, None: that of now.
+        """
         own: Json = {"agentSessionId": self._journal.info.agent_session_id}
         if attached:
             clients = len(self._transcript.views)
@@ -182,7 +193,7 @@ class Replay:
         if self._pauses.told is not Standstill.OPEN:
             own["pause"] = self._pauses.state
         if request.client.abilities.hears_state:
-            own["state"] = self._audience.standing.stands(request.client)
+            own["state"] = stands or self._audience.standing.told_to(request.client)
         return with_own_meta(request.client.abilities.fit(self._user_settings.shown), own)
 
     def replay_state(self, view: ClientView) -> None:
