@@ -367,9 +367,8 @@ class ClientEnd:
     def _stands(self, params: Json) -> None:
         """Take where a session stands: a turn may have begun, or one of another's ended."""
         session_id = params.get("sessionId")
-        if session_id not in self._sessions:
+        if (session := self._sessions.get(session_id)) is None:
             return
-        session = self._sessions[session_id]
         for update in session.background.take(params):
             self._say(session_id, update)
         turn, session.word = self._turn(session_id, session, params), params.get("state")
@@ -411,9 +410,10 @@ class ClientEnd:
         shown_as = session.updates.last_user_message if turn.get("edited") else ""
         for asked in self._own_prompts(session.turn) if session.turn else ():
             if not asked.begun:
-                shown_as = shown_as or session.updates.replayed_as(asked.params.get("prompt"))
+                shown_as = shown_as or session.updates.begun_as(asked.params.get("prompt"))
                 self._insert(session_id, asked, shown_as=shown_as)
                 shown_as = shown_as or asked.prompt_id
+        session.updates.without_turn = ""
 
     def _insert(self, session_id: object, asked: _Asked, *, shown_as: str = "") -> None:
         """Show the client its own words, and answer its prompt with the id of their message.
@@ -462,7 +462,7 @@ class ClientEnd:
         session.ended = [*session.ended[-9:], turn]
         if session.turn == turn:
             session.turn = ""
-        session.updates.replayed_last = ""
+        session.updates.without_turn = ""
         self._say_idle(session_id, session, end)
 
     def _end_other(self, session_id: object, session: _Session, turn: str, stands: Json) -> None:

@@ -45,8 +45,8 @@ class ToV2:
         self._calls: set[str] = set()
         #: the id of the last message of the user's that was given one here.
         self.last_user_message = ""
-        #: the same, if it was shown in a replay and no turn has ended since.
-        self.replayed_last = ""
+        #: the same, if no replay or turn has ended since, and none begun.
+        self.without_turn = ""
         #: the ids of such messages, by their text; of the last ones alone.
         self._said: dict[str | None, str] = {}
         self._rows: dict[str, Callable[[Json], list[Json]]] = {
@@ -72,7 +72,7 @@ class ToV2:
     def begin_replay(self) -> None:
         """Forget what the client was shown: it is shown the session from its beginning."""
         self._calls.clear()
-        self.replays, self.replayed_last = True, ""
+        self.replays, self.without_turn = True, ""
         self.end_message()
 
     def shown_as(self, blocks: object) -> str:
@@ -80,12 +80,12 @@ class ToV2:
         words = objects(blocks)
         return self._said.get(_text(words), "") if words else ""
 
-    def replayed_as(self, blocks: object) -> str:
-        """Return the id under which a replay has ended with the user's words; empty if with others.
+    def begun_as(self, blocks: object) -> str:
+        """Return the id under which the words of the turn that begins were shown; empty if not.
 
-        A prompt whose turn begins while the session is shown is in the replay, too.
+        A client that loads a session is shown those of its own prompts, in the replay or behind it.
         """
-        return self.replayed_last if self.shown_as(blocks) == self.replayed_last else ""
+        return self.without_turn if self.shown_as(blocks) == self.without_turn else ""
 
     def note_shown(self, blocks: list[Json], message: str) -> None:
         """Note under which id the user's words are shown; the oldest are forgotten."""
@@ -121,7 +121,7 @@ class ToV2:
             self._message = self._prompt if isinstance(self._prompt, str) else made
             if update.get("sessionUpdate") == protocol.USER_MESSAGE:
                 self.last_user_message = self._message
-                self.replayed_last = self._message if self.replays else ""
+                self.without_turn = self._message
                 self.note_shown([as_object(update.get("content"))], self._message)
         return [{**update, "messageId": self._message}]
 

@@ -174,9 +174,12 @@ async def test_who_is_being_shown_the_session_is_told_where_it_stands_after_that
         await until(lambda: gate.reached)
         assert slow.asked(STATE) == []
         slow.way.take_all()
-        await slow.result(load)
-        (told,) = await slow.got(STATE)
-        assert (told["params"]["state"], told["params"]["turn"]["text"]) == ("running", "two")
+        loaded = (await slow.result(load))["_meta"]["acp_bridge"]["state"]
+        assert (loaded["state"], loaded["last"]["stopReason"]) == ("idle", "end_turn")
+        await slow.handled()
+        told = [each["params"] for each in slow.asked(STATE)]
+        runs = [each.get("turn", {}).get("text") for each in told]
+        assert (words(slow), runs) == (["running"], [None, "two", "two"])
         gate.open()
 
 

@@ -70,6 +70,8 @@ class Heard:
     #: prompts that were open when a resume of their session was answered: what was held back for
     #: it may come before their answers.
     _behind: set[int] = field(default_factory=set)
+    #: the methods of the requests that have no answer, by the keys of their ids.
+    _open: dict[str, str] = field(default_factory=dict)
     _taken: int = 0
 
     # --- while it is there ---------------------------------------------------------------------
@@ -81,21 +83,12 @@ class Heard:
 
     def open_requests(self) -> list[str]:
         """Return what it waits for."""
-        asked = {
-            key(record.message["id"]): str(record.message["method"])
-            for record in self.recording
-            if record.direction == "out" and record.message and _is_request(record.message)
-        }
-        for record in self.recording:
-            message = record.message or {}
-            if record.direction == "in" and "method" not in message:
-                asked.pop(key(message.get("id")), None)
         turns = [
             f"the end of {each.text[:60]}"
             for each in self._conversation.attempts.values()
             if each.message and not each.is_over and each.end is None
         ]
-        return [*asked.values(), *turns]
+        return [*self._open.values(), *turns]
 
     # --- afterwards ----------------------------------------------------------------------------
 
@@ -115,7 +108,8 @@ class Heard:
         self.ledger.counts["version 2: ends of turns"] += self._conversation.ends
 
     def _take(self) -> None:
-        for record in self.recording[self._taken :]:
+        while self._taken < len(self.recording):
+            record = self.recording[self._taken]
             self._taken += 1
             try:
                 self._conversation.take_all([record])
@@ -146,10 +140,13 @@ class Heard:
         message = record.message or {}
         method, params = message.get("method"), message.get("params")
         if record.direction == "out" and isinstance(params, dict):
+            if _is_request(message):
+                self._open[key(message["id"])] = str(method)
             self._sent(message, params)
         elif method == "session/update" and isinstance(params, dict):
             self._shown(params)
-        elif "method" not in message:
+        elif record.direction == "in" and "method" not in message:
+            self._open.pop(key(message.get("id")), None)
             self._answered(key(message.get("id")), well="result" in message)
 
     def _sent(self, message: Message, params: Message) -> None:

@@ -164,8 +164,7 @@ class Actors:
             return
         prompt = rng.choice(self.keyed[-6:])
         await self._come_first(actor, prompt.session_id, rng)
-        # Where its first attempt was lost it is a new prompt, behind those that were sent since.
-        prompt.urgent = prompt.again = True
+        prompt.send_again()
         if "interrupt" in self.fleet.place.options:
             self.fleet.place.ledger.stop(actor.life.number, prompt.session_id)
         prompt.life = actor.life.number
@@ -238,6 +237,7 @@ class Actors:
             await self._leave(actor)
 
     async def _all_over(self, actor: Actor) -> None:
+        actor.heard.is_over()  # to judge all until now takes long, and is no time of the bridge
         try:
             with anyio.fail_after(SETTLE), suppress(ConnectionError):
                 await actor.client.until_recorded(actor.heard.is_over, SETTLE + 1)

@@ -59,6 +59,14 @@ class Prompt:
     #: when that was read, in monotonic seconds.
     answered: float = 0.0
 
+    def send_again(self) -> None:
+        """Note that it is sent again, under its key.
+
+        Where an attempt before was lost, or refused, it is a new prompt, behind those sent since.
+        """
+        self.urgent = self.again = True
+        self.answer = self.answer if self.accepted else None
+
     @property
     def stopped(self) -> Any:
         """The stop reason; None for an error, and for no answer."""

@@ -153,6 +153,16 @@ def test_what_must_not_be_is_found(lines: list[Json], how: dict[str, Any]) -> No
         judge(*lines, **how)
 
 
+def test_a_prompt_that_was_refused_may_be_taken_when_it_is_sent_again() -> None:
+    second = [prompt(2, TWO), accepted(2), RUNS, begun(2), said(TWO), ENDED]
+    lost, taken = judge(prompt(1), refused(1, -32600), *second, whole=TWO).newer.values()
+    assert (lost.answer or {})["error"]["code"] == -32600
+    lost.send_again()
+    taken.send_again()
+    assert lost.answer is None
+    assert taken.stopped == "end_turn"
+
+
 def test_they_act_in_some_seeds_by_decisions_of_their_own() -> None:
     acted = [seed for seed in range(200) if script.is_acted(seed)]
     assert 40 < len(acted) < 100

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import anyio
@@ -47,9 +48,10 @@ _WORDS: Final = {
 class Standing:
     """Sends one session's state, at each change, to the clients that declared that they want it.
 
-    The state passes any quiet, since it is no update of the session; a client that is being
-    shown the session gets it behind the replay. `closed` is told only if somebody has closed it:
-    when the bridge ends, the session is kept, and may be opened elsewhere at once.
+    The state passes any quiet, since it is no update of the session. Of what happens while a client
+    is being shown the session, each state has its place behind the replay: a turn ends below its
+    words (invariant X3). `closed` is told only if somebody has closed it: when the bridge ends, the
+    session is kept, and may be opened elsewhere at once.
     """
 
     def __init__(
@@ -123,15 +125,15 @@ class Standing:
         return row
 
     def _tell(self, view: ClientView) -> None:
-        if view.client.abilities.hears_state and not view.replaying:
-            view.client.peer.notify(SESSION_STATE, self._told_to(view.client))
+        if view.client.abilities.hears_state:
+            view.then(partial(self._say, view, self.told_to(view.client)))
 
-    def stands(self, client: Client) -> Json:
-        """Return the parameters of `_acp_bridge/state` for a client that asks."""
-        self.follow(self._core.state)
-        return self._told_to(client)
+    def _say(self, view: ClientView, told: Json) -> None:
+        if not view.over:
+            view.client.peer.notify(SESSION_STATE, told)
 
-    def _told_to(self, client: Client) -> Json:
+    def told_to(self, client: Client) -> Json:
+        """Return the parameters of `_acp_bridge/state` for a client."""
         told, now = self._params(), self._core.now
         if (key := now.running) is not None:
             prompt = self._prompts.get(key)

@@ -48,6 +48,7 @@ class Hold:
         self,
         view: ClientView,
         places: Places,
+        stands: Json,
         moment: Moment | None = None,
         *,
         replays: bool,
@@ -56,10 +57,11 @@ class Hold:
         """`replays`: the client is shown the transcript meanwhile, from its beginning if `whole`;
         else it is shown nothing old.
 
-        `moment`: where the replay ends in the journal, None: where the journal is when it begins.
-        It is closed at the end.
+        `stands`: the session's state now, where the replay ends. `moment`: where that is in the
+        journal, None: where the journal is when it begins. It is closed at the end.
         """
         self.view = view
+        self.stands = stands
         self.moment = moment
         self.ended = False
         #: for the cursors of what is recorded from now on.
@@ -121,7 +123,11 @@ class Replay:
         """
         self._transcript.flush()
         moment = self._journal.moment()
-        return Hold(view, self._transcript.places, moment, replays=True, whole=whole)
+        places, stands = self._transcript.places, self._stands(view)
+        return Hold(view, places, stands, moment, replays=True, whole=whole)
+
+    def _stands(self, view: ClientView) -> Json:
+        return self._audience.standing.told_to(view.client)
 
     async def load(
         self,
@@ -145,7 +151,7 @@ class Replay:
         view = self._transcript.attach(request.client)
         whole, replay = replay and after is None, replay or after is not None
         hold = held if held and held.begins(view) else None
-        hold = hold or Hold(view, places, replays=replay, whole=whole)
+        hold = hold or Hold(view, places, self._stands(view), replays=replay, whole=whole)
         try:
             if replay:
                 view.missed_some = False
@@ -155,7 +161,8 @@ class Replay:
                 cursor = await places.read(hold.reading) if hold.reading else None
                 self._say_what_goes_on(view, request)
             self._say_what_waits(view, request)
-            request.answer(self.result(request, attached=attached, cursor=cursor))
+            result = self.result(request, hold.stands, attached=attached, cursor=cursor)
+            request.answer(result)
         except WrongCursor as exc:
             if not has_it:
                 self._audience.leave(request.client)
@@ -199,11 +206,17 @@ class Replay:
             view.replay(notices.notice(work))
 
     def result(
-        self, request: ClientRequest, *, attached: bool = False, cursor: str | None = None
+        self,
+        request: ClientRequest,
+        stands: Json | None = None,
+        *,
+        attached: bool = False,
+        cursor: str | None = None,
     ) -> Json:
         """Return the result of `session/load` or `resume`, fit for the client that asked.
 
-        `cursor`: that behind all that it was shown, if it wants to know.
+        `stands`: the state up to which it was shown the session, None: that of now. `cursor`: that
+        behind all that it was shown, if it wants to know.
         """
         own: Json = {"agentSessionId": self._journal.info.agent_session_id}
         if cursor:
@@ -216,7 +229,7 @@ class Replay:
         if self._pauses.told is not Standstill.OPEN:
             own["pause"] = self._pauses.state
         if request.client.abilities.hears_state:
-            own["state"] = self._audience.standing.stands(request.client)
+            own["state"] = stands or self._audience.standing.told_to(request.client)
         return with_own_meta(request.client.abilities.fit(self._user_settings.shown), own)
 
     def replay_state(self, view: ClientView) -> None:
