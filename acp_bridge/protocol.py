@@ -153,6 +153,8 @@ OBSERVES: Final = "observer"
 OWN_TURNS_ONLY: Final = "ownTurnsOnly"
 WHOLE_CALLS: Final = "wholeCalls"
 HEARS_LAST_WORDS: Final = "lastWords"
+#: the name under which a client comes back on another connection.
+CLIENT_NAME: Final = "client"
 #: it speaks version 2, and is shown what an agent of version 2 has said as the agent has said it.
 SHOWS_SAID: Final = "said"
 
@@ -375,6 +377,8 @@ NO_DEMO: Final = "noDemo"
 PERHAPS_READ: Final = "perhapsRead"
 #: in a resume: the client saw the session until the bridge that held it ended.
 CONTINUES: Final = "continues"
+#: of a question to a client with a name: the question's id, the same each time it is asked.
+QUESTION: Final = "question"
 #: in the answer to a load: the bridge that holds the session, and its settings.
 HOLDER: Final = "holder"
 
@@ -459,6 +463,11 @@ def prompt_key(params: Json) -> str | None:
 def without_key(params: Json) -> Json:
     """Return the parameters of what is sent under no key, whatever they say."""
     return _without(params, PROMPT_KEY)
+
+
+def without_client_name(capabilities: Json) -> Json:
+    """Return a client's capabilities without the name of the client."""
+    return _without_mark(capabilities, CLIENT_NAME)
 
 
 def without_said(params: Json) -> Json:

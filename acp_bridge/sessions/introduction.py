@@ -6,6 +6,7 @@ A client's requests before its answer wait for that, since some clients send all
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import anyio
@@ -13,7 +14,7 @@ import anyio
 from acp_bridge import errors
 from acp_bridge.clients import handshake
 from acp_bridge.clients.abilities import ClientAbilities
-from acp_bridge.clients.client import ANSWERED, ClientRequest, Stage
+from acp_bridge.clients.client import ANSWERED, Client, ClientRequest, Stage
 from acp_bridge.protocol import INITIALIZE, Json, can_steer
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
@@ -23,8 +24,12 @@ from acp_bridge.sessions.pool import Pool
 class Introduction:
     """Answers `initialize`, once for each client."""
 
-    def __init__(self, context: SessionContext, pool: Pool) -> None:
-        """`pool` has the process whose answer to `initialize` counts."""
+    def __init__(self, context: SessionContext, pool: Pool, came: Callable[[Client], None]) -> None:
+        """`pool` has the process whose answer to `initialize` counts.
+
+        `came` is told of each client that is about to be answered.
+        """
+        self._came = came
         self._context = context
         self._pool = pool
         self._agent: Json | None = None
@@ -41,6 +46,7 @@ class Introduction:
             if client.stage is not Stage.NEW:
                 raise errors.refused("already initialized")
             check.version(params)
+            check.client_name(params)
             client.stage = Stage.INITIALIZING
             client.run(self._context.tasks, request, self._greet, params)
         elif client.stage is Stage.NEW:
@@ -68,6 +74,7 @@ class Introduction:
             self._context.command.version.follow_client()
         agent = await (self._meet() if client.on_socket else self._introduce(params))
         client.stage = Stage.READY
+        self._came(client)
         settings = self._context.settings
         own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}
         return handshake.for_client(agent, {"agent": settings.agent_name, **own})
