@@ -98,6 +98,22 @@ async def test_the_earlier_connection_ends_at_once_and_gets_nothing_more(tmp_pat
 
 
 @pytest.mark.hazard("N2")
+async def test_the_earlier_connection_has_no_session_when_the_next_one_is_answered(
+    tmp_path: Path,
+) -> None:
+    async with session(tmp_path) as here:
+        await attached(here.it, here.id)
+        shown = here.it.bridge._sessions.live[here.id].transcript
+        assert len(shown.views) == 2
+        new, had = Served(), []
+        write = new.way.write
+        new.way.write = lambda data: (had.append(len(shown.views)), write(data))[1]  # type: ignore
+        here.it.context.tasks.start_soon(here.it._join, new)
+        await new.ask("initialize", {**HELLO, "clientCapabilities": named()})
+        assert had == [1]
+
+
+@pytest.mark.hazard("N2")
 @ENDS
 async def test_its_prompts_are_its_own(tmp_path: Path, ends: str) -> None:
     async with session(tmp_path) as here:
@@ -198,6 +214,8 @@ async def test_a_hundred_comings_back_leave_a_few_requests_behind(tmp_path: Path
             client = await here.it.attached(here.id, **own)
             here.send("work", "k", client)
             await client.handled()
+            if count % 2:
+                await leaves(client, "noticed")
         prompts = here.it.bridge._sessions.live[here.id]._prompts
         (prompt,) = prompts._open.values()
         await here.it.settled()
@@ -401,6 +419,31 @@ async def test_a_question_does_not_wait_for_who_has_come_back_and_is_not_to_be_a
         expected = {"outcome": {"outcome": "cancelled"}} if how == "is stopped" else chosen("no")
         assert await here.answered() == expected
         here.gate.open()
+
+
+@pytest.mark.hazard("N2", "V3")
+@pytest.mark.parametrize("asked_first", [True, False])
+async def test_the_answer_of_who_has_come_back_is_that_of_the_only_client(
+    tmp_path: Path, asked_first: bool
+) -> None:
+    async with turn(tmp_path) as here:
+        old = await attached(here.it, here.id)
+        await here.it.editor.ask("session/close", {"sessionId": here.id})
+        old.prompt(here.id, "work")
+        its_turn = here.it.agent.stops_at("session/prompt")
+        here.gate.open()
+        await until(lambda: its_turn.reached)
+        if asked_first:
+            here.asks()
+            await old.got(PERMISSION)
+        new = await attached(here.it, here.id)
+        if not asked_first:
+            here.asks()
+        (asked,) = await new.got(PERMISSION)
+        cancelled = {"outcome": {"outcome": "cancelled"}}
+        new.answers_with(asked, cancelled)
+        assert await here.answered() == cancelled
+        its_turn.open()
 
 
 @pytest.mark.hazard("N2", "V3")

@@ -81,15 +81,10 @@ class Prompt:
         """Return True if the client has sent it, on this connection or an earlier one."""
         return client in self.senders or client.identity in [each.identity for each in self.senders]
 
-    def forget_ended(self, client: Client) -> None:
-        """Forget what this client sent on connections that have ended: it is sent once more.
-
-        Of others only the last few are kept.
-        """
+    def forget_ended(self) -> None:
+        """Forget all but the last few requests that brought it again, and have no connection."""
         ended = [each for each in self.again if each.client.gone]
-        others = [each for each in ended if each.client.identity != client.identity]
-        kept = others[-_ENDED:]
-        self.again = [each for each in self.again if each not in ended or each in kept]
+        self.again = [each for each in self.again if each not in ended[:-_ENDED]]
         known = [each.client for each in self.asked]
         self.senders = {
             each: then for each, then in self.senders.items() if not each.gone or each in known

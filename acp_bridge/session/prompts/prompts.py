@@ -235,7 +235,7 @@ class Prompts:
     def join(self, key: int, request: ClientRequest) -> Prompt:
         """Let one more request, which brought this prompt again, be answered with its end."""
         prompt = self._open[key]
-        prompt.forget_ended(request.client)
+        prompt.forget_ended()
         prompt.again.append(request)
         self._note_sender(prompt, request.client)
         if request.client.abilities.hears_accepted:
