@@ -155,6 +155,8 @@ WHOLE_CALLS: Final = "wholeCalls"
 HEARS_LAST_WORDS: Final = "lastWords"
 #: it is told, with each recorded update, the cursor behind that.
 TAKES_CURSORS: Final = "cursors"
+#: the name under which a client comes back on another connection.
+CLIENT_NAME: Final = "client"
 #: it speaks version 2, and is shown what an agent of version 2 has said as the agent has said it.
 SHOWS_SAID: Final = "said"
 
@@ -384,6 +386,8 @@ CURSOR: Final = "cursor"
 AFTER: Final = "after"
 #: the same in a resume of version 2: a type of `replayFrom`.
 REPLAY_AFTER: Final = "_acp_bridge_after"
+#: of a question to a client with a name: the question's id, the same each time it is asked.
+QUESTION: Final = "question"
 #: in the answer to a load: the bridge that holds the session, and its settings.
 HOLDER: Final = "holder"
 
@@ -484,6 +488,11 @@ def prompt_key(params: Json) -> str | None:
 def without_key(params: Json) -> Json:
     """Return the parameters of what is sent under no key, whatever they say."""
     return _without(params, PROMPT_KEY)
+
+
+def without_client_name(capabilities: Json) -> Json:
+    """Return a client's capabilities without the name of the client."""
+    return _without_mark(capabilities, CLIENT_NAME)
 
 
 def without_said(params: Json) -> Json:

@@ -13,7 +13,7 @@ import os
 import signal
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
@@ -58,6 +58,9 @@ _WITHOUT_WORDS = (
 #: requests of a client whose connection has ended that come to nothing; others go on.
 GIVEN_UP = OPENING | {protocol.INITIALIZE, protocol.ASK, protocol.SESSION_LIST}
 
+#: why the earlier connection of a client ends.
+_CAME_BACK: Final = "the client has come back on another connection"
+
 
 class Bridge:
     """The clients, their sessions, and the agents behind them. `serve` is its whole life."""
@@ -90,7 +93,7 @@ class Bridge:
         if context.settings.spare:
             self._keep_warm()
         self._sessionless = Sessionless(context, self._pool)
-        self._introduction = Introduction(context, self._pool)
+        self._introduction = Introduction(context, self._pool, self._let_go_earlier)
         #: requests that are answered from a task of their own.
         self.slow = self._slow_ones()
         self._unattended = Unattended(context.settings.keep, self._is_attended, self._works)
@@ -201,13 +204,28 @@ class Bridge:
 
     async def _part_from(self, client: Client) -> None:
         """Take a client that is gone out of every session; its prompts go on."""
-        errors.contained(client.leave, GIVEN_UP, what="a client's requests could not be ended")
-        self._sessions.attaching.forget(client)
-        self._sessions.passages.forget(client)
+        self._take_out(client)
         await client.end(waits.LET_GO if client.let_go_of else waits.FLUSH)
         self._clients.remove(client)
         self._listening.look_again()
         self._unattended.look_again()
+
+    def _take_out(self, client: Client) -> None:
+        errors.contained(client.leave, GIVEN_UP, what="a client's requests could not be ended")
+        self._sessions.attaching.forget(client)
+        self._sessions.passages.forget(client)
+
+    def _let_go_earlier(self, client: Client) -> None:
+        """End the earlier connection of a client that has come back under its name.
+
+        What it has asked for there is that client's still, and what it was asked waits for it.
+        """
+        for each in list(self._clients):
+            if each is client or each.identity != client.identity:
+                continue
+            if each.stage is Stage.READY and not each.gone:
+                self._take_out(each)
+                each.let_go(_CAME_BACK)
 
     async def _watch_signals(self, received: int) -> None:
         while not self._ended.is_set():

@@ -35,6 +35,9 @@ class ClientAbilities:
         self.own = frozenset(
             name for name in own_meta(self.declared) if can_own(capabilities, name)
         )
+        name = own_meta(self.declared).get(protocol.CLIENT_NAME)
+        #: the name under which the client comes back on another connection, if it has one.
+        self.name = name if isinstance(name, str) else None
         #: it speaks version 2.
         self.shows_said = protocol.SHOWS_SAID in self.own
         #: it shows the sessions of subagents.

@@ -130,6 +130,9 @@ class Client:
         self._share = share
         self.on_socket = share is not None
         self.rights = rights
+        #: within which its name counts: the token of a remote client, one for all on the unix
+        #: socket. The client on stdin has its own.
+        self._login: object = (rights.login if rights else None) if self.on_socket else self
         #: the client was disconnected, since it read too little.
         self.let_go_of = self.gone = False
         self.stage = Stage.NEW
@@ -145,6 +148,15 @@ class Client:
         self._incoming = incoming
         self._running: dict[RequestId, _Running] = {}
         self._served, self._malformed = anyio.CancelScope(), 0
+
+    @property
+    def identity(self) -> object:
+        """Who the client is: equal on all connections on which it gives a name under its login.
+
+        Without a name each connection is a client of its own.
+        """
+        name = self.abilities.name
+        return self if name is None else (self._login, name)
 
     @property
     def observes(self) -> bool:
@@ -192,6 +204,7 @@ class Client:
             self.let_go_of = True
             event("client.let_go", what=reason)
             self.peer.notify(protocol.LET_GO, {"reason": reason})
+            self.peer.send_through(_drop)
             self._served.cancel()
 
     def cut(self) -> None:
@@ -317,6 +330,10 @@ class Client:
 
     def on_batch_end(self) -> None:
         """Do nothing: messages of a client need no batch."""
+
+
+def _drop(line: bytes) -> None:
+    """Send nothing more to a client that was let go."""
 
 
 async def _answer(request: ClientRequest, work: Work, params: Json) -> None:

@@ -36,6 +36,7 @@ from acp_bridge.protocol import (
     has,
     objects,
     with_own_meta,
+    without_client_name,
 )
 
 #: The built-in agent's answer, known without starting it (a test compares the two).
@@ -90,7 +91,7 @@ def for_agent(params: Json, *, kept: bool = False) -> Json:
     """
     told = {**params, "protocolVersion": VERSION}
     if isinstance(can := params.get("clientCapabilities", {}), dict):
-        can = _without_kept_back(can)
+        can = without_client_name(_without_kept_back(can))
         if kept:
             can = {name: able for name, able in can.items() if name not in _OF_THE_CLIENT}
         told["clientCapabilities"] = can if _has_other_form(can) else {**can, SUBAGENTS: {}}

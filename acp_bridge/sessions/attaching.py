@@ -109,11 +109,12 @@ class Attaching:
     def goes_on_without(self, client: Client, session: Session) -> bool:
         """Return True if the session goes on when this client closes it.
 
-        It does while other clients have it, and in a kept bridge while there is work.
+        It does while other clients have it, also one that may come back to its prompt, and in a
+        kept bridge while there is work.
         """
         if session.closing:
             return False
-        others = session.transcript.has_others(client)
+        others = session.audience.has_others(client)
         return others or (self._kept and session.busy)
 
     def forget(self, client: Client) -> None:

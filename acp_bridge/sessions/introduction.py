@@ -7,6 +7,7 @@ terminals. A client's requests before its answer wait for that, since some clien
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -17,7 +18,7 @@ from acp_bridge import errors
 from acp_bridge.bridge_client.connection import hello
 from acp_bridge.clients import handshake
 from acp_bridge.clients.abilities import ClientAbilities
-from acp_bridge.clients.client import ANSWERED, ClientRequest, Stage
+from acp_bridge.clients.client import ANSWERED, Client, ClientRequest, Stage
 from acp_bridge.protocol import INITIALIZE, Json, can_steer
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
@@ -32,8 +33,12 @@ _NOBODY: Final = hello("acp-bridge", capabilities={"elicitation": {"form": {}}})
 class Introduction:
     """Answers `initialize`, once for each client."""
 
-    def __init__(self, context: SessionContext, pool: Pool) -> None:
-        """`pool` has the process whose answer to `initialize` counts."""
+    def __init__(self, context: SessionContext, pool: Pool, came: Callable[[Client], None]) -> None:
+        """`pool` has the process whose answer to `initialize` counts.
+
+        `came` is told of each client that is about to be answered.
+        """
+        self._came = came
         self._context = context
         self._pool = pool
         self._agent: Json | None = None
@@ -53,6 +58,7 @@ class Introduction:
             if client.stage is not Stage.NEW:
                 raise errors.refused("already initialized")
             check.version(params)
+            check.client_name(params)
             client.stage = Stage.INITIALIZING
             client.run(self._context.tasks, request, self._greet, params)
         elif client.stage is Stage.NEW:
@@ -80,6 +86,7 @@ class Introduction:
             self._context.command.version.follow_client()
         agent = await (self._meet() if client.on_socket else self._introduce(params))
         client.stage = Stage.READY
+        self._came(client)
         if client.rights:
             agent = handshake.for_remote(agent)
         settings = self._context.settings

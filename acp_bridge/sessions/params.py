@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+from typing import Final
 
 from acp_bridge import errors
-from acp_bridge.protocol import PROMPT_KEY, Json, own_meta
+from acp_bridge.protocol import CLIENT_NAME, PROMPT_KEY, Json, as_object, own_meta
 from acp_bridge.session.opening import Workspace
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{16,128}")
 
 
 def session_id(params: Json) -> str:
@@ -56,6 +60,15 @@ def prompt_key(params: Json) -> None:
         isinstance(own[PROMPT_KEY], str) and 0 < len(own[PROMPT_KEY]) < 256
     ):
         raise errors.invalid("the prompt's key must be a text of 1 to 255 characters")
+
+
+def client_name(params: Json) -> None:
+    """Check the name of a client in its `initialize`, if there is one."""
+    own = own_meta(as_object(params.get("clientCapabilities")))
+    if CLIENT_NAME in own and not (
+        isinstance(own[CLIENT_NAME], str) and _NAME.fullmatch(own[CLIENT_NAME])
+    ):
+        raise errors.invalid("the client's name must be 16 to 128 of A-Z a-z 0-9 _ -")
 
 
 def listing(params: Json) -> tuple[str | None, str | None]:

@@ -210,7 +210,7 @@ class Sessions:
                     session = None
                 if session is None and own_meta(given).get(ONLY_LIVE):
                     raise errors.unknown_session()
-                shared = session is not None and session.transcript.has_others(request.client)
+                shared = session is not None and session.audience.has_others(request.client)
                 if session is None:
                     with self.room():
                         reach = Reach(self.passages, request)

@@ -104,7 +104,7 @@ class Standing:
         for key in self._prompts.unsent:
             prompt = self._prompts.get(key)
             text = notices.summary(prompt.params["prompt"], _LENGTH)
-            mine = view.client in prompt.senders
+            mine = prompt.is_of(view.client)
             rows.append({**self._prompts.named(key), "text": text, "mine": mine})
         view.client.peer.notify(QUEUE, {"sessionId": self._core.id, "prompts": rows})
 
@@ -137,7 +137,7 @@ class Standing:
         told, now = self._params(), self._core.now
         if (key := now.running) is not None:
             prompt = self._prompts.get(key)
-            mine = client in self._prompts.askers(now.unanswered[0])
+            mine = client.identity in self._prompts.askers(now.unanswered[0])
             text = notices.first_line(prompt.params["prompt"], _LENGTH)
             told["turn"] = {"promptId": prompt.prompt_id, "mine": mine, "text": text}
             if prompt.edited:  # its client is shown the words, as all are
@@ -274,7 +274,7 @@ class Audience:
     def own(self, client: Client) -> frozenset[int]:
         """Return the keys of the open requests whose answer this client waits for."""
         keys, clients_of = self._core.now.unanswered, self._prompts.clients_of
-        return frozenset(key for key in keys if client in clients_of(key))
+        return frozenset(key for key in keys if client.identity in clients_of(key))
 
     def _may_stop(self, client: Client) -> bool:
         """Return True if a Stop of this client, which waits for no prompt, may end the oldest one.
@@ -282,8 +282,8 @@ class Audience:
         It may not while a client that has the session waits for that prompt.
         """
         oldest = self._core.now.unanswered[:1]
-        clients = [client for key in oldest for client in self._prompts.clients_of(key)]
-        waits = any(self._transcript.view_of(each) is not None for each in clients)
+        waiting = [each for key in oldest for each in self._prompts.clients_of(key)]
+        waits = any(view.client.identity in waiting for view in self._transcript.views)
         has = self._transcript.view_of(client) is not None or client in self._detached
         return not waits and has and client.may(Right.STOP)
 
@@ -316,6 +316,15 @@ class Audience:
 
     # --- who comes and goes --------------------------------------------------------------------
 
+    def has_others(self, client: Client) -> bool:
+        """Return True when another client has the session, or has a prompt here and may come back.
+
+        One with a name may, after the end of its connection.
+        """
+        away = self._prompts.away(*self._core.now.unanswered)
+        has = any(each.identity != client.identity for each in away)
+        return has or self._transcript.has_others(client)
+
     def welcome(self, client: Client) -> None:
         """Send the open questions, and the state, to a client that was just shown the session."""
         self._detached.discard(client)
@@ -334,8 +343,8 @@ class Audience:
         had = client in self._detached or self._transcript.view_of(client) is not None
         self._closed_by_one |= closes and had
         self._detached.discard(client)
-        if self._transcript.detach(client):
-            self._questions.withdraw(client)
+        if self._transcript.detach(client) or closes:
+            self._questions.withdraw(client, closes=closes)
         self._core.settle()
         self._end_if_left()
 
@@ -373,7 +382,7 @@ class Audience:
         # What waits for a load that was read is in the transcript of whoever opens it again.
         for view in self._transcript.views:
             if view.is_ahead:
-                self._questions.withdraw(view.client)
+                self._questions.withdraw(view.client, closes=True)
                 self._transcript.detach(view.client)
         if by and not self._ended:
             self._transcript.end_quiet_of_all()

@@ -10,6 +10,8 @@
   the call's card as it changes; one that can't have seen the card is told all of the call, too.
 - In a bridge that is kept without a client, a question that nobody can answer now waits for the
   next one: a connection that ends is no answer.
+- Nor is it for a client with a name, in any bridge: the question waits until that one comes back,
+  or somebody else answers.
 """
 
 from __future__ import annotations
@@ -17,19 +19,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
+from uuid import uuid4
 
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.clients.rights import Right
 from acp_bridge.protocol import (
     CANCELLED_PERMISSION,
+    QUESTION,
     REQUEST_PERMISSION,
     WHOLE_CALLS,
     Json,
     as_object,
     names_terminal,
     objects,
+    own_meta,
+    with_own_meta,
     without_said,
     without_terminals,
 )
@@ -44,6 +50,9 @@ from acp_bridge.updates.folded import in_name_of
 from acp_bridge.updates.tool_calls import shows_alike, updated
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, is_id
 from acp_bridge.wire.peer import Call
+
+#: clients that are gone for which one question waits, at most.
+_AWAITED: Final = 32
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +78,10 @@ class _Question(OpenRequest):
     asked: dict[Client, _AtClient] = field(default_factory=dict)
     #: how many were asked until now.
     count: int = 0
+    #: under which clients with names know it; another one once the agent says something else.
+    id: str = field(default_factory=lambda: uuid4().hex)
+    #: clients with names that are gone, by `Client.identity`: it waits for them.
+    awaited: list[object] = field(default_factory=list)
 
     #: takes the answer with which it ends, and who has given that.
     note: Callable[[object, str], None] = lambda result, by: None
@@ -83,6 +96,17 @@ class _Question(OpenRequest):
             said = f"[{self.child.title}] {said}" if self.child else said
             self._subject = self.about, said
         return self._subject[1]
+
+    def awaits(self, client: Client) -> None:
+        """Wait for a client that is gone and may come back; of many for the last few."""
+        if client.identity not in self.awaited:
+            self.awaited = [*self.awaited[1 - _AWAITED :], client.identity]
+
+    def awaits_no_more(self, client: Client) -> bool:
+        """Wait for this client no more; False if the question has not waited for it."""
+        waited = client.identity in self.awaited
+        self.awaited = [each for each in self.awaited if each != client.identity]
+        return waited
 
     def call_back(self) -> None:
         """Tell the clients that nobody waits for their answers any more."""
@@ -136,28 +160,33 @@ class Questions:
         if "sessionId" not in params and (of := _origin(link, params)):
             return [of.client] if of.client.abilities.allows(call.method, params) else []
         clients = [view.client for view in self._transcript.views]
-        persons = [each for each in clients if not (guarded and each.own_turns_only)]
-        return [each for each in persons if self._may_ask(each, call)]
+        return [each for each in clients if self._may_ask(each, call, guarded)]
 
     def _able(self, question: _Question) -> list[Client]:
         return self.clients(question.link, question.call, guarded=question.guarded)
 
-    def may_wait(self, link: Link, call: Call) -> bool:
+    def may_wait(self, link: Link, call: Call, *, guarded: bool = False) -> bool:
         """Return True if the question may stay open until a client comes that can answer it.
 
         It may in a bridge that is kept, but for a question about a client's own request, which no
         other client may answer, and for a form while clients have the session: they would see the
-        turn stand still, and not why.
+        turn stand still, and not why. It may in any bridge if the client whose turn runs has a
+        name, and can come back.
         """
-        params = call.params if isinstance(call.params, dict) else {}
-        of_session = "sessionId" in params or _origin(link, params) is None
         seen = call.method == REQUEST_PERMISSION or not self._transcript.views
-        return self._kept and of_session and seen
+        away = self._away(call, guarded)
+        return _is_of_session(link, call) and ((self._kept and seen) or bool(away))
 
-    def _may_ask(self, client: Client, call: Call) -> bool:
+    def _away(self, call: Call, guarded: bool) -> list[Client]:
+        """Return the ended connections of clients whose turn runs, and that could be asked."""
+        clients = self._prompts.away(*self._core.now.unanswered[:1])
+        return [each for each in clients if self._may_ask(each, call, guarded)]
+
+    def _may_ask(self, client: Client, call: Call, guarded: bool) -> bool:
         unanswered = self._core.now.unanswered
-        own_turn = unanswered and client in self._prompts.askers(unanswered[0])
-        if not client.may(Right.ANSWER) or (client.own_turns_only and not own_turn):
+        own_turn = unanswered and client.identity in self._prompts.askers(unanswered[0])
+        not_its_own = client.own_turns_only and (guarded or not own_turn)
+        if not_its_own or not client.may(Right.ANSWER):
             return False
         return client.abilities.allows(call.method, call.params)
 
@@ -191,9 +220,13 @@ class Questions:
         question.note = partial(self._note_end, question)
         link.at_clients.add(question)
         self.all.append(question)
+        here = [view.client.identity for view in self._transcript.views]
+        for client in self._away(call, guarded) if _is_of_session(link, call) else []:
+            if client.identity not in here:
+                question.awaits(client)
         try:
             question.asked = {client: _AtClient() for client in clients}
-            question.count = len(clients)
+            question.count = len(clients) + len(question.awaited)
             for client in clients:
                 self._ask(question, client)
         except Exception:
@@ -205,9 +238,12 @@ class Questions:
         """Send the open questions to a client that has just loaded the session."""
         for question in self.open:
             able = client in self._able(question)
+            back = question.awaits_no_more(client)
             if able and client not in question.asked:
-                question.count += 1
+                question.count += not back
                 self._ask(question, client)
+            elif back:
+                self._withdraw(question, client, None)
 
     def note_card(self, update: Json) -> None:
         """Ask clients anew when an update changes the call that they have been shown."""
@@ -218,6 +254,7 @@ class Questions:
             question.about = updated(before, update)
             if shows_alike(before, question.about):
                 continue
+            question.id = uuid4().hex
             self._transcript.flush()
             for client in [each for each in question.asked if WHOLE_CALLS in each.abilities.own]:
                 client.peer.cancel(question.asked[client].request_id)
@@ -225,6 +262,8 @@ class Questions:
 
     def _ask(self, question: _Question, client: Client) -> None:
         params = self._linked(self._for_client(question, client), client)
+        if client.abilities.name and isinstance(params, dict):
+            params = with_own_meta(params, {**own_meta(params), QUESTION: question.id})
         at_client = question.asked[client] = _AtClient()
         at_client.request_id = client.peer.request(  # one that is gone answers at once
             question.call.method,
@@ -271,12 +310,17 @@ class Questions:
             about = without_terminals(about)
         return {**params, "toolCall": in_name_of(child, {"title": "", **about})}
 
-    def withdraw(self, client: Client) -> None:
-        """Withdraw all open questions from a client that does not have the session any more."""
+    def withdraw(self, client: Client, *, closes: bool) -> None:
+        """Withdraw all open questions from a client that does not have the session any more.
+
+        `closes`: it has left on purpose. Else they wait for it, if it has a name.
+        """
         for question in self.open:
             if (at_client := question.asked.get(client)) is not None:
                 client.peer.cancel(at_client.request_id)
-            self._withdraw(question, client, None)
+            if closes:
+                question.awaits_no_more(client)
+            self._withdraw(question, client, None, returns=not closes)
 
     # --- answers -------------------------------------------------------------------------------
 
@@ -294,12 +338,28 @@ class Questions:
         else:
             self._withdraw(question, client, answer)
 
-    def _withdraw(self, question: _Question, client: Client, answer: Answer | None) -> None:
+    def _withdraw(
+        self,
+        question: _Question,
+        client: Client,
+        answer: Answer | None,
+        *,
+        returns: bool = False,
+    ) -> None:
+        """Withdraw a question from a client; with the last one it ends.
+
+        `returns`: the client has left the session, and may come back.
+        """
+        of_session = _is_of_session(question.link, question.call)
+        may_return = client.abilities.name and (returns or client.gone) and of_session
+        if may_return and self._may_ask(client, question.call, question.guarded):
+            question.awaits(client)
         question.asked.pop(client, None)
         others = self._able(question)
         later = [each for each in others if each is not client and each not in self.shown(others)]
         left = answer is None or client.gone
-        if question.asked or later or (left and self.may_wait(question.link, question.call)):
+        waits = left and self.may_wait(question.link, question.call, guarded=question.guarded)
+        if question.asked or question.awaited or later or waits:
             return
         question.link.at_clients.remove(question)
         match answer if question.count == 1 else None:
@@ -319,6 +379,12 @@ class Questions:
     def _note_end(self, question: _Question, result: object, by: str) -> None:
         if decision := decision_of(question.call, result, by):
             self._note(question.call, question.params["toolCall"].get("toolCallId"), decision)
+
+
+def _is_of_session(link: Link, call: Call) -> bool:
+    """Return True for a question that is not about a request of one client's."""
+    params = as_object(call.params)
+    return "sessionId" in params or _origin(link, params) is None
 
 
 def _origin(link: Link, params: Json) -> ClientRequest | None:

@@ -127,7 +127,7 @@ class ToClient:
         if not able and permissions and permissions.denies_unattended(call, guarded=guarded):
             permissions.deny(link, call)
             return
-        if not able and not questions.may_wait(link, call):
+        if not able and not questions.may_wait(link, call, guarded=guarded):
             link.peer.fail(call.id, errors.unknown_method(call.method))
             return
         asked = questions.shown(able)

@@ -22,7 +22,8 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import RefuseChange, WriteChange
 from acp_bridge.protocol import QUEUE_DROP, QUEUE_EDIT, QUEUE_LIST, Json, as_unread, is_feedback
 from acp_bridge.session.core import Core
-from acp_bridge.session.prompts.prompts import Prompt, Prompts
+from acp_bridge.session.prompts.prompt import Prompt
+from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError
@@ -70,7 +71,7 @@ class Changes:
         key = self._key(params, "promptId")
         before = None if params.get("before") is None else self._key(params, "before")
         prompt = self._prompts.get(key)
-        others = [each for each in prompt.senders if each is not request.client]
+        others = self._prompts.senders_but(prompt, request.client)
         number = prompt.seq
         if request.method == QUEUE_EDIT:
             blocks = await self.edit(key, lambda _: params["prompt"])
@@ -222,9 +223,9 @@ class Changes:
             except JournalError as exc:
                 raise errors.agent_trouble(_NOT_WRITTEN) from exc
             how = notices.changed_by_other(notices.dropped_one(prompt.seq))
-            for each in prompt.senders:
-                if each is not by:  # nothing is shown behind `cancelled`
-                    self._transcript.show_to(each, notices.notice(how))
+            for each in self._prompts.senders_but(prompt, by):
+                # nothing is shown behind `cancelled`
+                self._transcript.show_to(each, notices.notice(how))
             if waits:
                 self._feed(ev.DropWaiting(key), _BEGUN)
             else:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
-from uuid import uuid4
 
 import anyio
 
@@ -33,69 +32,13 @@ from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.prompts import answers
+from acp_bridge.session.prompts.prompt import Prompt
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import Answer, Ok
 
 #: why a prompt that was to join a turn is left over.
 _LEFT: Final = (Failure.NOT_JOINED, Failure.PERHAPS_UNREAD)
-
-
-@dataclass(slots=True)
-class Prompt:
-    """A prompt that waits, runs, or is left over."""
-
-    params: Json
-    #: the request that waits for the answer; None for one that is left over.
-    request: ClientRequest | None
-    #: the requests that brought it once more under its key (invariant X2).
-    again: list[ClientRequest] = field(default_factory=list)
-    #: those of them whose clients want to be told that it is on disk, and were not.
-    untold: list[ClientRequest] = field(default_factory=list)
-    #: its number in the journal; 0 until it is written there.
-    seq: int = 0
-    #: the journal has it as left over; if that could not be written, it waits there still.
-    is_left_over: bool = False
-    #: how the agent ended its turn, while hooks may still send the agent back to work.
-    answer: object = None
-    #: what the agent answered when the prompt had been cancelled.
-    cancelled_with: object = None
-    #: the client that sent it; None for one that is left over, and for a hook's feedback.
-    client: Client | None = None
-    #: the clients that have sent it, and how many replays each had been shown then.
-    senders: dict[Client, int] = field(default_factory=dict)
-    #: the blocks that hooks have added to it for the agent.
-    added: list[Json] = field(default_factory=list)
-    #: the user has given it other words since its client sent it.
-    edited: bool = False
-    #: it was sent into a turn, so its words stand there.
-    shown: bool = False
-    #: the `_session/steering` that brought it, until that is answered.
-    steering: ClientRequest | None = None
-    #: for one that was to join a turn, what the answer tells: "steered" or "queued".
-    delivery: str = ""
-    prompt_id: str = field(default_factory=lambda: uuid4().hex)
-    #: the requests that wait for its end beside its own (`/queue wait`).
-    waits: list[ClientRequest] = field(default_factory=list)
-
-    @property
-    def asked(self) -> list[ClientRequest]:
-        """The requests that brought it and have no answer, the first one first."""
-        return [self.request, *self.again] if self.request else self.again
-
-    @property
-    def requests(self) -> list[ClientRequest]:
-        """The requests that are answered when it ends, its own first."""
-        return [*self.asked, *self.waits]
-
-    @property
-    def unheard_of(self) -> bool:
-        """True if it was to have a turn, had none, and every client to be told so is gone.
-
-        A `/queue run`, which is not in the journal, has no turn of its own.
-        """
-        gone = bool(self.requests) and all(each.client.gone for each in self.requests)
-        return gone and bool(self.seq) and self.answer is None
 
 
 class Prompts:
@@ -135,10 +78,18 @@ class Prompts:
         """Return the prompt with this key; raises KeyError."""
         return self._open[key]
 
-    def askers(self, key: int) -> list[Client]:
-        """Return the clients that wait for the answer to this prompt, if any does."""
+    def askers(self, key: int) -> list[object]:
+        """Return who waits for the answer to this prompt, by `Client.identity`."""
         prompt = self._open.get(key)
-        return [request.client for request in prompt.asked] if prompt else []
+        return [request.client.identity for request in prompt.asked] if prompt else []
+
+    def away(self, *keys: int) -> list[Client]:
+        """Return the ended connections of clients with names that have sent these prompts.
+
+        Such a client may come back, and its prompts are its own then.
+        """
+        asked = [each for key in keys if key in self._open for each in self._open[key].asked]
+        return [each.client for each in asked if each.client.gone and each.client.abilities.name]
 
     def sent_under(self, name: str) -> int | None:
         """Return the key here of the prompt that clients sent under this key of theirs, or None."""
@@ -147,10 +98,10 @@ class Prompts:
                 return key
         return None
 
-    def clients_of(self, key: int) -> list[Client]:
-        """Return the clients that wait for the end of this prompt, whoever asked for it."""
+    def clients_of(self, key: int) -> list[object]:
+        """Return who waits for the end of this prompt, whoever asked for it, as `askers` does."""
         prompt = self._open.get(key)
-        return [request.client for request in prompt.requests] if prompt else []
+        return [request.client.identity for request in prompt.requests] if prompt else []
 
     def wait_for(self, key: int, request: ClientRequest) -> None:
         """Let one more request be answered when this prompt ends; raises KeyError."""
@@ -185,8 +136,12 @@ class Prompts:
         sent again.
         """
         views = [] if prompt.edited else self._transcript.views
-        senders = prompt.senders
-        return [view.client for view in views if senders.get(view.client) == view.replays]
+        return [view.client for view in views if prompt.is_shown_by(view)]
+
+    def senders_but(self, prompt: Prompt, client: Client) -> list[Client]:
+        """Return the clients that have sent a prompt and have the session, without this one."""
+        others = [view.client for view in self._transcript.views if view.client is not client]
+        return [each for each in others if prompt.is_of(each)]
 
     def add_left_over(self, row: PromptRow) -> None:
         """Add a prompt that waited when another bridge ended."""
@@ -269,6 +224,7 @@ class Prompts:
     def join(self, key: int, request: ClientRequest) -> Prompt:
         """Let one more request, which brought this prompt again, be answered with its end."""
         prompt = self._open[key]
+        prompt.forget_ended()
         prompt.again.append(request)
         self._note_sender(prompt, request.client)
         if request.client.abilities.hears_accepted:
@@ -395,7 +351,7 @@ class Prompts:
     def _end_wait(self, request: ClientRequest, answer: Answer) -> None:
         """Answer a `/queue wait`; first name the next prompt, unless its client waits for that."""
         follows = self._core.now.unanswered[:1]
-        if follows and request.client not in self.clients_of(*follows):
+        if follows and request.client.identity not in self.clients_of(*follows):
             self._transcript.show_to(request.client, notices.notice(notices.NEXT))
         self._transcript.then(request.client, partial(request.respond, answer))
 

@@ -25,7 +25,8 @@ from acp_bridge.session.process.background import Background
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.hooks import SessionHooks
-from acp_bridge.session.prompts.prompts import Prompt, Prompts
+from acp_bridge.session.prompts.prompt import Prompt
+from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices

@@ -20,6 +20,7 @@ from acp_bridge.bridge_client.sent import ConnectionLost
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.protocol import (
     ATTACH,
+    CLIENT_NAME,
     CLOSE_FOR_ALL,
     HEARS_STATE,
     HOLDER,
@@ -33,6 +34,7 @@ from acp_bridge.protocol import (
     only_if_live,
     own_meta,
     with_own_meta,
+    without_client_name,
 )
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
@@ -66,9 +68,20 @@ class NotLive(Exception):
 class Passage:
     """The way between one client and the bridge that holds one session of it."""
 
-    def __init__(self, client: Client, session_id: str, streams: Streams, bounds: Settings) -> None:
-        """Takes over the streams; `bounds` limits how long, and for how many bytes, it waits."""
+    def __init__(
+        self,
+        client: Client,
+        session_id: str,
+        streams: Streams,
+        bounds: Settings,
+        name: str | None = None,
+    ) -> None:
+        """Takes over the streams; `bounds` limits how long, and for how many bytes, it waits.
+
+        `name`: the client's, for the other bridge.
+        """
         self.client = client
+        self._name = name
         self.session_id = session_id
         #: the parameters with which the session was loaded.
         self.given: Json = {}
@@ -160,11 +173,12 @@ class Passage:
 
         The states of the session are asked for even if the client did not: it may be closed.
         """
-        able = self.client.abilities.declared
+        able = without_client_name(self.client.abilities.declared)
+        named = {CLIENT_NAME: self._name} if self._name else {}
         try:
             result = await self._there.initialize(
                 "acp-bridge",
-                own={**own_meta(able), HEARS_STATE: True},
+                own={**own_meta(able), HEARS_STATE: True, **named},
                 capabilities=able,
                 within=None,
             )

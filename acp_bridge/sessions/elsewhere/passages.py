@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -104,6 +106,8 @@ class Passages:
         """`load` opens a session again after the end of its holder, here or through another."""
         self._context = context
         self._load = load
+        #: what makes the names under which clients of this bridge are known to others.
+        self._secret = secrets.token_bytes(32)
         #: by client and session, the passages to bridges that hold sessions.
         self.held: dict[tuple[Client, str], Passage] = {}
         #: the same for sessions whose holder has ended, while they are opened again.
@@ -119,7 +123,8 @@ class Passages:
         self._check(holder)
         session_id: str = request.params["sessionId"]
         streams = await connect(holder.socket)
-        passage = Passage(request.client, session_id, streams, self._context.settings)
+        name = self._name(request, session_id)
+        passage = Passage(request.client, session_id, streams, self._context.settings, name)
         self._context.tasks.start_soon(passage.run, self._on_end)
         try:
             await passage.open(request)
@@ -130,6 +135,18 @@ class Passages:
             self.held[request.client, session_id] = passage
         event("session.passed_through", session=session_id, agent=holder.agent)
         return passage
+
+    def _name(self, request: ClientRequest, session_id: str) -> str | None:
+        """Return the name of a client with a name, for the bridge that has the session.
+
+        It is the same when the client comes back here, and for another session, or by way of
+        another bridge, another one. A delete is sent beside the passage, and takes nobody's place.
+        """
+        client = request.client
+        if client.abilities.name is None or request.method == SESSION_DELETE:
+            return None
+        who = repr((client.identity, session_id)).encode()
+        return hashlib.blake2b(who, key=self._secret).hexdigest()
 
     def _check(self, holder: Holder) -> None:
         """Raise RpcError for a bridge that this one can't pass a session through to."""
