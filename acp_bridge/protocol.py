@@ -157,6 +157,8 @@ HEARS_LAST_WORDS: Final = "lastWords"
 TAKES_CURSORS: Final = "cursors"
 #: the name under which a client comes back on another connection.
 CLIENT_NAME: Final = "client"
+#: the name of the login with which a remote client came in that another bridge passes on.
+LOGIN: Final = "login"
 #: it speaks version 2, and is shown what an agent of version 2 has said as the agent has said it.
 SHOWS_SAID: Final = "said"
 

@@ -18,12 +18,15 @@ from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import BridgeRequest
 from acp_bridge.bridge_client.sent import ConnectionLost
 from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.clients.rights import Right
 from acp_bridge.protocol import (
     ATTACH,
     CLIENT_NAME,
     CLOSE_FOR_ALL,
     HEARS_STATE,
     HOLDER,
+    LOGIN,
+    OBSERVES,
     SESSION_CLOSE,
     SESSION_LOAD,
     SESSION_RESUME,
@@ -171,14 +174,21 @@ class Passage:
     async def _introduce(self) -> None:
         """Initialize there with the client's abilities. Raises NotLive.
 
-        The states of the session are asked for even if the client did not: it may be closed.
+        The states of the session are asked for even if the client did not: it may be closed. What
+        a remote client may not do there is refused here; the name of its login is told.
         """
         able = without_client_name(self.client.abilities.declared)
-        named = {CLIENT_NAME: self._name} if self._name else {}
+        own: Json = {HEARS_STATE: True}
+        if self._name:
+            own |= {CLIENT_NAME: self._name}
+        if self.client.rights:
+            own |= {LOGIN: self.client.login}
+        if not self.client.may(Right.ANSWER):
+            own |= {OBSERVES: True}
         try:
             result = await self._there.initialize(
                 "acp-bridge",
-                own={**own_meta(able), HEARS_STATE: True, **named},
+                own={**own_meta(able), **own},
                 capabilities=able,
                 within=None,
             )
