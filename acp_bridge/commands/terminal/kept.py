@@ -83,11 +83,17 @@ def decisions(home: Path, info: SessionInfo, columns: int | None) -> str:
             more = ", ".join(map(str, rules if isinstance(rules, list) else [])) or str(
                 decided.get("option", "")
             )
-            by = str(decided.get("by"))
+            by = _who(decided)
             rows.append([str(decided.get("decision")), by, titles.get(card, ""), more])
     if not rows:
         return "Nothing was decided in this session.\n"
     return table(["DECISION", "BY", "CALL", "RULE OR OPTION"], rows, columns)
+
+
+def _who(decided: Json) -> str:
+    """Return who has decided about a call, with the login of a client that has one."""
+    by, name = str(decided.get("by")), decided.get("name")
+    return f"{by} {one_line(name)}" if isinstance(name, str) else by
 
 
 def _waiting(row: PromptRow, *, live: bool) -> str:
