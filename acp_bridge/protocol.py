@@ -153,6 +153,10 @@ OBSERVES: Final = "observer"
 OWN_TURNS_ONLY: Final = "ownTurnsOnly"
 WHOLE_CALLS: Final = "wholeCalls"
 HEARS_LAST_WORDS: Final = "lastWords"
+#: the name under which a client comes back on another connection; each update that is recorded
+#: tells its place.
+CLIENT_NAME: Final = "client"
+CURSORS: Final = "cursors"
 #: it speaks version 2, and is shown what an agent of version 2 has said as the agent has said it.
 SHOWS_SAID: Final = "said"
 
@@ -377,6 +381,13 @@ PERHAPS_READ: Final = "perhapsRead"
 CONTINUES: Final = "continues"
 #: in the answer to a load: the bridge that holds the session, and its settings.
 HOLDER: Final = "holder"
+#: of an update, and of the answer to a load: the first place of the transcript that is not seen.
+CURSOR: Final = "cursor"
+#: of a resume: the cursor behind which the transcript is shown; why one is refused, in `data`.
+AFTER: Final = "after"
+REASON: Final = "reason"
+#: of a question: its id, the same whenever it is asked again.
+QUESTION: Final = "question"
 
 
 def own_meta(params: Json) -> Json:
@@ -445,6 +456,15 @@ def feedback_prompt(text: str) -> Json:
     return with_own_meta({"prompt": [{"type": "text", "text": text}]}, {FEEDBACK: True})
 
 
+def queue_words(prompt: list[Any]) -> list[str] | None:
+    """Return the words after `/queue`, or None when the prompt is something else."""
+    if len(prompt) != 1 or not isinstance(prompt[0], dict):
+        return None
+    text = prompt[0].get("text")
+    words = text.split() if isinstance(text, str) else []
+    return words[1:] if words and words[0] == "/queue" else None
+
+
 def not_feedback(params: Json) -> Json:
     """Return the parameters of a client's prompt, which is none of a hook's, whatever it says."""
     return _without(params, FEEDBACK)
@@ -459,6 +479,16 @@ def prompt_key(params: Json) -> str | None:
 def without_key(params: Json) -> Json:
     """Return the parameters of what is sent under no key, whatever they say."""
     return _without(params, PROMPT_KEY)
+
+
+def cursor_of(params: Json) -> object:
+    """Return the place in the transcript that an update or an answer tells, or None."""
+    return own_meta(params).get(CURSOR)
+
+
+def without_cursor(params: Json) -> Json:
+    """Return an update or a result without its place in the transcript."""
+    return _without_mark(params, CURSOR)
 
 
 def without_said(params: Json) -> Json:
