@@ -392,6 +392,8 @@ REPLAY_AFTER: Final = "_acp_bridge_after"
 QUESTION: Final = "question"
 #: in the answer to a load: the bridge that holds the session, and its settings.
 HOLDER: Final = "holder"
+#: why a cursor is refused, in the `data` of the error.
+REASON: Final = "reason"
 
 
 def own_meta(params: Json) -> Json:
@@ -476,6 +478,15 @@ def feedback_prompt(text: str) -> Json:
     return with_own_meta({"prompt": [{"type": "text", "text": text}]}, {FEEDBACK: True})
 
 
+def queue_words(prompt: list[Any]) -> list[str] | None:
+    """Return the words after `/queue`, or None when the prompt is something else."""
+    if len(prompt) != 1 or not isinstance(prompt[0], dict):
+        return None
+    text = prompt[0].get("text")
+    words = text.split() if isinstance(text, str) else []
+    return words[1:] if words and words[0] == "/queue" else None
+
+
 def not_feedback(params: Json) -> Json:
     """Return the parameters of a client's prompt, which is none of a hook's, whatever it says."""
     return _without(params, FEEDBACK)
@@ -495,6 +506,16 @@ def without_key(params: Json) -> Json:
 def without_client_name(capabilities: Json) -> Json:
     """Return a client's capabilities without the name of the client."""
     return _without_mark(capabilities, CLIENT_NAME)
+
+
+def cursor_of(params: Json) -> object:
+    """Return the place in the transcript that an update or an answer tells, or None."""
+    return own_meta(params).get(CURSOR)
+
+
+def without_cursor(params: Json) -> Json:
+    """Return an update or a result without its place in the transcript."""
+    return _without_mark(params, CURSOR)
 
 
 def without_said(params: Json) -> Json:

@@ -361,8 +361,9 @@ class Bridge:
         if method == protocol.CANCEL_REQUEST:
             self._cancel_request(client, named.get("requestId", UNSET))
             return
+        bound = protocol.prompt_key(named)
         if client.stage is Stage.INITIALIZING and method == protocol.SESSION_CANCEL:
-            client.early.cancel_oldest(client, named.get("sessionId"))
+            client.early.cancel_oldest(client, named.get("sessionId"), bound)
         if client.stage is not Stage.READY or not _may_notify(client, method):
             return
         elsewhere, session_id = self._sessions.passages, named.get("sessionId")
@@ -380,9 +381,9 @@ class Bridge:
             session.transcript.end_quiet(client)
         if method == protocol.SESSION_CANCEL:
             if session and session.early:
-                session.early.cancel_oldest(client, session.id)
+                session.early.cancel_oldest(client, session.id, bound)
             elif session:
-                session.audience.cancel(client)
+                session.audience.cancel(client, bound)
         elif session:
             session.pass_notification(method, named)
         elif "sessionId" not in named and not client.on_socket:

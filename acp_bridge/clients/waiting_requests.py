@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from acp_bridge import errors
-from acp_bridge.protocol import SESSION_PROMPT
+from acp_bridge.protocol import SESSION_PROMPT, as_object, prompt_key
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: the most requests that wait; far more than a client sends before it has an answer.
@@ -62,11 +62,15 @@ class WaitingRequests:
                 return True
         return False
 
-    def cancel_oldest(self, client: object, session_id: object) -> None:
-        """Answer a client's oldest prompt of a session as a cancelled one (invariant C1)."""
+    def cancel_oldest(self, client: object, session_id: object, bound: str | None = None) -> None:
+        """Answer a client's oldest prompt of a session as a cancelled one (invariant C1).
+
+        `bound`: that under this key, or none.
+        """
         for request in self._waiting:
             asked = request.method == SESSION_PROMPT and _session(request) == session_id
-            if asked and request.client is client:
+            meant = bound is None or prompt_key(as_object(request.params)) == bound
+            if asked and meant and request.client is client:
                 self._waiting.remove(request)
                 request.answer({"stopReason": "cancelled"})
                 return

@@ -20,7 +20,14 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Failed, Failure
 from acp_bridge.machine.states import Snapshot, Standstill
 from acp_bridge.policy.found import FoundRules
-from acp_bridge.protocol import SESSION_CANCEL, Json, not_feedback, own_meta, without_key
+from acp_bridge.protocol import (
+    SESSION_CANCEL,
+    Json,
+    not_feedback,
+    own_meta,
+    queue_words,
+    without_key,
+)
 from acp_bridge.session.clients.audience import Audience
 from acp_bridge.session.clients.permissions import Permissions
 from acp_bridge.session.clients.questions import Questions
@@ -333,7 +340,7 @@ class Session:
         if self.early is not None:
             self.early.add(request)
             return
-        words = queue_command.parse(params["prompt"])
+        words = queue_words(params["prompt"])
         if words is not None and self._queue.takes(words, agent_has_one=self._updates.own_queue):
             self._queue.run(request, without_key(params), words)
             return

@@ -48,6 +48,8 @@ _ASKED_FOR: Final = {
     protocol.ACCEPTED: protocol.HEARS_ACCEPTED,
     protocol.SESSION_STATE: protocol.HEARS_STATE,
 }
+#: of a session that is not known: in version 2 no error.
+_CLOSED_ALREADY: Final = (protocol.SESSION_CLOSE, protocol.ErrorCode.RESOURCE_NOT_FOUND)
 #: states of a session in which its foreground works.
 _WORKS: Final = frozenset({LiveState.WORKING, LiveState.PERMISSION})
 #: the stop reasons that version 2 knows, beside the error's.
@@ -174,7 +176,10 @@ class ClientEnd:
             ]
         if method != protocol.SESSION_CANCEL:
             return [message]
-        return [*self._withdrawals(params.get("sessionId")), message]
+        bound, asked = own_meta(params).get(protocol.PROMPT_KEY), self._asked.values()
+        if bound is None or any(each.params.get(v2.IDEMPOTENCY_KEY) == bound for each in asked):
+            return [*self._withdrawals(params.get("sessionId")), message]
+        return [message]
 
     def _withdrawals(self, session_id: object) -> list[Message]:
         """Return what withdraws the client's prompts of a session that have not begun."""
@@ -281,7 +286,7 @@ class ClientEnd:
             case Ok(result):
                 told = self._result(asked, as_object(result))
                 self._send(jsonrpc.response(asked.id, result if told is None else told))
-            case Err(error) if _is_closed_already(asked.method, error):
+            case Err(error) if (asked.method, error.code) == _CLOSED_ALREADY:
                 self._send(jsonrpc.response(asked.id, {}))
             case Err(error):
                 self._fail(asked, error)
@@ -574,8 +579,3 @@ def _end_told(stands: Json, turn: str) -> Json:
 def _same(mine: RequestId, wanted: Any) -> bool:
     """Return True for the same id: 1 and "1", and 1 and true, are different ones."""
     return type(mine) is type(wanted) and mine == wanted
-
-
-def _is_closed_already(method: str, error: RpcError) -> bool:
-    """Return True if a session that is to be closed is not known: in version 2 that is no error."""
-    return method == protocol.SESSION_CLOSE and error.code == protocol.ErrorCode.RESOURCE_NOT_FOUND

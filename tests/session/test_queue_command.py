@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from acp_bridge.journal import PromptState
-from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, USER_MESSAGE
+from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, USER_MESSAGE, queue_words
 from acp_bridge.session.prompts import queue_command
-from acp_bridge.session.prompts.queue_command import parse
 from acp_bridge.updates.notices import (
     ASK_WHAT,
     DROP_STOPPED,
@@ -52,7 +51,7 @@ def text(words: str) -> list[Any]:
 def test_a_prompt_is_a_queue_command_when_it_is_that_word_alone_or_with_more_behind_it(
     given: list[Any], words: list[str] | None
 ) -> None:
-    assert parse(given) == words
+    assert queue_words(given) == words
 
 
 @asynccontextmanager

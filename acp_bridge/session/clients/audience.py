@@ -232,12 +232,14 @@ class Audience:
                 " (session/load, session/resume or _acp_bridge/attach)"
             )
 
-    def cancel(self, client: Client) -> None:
-        """Carry out a client's `session/cancel`.
+    def cancel(self, client: Client, bound: str | None = None) -> None:
+        """Carry out a client's `session/cancel`; `bound`: while the prompt of this key is open.
 
         One of version 2 leaves what runs in the background to go on, and one of version 1 ends
         that, also where nothing else runs.
         """
+        if bound is not None and self._prompts.sent_under(bound) is None:
+            return
         if self._ask.open:
             self._ask.stop(client)
         if own := self.own(client):

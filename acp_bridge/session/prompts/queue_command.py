@@ -28,7 +28,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 from acp_bridge.clients.client import ClientRequest
@@ -82,15 +82,6 @@ def command(words: tuple[str, ...]) -> Json:
 def usage(words: tuple[str, ...]) -> str:
     """Return the answer that lists the words, for words that `/queue` doesn't know."""
     return f"Usage: {', '.join(['`/queue`', *(f'`/queue {each}`' for each in words)])}."
-
-
-def parse(prompt: list[Any]) -> list[str] | None:
-    """Return the words after `/queue`, or None when the prompt is something else."""
-    if len(prompt) != 1 or not isinstance(prompt[0], dict):
-        return None
-    text = prompt[0].get("text")
-    words = text.split() if isinstance(text, str) else []
-    return words[1:] if words and words[0] == "/queue" else None
 
 
 class QueueCommand:

@@ -30,6 +30,7 @@ from acp_bridge.protocol import (
     SOCKET_PROTOCOL,
     Json,
     continuing,
+    prompt_key,
 )
 from acp_bridge.runtime.log import event
 from acp_bridge.session.session_context import SessionContext
@@ -241,7 +242,7 @@ class Passages:
         key = client, session_id
         if continued := self.continued.get(key):
             if method == SESSION_CANCEL and params.get("sessionId") == session_id:
-                continued.waiting.cancel_oldest(client, session_id)
+                continued.waiting.cancel_oldest(client, session_id, prompt_key(params))
         elif passage := self._passage(key):
             passage.notify(method, params)
         else:

@@ -9,8 +9,7 @@ from typing import Any
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.sent import Sent
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.protocol import SESSION_PROMPT
-from acp_bridge.session.prompts import queue_command
+from acp_bridge.protocol import SESSION_PROMPT, queue_words
 from acp_bridge.wire.jsonrpc import Answer
 
 
@@ -70,4 +69,4 @@ class PassedRequests:
 def _begins_a_turn(request: ClientRequest) -> bool:
     """Return True for a prompt that is for the agent."""
     prompt = request.params.get("prompt") if request.method == SESSION_PROMPT else None
-    return isinstance(prompt, list) and queue_command.parse(prompt) is None
+    return isinstance(prompt, list) and queue_words(prompt) is None

@@ -1,0 +1,157 @@
+"""What differs between the two versions of the protocol, for a line that drops. Sans-IO."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from acp_bridge import errors
+from acp_bridge.protocol import (
+    AFTER,
+    ATTACH,
+    PROMPT_KEY,
+    SESSION_LOAD,
+    SESSION_RESUME,
+    Json,
+    as_object,
+    can_own,
+    own_meta,
+    prompt_key,
+    with_own_meta,
+)
+from acp_bridge.versions import v2
+from acp_bridge.wire import jsonrpc
+from acp_bridge.wire.jsonrpc import Message, RequestId
+
+#: members of a request that opens a session which open it again.
+_OPENED: Final = ("cwd", "additionalDirectories", "mcpServers")
+
+
+def opening(session_id: str, opened: Json) -> Json:
+    """Return what each request says that opens a session again."""
+    given: Json = {name: opened[name] for name in _OPENED if name in opened}
+    return {**given, "sessionId": session_id}
+
+
+class First:
+    """Version 1: a prompt is answered at the end of its turn."""
+
+    #: the members of an answer to `initialize` that matter to an editor.
+    members: tuple[str, ...] = ("protocolVersion", "agentCapabilities", "agentInfo", "authMethods")
+    #: a replay shows an editor its own words, which it was not shown when it sent them.
+    replays_own_words = True
+
+    def abilities(self, params: Json) -> Json:
+        """Return the abilities of the bridge's own that an `initialize` declares."""
+        return own_meta(as_object(params.get("clientCapabilities")))
+
+    def greeting(self, params: Json, own: Json) -> Json:
+        """Return an `initialize` with other abilities of the bridge's own."""
+        able = as_object(params.get("clientCapabilities"))
+        return {**params, "clientCapabilities": with_own_meta(able, own)}
+
+    def can(self, result: Json, ability: str) -> bool:
+        """Return True if an answer to `initialize` tells an ability of the bridge's own."""
+        return can_own(result.get("agentCapabilities"), ability)
+
+    def key_of(self, params: Json) -> str | None:
+        """Return the key of a prompt."""
+        return prompt_key(params)
+
+    def keyed(self, params: Json, key: str) -> Json:
+        """Return a prompt under a key."""
+        return with_own_meta(params, {**own_meta(params), PROMPT_KEY: key})
+
+    def withdrawn(self, id: RequestId) -> Message:
+        """Return the answer to a prompt that a Stop has reached before it was sent."""
+        return jsonrpc.response(id, {"stopReason": "cancelled"})
+
+    def replays(self, method: str, params: Json) -> bool:
+        """Return True for a request that shows a session from its beginning."""
+        return method == SESSION_LOAD or (method == ATTACH and params.get("replay") is not False)
+
+    def after(self, session_id: str, opened: Json, cursor: object) -> tuple[str, Json]:
+        """Return the request that shows a session from a cursor on; None: nothing old."""
+        params = opening(session_id, opened)
+        own = {} if cursor is None else {AFTER: cursor}
+        return SESSION_RESUME, with_own_meta(params, own) if own else params
+
+    def whole(self, session_id: str, opened: Json) -> tuple[str, Json] | None:
+        """Return the request for all of a session, None if it can't be told from what was shown."""
+        return SESSION_LOAD, opening(session_id, opened)
+
+    def begins(self, message: Message) -> str | None:
+        """Return the id of the turn that an answer to a prompt only begins."""
+        return None
+
+    def is_state(self, update: Json) -> bool:
+        """Return True for an update that says whether a turn runs."""
+        return False
+
+    def ends(self, update: Json) -> bool:
+        """Return True for an update that ends a turn."""
+        return False
+
+    def end_of(self, turn: str, stands: Json) -> Json | None:
+        """Return the update that ends a turn, None if it runs; `stands`: of the session."""
+        return None
+
+
+class Second(First):
+    """Version 2: a prompt is answered when its turn begins, and a state ends it."""
+
+    members = ("protocolVersion", "capabilities", "info", "authMethods")
+    replays_own_words = False
+
+    def abilities(self, params: Json) -> Json:
+        return own_meta(as_object(params.get("capabilities")))
+
+    def greeting(self, params: Json, own: Json) -> Json:
+        return {**params, "capabilities": with_own_meta(as_object(params.get("capabilities")), own)}
+
+    def can(self, result: Json, ability: str) -> bool:
+        return can_own(result.get("capabilities"), ability)
+
+    def key_of(self, params: Json) -> str | None:
+        key = params.get(v2.IDEMPOTENCY_KEY)
+        return key if isinstance(key, str) else None
+
+    def keyed(self, params: Json, key: str) -> Json:
+        return {**params, v2.IDEMPOTENCY_KEY: key}
+
+    def withdrawn(self, id: RequestId) -> Message:
+        return jsonrpc.error(id, errors.cancelled())
+
+    def replays(self, method: str, params: Json) -> bool:
+        if method == SESSION_RESUME:
+            return as_object(params.get(v2.REPLAY_FROM)).get("type") == v2.FROM_START
+        return method == ATTACH and params.get("replay") is not False
+
+    def after(self, session_id: str, opened: Json, cursor: object) -> tuple[str, Json]:
+        params = opening(session_id, opened)
+        if cursor is not None:
+            params[v2.REPLAY_FROM] = {"type": v2.FROM_CURSOR, "cursor": cursor}
+        return SESSION_RESUME, params
+
+    def whole(self, session_id: str, opened: Json) -> tuple[str, Json] | None:
+        return None
+
+    def begins(self, message: Message) -> str | None:
+        turn = as_object(message.get("result")).get("messageId")
+        return turn if isinstance(turn, str) else None
+
+    def is_state(self, update: Json) -> bool:
+        return update.get("sessionUpdate") == v2.STATE_UPDATE
+
+    def ends(self, update: Json) -> bool:
+        return self.is_state(update) and update.get("stopReason") is not None
+
+    def end_of(self, turn: str, stands: Json) -> Json | None:
+        runs, last = as_object(stands.get("turn")), as_object(stands.get("last"))
+        if runs.get("promptId") == turn:
+            return None
+        told: Json = {"sessionUpdate": v2.STATE_UPDATE, "state": v2.IDLE}
+        if last.get("promptId") != turn:
+            return {**told, "stopReason": "end_turn"}
+        if "error" in last:
+            return {**told, "stopReason": v2.ERROR, "error": last["error"]}
+        return {**told, "stopReason": last.get("stopReason") or "end_turn"}

@@ -1,0 +1,387 @@
+"""Decides what goes over a line that drops, so that nothing is lost, doubled or out of order.
+
+Messages of the editor and of the other end go in, and so does that a connection is there or gone;
+messages come out. Nothing here awaits, or knows a clock.
+
+Invariants (N2)
+- Each request of the editor's is answered once. One that may have been read, and is not the same if
+  it is done twice, is not sent again: its answer is an error that says so.
+- A prompt is sent on each connection, under its key, until it is answered; prompts of a session
+  are sent in the order in which they came.
+- A Stop counts for the prompt that it was said for, or for nothing: it carries that prompt's key.
+- A session is shown on another connection from the place on up to which it was shown; until that
+  is done nothing is sent to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any, Final, TypeAlias
+
+from acp_bridge import errors
+from acp_bridge.connect import rules
+from acp_bridge.connect.dialects import First, Second
+from acp_bridge.connect.dialogs import Dialogs
+from acp_bridge.connect.kept import Asked, Session
+from acp_bridge.connect.rules import Again
+from acp_bridge.connect.sessions import Sessions
+from acp_bridge.connect.way_out import Action, WayOut
+from acp_bridge.protocol import (
+    CANCEL_REQUEST,
+    CLIENT_NAME,
+    INITIALIZE,
+    LET_GO,
+    PROMPT_KEY,
+    QUEUE_LIST,
+    SESSION_CANCEL,
+    SESSION_PROMPT,
+    SESSION_UPDATE,
+    TAKES_CURSORS,
+    WHOLE_CALLS,
+    Json,
+    as_object,
+    own_meta,
+    speaks_v2,
+    with_own_meta,
+    without_cursor,
+)
+from acp_bridge.wire import jsonrpc
+from acp_bridge.wire.jsonrpc import Message, RequestId, RpcError
+
+#: takes the answer to a request of our own.
+Take: TypeAlias = Callable[[Message], None]
+
+_IN_FLIGHT: Final = "the id is in flight already"
+
+
+class Machine:
+    """One editor's end of a line."""
+
+    def __init__(self, name: str, where: str, new_key: Callable[[], str]) -> None:
+        """`name`: of this client, a secret; `where`: how a person knows the other end.
+
+        `new_key` makes a text that nobody else makes, for a prompt.
+        """
+        self._name = name
+        self._where = where
+        self._new_key = new_key
+        self._out = WayOut()
+        self._dialect: First = First()
+        #: the editor's `initialize` as it is sent, and the answer that the editor was given.
+        self._hello: Message | None = None
+        self._answer: Json | None = None
+        #: the other end has answered `initialize` on this connection.
+        self._greeted = False
+        self._takes_keys = False
+        #: there is no line for so long that nothing waits for one.
+        self._refuses = False
+        self._numbers = count(1)
+        self._asked: dict[RequestId, Asked] = {}
+        self._own: dict[RequestId, Take] = {}
+        self._dialogs = Dialogs(self._out)
+        self._sessions = Sessions(self._out, where)
+
+    # --- what happens --------------------------------------------------------------------------
+
+    def from_editor(self, message: Message) -> list[Action]:
+        """Take a message of the editor's."""
+        if "method" not in message:
+            self._dialogs.take_answer(message)
+        elif "id" in message:
+            self._request(message)
+        elif message["method"] == SESSION_CANCEL:
+            self._stop(message)
+        elif message["method"] == CANCEL_REQUEST:
+            self._give_up(message)
+        else:
+            self._notify(message)
+        return self._out.taken()
+
+    def from_server(self, message: Message) -> list[Action]:
+        """Take a message of the other end's."""
+        method = message.get("method")
+        if method is None:
+            self._answered(message)
+        elif "id" in message:
+            self._dialogs.ask(message)
+        elif method == CANCEL_REQUEST:
+            self._dialogs.call_back(as_object(message.get("params")).get("requestId"))
+        elif method == SESSION_UPDATE:
+            self._sessions.show(message)
+        elif method != LET_GO:  # the connection ends, and another one is made
+            self._out.to_editor(message)
+        return self._out.taken()
+
+    def line_up(self) -> list[Action]:
+        """Take that another connection is there."""
+        self._out.line += 1
+        self._out.up = True
+        self._refuses = False
+        if self._hello and self._answer is not None:
+            self._request_own(INITIALIZE, as_object(self._hello.get("params")), self._greeted_again)
+        elif self._hello and (asked := self._asked.get(self._hello["id"])):
+            self._send(asked)
+        return self._out.taken()
+
+    def line_down(self) -> list[Action]:
+        """Take that the connection is gone."""
+        self._out.up = self._greeted = False
+        self._own.clear()
+        for id, asked in list(self._asked.items()):
+            if not self._goes_on(asked):
+                self._drop(id, asked, self._why_not(asked))
+        self._dialogs.line_down(self._sessions.line_down())
+        return self._out.taken()
+
+    def _goes_on(self, asked: Asked) -> bool:
+        """Return True for a request that is sent on the next connection."""
+        if not asked.line:
+            return asked.again is not Again.NOW
+        if asked.method == SESSION_PROMPT:  # one that is given up may have been read
+            return asked.again is Again.ALWAYS and self._takes_keys
+        return asked.again is Again.ALWAYS and not asked.given_up
+
+    def is_down_for_long(self) -> list[Action]:
+        """Take that there was no connection for some seconds: the sessions say so."""
+        if not self._out.up:
+            self._sessions.say_down()
+        return self._out.taken()
+
+    def wait_no_more(self) -> list[Action]:
+        """Take that what is sent once waits no more for a connection."""
+        self._refuses = not self._out.up
+        for id, asked in list(self._asked.items()):
+            waits = asked.again is Again.ONCE or asked.method == INITIALIZE
+            if self._refuses and waits and not asked.line:
+                self._drop(id, asked, rules.no_line(self._where))
+        return self._out.taken()
+
+    # --- requests of the editor ----------------------------------------------------------------
+
+    def _request(self, message: Message) -> None:
+        method, params = message["method"], as_object(message.get("params"))
+        if message["id"] in self._asked:
+            self._out.fail(message["id"], errors.refused(_IN_FLIGHT))
+            return
+        asked = Asked(message, method, params, rules.again(method, params))
+        if isinstance(session_id := params.get("sessionId"), str):
+            asked.session_id = session_id
+        if method == INITIALIZE and self._answer is None:
+            self._greet(asked)
+        elif method == INITIALIZE:
+            asked.again = Again.ONCE
+        elif method == SESSION_PROMPT and asked.again is Again.ALWAYS:
+            asked.key = self._dialect.key_of(params)
+            if asked.key is None:
+                asked.key = self._new_key()
+                asked.message = {**message, "params": self._dialect.keyed(params, asked.key)}
+        late = asked.again is not Again.ALWAYS or method == INITIALIZE
+        if not self._out.up and (asked.again is Again.NOW or (late and self._refuses)):
+            self._out.fail(message["id"], rules.no_line(self._where))
+            return
+        self._asked[message["id"]] = asked
+        if method == INITIALIZE and self._out.up:
+            self._send(asked)
+        self._flush()
+
+    def _greet(self, asked: Asked) -> None:
+        """Prepare the editor's `initialize`, in which this client's own abilities stand."""
+        self._dialect = Second() if speaks_v2(asked.params) else First()
+        own = self._dialect.abilities(asked.params)
+        self._sessions.dialect = self._dialect
+        self._sessions.tells_cursors = own.get(TAKES_CURSORS) is True
+        self._dialogs.whole_calls = own.get(WHOLE_CALLS) is True
+        told = {CLIENT_NAME: self._name, **own, TAKES_CURSORS: True}
+        params = self._dialect.greeting(asked.params, told)
+        self._hello = asked.message = {**asked.message, "params": params}
+
+    def _notify(self, message: Message) -> None:
+        """Send a notification, or let it wait for the line."""
+        params = as_object(message.get("params"))
+        asked = Asked(message, message["method"], params, Again.ONCE)
+        if isinstance(session_id := params.get("sessionId"), str):
+            asked.session_id = session_id
+        self._asked[f"notification {next(self._numbers)}"] = asked
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send what waits and may go, in the order in which it came."""
+        if not self._greeted:
+            return
+        for id, asked in list(self._asked.items()):
+            if asked.line == self._out.line or not self._sessions.takes(asked.session_id):
+                continue
+            self._send(asked)
+            if "id" not in asked.message:
+                del self._asked[id]
+
+    def _send(self, asked: Asked) -> None:
+        asked.repeated, asked.line = bool(asked.line), self._out.line
+        self._sessions.note_sent(asked)
+        self._out.to_server(asked.message)
+        if asked.stop is not None:
+            self._send_stop(asked, asked.stop)
+        if asked.given_up:
+            told = {"requestId": asked.id}
+            self._out.to_server(jsonrpc.notification(CANCEL_REQUEST, told))
+
+    def _give_up(self, message: Message) -> None:
+        """Take that the editor gives a request up."""
+        id = as_object(message.get("params")).get("requestId")
+        asked = self._asked.get(id) if jsonrpc.is_id(id) else None
+        if asked is None or "id" not in asked.message or type(asked.id) is not type(id):
+            return
+        if asked.line == self._out.line and self._out.up:
+            asked.given_up = True
+            self._out.to_server(message)
+        elif asked.line and asked.method == SESSION_PROMPT:  # it may have been read
+            asked.given_up = True
+        else:
+            self._drop(asked.id, asked, errors.cancelled())
+
+    def _why_not(self, asked: Asked) -> RpcError:
+        """Return why a request is not sent again."""
+        if asked.given_up:
+            return errors.cancelled()
+        error = rules.lost_answer if asked.line else rules.no_line
+        return error(self._where)
+
+    def _drop(self, id: RequestId, asked: Asked, error: RpcError) -> None:
+        """Answer a request that is not sent any more."""
+        del self._asked[id]
+        self._sessions.note_failed(asked)
+        if asked.method == INITIALIZE and self._answer is None:
+            self._hello = None
+        if "id" in asked.message:
+            self._out.fail(asked.id, error)
+
+    # --- a Stop --------------------------------------------------------------------------------
+
+    def _stop(self, message: Message) -> None:
+        """Take a Stop: it is for the oldest prompt of the session that has not ended."""
+        params = as_object(message.get("params"))
+        session_id = params.get("sessionId")
+        session = self._sessions.get(session_id)
+        prompts = [each for each in self._asked.values() if each.method == SESSION_PROMPT]
+        own = [each for each in prompts if each.session_id == session_id]
+        begun = session.begun if session else []
+        here = self._out.up and self._greeted and self._sessions.takes(session_id)
+        if not self._dialect.replays_own_words:
+            self._withdraw(own)
+        if not [*begun, *own]:
+            if here:  # it is for what runs without a prompt of this client
+                self._out.to_server(message)
+            return
+        target = [*begun, *own][0]
+        if not target.line:
+            if target.id in self._asked:
+                self._answer_withdrawn(target)
+        elif target.key is None:  # a command that stays open
+            if here:
+                self._out.to_server(message)
+        else:
+            target.stop = params
+            if here:
+                self._send_stop(target, params)
+
+    def _withdraw(self, own: list[Asked]) -> None:
+        """Withdraw the prompts that have not begun, as a Stop of version 2 does."""
+        for asked in own:
+            if not asked.line:
+                self._answer_withdrawn(asked)
+            elif asked.line != self._out.line or not self._out.up:
+                asked.given_up = True
+
+    def _answer_withdrawn(self, asked: Asked) -> None:
+        del self._asked[asked.id]
+        self._out.to_editor(self._dialect.withdrawn(asked.id))
+
+    def _send_stop(self, asked: Asked, params: Json) -> None:
+        """Send a Stop that counts for this prompt alone."""
+        bound = with_own_meta(params, {**own_meta(params), PROMPT_KEY: asked.key})
+        self._out.to_server(jsonrpc.notification(SESSION_CANCEL, bound))
+
+    # --- answers -------------------------------------------------------------------------------
+
+    def _answered(self, message: Message) -> None:
+        id = message.get("id")
+        if isinstance(id, str) and (take := self._own.pop(id, None)):
+            take(message)
+            return
+        asked = self._asked.get(id) if jsonrpc.is_id(id) else None
+        if asked is None or asked.line != self._out.line or type(asked.id) is not type(id):
+            return
+        del self._asked[id]
+        if asked.method == INITIALIZE:
+            self._greeted_first(asked, message)
+        self._sessions.pass_answer(asked, message)
+        self._flush()
+
+    def _greeted_first(self, asked: Asked, message: Message) -> None:
+        result = message.get("result")
+        if self._answer is not None:
+            return
+        if not isinstance(result, dict):
+            self._hello = None
+            return
+        if result.get("protocolVersion") == 1:
+            self._dialect = self._sessions.dialect = First()
+        self._answer = result
+        self._is_greeted(result)
+
+    def _is_greeted(self, result: Json) -> None:
+        self._greeted = True
+        self._takes_keys = self._dialect.can(result, PROMPT_KEY)
+        self._sessions.has_cursors = self._dialect.can(result, TAKES_CURSORS)
+
+    def _greeted_again(self, message: Message) -> None:
+        """Take the answer to `initialize` on another connection, which the editor is not shown."""
+        result, before = message.get("result"), self._answer
+        if not isinstance(result, dict) or before is None:
+            said = as_object(message.get("error")).get("message")
+            self._out.hang_up(f"initialize was refused: {said}")
+            return
+        self._is_greeted(result)
+        if what := rules.changed(before, result, self._dialect.members):
+            self._answer = result
+            self._sessions.say_to_all(rules.is_another(self._where, what))
+        for session in self._sessions.to_reopen():
+            self._reopen(session, self._sessions.way_back(session))
+        self._flush()
+
+    # --- sessions are opened again -------------------------------------------------------------
+
+    def _reopen(self, session: Session, way: tuple[str, Json]) -> None:
+        session.reopening = True
+        self._request_own(*way, partial(self._reopened, session))
+
+    def _reopened(self, session: Session, message: Message) -> None:
+        """Take the answer to the request that has opened a session again."""
+        error = as_object(message.get("error"))
+        if error and (way := self._sessions.other_way(session, error)):
+            self._reopen(session, way)
+            return
+        opening = session.opening
+        self._sessions.reopened(session, message)
+        if opening:  # the editor waits for the answer itself
+            self._asked.pop(opening.id, None)
+            told = {**message, "id": opening.id}
+            if isinstance(result := told.get("result"), dict):
+                told["result"] = without_cursor(result)
+            self._out.to_editor(told)
+        for prompt in session.begun:
+            if prompt.stop is not None:
+                self._send_stop(prompt, prompt.stop)
+        if self._dialogs.waits_for_word(session.id):
+            # What is asked again comes right behind the answer: it is there before the next one.
+            self._request_own(
+                QUEUE_LIST, {"sessionId": session.id}, lambda _: self._dialogs.settle(session.id)
+            )
+        self._flush()
+
+    def _request_own(self, method: str, params: Any, take: Take) -> None:
+        id = f"acp-bridge connect {next(self._numbers)}"
+        self._own[id] = take
+        self._out.to_server(jsonrpc.request(id, method, params))

@@ -1,0 +1,138 @@
+"""What may be sent again when the line has dropped, and what a person is told of the line.
+
+Sans-IO. A request is sent again only if doing it twice is doing it once. A prompt is: it has a key
+(docs/extension.md, "A prompt's key").
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Final
+
+from acp_bridge.protocol import (
+    ATTACH,
+    INITIALIZE,
+    LIVE,
+    OWN_PREFIX,
+    QUEUE_LIST,
+    SESSION_CLOSE,
+    SESSION_DELETE,
+    SESSION_FORK,
+    SESSION_LIST,
+    SESSION_LOAD,
+    SESSION_NEW,
+    SESSION_PROMPT,
+    SESSION_RESUME,
+    SET_CONFIG_OPTION,
+    SET_MODE,
+    SET_MODEL,
+    STEERING,
+    TITLE,
+    ErrorCode,
+    Json,
+    queue_words,
+)
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: requests that show a session which there is.
+SHOWS: Final = frozenset({SESSION_LOAD, SESSION_RESUME, ATTACH})
+#: requests whose answer names a session that is new.
+MAKES: Final = frozenset({SESSION_NEW, SESSION_FORK})
+#: requests after which the editor does not have the session any more.
+LEAVES: Final = frozenset({SESSION_CLOSE, SESSION_DELETE})
+_AGAIN: Final = (
+    *(INITIALIZE, SESSION_LIST, *SHOWS, *LEAVES, SET_MODE, SET_MODEL, SET_CONFIG_OPTION),
+    *(LIVE, QUEUE_LIST, TITLE),
+)
+
+
+class Again(Enum):
+    """What becomes of a request when the line drops."""
+
+    #: it is sent on each connection until it is answered.
+    ALWAYS = "always"
+    #: it waits for a connection, and is sent once.
+    ONCE = "once"
+    #: it is about what runs at this moment, and waits for nothing.
+    NOW = "now"
+
+
+def again(method: str, params: Json) -> Again:
+    """Return how often a request may be sent."""
+    prompts = method == SESSION_PROMPT
+    if method in _AGAIN or (prompts and not is_command(params)):
+        return Again.ALWAYS
+    now = prompts or method == STEERING or method.startswith(OWN_PREFIX)
+    return Again.NOW if now else Again.ONCE
+
+
+def is_command(params: Json) -> bool:
+    """Return True for a prompt that is a `/queue` command, which no key makes one."""
+    prompt = params.get("prompt")
+    return isinstance(prompt, list) and queue_words(prompt) is not None
+
+
+def lost_answer(where: str) -> RpcError:
+    """Return the error of a request that was sent once, and whose answer is lost."""
+    return _error(
+        f"the line to {where} dropped before the answer: this may have been done, and is not sent"
+        " again. The list of sessions shows what there is"
+    )
+
+
+def no_line(where: str) -> RpcError:
+    """Return the error of a request for which there is no connection."""
+    return _error(f"there is no line to {where}: nothing was sent")
+
+
+def _error(text: str) -> RpcError:
+    return RpcError(ErrorCode.INTERNAL_ERROR, text)
+
+
+def line_is_down(where: str) -> str:
+    """Return the notice of a line that is down for some seconds."""
+    return (
+        f"[acp-bridge] The line to {where} is down. What runs there goes on. It is tried again and"
+        " again; prompts wait for it."
+    )
+
+
+def line_is_back(where: str) -> str:
+    """Return the notice of a line that was said to be down."""
+    return f"[acp-bridge] The line to {where} is back."
+
+
+def is_another(where: str, what: list[str]) -> str:
+    """Return the notice that the other end has changed while the line was down."""
+    return (
+        f"[acp-bridge] What answers at {where} is not what it was: {', '.join(what)} differ. An"
+        " editor that is started again knows it as it is."
+    )
+
+
+def not_reopened(where: str, error: object) -> str:
+    """Return the notice of a session that can't be shown any more."""
+    message = error.get("message") if isinstance(error, dict) else None
+    return f"[acp-bridge] {where} does not show this session any more: {message}. Load it again."
+
+
+UNSEEN: Final = (
+    "[acp-bridge] What was said while the line was down can't be told from what was said before:"
+    " load this session again to see all of it."
+)
+DOES_NOT_FIT: Final = (
+    "[acp-bridge] What was shown here before the line dropped is not what the session holds now:"
+    " load this session again to see it as it is."
+)
+
+
+def changed(before: Json, after: Json, members: tuple[str, ...]) -> list[str]:
+    """Return the members that differ between two answers to `initialize`."""
+    return [name for name in members if _plain(before.get(name)) != _plain(after.get(name))]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value without what `_meta` says, at its top and one level below."""
+    if not isinstance(value, dict):
+        return value
+    return {name: each for name, each in value.items() if name != "_meta"}

@@ -1,0 +1,287 @@
+"""The sessions of one editor, and how each is shown again on another connection. Sans-IO.
+
+- The place up to which a session was shown is taken off its updates, and a session is resumed from
+  there. Where that is refused all of it is read, and what was not shown is shown.
+- Words that the editor has sent are not shown to it by a replay.
+- While a session is opened again, a notice that is not recorded is not said a second time.
+- The end of a turn that was missed is told (version 2, in which no answer tells it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from acp_bridge.connect import rules
+from acp_bridge.connect.dialects import First
+from acp_bridge.connect.kept import Asked, Session
+from acp_bridge.connect.shown import OwnWords, Replayed, Shown
+from acp_bridge.connect.way_out import WayOut
+from acp_bridge.protocol import (
+    CURSOR,
+    REASON,
+    SESSION_NEW,
+    SESSION_PROMPT,
+    USER_MESSAGE,
+    ErrorCode,
+    Json,
+    as_object,
+    cursor_of,
+    own_meta,
+    without_cursor,
+)
+from acp_bridge.updates.children import parted
+from acp_bridge.wire.jsonrpc import Message
+
+
+class Sessions:
+    """All sessions that the editor has, or is about to have."""
+
+    def __init__(self, out: WayOut, where: str) -> None:
+        """There are none yet; `where`: how a person knows the other end."""
+        self.dialect = First()
+        #: the editor has asked for cursors itself.
+        self.tells_cursors = False
+        #: the other end tells cursors.
+        self.has_cursors = False
+        self._out = out
+        self._where = where
+        self._sessions: dict[str, Session] = {}
+
+    def get(self, session_id: object) -> Session | None:
+        """Return a session, or the one above a subagent's."""
+        if not isinstance(session_id, str):
+            return None
+        return self._sessions.get(session_id) or self._sessions.get(parted(session_id)[0])
+
+    def takes(self, session_id: object) -> bool:
+        """Return False while a session is opened again."""
+        session = self.get(session_id)
+        return session is None or not session.reopening
+
+    # --- requests and answers ------------------------------------------------------------------
+
+    def note_sent(self, asked: Asked) -> None:
+        """Note a request that is sent now."""
+        if asked.method in rules.SHOWS and asked.session_id is not None:
+            self._note_opening(asked, asked.session_id)
+            return
+        session = self.get(asked.session_id) if asked.method == SESSION_PROMPT else None
+        if session and not asked.repeated:
+            session.words.add(asked.params.get("prompt"))
+
+    def _note_opening(self, asked: Asked, session_id: str) -> None:
+        new = Session(session_id, asked.params)
+        session = self._sessions.setdefault(session_id, new)
+        session.opening, session.opened = asked, asked.params
+        replays = self.dialect.replays(asked.method, asked.params)
+        if replays or not session.had:
+            session.cursor, session.shown, session.whole = None, Shown(), replays
+            session.words = OwnWords()
+
+    def note_failed(self, asked: Asked) -> None:
+        """Note that a request was answered here."""
+        session = self.get(asked.session_id)
+        if session and session.opening is asked:
+            session.opening = None
+            if not session.had:
+                del self._sessions[session.id]
+
+    def pass_answer(self, asked: Asked, message: Message) -> None:
+        """Give the editor the answer to a request."""
+        result = message.get("result")
+        if asked.method in rules.MAKES and isinstance(result, dict):
+            self._make(asked, result)
+        elif asked.method in rules.SHOWS and (session := self.get(asked.session_id)):
+            self._note_opened(session, message)
+        elif asked.method in rules.LEAVES:
+            message = self._leave(asked, message)
+        elif asked.method == SESSION_PROMPT and (session := self.get(asked.session_id)):
+            session.words.end(asked.params.get("prompt"))
+        if isinstance(result := message.get("result"), dict) and not self.tells_cursors:
+            message = {**message, "result": without_cursor(result)}
+        self._out.to_editor(message)
+        turn = self.dialect.begins(message) if asked.method == SESSION_PROMPT else None
+        if turn is not None and (session := self.get(asked.session_id)):
+            self._begin(session, asked, turn)
+
+    def _make(self, asked: Asked, result: Json) -> None:
+        session_id = result.get("sessionId")
+        if isinstance(session_id, str):
+            session = self._sessions[session_id] = Session(session_id, asked.params, had=True)
+            session.whole, session.cursor = asked.method == SESSION_NEW, cursor_of(result)
+
+    def _note_opened(self, session: Session, message: Message) -> None:
+        result, session.opening = message.get("result"), None
+        if isinstance(result, dict):
+            session.had = True
+            self._note_place(session, cursor_of(result))
+            session.stands = as_object(own_meta(result).get("state"))
+        elif not session.had:
+            self._sessions.pop(session.id, None)
+
+    def _leave(self, asked: Asked, message: Message) -> Message:
+        gone = as_object(message.get("error")).get("code") == ErrorCode.RESOURCE_NOT_FOUND
+        if gone and asked.repeated:  # it was done the first time
+            message = {"jsonrpc": "2.0", "id": asked.id, "result": {}}
+        if "result" in message or gone:
+            self._sessions.pop(str(asked.session_id), None)
+        return message
+
+    def _begin(self, session: Session, asked: Asked, turn: str) -> None:
+        """Note that an answer has only begun a turn; of one that is over the end was missed."""
+        asked.turn = turn
+        session.begun.append(asked)
+        if asked.repeated and not session.runs:
+            self._end_turn(session, asked, session.stands)
+
+    def _end_turn(self, session: Session, asked: Asked, stands: Json) -> None:
+        end = self.dialect.end_of(asked.turn, stands)
+        if end is not None:
+            session.begun.remove(asked)
+            self._out.show(session.id, {"update": end})
+
+    # --- updates -------------------------------------------------------------------------------
+
+    def show(self, message: Message) -> None:
+        """Show the editor an update, or what of it was not shown."""
+        params = as_object(message.get("params"))
+        session = self.get(params.get("sessionId"))
+        cursor = cursor_of(params)
+        told = params if self.tells_cursors or cursor is None else without_cursor(params)
+        if told is not params:
+            message = {**message, "params": told}
+        if session is None:
+            self._out.to_editor(message)
+            return
+        update = as_object(params.get("update"))
+        if session.reopening:
+            self._show_again(session, message, told, update)
+        else:
+            self._note_state(session, update)
+            self._out.to_editor(message)
+            self._note_notice(session, params, update)
+        if session.replayed is None and (cursor is not None or not self.has_cursors):
+            session.shown.note(params)
+        self._note_place(session, cursor)
+
+    def _note_place(self, session: Session, cursor: object) -> None:
+        # A whole replay begins before the place up to which the session was shown.
+        if cursor is not None and session.replayed is None:
+            session.cursor = cursor
+            if not session.reopening:
+                session.words.pass_by()
+
+    def _show_again(self, session: Session, message: Message, params: Json, update: Json) -> None:
+        if self.dialect.is_state(update) and not self.dialect.ends(update):
+            session.states.append(message)
+        elif session.replayed is not None:
+            for each in session.replayed.take(params):
+                self._out.to_editor({**message, "params": each})
+        elif not self._is_known(session, params, update):
+            self._note_state(session, update)
+            self._out.to_editor(message)
+
+    def _is_known(self, session: Session, params: Json, update: Json) -> bool:
+        own = self.dialect.replays_own_words and update.get("sessionUpdate") == USER_MESSAGE
+        if own and session.words.take(update.get("content")):
+            return True
+        return self._note_notice(session, params, update)
+
+    def _note_notice(self, session: Session, params: Json, update: Json) -> bool:
+        """Note a notice that is not recorded; returns True for one that was said before."""
+        own = own_meta(params)
+        if not own.get("notice") or CURSOR in own:
+            return False
+        text = as_object(update.get("content")).get("text")
+        if text in session.notices:
+            return True
+        session.notices.append(text)
+        return False
+
+    def _note_state(self, session: Session, update: Json) -> None:
+        if self.dialect.is_state(update):
+            session.runs = update.get("state") != "idle"
+        if self.dialect.ends(update) and session.begun:
+            del session.begun[0]
+
+    # --- the line ------------------------------------------------------------------------------
+
+    def line_down(self) -> set[str]:
+        """Return the sessions that will be opened again."""
+        for session in self._sessions.values():
+            session.reopening, session.replayed, session.states = False, None, []
+        return {each.id for each in self._sessions.values()}
+
+    def say_down(self) -> None:
+        """Tell in each session that the line is down."""
+        for session in self._sessions.values():
+            if session.had and not session.told_down:
+                session.told_down = True
+                self._out.say(session.id, rules.line_is_down(self._where))
+
+    def say_to_all(self, text: str) -> None:
+        """Tell something in each session."""
+        for session in self._sessions.values():
+            if session.had:
+                self._out.say(session.id, text)
+
+    def to_reopen(self) -> Iterable[Session]:
+        """Return the sessions that are opened again now."""
+        return list(self._sessions.values())
+
+    def way_back(self, session: Session) -> tuple[str, Json]:
+        """Return the request that shows a session from where the editor has seen it."""
+        if session.cursor is not None and self.has_cursors:
+            return self.dialect.after(session.id, session.opened, session.cursor)
+        return self._whole(session)
+
+    def _whole(self, session: Session) -> tuple[str, Json]:
+        whole = self.dialect.whole(session.id, session.opened) if session.whole else None
+        if whole is not None:
+            session.replayed = Replayed(session.shown, session.words)
+            session.shown = session.replayed.now
+            return whole
+        session.unseen = session.had
+        return self.dialect.after(session.id, session.opened, None)
+
+    def other_way(self, session: Session, error: Json) -> tuple[str, Json] | None:
+        """Return the request for a session whose cursor was refused."""
+        if as_object(error.get("data")).get(REASON) != CURSOR or session.cursor is None:
+            return None
+        session.cursor = None
+        return self._whole(session)
+
+    def reopened(self, session: Session, message: Message) -> None:
+        """Take the answer to the request that has opened a session again."""
+        session.reopening = False
+        result = message.get("result")
+        if replayed := session.replayed:
+            session.replayed = None
+            for each in replayed.end() if isinstance(result, dict) else []:
+                self._out.show(session.id, {**each, "sessionId": session.id})
+            session.fits = replayed.fits
+        states, session.states = session.states, []
+        had = session.had
+        if not isinstance(result, dict):
+            session.had, session.cursor = False, None
+            self._sessions.pop(session.id, None)
+            if had:
+                self._out.say(session.id, rules.not_reopened(self._where, message.get("error")))
+            return
+        self._note_opened(session, message)
+        for asked in list(session.begun):
+            self._end_turn(session, asked, session.stands)
+        for each in states:
+            self._note_state(session, as_object(as_object(each.get("params")).get("update")))
+            self._out.to_editor(each)
+        self._say_how(session)
+
+    def _say_how(self, session: Session) -> None:
+        """Tell what a person is to know of a session that was opened again."""
+        if not session.fits:
+            self._out.say(session.id, rules.DOES_NOT_FIT)
+        if session.unseen:
+            self._out.say(session.id, rules.UNSEEN)
+        if session.told_down:
+            self._out.say(session.id, rules.line_is_back(self._where))
+        session.fits, session.unseen, session.told_down = True, False, False

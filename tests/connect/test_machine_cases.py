@@ -1,0 +1,356 @@
+"""Single cases of a line that drops."""
+
+from typing import Any
+
+import pytest
+
+from acp_bridge.connect.machine import Machine
+from acp_bridge.connect.way_out import HangUp, ToEditor, ToServer
+from acp_bridge.protocol import own_meta
+from tests.connect.model import CAPABILITIES, World
+from tests.connect.test_machine import greeted
+
+WORDS = [{"type": "text", "text": "do it"}]
+
+
+def opened() -> World:
+    world = greeted()
+    world.send("session/new", {"cwd": "/w", "mcpServers": []})
+    world.settle()
+    return world
+
+
+def prompt(world: World, text: str = "do it") -> int:
+    block = {"type": "text", "text": text}
+    return world.send("session/prompt", {"sessionId": "s0", "prompt": [block]})
+
+
+def notices(world: World) -> list[str]:
+    return [
+        message["params"]["update"]["content"]["text"].strip()
+        for message in world.got
+        if message.get("method") == "session/update" and own_meta(message["params"]).get("notice")
+    ]
+
+
+def error(world: World, id: int) -> str:
+    return str(world.answered[id]["error"]["message"])
+
+
+def test_a_new_session_whose_answer_is_lost_is_an_error_and_is_not_made_again() -> None:
+    world = greeted()
+    asked = world.send("session/new", {"cwd": "/w", "mcpServers": []})
+    world.server_reads()
+    world.cut()
+    assert "this may have been done, and is not sent again" in error(world, asked)
+    world.connect()
+    world.settle()
+    assert len(world.server.sessions) == 1
+
+
+def test_a_new_session_that_was_never_sent_waits_for_a_line_and_not_without_end() -> None:
+    world = greeted()
+    world.cut()
+    first = world.send("session/new", {"cwd": "/w", "mcpServers": []})
+    world.connect()
+    world.settle()
+    assert world.answered[first]["result"] == {"sessionId": "s0"}
+    world.cut()
+    second = world.send("session/new", {"cwd": "/w", "mcpServers": []})
+    world._do(world.machine.wait_no_more())
+    third = world.send("session/new", {"cwd": "/w", "mcpServers": []})
+    assert "there is no line to host: nothing was sent" in error(world, second)
+    assert "there is no line to host" in error(world, third)
+
+
+@pytest.mark.hazard("N2")
+def test_a_stop_for_a_prompt_that_was_never_sent_answers_it_here() -> None:
+    world = opened()
+    world.cut()
+    asked = prompt(world)
+    world.notify("session/cancel", {"sessionId": "s0"})
+    assert world.answered[asked]["result"] == {"stopReason": "cancelled"}
+    world.connect()
+    world.settle()
+    assert world.server.sessions["s0"].prompts == []
+
+
+@pytest.mark.hazard("N2")
+def test_a_stop_said_while_no_prompt_is_open_and_no_line_is_there_reaches_nobody() -> None:
+    world = opened()
+    world.cut()
+    world.notify("session/cancel", {"sessionId": "s0"})
+    world.connect()
+    assert "session/cancel" not in str(world.to_server)
+    world.settle()
+    assert "session/cancel" not in str(world.to_server)
+
+
+@pytest.mark.hazard("N2")
+def test_a_command_about_what_runs_now_is_not_kept_for_later() -> None:
+    world = opened()
+    world.cut()
+    asked = [prompt(world, "/queue stop"), world.send("_acp_bridge/cancel", {"sessionId": "s0"})]
+    for each in asked:
+        assert "there is no line to host: nothing was sent" in error(world, each)
+
+
+def test_five_seconds_without_a_line_are_said_once_and_so_is_its_return() -> None:
+    world = opened()
+    for _ in range(2):
+        world.cut()
+        world._do(world.machine.is_down_for_long())
+        world._do(world.machine.is_down_for_long())
+        world.connect()
+        world.cut()
+        world.connect()
+        world.settle()
+    down, back = "[acp-bridge] The line to host is down.", "[acp-bridge] The line to host is back."
+    assert [each[: len(down)] for each in notices(world)] == [down, back, down, back]
+
+
+def test_an_answer_to_initialize_that_has_changed_is_said_once() -> None:
+    world = opened()
+    info = {"agentInfo": {"name": "another"}}
+    for _ in range(2):
+        world.cut()
+        world.connect()
+        world.server_reads()
+        world.to_machine[0]["result"].update(info)
+        world.settle()
+    (said,) = notices(world)
+    assert "What answers at host is not what it was: agentInfo differ" in said
+
+
+def test_an_initialize_that_is_refused_on_another_connection_ends_that_connection() -> None:
+    world = opened()
+    world.cut()
+    world.connect()
+    asked = world.to_server.popleft()
+    refusal = {"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32600, "message": "no"}}
+    assert world.machine.from_server(refusal) == [HangUp("initialize was refused: no")]
+
+
+@pytest.mark.hazard("N2")
+def test_a_cursor_that_is_refused_has_what_was_not_shown_shown_from_the_middle_of_a_chunk() -> None:
+    world = opened()
+    prompt(world)
+    world.settle()
+    session = world.server.sessions["s0"]
+    for _ in range(3):
+        world.server.step(session, 0)
+    world.collect()
+    world.settle()
+    world.cut()
+    world.server.step(session, 0)
+    world.server.refuses_cursors = True
+    world.connect()
+    world.settle()
+    assert world.texts("s0") == session.entries[-1][1]
+    assert world.shown["s0"][-1][1] == "<2.10>"
+    assert notices(world) == []
+
+
+def test_a_transcript_that_does_not_go_on_what_was_shown_is_said_to_be_another() -> None:
+    world = opened()
+    prompt(world)
+    world.settle()
+    session = world.server.sessions["s0"]
+    for _ in range(3):
+        world.server.step(session, 0)
+    world.collect()
+    world.settle()
+    world.cut()
+    session.entries[-1] = ("agent_message_chunk", "something else, and longer")
+    world.server.refuses_cursors = True
+    world.connect()
+    world.settle()
+    (said,) = notices(world)
+    assert "not what the session holds now: load this session again" in said
+
+
+def test_a_session_that_is_not_there_any_more_is_said_and_its_prompt_is_answered() -> None:
+    world = opened()
+    asked = prompt(world)
+    world.settle()
+    world.cut()
+    world.connect()
+    world.server_reads()
+    world.machine_reads()
+    resume = world.to_server.popleft()
+    gone = {"jsonrpc": "2.0", "id": resume["id"], "error": {"code": -32002, "message": "unknown"}}
+    world._do(world.machine.from_server(gone))
+    assert "host does not show this session any more: unknown" in notices(world)[0]
+    again = world.to_server.popleft()
+    world._do(world.machine.from_server({**gone, "id": again["id"]}))
+    assert world.answered[asked]["error"]["code"] == -32002
+
+
+def test_a_close_that_may_have_been_done_is_sent_again_and_done() -> None:
+    world = opened()
+    asked = world.send("session/close", {"sessionId": "s0"})
+    world.cut()
+    world.connect()
+    sent = []
+    for answer in ({"protocolVersion": 1, "agentCapabilities": CAPABILITIES}, {}, None):
+        message = world.to_server.popleft()
+        sent.append(message["method"])
+        told: Any = {"result": answer} if answer is not None else {"error": {"code": -32002}}
+        world._do(world.machine.from_server({"jsonrpc": "2.0", "id": message["id"], **told}))
+    assert sent == ["initialize", "session/load", "session/close"]
+    assert world.answered[asked]["result"] == {}
+
+
+def test_a_request_that_is_given_up_while_the_line_is_down_is_answered_at_once() -> None:
+    world = opened()
+    world.cut()
+    listed, asked = world.send("session/list", {}), prompt(world)
+    for each in (listed, asked):
+        world.notify("$/cancel_request", {"requestId": each})
+        assert world.answered[each]["error"]["code"] == -32800
+
+
+def test_a_prompt_that_was_sent_and_is_given_up_is_given_up_there() -> None:
+    world = opened()
+    asked = prompt(world)
+    world.settle()
+    world.cut()
+    world.notify("$/cancel_request", {"requestId": asked})
+    world.connect()
+    seen = []
+    while world.to_server or world.to_machine:
+        seen += [message["method"] for message in world.to_server]
+        world.to_server = type(world.to_server)(
+            each for each in world.to_server if each["method"] != "$/cancel_request"
+        )
+        world.server_reads()
+        world.machine_reads()
+    assert seen[-2:] == ["session/prompt", "$/cancel_request"]
+
+
+def question(id: int, title: str, **own: Any) -> Any:
+    meta = {"acp_bridge": {"question": "q", **own}}
+    params = {"sessionId": "s0", "toolCall": {"toolCallId": "t", "title": title}, "_meta": meta}
+    return {"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.hazard("V9", "N2")
+def test_a_yes_to_what_was_shown_before_is_none_to_what_is_asked_now(*, whole: bool) -> None:
+    world = World()
+    world.connect()
+    able = {"_meta": {"acp_bridge": {"wholeCalls": True}}} if whole else {}
+    world.send("initialize", {"protocolVersion": 1, "clientCapabilities": able})
+    world.settle()
+    world.send("session/new", {"cwd": "/w", "mcpServers": []})
+    world.settle()
+    world._do(world.machine.from_server(question(1, "ls")))
+    world.cut()
+    (dialog,) = world.dialogs
+    world._do(world.machine.from_editor({"jsonrpc": "2.0", "id": dialog, "result": {"yes": 1}}))
+    del world.dialogs[dialog]
+    world.asked.clear()
+    world.connect()
+    for _ in range(2):  # it comes right behind the answer that opens the session again
+        world.server_reads()
+        world.machine_reads()
+    world._do(world.machine.from_server(question(1, "rm")))
+    if whole:
+        assert len(world.dialogs) == 1
+        assert [each for each in world.to_server if "result" in each] == []
+    else:
+        assert not world.dialogs
+        assert world.to_server.pop() == {"jsonrpc": "2.0", "id": 1, "result": {"yes": 1}}
+
+
+def test_a_dialog_is_withdrawn_when_the_other_end_withdraws_its_question() -> None:
+    world = opened()
+    world._do(world.machine.from_server(question(7, "ls")))
+    told = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 7}}
+    world._do(world.machine.from_server(told))
+    assert world.got[-1]["method"] == "$/cancel_request"
+    assert world.got[-1]["params"]["requestId"] == world.got[-2]["id"]
+
+
+# --- version 2
+
+
+class Second:
+    """An editor of version 2, whose other end the test plays."""
+
+    def __init__(self) -> None:
+        self.machine = Machine("the name", "host", lambda: "key 1")
+        self.to_server: list[Any] = []
+        self.got: list[Any] = []
+        self.do(self.machine.line_up())
+        info = {"name": "e", "version": "1"}
+        params = {"protocolVersion": 2, "capabilities": {}, "info": info}
+        self.says("initialize", params, id=0)
+        self.greets()
+        self.says("session/new", {"cwd": "/w", "mcpServers": []}, id=1)
+        self.answers({"sessionId": "s0"})
+
+    def do(self, actions: list[Any]) -> None:
+        self.to_server += [each.message for each in actions if isinstance(each, ToServer)]
+        self.got += [each.message for each in actions if isinstance(each, ToEditor)]
+
+    def says(self, method: str, params: Any, **more: Any) -> None:
+        message = {"jsonrpc": "2.0", "method": method, "params": params, **more}
+        self.do(self.machine.from_editor(message))
+
+    def greets(self) -> None:
+        info = {"name": "a", "version": "1"}
+        self.answers({"protocolVersion": 2, "capabilities": CAPABILITIES, "info": info})
+
+    def answers(self, result: Any) -> Any:
+        asked = self.to_server.pop(0)
+        told = {"jsonrpc": "2.0", "id": asked["id"], "result": result}
+        self.do(self.machine.from_server(told))
+        return asked
+
+    def update(self, **update: Any) -> None:
+        own = {"acp_bridge": {"cursor": update.pop("cursor")}} if "cursor" in update else {}
+        params = {"sessionId": "s0", "update": update, "_meta": own}
+        told = {"jsonrpc": "2.0", "method": "session/update", "params": params}
+        self.do(self.machine.from_server(told))
+
+    def states(self) -> list[str]:
+        updates = [each["params"]["update"] for each in self.got if "params" in each]
+        states = [each for each in updates if each["sessionUpdate"] == "state_update"]
+        return [f"{each['state']}/{each.get('stopReason', '')}" for each in states]
+
+
+def running() -> Second:
+    here = Second()
+    here.says("session/prompt", {"sessionId": "s0", "prompt": WORDS}, id=2)
+    here.update(sessionUpdate="state_update", state="running")
+    sent = here.answers({"messageId": "m1"})
+    assert sent["params"]["idempotencyKey"] == "key 1"
+    here.update(sessionUpdate="agent_message_chunk", messageId="a", cursor="c5")
+    here.do(here.machine.line_down())
+    return here
+
+
+def test_the_end_of_a_turn_of_version_2_that_was_missed_is_told() -> None:
+    here = running()
+    here.do(here.machine.line_up())
+    here.greets()
+    here.update(sessionUpdate="state_update", state="idle")
+    own = {"state": {"state": "idle", "last": {"promptId": "m1", "stopReason": "max_tokens"}}}
+    resumed = here.answers({"_meta": {"acp_bridge": own}})
+    assert resumed["method"] == "session/resume"
+    assert resumed["params"]["replayFrom"] == {"type": "_acp_bridge_after", "cursor": "c5"}
+    assert here.states() == ["running/", "idle/max_tokens", "idle/"]
+    assert here.to_server == []
+
+
+def test_a_stop_for_a_turn_of_version_2_follows_only_while_that_turn_runs() -> None:
+    for runs in (True, False):
+        here = running()
+        here.says("session/cancel", {"sessionId": "s0"})
+        here.do(here.machine.line_up())
+        here.greets()
+        state = {"turn": {"promptId": "m1"}} if runs else {"last": {"promptId": "m1"}}
+        here.answers({"_meta": {"acp_bridge": {"state": state}}})
+        stops = [each for each in here.to_server if each["method"] == "session/cancel"]
+        assert [own_meta(each["params"]) for each in stops] == [{"promptKey": "key 1"}] * runs
