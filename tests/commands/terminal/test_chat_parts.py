@@ -19,7 +19,7 @@ from acp_bridge.commands.terminal.chat.questions import question
 from acp_bridge.commands.terminal.chat.session_commands import SessionCommands
 from acp_bridge.commands.terminal.chat.settings_shown import SettingsShown
 from acp_bridge.commands.terminal.chat.standing import standing
-from acp_bridge.commands.terminal.view.blocks import Tone
+from acp_bridge.view.blocks import Tone
 from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 from tests.support.waiting import until
 

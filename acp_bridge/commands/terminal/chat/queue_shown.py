@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from acp_bridge.commands.terminal.chat.own_prompts import OwnPrompts
-from acp_bridge.commands.terminal.view.block_text import one_line
 from acp_bridge.protocol import Json, objects
+from acp_bridge.view.block_text import one_line
 
 #: how a row of the bridge's list says that its prompt was left over.
 _HELD: Final = "held"
