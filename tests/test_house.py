@@ -24,6 +24,7 @@ FLOORS: list[set[str]] = [
     {"commands"},
     {"view"},
     {"cli"},
+    {"remote"},
     {"bridge"},
     {"sessions"},
     {"session"},
@@ -130,7 +131,7 @@ IO = {"anyio", "asyncio", "time", "threading", "socket", "sqlite3", "subprocess"
 #: What the front never needs. (`import acp` costs 0.7 s, `import litellm` 3 s.)
 HEAVY = {
     *("acp", "litellm", "pydantic", "rich", "prompt_toolkit", "click", "typer", "argparse"),
-    *("agent", "openai", "shtab"),
+    *("agent", "openai", "shtab", "websockets"),
 }
 #: What people run in a terminal: serving knows nothing of it.
 COMMANDS = "acp_bridge.commands"
@@ -280,6 +281,16 @@ def test_the_rows_of_the_architecture_stand_in_the_order_of_the_imports() -> Non
     for module, path in known.items():
         for below in ours(imports(tree(path), lazy=True), known):
             assert row_of(module) <= row_of(below), f"{module} imports {below}, which is above it"
+
+
+def test_what_serves_clients_from_elsewhere_is_imported_by_commands_alone() -> None:
+    for module, path in modules("acp_bridge").items():
+        names = set(imports(tree(path), lazy=True))
+        room = module.removeprefix("acp_bridge.").partition(".")[0]
+        if room != "remote":
+            assert not {name.partition(".")[0] for name in names} & {"websockets"}, module
+        if room not in ("remote", "commands", "connect"):
+            assert not {name for name in names if name.startswith("acp_bridge.remote")}, module
 
 
 def session_floor(module: str) -> int:

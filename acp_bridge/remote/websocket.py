@@ -1,0 +1,331 @@
+"""A WebSocket as the streams of a connection: each text frame is one message, one line here.
+
+It stands on the library's sans-IO protocol and a stream of bytes, a TCP connection or TLS.
+
+Invariants
+- A line that was given to `write` goes out whole, in order, or the connection ends.
+- What waits goes out together, in one write of the system's where it fits.
+- A connection ends when nothing comes from the other end for `DEAD` seconds, though each end asks
+  for a sign of life every `PING` seconds; also when a message is longer than a line may be.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import ByteStream
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidStatus
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Response
+from websockets.protocol import Protocol, State
+from websockets.server import ServerProtocol
+from websockets.uri import parse_uri
+
+from acp_bridge.bridge_client.tasks import beside
+from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT
+
+#: where the protocol is spoken.
+PATH: Final = "/acp"
+#: seconds between two pings.
+PING: Final = 15.0
+#: seconds without a byte after which the other end counts as gone.
+DEAD: Final = 40.0
+#: seconds in which the other end takes the last frames.
+_GOODBYE: Final = 0.5
+#: bytes that are read at once.
+_CHUNK: Final = 1 << 18
+#: bytes that are written at once. Over a slow line `taken` is to grow several times a second.
+_PIECE: Final = 1 << 15
+#: bytes that may wait for the other end while only its pings are read.
+_FLOOD: Final = 1 << 16
+#: The library would write headers, and so tokens, into a log that is set to debug.
+_SILENT: Final = logging.Logger("websocket", logging.CRITICAL + 1)
+#: What a stream raises when the other end is gone.
+_GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, ssl.SSLError)
+
+
+class NotOpened(Exception):
+    """The other end did not open a WebSocket; `status`: of its answer, None if there was none."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class WebSocket:
+    """An open WebSocket, as `Incoming` and as `Outgoing`. `opened` makes and ends it."""
+
+    def __init__(self, stream: ByteStream, protocol: Protocol, ping: float, dead: float) -> None:
+        self._stream = stream
+        self._protocol = protocol
+        self._ping, self._dead = ping, dead
+        #: the lines that were not read yet, and the text of a message whose end has not come.
+        self._lines = bytearray()
+        self._partial: bytearray | None = None
+        self._buffer = bytearray()
+        #: bytes that the stream was given and has not taken.
+        self._on_the_way = 0
+        self._wake, self._progress, self._ended = anyio.Event(), anyio.Event(), anyio.Event()
+        self._reading: anyio.CancelScope | None = None
+        #: `pump` goes on in a block that is cancelled, until the end was said.
+        self._pumping = anyio.CancelScope(shield=True)
+        self._alive = anyio.current_time()
+        self.taken = 0
+        #: why the connection has ended, if it was not closed: for a log.
+        self.failure: str | None = None
+        self._receive(b"")  # what came together with the handshake
+
+    @property
+    def pending(self) -> int:
+        """The number of bytes that the other end has not taken yet."""
+        return len(self._buffer) + self._on_the_way
+
+    @property
+    def close_code(self) -> int | None:
+        """The code with which the other end has closed the connection, None if it has not."""
+        return self._protocol.close_rcvd.code if self._protocol.close_rcvd else None
+
+    @property
+    def close_reason(self) -> str:
+        """What the other end has said when it closed the connection."""
+        return self._protocol.close_rcvd.reason if self._protocol.close_rcvd else ""
+
+    # --- incoming
+
+    async def read(self) -> bytes:
+        """Return the next whole lines; b"" at the end. Cancelling loses nothing.
+
+        Only one task may read.
+        """
+        await anyio.lowlevel.checkpoint()
+        while not self._lines:
+            if self._ended.is_set():
+                return b""
+            await self.drain_below(_FLOOD)  # a client that only pings is answered, too
+            await self._read_some()
+        lines = bytes(self._lines)
+        self._lines.clear()
+        return lines
+
+    async def _read_some(self) -> None:
+        data: bytes | None = None
+        self._alive = anyio.current_time()
+        try:
+            with anyio.CancelScope() as self._reading:
+                data = await self._stream.receive(_CHUNK)
+        except anyio.EndOfStream:
+            self._protocol.receive_eof()
+            self._end("the connection was cut" if self.close_code is None else None)
+        except _GONE as exc:
+            self._end(f"the connection was cut: {exc.__cause__ or exc}")
+        finally:
+            self._reading = None
+        if data is not None:
+            self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
+        self._alive = anyio.current_time()
+        if self._ended.is_set():
+            return
+        self._protocol.receive_data(data)
+        for event in self._protocol.events_received():
+            if isinstance(event, Frame):
+                self._take(event)
+        self._collect()
+        if self._protocol.state is not State.OPEN:
+            cause = self._protocol.parser_exc
+            self._end(str(cause) if cause else None)
+
+    def _take(self, frame: Frame) -> None:
+        if frame.opcode is Opcode.TEXT:
+            self._partial = bytearray()
+        elif frame.opcode is not Opcode.CONT:
+            return
+        if self._partial is None:  # a binary message goes on
+            return
+        self._partial += frame.data
+        if frame.fin:
+            self._lines += self._partial.replace(b"\n", b" ") + b"\n"
+            self._partial = None
+
+    # --- outgoing
+
+    def write(self, data: bytes) -> None:
+        """Send whole lines now or as soon as there is room; dropped if the other end is gone."""
+        if self._ended.is_set():
+            return
+        for line in data.split(b"\n"):
+            if line:
+                self._protocol.send_text(line)
+        self._collect()
+
+    def _collect(self) -> None:
+        """Take what the protocol wants to send; the end of the stream is sent by `opened`."""
+        for data in self._protocol.data_to_send():
+            self._buffer += data
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Wait until the connection has ended; `opened` writes."""
+        await self._ended.wait()
+
+    async def drain_below(self, limit: int) -> None:
+        """Wait until fewer than `limit` bytes are pending, or the connection has ended."""
+        while self.pending >= limit and not self._ended.is_set():
+            await self._progress.wait()
+
+    async def flush(self, seconds: float) -> bool:
+        """Wait at most that long until all is written; returns whether it is."""
+        with anyio.move_on_after(seconds):
+            await self.drain_below(1)
+        return not self.pending and not self._ended.is_set()
+
+    # --- its end
+
+    def close(self, code: int = CloseCode.NORMAL_CLOSURE, reason: str = "") -> None:
+        """End the connection: a read that waits returns b"", `opened` sends what is pending."""
+        if self._protocol.state is State.OPEN and self.failure is None:
+            self._protocol.send_close(code, reason)
+            self._collect()
+        self._end(None)
+
+    def _end(self, failure: str | None) -> None:
+        if self._ended.is_set():
+            return
+        self.failure = failure
+        self._ended.set()
+        self._report_progress()
+        if self._reading:
+            self._reading.cancel()
+
+    def _report_progress(self) -> None:
+        self._progress.set()
+        self._progress = anyio.Event()
+
+    # --- what `opened` runs
+
+    @property
+    def cut(self) -> bool:
+        """True when the other end is gone without a word."""
+        return self.failure is not None and self._protocol.parser_exc is None
+
+    def stop(self) -> None:
+        """Write nothing more."""
+        self._pumping.cancel()
+
+    async def pump(self) -> None:
+        """Write what is pending, until the end was said or the other end is gone."""
+        with self._pumping, suppress(*_GONE):
+            while True:
+                while not self._buffer:
+                    self._wake = anyio.Event()
+                    await self._wake.wait()
+                await self._write_some()
+        self._buffer.clear()
+        self._on_the_way = 0
+        self._end("the connection was cut")
+        self._report_progress()
+
+    async def _write_some(self) -> None:
+        piece = bytes(self._buffer[:_PIECE])
+        del self._buffer[: len(piece)]
+        self._on_the_way = len(piece)
+        await self._stream.send(piece)
+        self._on_the_way = 0
+        self.taken += len(piece)
+        if self._reading is None:  # nobody listens for bytes: that these are taken is a sign
+            self._alive = anyio.current_time()
+        self._report_progress()
+
+    async def keep_alive(self) -> None:
+        """Ping, until nothing has come from the other end for too long."""
+        while not self._ended.is_set():
+            dead_in = self._alive + self._dead - anyio.current_time()
+            if dead_in <= 0:
+                self._buffer.clear()
+                self._end(f"nothing came for {self._dead:g} s")
+                return
+            with anyio.move_on_after(min(self._ping, dead_in)) as waited:
+                await self._ended.wait()
+            if waited.cancelled_caught and self._protocol.state is State.OPEN:
+                self._protocol.send_ping(b"")
+                self._collect()
+
+    async def say_goodbye(self) -> None:
+        """Have the last frames taken, and wait for the other end's."""
+        self.close()
+        while self.pending:
+            await self._progress.wait()
+        with suppress(*_GONE, anyio.EndOfStream):
+            if isinstance(self._stream, anyio.abc.SocketStream):
+                await self._stream.send_eof()
+            while True:  # closed while bytes are unread, a connection is reset, and frames lost
+                await self._stream.receive()
+
+
+@asynccontextmanager
+async def opened(
+    stream: ByteStream, protocol: Protocol, *, ping: float = PING, dead: float = DEAD
+) -> AsyncGenerator[WebSocket, None]:
+    """Give the WebSocket for the block, after a handshake; owns the stream and closes it.
+
+    `ping` and `dead` are seconds.
+    """
+    try:
+        socket = WebSocket(stream, protocol, ping, dead)
+        async with beside() as tasks:
+            tasks.start_soon(socket.pump)
+            tasks.start_soon(socket.keep_alive)
+            try:
+                yield socket
+            finally:
+                with anyio.move_on_after(0 if socket.cut else _GOODBYE, shield=True):
+                    await socket.say_goodbye()
+                socket.stop()
+    finally:
+        await anyio.aclose_forcefully(stream)
+
+
+def server_protocol() -> ServerProtocol:
+    """Return the protocol of a server, before the request; it takes no compression."""
+    return ServerProtocol(max_size=DEFAULT_LIMIT, logger=_SILENT)
+
+
+async def dial(stream: ByteStream, url: str, token: str) -> ClientProtocol:
+    """Open a WebSocket at a URL (`ws://` or `wss://`) over a stream; returns it for `opened`.
+
+    The caller bounds the time, and closes the stream if this raises NotOpened.
+    """
+    protocol = ClientProtocol(parse_uri(url), max_size=DEFAULT_LIMIT, logger=_SILENT)
+    request = protocol.connect()
+    request.headers["Authorization"] = f"Bearer {token}"
+    protocol.send_request(request)
+    try:
+        await stream.send(b"".join(protocol.data_to_send()))
+        while not protocol.events and protocol.handshake_exc is None:
+            try:
+                protocol.receive_data(await stream.receive())
+            except anyio.EndOfStream:
+                protocol.receive_eof()
+    except _GONE as exc:
+        raise NotOpened(f"the connection was cut: {exc.__cause__ or exc}") from exc
+    failure = protocol.handshake_exc
+    if isinstance(failure, InvalidStatus):
+        raise NotOpened(_told(failure.response), failure.response.status_code) from failure
+    if failure is not None or protocol.state is not State.OPEN:
+        raise NotOpened(f"no WebSocket is spoken there: {failure}") from failure
+    del protocol.events[0]  # the answer; frames behind it are for the WebSocket
+    return protocol
+
+
+def _told(response: Response) -> str:
+    """Return the sentence with which a server has refused."""
+    text = bytes(response.body).decode(errors="replace").strip()
+    return text or response.reason_phrase
