@@ -22,9 +22,9 @@ ROOT = Path(__file__).parent.parent
 FLOORS: list[set[str]] = [
     {"__main__"},
     {"commands"},
+    {"remote"},
     {"view"},
     {"cli"},
-    {"remote"},
     {"bridge"},
     {"sessions"},
     {"session"},
@@ -110,7 +110,6 @@ SANS_IO = (
     "commands.terminal.chat.own_prompts",
     "commands.terminal.chat.questions",
     "commands.terminal.chat.queue_shown",
-    "commands.terminal.chat.settings_shown",
     "commands.terminal.view.look",
     "commands.terminal.view.markdown",
     "commands.terminal.view.transcript",
@@ -124,6 +123,9 @@ SANS_IO = (
     "view.markup",
     "view.paragraphs",
     "view.pieces",
+    "view.queue_rows",
+    "view.settings_shown",
+    "view.standing",
     "wire.jsonrpc",
 )
 IO = {"anyio", "asyncio", "time", "threading", "socket", "sqlite3", "subprocess", "os", "pathlib"}

@@ -19,11 +19,11 @@ from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.chat.conversation import Conversation
-from acp_bridge.commands.terminal.chat.settings_shown import Command
 from acp_bridge.commands.terminal.writing import NotWritten, write_new
 from acp_bridge.protocol import ErrorCode, Json, as_object
 from acp_bridge.view.block_text import harmless
 from acp_bridge.view.blocks import Tone
+from acp_bridge.view.settings_shown import Command
 from acp_bridge.wire.jsonrpc import RpcError
 
 if TYPE_CHECKING:
