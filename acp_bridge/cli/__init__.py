@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from acp_bridge.cli import serve
+from acp_bridge.cli import stdio
 from acp_bridge.cli.commands import COMMANDS, Command
 from acp_bridge.runtime import signals
 
@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name, or serve; returns the exit code."""
     command = COMMANDS.get(arguments[0]) if arguments else None
     try:
-        return _run(command, arguments[1:]) if command else serve.main(arguments)
+        return _run(command, arguments[1:]) if command else stdio.main(arguments)
     except ModuleNotFoundError as missing:
         return _not_whole((missing.name or "").partition(".")[0], missing)
     except FileNotFoundError:

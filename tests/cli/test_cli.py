@@ -53,7 +53,7 @@ def test_an_installation_that_lacks_a_package_names_it_and_what_adds_it(
         raise ModuleNotFoundError("No module named 'anyio'", name="anyio.abc")
 
     monkeypatch.setattr(doctor, "main", lacking)
-    monkeypatch.setattr(cli.serve, "main", lacking)
+    monkeypatch.setattr(cli.stdio, "main", lacking)
     assert cli.run(words) == 2
     said = capsys.readouterr().err
     assert said.startswith("acp-bridge: it is not installed whole: anyio is missing. Run: ")
@@ -78,7 +78,7 @@ def test_a_module_of_its_own_that_is_missing_is_a_mistake_and_not_explained_away
     def mistaken(arguments: Sequence[str]) -> int:
         raise ModuleNotFoundError("No module named 'acp_bridge.x'", name="acp_bridge.x")
 
-    monkeypatch.setattr(cli.serve, "main", mistaken)
+    monkeypatch.setattr(cli.stdio, "main", mistaken)
     with pytest.raises(ModuleNotFoundError):
         cli.run([])
 
