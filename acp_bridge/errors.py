@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import socket
 from collections.abc import Callable
 
 from acp_bridge.protocol import ErrorCode
@@ -56,6 +57,17 @@ def cancelled() -> RpcError:
 def auth_required() -> RpcError:
     """Return -32000: the client is to authenticate first."""
     return RpcError(ErrorCode.AUTH_REQUIRED, "authentication required")
+
+
+def at_this_machine(error: RpcError) -> RpcError:
+    """Return an error for who is elsewhere: one that wants a login names the machine for that."""
+    if error.code != ErrorCode.AUTH_REQUIRED:
+        return error
+    where = f" (log in on {socket.gethostname()}, where the agent runs)"
+    data = error.data
+    if isinstance(data, dict) and isinstance(details := data.get("details"), str):
+        data = {**data, "details": details.removesuffix(where) + where}
+    return RpcError.received(error.code, error.message.removesuffix(where) + where, data)
 
 
 def refused(message: str) -> RpcError:

@@ -18,9 +18,10 @@ from typing import Any
 import anyio
 
 from acp_bridge import errors, protocol
-from acp_bridge.agents.standing import sets_something
 from acp_bridge.bridge.unattended import Unattended
+from acp_bridge.clients import rights
 from acp_bridge.clients.client import Client, ClientRequest, Stage, Work
+from acp_bridge.clients.rights import Right, Rights
 from acp_bridge.clients.socket_share import SocketShare
 from acp_bridge.listening.listening import Listening
 from acp_bridge.protocol import Json, as_object
@@ -49,22 +50,6 @@ OPENING = frozenset(
         protocol.SESSION_FORK,
         protocol.ATTACH,
     }
-)
-#: methods that make a session, or change the agent as a whole: for the first client only.
-_OF_THE_FIRST = (
-    protocol.SESSION_NEW,
-    protocol.SESSION_FORK,
-    protocol.AUTHENTICATE,
-    protocol.LOGOUT,
-)
-#: methods that neither prompt nor set anything, and those of commands that otherwise only look. One
-#: that isn't known may do either at the agent.
-_OF_OBSERVERS = (
-    *_OF_THE_FIRST,
-    *(protocol.SESSION_LIST, protocol.SESSION_LOAD, protocol.SESSION_RESUME, protocol.ATTACH),
-    *(protocol.LIVE, protocol.ASK, protocol.CANCEL_TURN, protocol.SESSION_CLOSE),
-    protocol.QUEUE_LIST,
-    *(protocol.CLOSE_FOR_ALL, protocol.SESSION_DELETE),
 )
 #: requests about what a client has in a session that bring no words for the agent.
 _WITHOUT_WORDS = (
@@ -143,8 +128,16 @@ class Bridge:
         """
         client = Client(self, incoming, outgoing)
         self._clients.append(client)
-        self._tasks.start_soon(self._watch_signals, received)
         self._tasks.start_soon(self._serve_client, client)
+        await self._until_its_end(received)
+
+    async def serve_remote(self, received: int) -> None:
+        """Serve the clients that join until a signal asks to end: there is none on stdin."""
+        self._tasks.start_soon(self._introduction.alone)
+        await self._until_its_end(received)
+
+    async def _until_its_end(self, received: int) -> None:
+        self._tasks.start_soon(self._watch_signals, received)
         try:
             await self._ended.wait()
         finally:
@@ -188,7 +181,13 @@ class Bridge:
 
         Owns the streams. Raises nothing but a cancellation (invariant V5).
         """
-        client = Client(self, incoming, outgoing, self._share)
+        await self._serve_joined(Client(self, incoming, outgoing, self._share))
+
+    async def join_remote(self, incoming: Incoming, outgoing: Outgoing, login: Rights) -> None:
+        """Do as `join` does for a client that has come from elsewhere, with its rights."""
+        await self._serve_joined(Client(self, incoming, outgoing, self._share, login))
+
+    async def _serve_joined(self, client: Client) -> None:
         self._clients.append(client)
         self._listening.look_again()
         try:
@@ -351,7 +350,7 @@ class Bridge:
 
     def _check(self, request: ClientRequest, params: Json) -> None:
         """Raise RpcError for a request that this client may not make, or about a subagent."""
-        _check_rights(request)
+        rights.check(request.client.roles, request.method, request.params)
         if self._session_above(request.client, params.get("sessionId")):
             raise errors.refused("a subagent takes no requests: send them to the session above it")
 
@@ -374,26 +373,8 @@ class Bridge:
                     return
 
 
-def _check_rights(request: ClientRequest) -> None:
-    """Raise RpcError for a request that this client may not make, whatever its parameters are."""
-    client, method = request.client, request.method
-    if method.startswith(protocol.OWN_PREFIX) and method not in protocol.OWN_METHODS:
-        raise errors.unknown_method(method)
-    if client.on_socket and (method in _OF_THE_FIRST or _sets_for_all(request)):
-        raise errors.refused("only the client that started this acp-bridge may do that")
-    if client.observes and method not in _OF_OBSERVERS:
-        raise errors.refused("an observer sends no prompts, and sets nothing")
-
-
 def _may_notify(client: Client, method: str) -> bool:
     """Return False for a notification that counts for nothing from this client."""
-    return method == protocol.SESSION_CANCEL or not (
-        client.observes or method.startswith(protocol.OWN_PREFIX)
-    )
-
-
-def _sets_for_all(request: ClientRequest) -> bool:
-    if request.method in (protocol.PROVIDERS_SET, protocol.PROVIDERS_DISABLE):
-        return True
-    named = isinstance(request.params, dict) and "sessionId" in request.params
-    return not named and sets_something(request.method)
+    if method == protocol.SESSION_CANCEL:
+        return client.may(Right.STOP)
+    return client.may(Right.ACT) and not method.startswith(protocol.OWN_PREFIX)

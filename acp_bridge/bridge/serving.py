@@ -1,10 +1,13 @@
-"""One bridge, put together for the client on two descriptors, and run to its end."""
+"""One bridge, put together for a client on two descriptors or for remote ones, run to its end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 
 from acp_bridge import keys
 from acp_bridge.agents.parent import AgentParent, can_fork
@@ -34,6 +37,30 @@ async def serve(
     can't be killed: those are waited for. With a `waiter` the bridge goes on without the client as
     `settings.keep` says.
     """
+    async with _bridge(settings, on_end, waiter) as (bridge, _, received):
+        await bridge.serve(Reader(stdin), Writer(stdout), received)
+
+
+async def serve_remote(
+    settings: Settings,
+    let_in: Callable[[Bridge], Coroutine[Any, Any, None]],
+    on_end: Callable[[], None] | None = None,
+) -> None:
+    """Run a bridge without a client on stdin until a signal asks to end; `on_end` as in `serve`.
+
+    `let_in` runs beside it, and lets clients join with `Bridge.join_remote`; it is cancelled when
+    all has ended. Its exception ends the bridge, and is raised.
+    """
+    async with _bridge(settings, on_end) as (bridge, tasks, received):
+        tasks.start_soon(let_in, bridge)
+        await bridge.serve_remote(received)
+
+
+@asynccontextmanager
+async def _bridge(
+    settings: Settings, on_end: Callable[[], None] | None, waiter: Waiter | None = None
+) -> AsyncIterator[tuple[Bridge, TaskGroup, int]]:
+    """Give a bridge that listens, the tasks of all of it, and where signals are read."""
     event("bridge.started", agent=settings.agent_name, home=settings.home.name)
     with signals.Received() as received:  # until the tasks have ended, when nobody reads them
         async with anyio.create_task_group() as tasks:
@@ -51,5 +78,5 @@ async def serve(
             context = SessionContext(settings, Journal(settings.home), tasks, command)
             bridge = Bridge(context, on_end, waiter)
             bridge.listen()
-            await bridge.serve(Reader(stdin), Writer(stdout), received)
+            yield bridge, tasks, received
             tasks.cancel_scope.cancel()

@@ -16,7 +16,9 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors, protocol
+from acp_bridge.clients import rights
 from acp_bridge.clients.abilities import ClientAbilities
+from acp_bridge.clients.rights import Right, Rights, Role
 from acp_bridge.clients.socket_share import SocketShare
 from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.protocol import Json
@@ -75,7 +77,8 @@ class ClientRequest:
 
     def fail(self, error: RpcError) -> None:
         """Answer with an error."""
-        self.client.peer.fail(self.call.id, error)
+        told = errors.at_this_machine(error) if self.client.rights else error
+        self.client.peer.fail(self.call.id, told)
 
     def respond(self, answer: Answer) -> None:
         """Answer with a result or an error."""
@@ -117,13 +120,16 @@ class Client:
         incoming: Incoming,
         outgoing: Outgoing,
         share: SocketShare | None = None,
+        rights: Rights | None = None,
     ) -> None:
         """Own both streams from now on; `end` closes them.
 
         `share`: of a client on a socket, which joined a bridge that another one has started.
+        `rights`: those of a remote one.
         """
         self._share = share
         self.on_socket = share is not None
+        self.rights = rights
         #: the client was disconnected, since it read too little.
         self.let_go_of = self.gone = False
         self.stage = Stage.NEW
@@ -144,6 +150,17 @@ class Client:
     def observes(self) -> bool:
         """True when the client is asked nothing, and prompts nothing."""
         return protocol.OBSERVES in self.abilities.own
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The roles that decide what the client may do."""
+        came = Role.JOINED if self.on_socket else Role.FIRST
+        role = Role(self.rights.may) if self.rights else came
+        return (role, Role.OBSERVER) if self.observes else (role,)
+
+    def may(self, right: Right) -> bool:
+        """Return True if the client has this right."""
+        return rights.have(self.roles, right)
 
     @property
     def own_turns_only(self) -> bool:

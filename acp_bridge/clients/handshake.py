@@ -5,7 +5,8 @@ the agent can do, and shows every client the sessions of subagents as that clien
 agents are told of `subagents` in any case. It takes out, for both sides, what it can't carry: other
 forms of such sessions, and an index of sessions.
 
-The agent's ways to log in are offered as they stand: the agent knows the client's abilities.
+The agent's ways to log in are offered as they stand: the agent knows the client's abilities. A
+remote client is offered none that needs a terminal, which would have to be one of this machine.
 """
 
 from __future__ import annotations
@@ -122,6 +123,16 @@ def for_client(agent: Json, settings: Json) -> Json:
         "authMethods": objects(agent.get("authMethods")),
         "_meta": {**as_object(agent.get("_meta")), **CAN_STEER},
     }
+
+
+def for_remote(agent: Json) -> Json:
+    """Return the agent's answer without the ways to log in that need a terminal."""
+    ways = objects(agent.get("authMethods"))
+    return {**agent, "authMethods": [way for way in ways if not _needs_a_terminal(way)]}
+
+
+def _needs_a_terminal(way: Json) -> bool:
+    return way.get("type") == "terminal" or "terminal-auth" in as_object(way.get("_meta"))
 
 
 def _without_kept_back(can: Json) -> Json:

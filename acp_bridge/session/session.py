@@ -12,6 +12,7 @@ import anyio
 
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.clients.rights import Right
 from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import SessionJournal
@@ -381,7 +382,7 @@ class Session:
     def cancel_child(self, client: Client, child_id: str) -> None:
         """Cancel a subagent's work for a client, if its agent lets it be cancelled."""
         child, link = self._updates.children.get(child_id.removeprefix(self.id)), self.link
-        has = self.transcript.view_of(client) is not None and not client.observes
+        has = self.transcript.view_of(client) is not None and client.may(Right.STOP)
         if child and child.can_cancel and has and link and child.agent_id in link.children:
             link.peer.notify(SESSION_CANCEL, {"sessionId": child.agent_id})
 

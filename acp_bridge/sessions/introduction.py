@@ -1,16 +1,20 @@
 """`initialize`: the agent is told of the client that started the bridge, and of no other.
 
 Clients that join later get the agent's answer to that one, whose abilities the agent counts on.
-A client's requests before its answer wait for that, since some clients send all at once.
+Where no client has started the bridge, the agent is told of one that has neither files nor
+terminals. A client's requests before its answer wait for that, since some clients send all at once.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 import anyio
 
 from acp_bridge import errors
+from acp_bridge.bridge_client.connection import hello
 from acp_bridge.clients import handshake
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.client import ANSWERED, ClientRequest, Stage
@@ -18,6 +22,11 @@ from acp_bridge.protocol import INITIALIZE, Json, can_steer
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
 from acp_bridge.sessions.pool import Pool
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: the client that an agent is told of where none has started the bridge. Forms go to whoever has
+#: the session and can answer them.
+_NOBODY: Final = hello("acp-bridge", capabilities={"elicitation": {"form": {}}})
 
 
 class Introduction:
@@ -28,6 +37,9 @@ class Introduction:
         self._context = context
         self._pool = pool
         self._agent: Json | None = None
+        #: no client has started the bridge: the agent is told of `_NOBODY`.
+        self._alone = False
+        self._asking = anyio.Lock()
         #: the agent has been told of the first client.
         self.made = anyio.Event()
 
@@ -68,6 +80,8 @@ class Introduction:
             self._context.command.version.follow_client()
         agent = await (self._meet() if client.on_socket else self._introduce(params))
         client.stage = Stage.READY
+        if client.rights:
+            agent = handshake.for_remote(agent)
         settings = self._context.settings
         own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}
         return handshake.for_client(agent, {"agent": settings.agent_name, **own})
@@ -88,8 +102,17 @@ class Introduction:
         self.made.set()
         return agent
 
+    async def alone(self) -> None:
+        """Tell the agent of no client; if that fails, the next client's `initialize` tries."""
+        self._alone = True
+        with suppress(RpcError):
+            await self._meet()
+
     async def _meet(self) -> Json:
-        """Wait for the agent's answer to the client on stdin, and return it."""
+        """Wait for the agent's answer to the client on stdin, and return it. Raises RpcError."""
+        if self._alone:
+            async with self._asking:
+                return self._agent or await self._introduce(_NOBODY)
         with anyio.move_on_after(self._context.settings.start_timeout):
             await self.made.wait()
         if self._agent is None:

@@ -17,6 +17,7 @@ import anyio
 
 from acp_bridge import errors
 from acp_bridge.clients.client import Client
+from acp_bridge.clients.rights import Right
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Standstill, State
 from acp_bridge.protocol import QUEUE, SESSION_STATE, SESSION_UPDATE, Json, LiveState
@@ -282,7 +283,7 @@ class Audience:
         clients = [client for key in oldest for client in self._prompts.clients_of(key)]
         waits = any(self._transcript.view_of(each) is not None for each in clients)
         has = self._transcript.view_of(client) is not None or client in self._detached
-        return not waits and has and not client.observes
+        return not waits and has and client.may(Right.STOP)
 
     def cancel_turn(self) -> Json:
         """Answer `_acp_bridge/cancel`: the turn that runs ends, whoever asked for it.

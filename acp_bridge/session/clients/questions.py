@@ -21,6 +21,7 @@ from typing import Any
 
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.clients.rights import Right
 from acp_bridge.protocol import (
     CANCELLED_PERMISSION,
     REQUEST_PERMISSION,
@@ -156,7 +157,7 @@ class Questions:
     def _may_ask(self, client: Client, call: Call) -> bool:
         unanswered = self._core.now.unanswered
         own_turn = unanswered and client in self._prompts.askers(unanswered[0])
-        if client.observes or (client.own_turns_only and not own_turn):
+        if not client.may(Right.ANSWER) or (client.own_turns_only and not own_turn):
             return False
         return client.abilities.allows(call.method, call.params)
 
