@@ -174,6 +174,7 @@ class _Page:
         self._opened: Opened | None = None
         self._view = anyio.CancelScope()
         self._folders: dict[str, str] = {}
+        self._titles: dict[str, str] = {}
         self._prompts = 0
         self._tasks = anyio.create_task_group()
 
@@ -232,6 +233,7 @@ class _Page:
             live = objects(told.get("sessions"))
         for row in [*kept, *live]:
             self._folders[str(row.get("sessionId"))] = str(row.get("cwd", "/"))
+            self._titles[str(row.get("sessionId"))] = one_line(row.get("title"))
         return kept, live
 
     async def _show_session(self, session_id: str) -> None:
@@ -239,10 +241,11 @@ class _Page:
         opened = Opened(
             session_id, self._tell, self._room, asks=may != "look", may_all=may == "all"
         )
-        title = {"view": "session", "session": session_id}
-        self._tell(title)
+        self._tell({"view": "session"})
         if session_id not in self._folders:
             await self._look_up()
+        if title := self._titles.get(session_id):
+            self._tell({"put": "title", "html": text(title)})
         async with self._connection(opened) as connection:
             self._opened = opened
             try:

@@ -55,6 +55,7 @@ function take(message) {
   if ("login" in message) return onLogin(message);
   if (message.may) return onWelcome(message);
   const stay = atBottom();
+  const stood = places();
   if ("put" in message) put(at(message.put), message.html);
   if ("busy" in message) setBusy(message.busy);
   if (message.add) add(at(message.add), message.id, message.html);
@@ -67,6 +68,17 @@ function take(message) {
   if (message.refused) refused(message.refused);
   if (message.opened) document.documentElement.dataset.opened = message.opened;
   if (message.opened || stay) toBottom();
+  for (const [button, top] of stood) {
+    if (Math.abs(button.getBoundingClientRect().top - top) > 2) stands.set(button, now());
+  }
+}
+
+// Where the buttons are that act for good: one that has moved must stand still again first.
+function places() {
+  return [...document.querySelectorAll("[data-careful]")].map((each) => [
+    each,
+    each.getBoundingClientRect().top,
+  ]);
 }
 
 // -- the login
@@ -85,7 +97,6 @@ function onWelcome(message) {
   tries = 0;
   may = message.may;
   say("link", "");
-  at("logout").hidden = false;
   at("prompt-form").hidden = may !== "all";
   setBusy(false);
   const waits = waiting();
@@ -93,7 +104,6 @@ function onWelcome(message) {
 }
 
 function showLogin() {
-  at("logout").hidden = true;
   show("login");
 }
 
@@ -153,6 +163,8 @@ function show(view) {
   for (const each of ["login", "list", "session"]) at(each).hidden = each !== view;
   at("back").hidden = view !== "session";
   for (const each of ["state", "line"]) say(each, "");
+  if (view !== "session") delete document.documentElement.dataset.opened;
+  at("logout").hidden = view !== "list";
   if (view === "list") say("title", "Sessions");
   if (view === "login") say("title", "acp-bridge");
   if (view === "session") {
@@ -251,9 +263,12 @@ document.addEventListener("visibilitychange", () => {
 window.addEventListener("online", () => connect());
 window.addEventListener("hashchange", () => {
   if (takeCode()) return;
-  if (location.hash === "#main") return;
   send(session() ? { do: "open", session: session() } : { do: "list" });
   at("main").focus({ preventScroll: true });
+});
+at("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  at("main").focus();
 });
 at("prompt").addEventListener("input", () => (typed = now()));
 at("prompt").addEventListener("keydown", (event) => {

@@ -34,7 +34,8 @@ _STATES: Final = {
     LiveState.BLOCKED: "the agent is not ready",
     LiveState.CLOSED: "closed",
 }
-_ALLOWS: Final = ("allow_once", "allow_always")
+#: how the button of an option looks: what holds for longer stands out less.
+_CLASSES: Final = {"allow_once": "allow", "allow_always": "always"}
 _LONG: Final = 300
 
 
@@ -100,7 +101,7 @@ def question(number: int, params: Json, *, may: bool) -> str:
 
 
 def _class(option: Json) -> str:
-    return "allow" if option.get("kind") in _ALLOWS else "deny"
+    return _CLASSES.get(str(option.get("kind")), "deny")
 
 
 def queue(rows: Iterable[Row], *, may: bool) -> str:

@@ -100,4 +100,3 @@ class SessionShown:
         if more:
             told.append({"append": f"{at}-said", "html": spoken(piece.voice, more)})
         return [*told, {"put": f"{at}-rest", "html": spoken(piece.voice, [piece.rest])}]
-
