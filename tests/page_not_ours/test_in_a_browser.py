@@ -164,24 +164,37 @@ async def test_a_server_that_is_killed_and_comes_back_is_found_and_no_prompt_is_
     assert len(working.agent.params("session/prompt")) == 2
 
 
+async def _another(stream: SocketStream, got: bytearray) -> None:
+    """Answer as a server of somebody else's, and keep all that it is sent."""
+    async with stream:
+        got.extend(await stream.receive())
+        body = b"<h1>Another</h1>"
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\n"
+        await stream.send(head.encode() + b"Connection: close\r\n\r\n" + body)
+
+
+#: What a page of another origin finds out: of a frame of ours, and of a request to us.
+FRAMED = """new Promise((done) => {
+  const frame = document.createElement('iframe');
+  frame.src = URL;
+  frame.onload = frame.onerror = () => {
+    try { done(frame.contentDocument === null); } catch { done(true); }
+  };
+  document.body.append(frame);
+})"""
+READ = "fetch(URL).then(() => 'read', () => 'refused')"
+
+
 async def test_a_server_on_another_port_of_the_host_gets_in_nowhere(
     chromium: Browser, tmp_path: Path
 ) -> None:
     got = bytearray()
-
-    async def collect(stream: SocketStream) -> None:
-        async with stream:
-            got.extend(await stream.receive())
-            body = b"<h1>Another</h1>"
-            head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {len(body)}"
-            await stream.send(head.encode() + b"\r\nConnection: close\r\n\r\n" + body)
-
     async with (
         site(tmp_path / "home", Working()) as there,
         await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(listener.serve, collect)
+        tasks.start_soon(listener.serve, lambda stream: _another(stream, got))
         port = listener.extra(SocketAttribute.local_port)
         await log_in(chromium, there)
         other = await chromium.page(f"http://127.0.0.1:{port}/")
@@ -189,22 +202,8 @@ async def test_a_server_on_another_port_of_the_host_gets_in_nowhere(
         assert SECRET.encode() not in got
         assert b"cookie" not in got.lower()
         assert await other.value("localStorage.length") == 0
-        # a frame of the page, its script, and its WebSocket with all that was sent
-        await other.value(
-            f"""new Promise((done) => {{
-              const frame = document.createElement('iframe');
-              frame.src = {there.at()!r};
-              frame.onload = frame.onerror = done;
-              document.body.append(frame);
-            }})"""
-        )
-        assert await other.value(
-            "(() => { try { return document.querySelector('iframe').contentDocument === null }"
-            " catch { return true } })()"
-        )
-        assert await other.value(f"fetch({there.at()!r}).then(() => 'read', () => 'refused')") == (
-            "refused"
-        )
+        assert await other.value(FRAMED.replace("URL", repr(there.at()))) is True
+        assert await other.value(READ.replace("URL", repr(there.at()))) == "refused"
         tasks.cancel_scope.cancel()
 
 

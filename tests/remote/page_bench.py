@@ -31,16 +31,16 @@ class KnownLogins:
         self.login = Login("phone", may, join)
         self.codes, self.left = [CODE], list[str]()
 
-    def enter(self, secret: str) -> Login | None:
+    async def enter(self, secret: str) -> Login | None:
         return self.login if secret == SECRET and secret not in self.left else None
 
-    def exchange(self, code: str) -> str | None:
+    async def exchange(self, code: str) -> str | None:
         if code not in self.codes:
             return None
         self.codes.remove(code)
         return SECRET
 
-    def leave(self, secret: str) -> None:
+    async def leave(self, secret: str) -> None:
         self.left.append(secret)
 
 

@@ -39,7 +39,7 @@ async def test_a_page_comes_in_with_its_login_alone_and_a_code_is_changed_for_on
             assert await again.told_of("login") is None
         async with page(it, logins) as phone:
             await phone.has("No sessions yet")
-            phone.sends(do="logout")
+            phone.sends(do="leave")
             await phone.ended.wait()
             assert logins.left == [SECRET]
 
@@ -49,16 +49,6 @@ async def test_what_is_no_first_message_ends_the_connection(tmp_path: Path, firs
     async with remote_bench(tmp_path) as it, page(it, KnownLogins(it), login=first.decode()) as odd:
         await odd.ended.wait()
         assert odd.places == {}
-
-
-async def test_a_login_that_is_revoked_ends_the_page(tmp_path: Path) -> None:
-    async with remote_bench(tmp_path) as it:
-        logins = KnownLogins(it)
-        async with page(it, logins) as phone:
-            await phone.has("No sessions yet")
-            logins.login.revoked.set()
-            await phone.ended.wait()
-            assert await phone.told_of("login") is None
 
 
 async def test_a_prompt_is_sent_once_and_its_turn_is_shown_as_it_goes(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import anyio
@@ -57,20 +57,18 @@ class Login:
     name: str
     may: str
     join: Join
-    #: set when the login was revoked.
-    revoked: anyio.Event = field(default_factory=anyio.Event)
 
 
 class Logins(Protocol):
     """Who may come in."""
 
-    def enter(self, secret: str) -> Login | None:
-        """Return the login with this secret, None if there is none."""
+    async def enter(self, secret: str) -> Login | None:
+        """Return the login with this secret, None if there is none (any more)."""
 
-    def exchange(self, code: str) -> str | None:
+    async def exchange(self, code: str) -> str | None:
         """Return the secret of a new login for a code, which counts no more; None for a bad one."""
 
-    def leave(self, secret: str) -> None:
+    async def leave(self, secret: str) -> None:
         """Forget the login with this secret."""
 
 
@@ -89,40 +87,31 @@ async def serve_page(
     with anyio.move_on_after(_GREETING):
         first = await messages.next(_FIRST)
     tell = _teller(outgoing)
-    secret, login = _proved(first or {}, logins, tell)
+    secret, login = await _proved(first or {}, logins, tell)
     if login is None:
         tell({"login": None, "line": "Log in: the code or the login does not count (any more)."})
         await outgoing.flush(1)
         return False
     page = _Page(outgoing, tell, login, live)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_end_when_revoked, login, tell, tasks.cancel_scope)
-        if await page.run(messages, first or {}):
-            logins.leave(secret)
-            tell({"login": None, "line": "You are logged out."})
-        tasks.cancel_scope.cancel()
+    if await page.run(messages, first or {}):
+        await logins.leave(secret)
+        tell({"login": None, "line": "You are logged out."})
     await outgoing.flush(1)
     return True
 
 
-def _proved(first: Json, logins: Logins, tell: Callable[[Json], None]) -> tuple[str, Login | None]:
+async def _proved(
+    first: Json, logins: Logins, tell: Callable[[Json], None]
+) -> tuple[str, Login | None]:
     """Return the secret of the first message, or of the login that its code is changed for."""
     secret = first.get("login")
     if isinstance(code := first.get("code"), str):
-        secret = logins.exchange(code.strip())
+        secret = await logins.exchange(code.strip())
         if secret is not None:
             tell({"login": secret})
     if not isinstance(secret, str):
         return "", None
-    return secret, logins.enter(secret)
-
-
-async def _end_when_revoked(
-    login: Login, tell: Callable[[Json], None], scope: anyio.CancelScope
-) -> None:
-    await login.revoked.wait()
-    tell({"login": None, "line": "This login was revoked."})
-    scope.cancel()
+    return secret, await logins.enter(secret)
 
 
 def _teller(outgoing: Outgoing) -> Callable[[Json], None]:
@@ -192,7 +181,7 @@ class _Page:
             self._tell({"may": self._login.may, "name": self._login.name})
             logs_out = False
             while not logs_out and (message := await messages.next()) is not None:
-                logs_out = message.get("do") == "logout"
+                logs_out = message.get("do") == "leave"
                 self._take(message)
             tasks.cancel_scope.cancel()
         return logs_out

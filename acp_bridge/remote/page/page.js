@@ -286,7 +286,7 @@ at("code-form").addEventListener("submit", (event) => {
 });
 at("logout").addEventListener("click", () => {
   sessionStorage.clear();
-  send({ do: "logout" });
+  send({ do: "leave" });
 });
 
 // A code in the fragment was never sent to any server, and is not kept in the history.
