@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from pathlib import PurePath
 from typing import Final
 
 from acp_bridge.bridge_client.permission_options import options_of
@@ -59,7 +58,7 @@ def _session(row: Json) -> str:
         word,
         f"{waits} waiting" if isinstance(waits, int) and waits > 0 else "",
         one_line(row.get("agent"), 40),
-        PurePath(one_line(row.get("cwd"), _LONG)).name,
+        one_line(row.get("cwd"), _LONG).rpartition("/")[2],
         "" if state else one_line(row.get("updatedAt"), 40)[:16].replace("T", " "),
     ]
     asks = one_line(row.get("asks"), _LONG)
