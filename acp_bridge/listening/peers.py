@@ -25,8 +25,8 @@ from acp_bridge.runtime.threads import in_thread
 _SO_PEERPIDFD: Final = 77
 #: macOS: the other end, in the level 0, SOL_LOCAL.
 _LOCAL_PEERCRED, _LOCAL_PEERPID = 1, 2
-_ANOTHER_USER: Final = "only the user of this acp-bridge may connect"
-_AN_AGENT: Final = "agents and what they start may not connect: they could answer for the user"
+ANOTHER_USER: Final = "only the user of this acp-bridge may connect"
+AN_AGENT: Final = "agents and what they start may not connect: they could answer for the user"
 _GONE: Final = "the process at the other end has ended"
 UNSEEN: Final = "it can't be seen which process is at the other end"
 _NO_BRIDGE: Final = "the process that listens there is no acp-bridge of yours"
@@ -69,10 +69,10 @@ def check(connection: socket.socket) -> None:
     try:
         pid, uid = _credentials(connection)
         if uid != os.getuid():
-            raise Refused(_ANOTHER_USER)
+            raise Refused(ANOTHER_USER)
         with _same_process(connection, pid):
             if is_from_agent(pid):
-                raise Refused(_AN_AGENT)
+                raise Refused(AN_AGENT)
     except (OSError, Unseen) as exc:
         raise Refused(UNSEEN) from exc
 

@@ -1,0 +1,173 @@
+"""Decides who may come in from elsewhere, from the header of a request alone. Sans-IO.
+
+The order is that of the checks below: a request for another host says nothing about paths, one of
+a page elsewhere nothing about tokens. What a browser can be made to send by such a page counts as
+no failure, or it could lock out the user.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from ipaddress import IPv6Address, ip_address
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+from acp_bridge.remote.tokens import Token
+
+#: where the protocol is spoken.
+PATH: Final = "/acp"
+HEALTH: Final = "/health"
+#: wrong tokens from one address, and the seconds for which they count.
+FAILURES: Final = 10
+WITHIN: Final = 60.0
+#: addresses whose failures are kept.
+_ADDRESSES: Final = 1000
+_BEARER: Final = "bearer "
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+class Headers(Protocol):
+    """The header of a request."""
+
+    def get_all(self, key: str) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer that is no WebSocket; the text says what to do."""
+
+    status: HTTPStatus
+    text: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of this server.
+
+    `hosts`: what may stand in `Host`, HOST or HOST:PORT in small letters; `*.example.org` stands
+    for any one label. `origins`: those of its own page; None: those with the scheme and the host
+    of the request itself.
+    """
+
+    hosts: frozenset[str]
+    scheme: str
+    origins: frozenset[str] | None = None
+
+
+class Failures:
+    """Counts wrong tokens of each address."""
+
+    def __init__(self) -> None:
+        self._times: OrderedDict[str, list[float]] = OrderedDict()
+
+    def too_many(self, address: str, now: float) -> bool:
+        """Return True while so many count that nothing more is looked at."""
+        return len(self._counting(address, now)) >= FAILURES
+
+    def note(self, address: str, now: float) -> None:
+        """Count one more."""
+        key = _of_one(address)
+        self._times[key] = [*self._counting(address, now), now]
+        self._times.move_to_end(key)
+        while len(self._times) > _ADDRESSES:
+            self._times.popitem(last=False)
+
+    def _counting(self, address: str, now: float) -> list[float]:
+        return [at for at in self._times.get(_of_one(address), ()) if now - at < WITHIN]
+
+
+class Door:
+    """Lets in whoever has a token, on a request that no page elsewhere can have made."""
+
+    def __init__(self, names: Names, find: Callable[[str], Token | None]) -> None:
+        """`find` returns the token with a secret; it takes as long for any other secret."""
+        self._names = names
+        self._find = find
+        self._failures = Failures()
+
+    def answer(self, path: str, headers: Headers, address: str, now: float) -> Token | Refusal:
+        """Return the token with which a request comes in, or how it is refused.
+
+        `address`: where it comes from; `now` in seconds, by any clock.
+        """
+        host = _only(headers.get_all("Host"))
+        if host is None or not _is_named(host, self._names.hosts):
+            return _refusal(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                "this server is not reached under that name: use the one that it was started with",
+            )
+        if path == HEALTH:
+            return _refusal(HTTPStatus.OK, "ok")
+        if path != PATH:
+            return _refusal(HTTPStatus.NOT_FOUND, f"there is nothing here: the path is {PATH}")
+        if headers.get_all("Origin") and not self._is_own(headers, host):
+            return _refusal(HTTPStatus.FORBIDDEN, "pages of another origin may not connect")
+        if self._failures.too_many(address, now):
+            return _refusal(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                f"too many wrong tokens: try again in {WITHIN:g} s",
+                {"Retry-After": f"{WITHIN:g}"},
+            )
+        return self._login(headers, address, now)
+
+    def _is_own(self, headers: Headers, host: str) -> bool:
+        origin = (_only(headers.get_all("Origin")) or "").lower()
+        if self._names.origins is not None:
+            return origin in self._names.origins
+        return _without_port(origin) == _without_port(f"{self._names.scheme}://{host.lower()}")
+
+    def _login(self, headers: Headers, address: str, now: float) -> Token | Refusal:
+        given = _only(headers.get_all("Authorization")) or ""
+        if not given.lower().startswith(_BEARER):
+            return _unauthorized("a token is needed, in the header Authorization: Bearer TOKEN")
+        if (token := self._find(given[len(_BEARER) :].strip())) is not None:
+            return token
+        self._failures.note(address, now)
+        return _unauthorized(
+            "there is no such token: it was revoked, or is another server's;"
+            " acp-bridge serve token NAME makes one, on the machine of the server"
+        )
+
+
+def _unauthorized(text: str) -> Refusal:
+    return _refusal(HTTPStatus.UNAUTHORIZED, text, {"WWW-Authenticate": "Bearer"})
+
+
+def _refusal(status: HTTPStatus, text: str, headers: Mapping[str, str] | None = None) -> Refusal:
+    return Refusal(status, text, headers or {})
+
+
+def _only(values: Sequence[str]) -> str | None:
+    """Return the value of a header that stands there once, else None."""
+    return values[0].strip() if len(values) == 1 else None
+
+
+def _is_named(host: str, names: Iterable[str]) -> bool:
+    host = host.lower()
+    _, _, behind = host.partition(".")
+    return host in names or (bool(behind) and f"*.{behind}" in names)
+
+
+def _without_port(origin: str) -> str:
+    """Return an origin without the port that its scheme has anyway."""
+    try:
+        parts = urlsplit(origin)
+        usual = parts.port == _PORTS.get(parts.scheme)
+    except ValueError:
+        return origin
+    return origin.rpartition(":")[0] if usual else origin
+
+
+def _of_one(address: str) -> str:
+    """Return what stands for all addresses that one machine may have: of IPv6, its network."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is None:
+        return found.exploded[:19]
+    return str(getattr(found, "ipv4_mapped", None) or found)

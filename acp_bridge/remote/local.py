@@ -1,0 +1,141 @@
+"""Looks at who has connected over TCP from this machine: no agent, nor what one has started (V6).
+
+A token that an agent has got hold of is to be of no use to it here. Linux tells the user of a
+connection's other end and a number of its socket, and of each process the sockets that it has. A
+process that is private shows none, as those of acp-bridge itself; then it is enough that no
+process that shows none is an agent's.
+
+`check` belongs in a thread: it reads all of /proc.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
+from sys import byteorder
+from typing import Final, TypeAlias
+
+from acp_bridge.agents.guard import LINUX
+from acp_bridge.agents.origin import Unseen, is_from_agent
+from acp_bridge.listening.peers import AN_AGENT, ANOTHER_USER, UNSEEN, Refused
+
+Address: TypeAlias = tuple[str, int]
+"""An IP address and a port."""
+
+_HINT: Final = "; acp-bridge serve --allow-local lets in whoever has a token"
+_TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
+
+
+def check(peer: Address, own: Address, *, proxied: bool) -> None:
+    """Raise Refused if a connection from this machine is an agent's, or nobody can tell.
+
+    `peer` and `own` are its two ends. `proxied`: other users may connect, as a proxy does.
+    """
+    if not _is_here(peer, own):
+        return
+    if not LINUX:
+        raise Refused(UNSEEN + _HINT)
+    try:
+        found = _other_end(peer, own)
+        if found is None:
+            raise Refused(UNSEEN + _HINT)
+        uid, inode = found
+        if uid != os.getuid():
+            if proxied:
+                return
+            raise Refused(ANOTHER_USER + _HINT)
+        _check_holders(inode, uid)
+    except (OSError, Unseen) as exc:
+        raise Refused(UNSEEN + _HINT) from exc
+
+
+def _is_here(peer: Address, own: Address) -> bool:
+    """Return True for a connection from this machine, as far as the system tells."""
+    address = _plain(peer[0])
+    if address.is_loopback or address == _plain(own[0]):
+        return True
+    try:  # another address of this machine's
+        return LINUX and _other_end(peer, own) is not None
+    except OSError:
+        return False
+
+
+def _plain(address: str) -> IPv4Address | IPv6Address:
+    found = ip_address(address.partition("%")[0])
+    return getattr(found, "ipv4_mapped", None) or found
+
+
+def _other_end(peer: Address, own: Address) -> tuple[int, int] | None:
+    """Return the user and the inode of the socket at the other end; raises OSError."""
+    ends = (_plain(peer[0]), peer[1]), (_plain(own[0]), own[1])
+    for table in _TABLES:
+        with suppress(FileNotFoundError), open(table, encoding="ascii") as lines:
+            next(lines, None)
+            for line in lines:
+                words = line.split()
+                if (_end(words[1]), _end(words[2])) == ends:
+                    return int(words[7]), int(words[9])
+    return None
+
+
+def _end(text: str) -> tuple[IPv4Address | IPv6Address, int]:
+    """Return an address as /proc/net/tcp writes it: words of four bytes, in the machine's order."""
+    address, _, port = text.partition(":")
+    raw = b"".join(
+        int(address[at : at + 8], 16).to_bytes(4, byteorder) for at in range(0, len(address), 8)
+    )
+    return _plain(str(ip_address(raw))), int(port, 16)
+
+
+def _check_holders(inode: int, uid: int) -> None:
+    """Raise Refused if an agent's process has the socket, or if it may; OSError, Unseen."""
+    link, seen, private = f"socket:[{inode}]", False, list[int]()
+    for pid in _processes(uid):
+        try:
+            has = _has(pid, link)
+        except PermissionError:
+            private.append(pid)
+            continue
+        if not has:
+            continue
+        if is_from_agent(pid):
+            raise Refused(AN_AGENT)
+        seen = seen or _has(pid, link)  # the pid was that of the same process meanwhile
+    if seen:
+        return
+    if not private or any(_may_be_agent(pid) for pid in private):
+        raise Refused(UNSEEN + _HINT)
+
+
+def _may_be_agent(pid: int) -> bool:
+    try:
+        return is_from_agent(pid)
+    except Unseen:
+        return os.path.exists(f"/proc/{pid}")
+
+
+def _processes(uid: int) -> Iterator[int]:
+    """Yield the processes of a user."""
+    for name in os.listdir("/proc"):
+        with suppress(OSError, ValueError, IndexError):
+            status = Path(f"/proc/{int(name)}/status").read_bytes()
+            ids = status.partition(b"\nUid:")[2].split(b"\n", 1)[0].split()
+            if uid in map(int, ids):
+                yield int(name)
+
+
+def _has(pid: int, link: str) -> bool:
+    """Return True if a process has a socket; raises PermissionError for a private one."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    for name in names:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if os.readlink(f"{folder}/{name}") == link:
+                return True
+    return False

@@ -1,0 +1,224 @@
+"""The tokens with which clients from elsewhere come in: `HOME/remote/tokens.json`, hashes only.
+
+Invariants
+- The secret of a token is told once, to the person who makes it. What is kept is its hash, and a
+  secret has 32 random bytes, so that nobody finds it from that.
+- Whoever changes the file has locked `HOME/remote/serve.lock`: a server as long as it runs, else a
+  command for a moment. What somebody else writes into it meanwhile is noticed and not read.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from acp_bridge.keys.file import replace
+from acp_bridge.listening.places import private_folder
+
+FOLDER: Final = "remote"
+FILE: Final = "tokens.json"
+_LOCK: Final = "serve.lock"
+#: what a token may: look on, answer what is asked, or all that the person at the machine may.
+MAY: Final = ("look", "approve", "all")
+#: the beginning of every secret, by which programs that look for secrets know one.
+PREFIX: Final = "acpb_"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_BYTES: Final = 32
+#: bytes of the files that are read.
+_MOST: Final = 1 << 20
+#: tokens of one home.
+MOST_TOKENS: Final = 100
+
+
+class Unusable(Exception):
+    """The tokens can't be read or changed; the text says why and what to do, for the user."""
+
+
+class Held(Exception):
+    """A server has the tokens; `socket`: the path of its private one, None if it has none yet."""
+
+    def __init__(self, socket: str | None) -> None:
+        super().__init__("a server runs for this data folder already")
+        self.socket = socket
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token, without its secret."""
+
+    name: str
+    may: str
+    #: when it was made, as a text.
+    made: str
+    #: the SHA-256 of the secret, in hexadecimal digits.
+    hash: str
+
+
+def new_secret() -> str:
+    """Return the secret of a new token."""
+    return PREFIX + base64.urlsafe_b64encode(os.urandom(_BYTES)).decode().rstrip("=")
+
+
+def digest(secret: str) -> str:
+    """Return what is kept of a secret."""
+    return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
+
+
+def new_token(name: str, may: str, secret: str) -> Token:
+    """Return a token that is made now; raises Unusable for a name that none can have."""
+    if not _NAME.fullmatch(name):
+        raise Unusable("a token's name has up to 64 letters, digits and .-_@, such as laptop")
+    return Token(name, may, datetime.now(UTC).isoformat(timespec="seconds"), digest(secret))
+
+
+class Tokens:
+    """The tokens of a home, which nobody else changes until `close`."""
+
+    def __init__(self, home: Path) -> None:
+        """Lock and read them; raises Held, Unusable, OSError."""
+        folder = home / FOLDER
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(folder)
+        self._path = folder / FILE
+        self._lock = _locked(folder / _LOCK)
+        try:
+            self.all = read(home)
+            self._seen = _stamp(self._path)
+        except BaseException:
+            self.close()
+            raise
+
+    def find(self, secret: str) -> Token | None:
+        """Return the token with this secret; it takes as long for any other secret."""
+        given = digest(secret)
+        found = None
+        for token in self.all:
+            if hmac.compare_digest(token.hash, given):
+                found = token
+        return found
+
+    def add(self, token: Token) -> None:
+        """Keep a token; raises Unusable if the name is taken, OSError."""
+        if any(each.name == token.name for each in self.all):
+            raise Unusable(
+                f"there is a token {token.name} already: acp-bridge serve revoke {token.name}"
+                " ends it, or choose another name"
+            )
+        if len(self.all) >= MOST_TOKENS:
+            raise Unusable(f"there are {MOST_TOKENS} tokens already: revoke one first")
+        self._write([*self.all, token])
+
+    def remove(self, name: str) -> Token:
+        """Forget a token, which is returned; raises Unusable if there is none, OSError."""
+        for token in self.all:
+            if token.name == name:
+                self._write([each for each in self.all if each is not token])
+                return token
+        raise Unusable(f"there is no token {name}: acp-bridge serve tokens lists them")
+
+    def changed_behind(self) -> bool:
+        """Return True, once for each change, if somebody else has changed the file."""
+        now = _stamp(self._path)
+        changed, self._seen = now != self._seen, now
+        return changed
+
+    def tell(self, socket: str) -> None:
+        """Tell commands, in the lock, the path of the socket on which they can ask for changes."""
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, json.dumps({"socket": socket}).encode(), 0)
+
+    def close(self) -> None:
+        """Let others change them."""
+        if self._lock >= 0:
+            with suppress(OSError):
+                os.ftruncate(self._lock, 0)
+            os.close(self._lock)
+            self._lock = -1
+
+    def _write(self, tokens: list[Token]) -> None:
+        told = {"version": 1, "tokens": [asdict(token) for token in tokens]}
+        replace(self._path, json.dumps(told, indent=1) + "\n")
+        self.all = tokens
+        self._seen = _stamp(self._path)
+
+
+@contextmanager
+def held(home: Path) -> Iterator[Tokens]:
+    """Give the tokens for the block; raises as `Tokens` does."""
+    tokens = Tokens(home)
+    try:
+        yield tokens
+    finally:
+        tokens.close()
+
+
+def read(home: Path) -> list[Token]:
+    """Return the tokens of a home as its file has them; raises Unusable, OSError."""
+    path = home / FOLDER / FILE
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []
+    with open(fd, "rb") as file:
+        found = os.fstat(fd)
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise Unusable(
+                f"others may write or read {path}: remove it, and make the tokens again with"
+                " acp-bridge serve token NAME"
+            )
+        try:
+            return [_token(each) for each in json.loads(file.read(_MOST))["tokens"]]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise Unusable(
+                f"{path} is damaged: remove it, and make the tokens again with"
+                " acp-bridge serve token NAME"
+            ) from None
+
+
+def _token(found: dict[str, str]) -> Token:
+    """Return a token as it was written; raises ValueError, TypeError, KeyError."""
+    token = Token(found["name"], found["may"], found["made"], found["hash"])
+    if not _NAME.fullmatch(token.name) or token.may not in MAY or not isinstance(token.made, str):
+        raise ValueError
+    bytes.fromhex(token.hash)
+    return token
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return what changes whenever a file is written; nothing for one that is not there."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _locked(path: Path) -> int:
+    """Return a descriptor of the lock, which is held as long as that is open; raises Held."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        try:
+            found = json.loads(os.pread(fd, _MOST, 0))["socket"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            found = None
+        raise Held(found if isinstance(found, str) else None) from None
+    except BaseException:
+        os.close(fd)
+        raise
+    else:
+        return fd
+    finally:
+        pass
