@@ -19,6 +19,7 @@ from acp_bridge.cli.options import Options, parse
 from acp_bridge.cli.own_agent import hindrance
 from acp_bridge.cli.serving_parser import FILE_LEVEL, STDERR_LEVEL
 from acp_bridge.runtime import keep, log, waits
+from acp_bridge.settings import Settings
 
 #: seconds between switches of threads. With the interpreter's default of 5 ms a worker thread that
 #: merges the journal would delay the event loop by that much.
@@ -125,14 +126,11 @@ def _has_its_agent(options: Options) -> bool:
 
 
 def _serve(options: Options, waiter: keep.Waiter | None) -> int:
-    if not _open_log(options) or not _has_its_agent(options):
+    if not can_serve(options):
         return 2
-    sys.setswitchinterval(_SWITCH_INTERVAL)
     import anyio
 
-    from acp_bridge.agents.orphans import ORPHANS
     from acp_bridge.bridge import serving
-    from acp_bridge.runtime import open_files
     from acp_bridge.wire.stdio import claim_stdio
 
     try:
@@ -140,15 +138,30 @@ def _serve(options: Options, waiter: keep.Waiter | None) -> int:
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: {exc.strerror}\n")
         return 2
+    settings = settled(options)
+    anyio.run(serving.serve, settings, stdin, stdout, partial(leave_in_time, waiter), waiter)
+    return 0
+
+
+def can_serve(options: Options) -> bool:
+    """Open the log; False, after a message, if that fails or the agent can't be started."""
+    return _open_log(options) and _has_its_agent(options)
+
+
+def settled(options: Options) -> Settings:
+    """Make the process one that serves, when all is imported; returns the bridge's settings."""
+    from acp_bridge.agents.orphans import ORPHANS
+    from acp_bridge.runtime import open_files
+
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     ORPHANS.adopt()
     settings = replace(options.settings, agent_files=open_files.raise_limit())
     gc.freeze()  # loaded modules live as long as the process: don't scan them
     gc.set_threshold(_COLLECT_AFTER)
-    anyio.run(serving.serve, settings, stdin, stdout, partial(_leave_in_time, waiter), waiter)
-    return 0
+    return settings
 
 
-def _leave_in_time(waiter: keep.Waiter | None) -> None:
+def leave_in_time(waiter: keep.Waiter | None = None) -> None:
     """Start a timer that ends the process if closing takes too long (invariant P2).
 
     What may hang is an agent's tree that doesn't die, which its guard goes on killing, or a thread

@@ -36,6 +36,10 @@ class Refused(Exception):
     """The process at the other end may not connect, or listen; the message says why."""
 
 
+class AnotherUser(Refused):
+    """The process at the other end is another user's."""
+
+
 class NoBridge(OSError):
     """The process that listens at a path may be no bridge: an agent has started it, say."""
 
@@ -69,7 +73,7 @@ def check(connection: socket.socket) -> None:
     try:
         pid, uid = _credentials(connection)
         if uid != os.getuid():
-            raise Refused(ANOTHER_USER)
+            raise AnotherUser(ANOTHER_USER)
         with _same_process(connection, pid):
             if is_from_agent(pid):
                 raise Refused(AN_AGENT)

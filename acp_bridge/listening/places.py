@@ -26,13 +26,14 @@ def run_folder(home: Path) -> Path:
     return home.absolute() / "run"
 
 
-def new_socket_path(home: Path, env: Mapping[str, str]) -> Path:
+def new_socket_path(home: Path, env: Mapping[str, str], folder: Path | None = None) -> Path:
     """Return a path for a new socket, whose folder `private_folder` is to make first.
 
-    A path that is too long for a socket leads to a runtime folder instead. Raises NoPlace.
+    `folder`: where it is to be; None: in that of the run files. A path that is too long for a
+    socket leads to a runtime folder instead. Raises NoPlace.
     """
     name = f"{os.urandom(8).hex()}.sock"
-    folder = run_folder(home)
+    folder = folder or run_folder(home)
     return folder / name if _fits(folder / name) else _runtime_folder(env, name) / name
 
 

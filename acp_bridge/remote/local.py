@@ -1,9 +1,10 @@
 """Looks at who has connected over TCP from this machine: no agent, nor what one has started (V6).
 
 A token that an agent has got hold of is to be of no use to it here. Linux tells the user of a
-connection's other end and a number of its socket, and of each process the sockets that it has. A
-process that is private shows none, as those of acp-bridge itself; then it is enough that no
-process that shows none is an agent's.
+connection's other end and the number of its socket, and of each process the sockets that it has.
+Whoever isn't found so may be an agent: a process that is private, as an agent can make itself, or
+one of another namespace. Those of acp-bridge itself are private; they vouch for their connection on
+the server's private socket (`control.VOUCH`), where the system always tells who is there.
 
 `check` belongs in a thread: it reads all of /proc.
 """
@@ -54,8 +55,7 @@ def check(peer: Address, own: Address, *, proxied: bool) -> None:
 
 def _is_here(peer: Address, own: Address) -> bool:
     """Return True for a connection from this machine, as far as the system tells."""
-    address = _plain(peer[0])
-    if address.is_loopback or address == _plain(own[0]):
+    if plain(peer[0]).is_loopback or plain(peer[0]) == plain(own[0]):
         return True
     try:  # another address of this machine's
         return LINUX and _other_end(peer, own) is not None
@@ -63,14 +63,15 @@ def _is_here(peer: Address, own: Address) -> bool:
         return False
 
 
-def _plain(address: str) -> IPv4Address | IPv6Address:
+def plain(address: str) -> IPv4Address | IPv6Address:
+    """Return an IP address; one of IPv4 that is written as one of IPv6 as the former."""
     found = ip_address(address.partition("%")[0])
     return getattr(found, "ipv4_mapped", None) or found
 
 
 def _other_end(peer: Address, own: Address) -> tuple[int, int] | None:
     """Return the user and the inode of the socket at the other end; raises OSError."""
-    ends = (_plain(peer[0]), peer[1]), (_plain(own[0]), own[1])
+    ends = (plain(peer[0]), peer[1]), (plain(own[0]), own[1])
     for table in _TABLES:
         with suppress(FileNotFoundError), open(table, encoding="ascii") as lines:
             next(lines, None)
@@ -87,34 +88,20 @@ def _end(text: str) -> tuple[IPv4Address | IPv6Address, int]:
     raw = b"".join(
         int(address[at : at + 8], 16).to_bytes(4, byteorder) for at in range(0, len(address), 8)
     )
-    return _plain(str(ip_address(raw))), int(port, 16)
+    return plain(str(ip_address(raw))), int(port, 16)
 
 
 def _check_holders(inode: int, uid: int) -> None:
-    """Raise Refused if an agent's process has the socket, or if it may; OSError, Unseen."""
-    link, seen, private = f"socket:[{inode}]", False, list[int]()
+    """Raise Refused if an agent's process has the socket, or none that can be seen; Unseen."""
+    link, seen = f"socket:[{inode}]", False
     for pid in _processes(uid):
-        try:
-            has = _has(pid, link)
-        except PermissionError:
-            private.append(pid)
-            continue
-        if not has:
+        if not _has(pid, link):
             continue
         if is_from_agent(pid):
             raise Refused(AN_AGENT)
         seen = seen or _has(pid, link)  # the pid was that of the same process meanwhile
-    if seen:
-        return
-    if not private or any(_may_be_agent(pid) for pid in private):
+    if not seen:
         raise Refused(UNSEEN + _HINT)
-
-
-def _may_be_agent(pid: int) -> bool:
-    try:
-        return is_from_agent(pid)
-    except Unseen:
-        return os.path.exists(f"/proc/{pid}")
 
 
 def _processes(uid: int) -> Iterator[int]:
@@ -128,14 +115,11 @@ def _processes(uid: int) -> Iterator[int]:
 
 
 def _has(pid: int, link: str) -> bool:
-    """Return True if a process has a socket; raises PermissionError for a private one."""
+    """Return True if a process has a socket, False also for one that shows none."""
     folder = f"/proc/{pid}/fd"
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    for name in names:
-        with suppress(FileNotFoundError, ProcessLookupError):
-            if os.readlink(f"{folder}/{name}") == link:
-                return True
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            with suppress(OSError):  # it was closed meanwhile
+                if os.readlink(f"{folder}/{name}") == link:
+                    return True
     return False

@@ -23,14 +23,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from acp_bridge.clients.rights import May
 from acp_bridge.keys.file import replace
 from acp_bridge.listening.places import private_folder
 
 FOLDER: Final = "remote"
 FILE: Final = "tokens.json"
 _LOCK: Final = "serve.lock"
-#: what a token may: look on, answer what is asked, or all that the person at the machine may.
-MAY: Final = ("look", "approve", "all")
 #: the beginning of every secret, by which programs that look for secrets know one.
 PREFIX: Final = "acpb_"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -58,7 +57,7 @@ class Token:
     """A token, without its secret."""
 
     name: str
-    may: str
+    may: May
     #: when it was made, as a text.
     made: str
     #: the SHA-256 of the secret, in hexadecimal digits.
@@ -75,7 +74,7 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
 
 
-def new_token(name: str, may: str, secret: str) -> Token:
+def new_token(name: str, may: May, secret: str) -> Token:
     """Return a token that is made now; raises Unusable for a name that none can have."""
     if not _NAME.fullmatch(name):
         raise Unusable("a token's name has up to 64 letters, digits and .-_@, such as laptop")
@@ -188,8 +187,8 @@ def read(home: Path) -> list[Token]:
 
 def _token(found: dict[str, str]) -> Token:
     """Return a token as it was written; raises ValueError, TypeError, KeyError."""
-    token = Token(found["name"], found["may"], found["made"], found["hash"])
-    if not _NAME.fullmatch(token.name) or token.may not in MAY or not isinstance(token.made, str):
+    token = Token(found["name"], May(found["may"]), found["made"], found["hash"])
+    if not _NAME.fullmatch(token.name) or not isinstance(token.made, str):
         raise ValueError
     bytes.fromhex(token.hash)
     return token
@@ -210,15 +209,18 @@ def _locked(path: Path) -> int:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        try:
-            found = json.loads(os.pread(fd, _MOST, 0))["socket"]
-        except (ValueError, TypeError, KeyError, RecursionError):
-            found = None
-        raise Held(found if isinstance(found, str) else None) from None
+        told = os.pread(fd, _MOST, 0)
+        os.close(fd)
+        raise Held(_socket(told)) from None
     except BaseException:
         os.close(fd)
         raise
-    else:
-        return fd
-    finally:
-        pass
+    return fd
+
+
+def _socket(told: bytes) -> str | None:
+    try:
+        found = json.loads(told)["socket"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return found if isinstance(found, str) else None

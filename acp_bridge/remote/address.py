@@ -1,0 +1,152 @@
+"""Where a server listens, and under which names it may be reached."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from acp_bridge.remote.door import Names
+
+_UNIX: Final = "unix:"
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_PORTS: Final = {"http": 80, "https": 443}
+_FORM: Final = "an address such as 127.0.0.1:8765, or unix:/path/of/a/socket"
+
+
+class Bad(ValueError):
+    """An address, an origin or a certificate that can't be used; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host and a port, or the path of a socket."""
+
+    host: str
+    port: int
+    path: Path | None = None
+
+    def __str__(self) -> str:
+        if self.path is not None:
+            return f"{_UNIX}{self.path}"
+        return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+def read(text: str) -> Address:
+    """Return the address in a text; raises Bad."""
+    if text.startswith(_UNIX) and len(text) > len(_UNIX):
+        return Address("", 0, Path(text[len(_UNIX) :]).expanduser().absolute())
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise Bad(f"{text}: an IPv6 address stands in brackets, as in [::1]:8765")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise Bad(f"{text}: {_FORM}")
+    return Address(host or "127.0.0.1", int(port))
+
+
+def is_loopback(address: Address) -> bool:
+    """Return True if nobody but this machine reaches an address; raises Bad for an unknown one."""
+    if address.path is not None:
+        return True
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except OSError as exc:
+        raise Bad(f"{address.host}: {exc.strerror}") from exc
+    return all(ip_address(str(each[4][0]).partition("%")[0]).is_loopback for each in found)
+
+
+def origin(text: str) -> str:
+    """Return an origin as browsers write it, `https://bridge.example.org`; raises Bad."""
+    try:
+        parts = urlsplit(text.lower())
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    if parts.scheme not in _PORTS or not parts.hostname or parts.username is not None:
+        raise Bad(f"{text}: an origin such as https://bridge.example.org")
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise Bad(f"{text}: an origin has no path: https://{parts.hostname}")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    usual = port in (None, _PORTS[parts.scheme])
+    return f"{parts.scheme}://{host}{'' if usual else f':{port}'}"
+
+
+def names(address: Address, certified: Iterable[str], named: str | None) -> Names:
+    """Return the names of a server that listens at an address.
+
+    `certified`: those of its certificate; `named`: the origin of the proxy before it.
+    """
+    hosts = {host.lower() for host in (*certified, *_hosts(address))}
+    found = {f"{host}:{address.port}" for host in hosts}
+    if address.path is not None or address.port in _PORTS.values():
+        found |= hosts
+    if named is not None:
+        host = named.partition("://")[2]
+        usual = _PORTS[named.partition("://")[0]]
+        found |= {host} if ":" in host.rpartition("]")[2] else {host, f"{host}:{usual}"}
+    scheme = "https" if certified else "http"
+    return Names(frozenset(found), scheme, frozenset({named}) if named is not None else None)
+
+
+def _hosts(address: Address) -> set[str]:
+    if address.path is not None:
+        return {"localhost"}
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return {host, *(_LOOPBACK if is_loopback(address) else ())}
+
+
+def tls(certificate: str, key: str) -> ssl.SSLContext:
+    """Return what serves TLS with a certificate; raises Bad."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    for file in (certificate, key):
+        if not Path(file).is_file():
+            raise Bad(f"there is no file {file}")
+    try:
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except (OSError, ssl.SSLError) as exc:
+        raise Bad(f"{certificate} and {key} are no certificate and its key: {exc}") from exc
+    return context
+
+
+def _no_password() -> str:
+    raise Bad("the key has a password: a server can't ask for it")
+
+
+def certified(context: ssl.SSLContext, certificate: str) -> frozenset[str]:
+    """Return the names for which a server's certificate was made; raises Bad.
+
+    Python tells them of nothing but the other end of a connection, so that one is made here.
+    """
+    client = ssl.create_default_context(cafile=certificate)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(to_client, to_server),
+        context.wrap_bio(to_server, to_client, server_side=True),
+    )
+    try:
+        for _ in range(4):
+            for end in ends:
+                try:
+                    end.do_handshake()
+                except ssl.SSLWantReadError:
+                    continue
+        found: Any = ends[0].getpeercert()
+    except (ssl.SSLError, ValueError) as exc:
+        raise Bad(f"{certificate} can't be used: {exc}") from exc
+    names = {
+        f"[{value}]" if kind == "IP Address" and ":" in value else value.lower()
+        for kind, value in (found or {}).get("subjectAltName", ())
+        if kind in ("DNS", "IP Address")
+    }
+    if not names:
+        raise Bad(f"{certificate} names no host (subjectAltName)")
+    return frozenset(names)

@@ -1,0 +1,192 @@
+"""The private socket of a running server, on which the commands ask it to change its tokens.
+
+Nobody but the user may connect, and no agent, as on a bridge's socket. One line is asked, one is
+answered.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from acp_bridge import errors
+from acp_bridge.clients.rights import May
+from acp_bridge.listening import peers
+from acp_bridge.listening.places import new_socket_path, private_folder
+from acp_bridge.protocol import Json, as_object
+from acp_bridge.remote.local import Address
+from acp_bridge.remote.server import Server
+from acp_bridge.remote.tokens import FOLDER, Held, Token, Tokens, Unusable, held
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
+from acp_bridge.runtime.threads import in_thread
+from acp_bridge.wire import jsonrpc
+from acp_bridge.wire.jsonrpc import Decoder, Err, Malformed, Ok, RpcError
+from acp_bridge.wire.stdio import Reader, Writer
+
+ADD, REMOVE, LIST = "add", "remove", "list"
+#: the connection from an address of this machine's is the asking process's.
+VOUCH: Final = "vouch"
+#: seconds for one question and its answer.
+_PATIENCE: Final = 5.0
+#: bytes of a question.
+_LONGEST: Final = 64 * 1024
+#: seconds after which accepting is tried again when the system has no descriptor left.
+_NO_ROOM: Final = 0.5
+
+
+@contextmanager
+def private_socket(home: Path, tokens: Tokens) -> Iterator[socket.socket]:
+    """Give a socket that listens, and that the lock of the tokens names. Raises OSError."""
+    path = new_socket_path(home, os.environ, home / FOLDER)
+    private_folder(path.parent)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(str(path))
+        os.chmod(path, 0o600)  # before it listens, so that nobody has connected yet
+        listener.listen()
+        listener.setblocking(False)
+        tokens.tell(str(path))
+        yield listener
+    finally:
+        listener.close()
+        with suppress(OSError):
+            os.unlink(path)
+
+
+class Control:
+    """Changes the tokens of a running server."""
+
+    def __init__(self, tokens: Tokens, server: Server) -> None:
+        self._tokens, self._server = tokens, server
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Answer what is asked on a socket of `private_socket`, until cancelled."""
+        while True:
+            await self._next(listener)
+
+    async def _next(self, listener: socket.socket) -> None:
+        await anyio.wait_readable(listener)
+        try:
+            connection, _ = listener.accept()
+        except OSError as exc:
+            event("remote.not_accepted", what=exc.strerror)
+            await anyio.sleep(_NO_ROOM)
+            return
+        with connection, anyio.move_on_after(_PATIENCE):
+            connection.setblocking(False)
+            try:
+                with anyio.fail_after(waits.PEER):
+                    await in_thread(peers.check, connection, abandon_on_cancel=True)
+            except (peers.Refused, TimeoutError, OSError) as why:
+                event("remote.control_refused", what=why)
+                return
+            writing = os.dup(connection.fileno())
+            await self._converse(Reader(connection.detach()), Writer(writing))
+
+    async def _converse(self, reader: Reader, writer: Writer) -> None:
+        try:
+            decoder, lines = Decoder(_LONGEST), list[Any]()
+            while not lines and (data := await reader.read()):
+                lines = decoder.feed(data)
+            if lines:
+                writer.write(jsonrpc.encode(await self._answer(lines[0])))
+                await writer.flush(_PATIENCE)
+        finally:
+            reader.close()
+            writer.close()
+
+    async def _answer(self, line: Json | Malformed) -> Json:
+        if isinstance(line, Malformed):
+            return jsonrpc.error(None, line.error)
+        id = line.get("id")
+        try:
+            return jsonrpc.response(
+                id, await self._done(str(line.get("method")), as_object(line.get("params")))
+            )
+        except RpcError as exc:
+            return jsonrpc.error(id, exc)
+        except (Unusable, OSError) as exc:
+            return jsonrpc.error(id, errors.refused(str(exc)))
+        except (TypeError, ValueError, KeyError):
+            return jsonrpc.error(id, errors.invalid("are not what is needed", "params"))
+
+    async def _done(self, method: str, params: Json) -> Json:
+        """Do what is asked; raises as `done` does."""
+        if method == VOUCH:
+            self._server.vouch((str(params["address"]), int(params["port"])))
+            return {}
+        result = await in_thread(done, self._tokens, method, params)
+        if method == REMOVE:
+            result["ended"] = self._server.end(params["name"])
+        elif method == LIST:
+            for each in result["tokens"]:
+                each["open"] = self._server.count(each["name"])
+        return result
+
+
+def done(tokens: Tokens, method: str, params: Json) -> Json:
+    """Do what a command asks, and return the answer.
+
+    Raises RpcError, Unusable, OSError, and TypeError, ValueError or KeyError for odd parameters.
+    """
+    match method:
+        case "add":
+            named, may = params["name"], May(params["may"])
+            tokens.add(Token(named, may, str(params["made"]), str(params["hash"])))
+            event("remote.token", token=named, may=may)
+            return {}
+        case "remove":
+            removed = tokens.remove(str(params["name"]))
+            event("remote.revoked", token=removed.name)
+            return {}
+        case "list":
+            return {"tokens": [{**asdict(token), "open": 0} for token in tokens.all]}
+    raise errors.unknown_method(method)
+
+
+def vouch(home: Path, own: Address) -> bool:
+    """Vouch for this process's connection from `own` to the server of this home on this machine.
+
+    Returns False if none runs, or it can't be asked. It is to be called before a request is sent,
+    in a thread.
+    """
+    try:
+        with held(home):
+            return False
+    except Held as server:
+        if server.socket is None:
+            return False
+        try:
+            ask(server.socket, VOUCH, {"address": own[0], "port": own[1]})
+        except (OSError, peers.Refused, Unusable):
+            return False
+        return True
+    except (OSError, Unusable):
+        return False
+
+
+def ask(path: str, method: str, params: Json) -> Json:
+    """Ask a running server over its private socket; raises Unusable, OSError."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(2 * _PATIENCE)
+        connection.connect(path)
+        peers.check(connection)
+        connection.sendall(jsonrpc.encode(jsonrpc.request(1, method, params)))
+        with connection.makefile("rb") as lines:
+            line = lines.readline()
+    answer = jsonrpc.read_object(line)
+    if answer is None:
+        raise Unusable("the server that runs has not answered; its log says why")
+    match jsonrpc.read_answer(answer):
+        case Ok(result):
+            return as_object(result)
+        case Err(error):
+            raise Unusable(error.message)

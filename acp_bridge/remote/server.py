@@ -1,0 +1,291 @@
+"""Takes connections from elsewhere, and hands over those that come in with a token.
+
+- Before its login a connection has some seconds, some kilobytes and one of few places; the one that
+  has waited longest gives way to a new one, so that who says nothing keeps nobody out.
+- The token is looked at before a WebSocket is opened, and then, on the same machine, the process.
+- Every connection belongs to a token, and ends with it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from secrets import token_hex
+from typing import Final, TypeAlias
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute, SocketListener, SocketStream
+from anyio.streams.tls import TLSStream
+from websockets.frames import CloseCode
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
+
+from acp_bridge import errors
+from acp_bridge.listening import peers
+from acp_bridge.remote import local
+from acp_bridge.remote.door import Door, Refusal
+from acp_bridge.remote.local import Address, plain
+from acp_bridge.remote.tokens import Token
+from acp_bridge.remote.websocket import WebSocket, opened, server_protocol
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
+from acp_bridge.runtime.threads import NoThread, in_thread
+
+#: connections that have not come in, those that have, and of these those of one token.
+WAITING: Final = 20
+MOST: Final = 64
+MOST_OF_TOKEN: Final = 16
+#: seconds, and bytes of a request's header, up to the login.
+PATIENCE: Final = 10.0
+HEADER: Final = 8192
+#: seconds after which accepting is tried again when the system has no descriptor left.
+_NO_ROOM: Final = 0.5
+#: seconds in which who is refused reads why.
+_LAST_WORDS: Final = 0.5
+#: Header and body of a refusal are for nobody else.
+_OF_EVERY_ANSWER: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+#: serves a client until it is gone; owns the WebSocket.
+Join: TypeAlias = Callable[[WebSocket, Token], Awaitable[None]]
+
+
+class NotIn(Exception):
+    """A connection that does not come in; it was told so, if it could be."""
+
+
+@dataclass(eq=False, slots=True)
+class _Connection:
+    """A connection that has come in with a token; its WebSocket is opened in a moment."""
+
+    token: Token
+    socket: WebSocket | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a connection has to be besides: `local`: from this machine, by no agent of it.
+
+    `proxied`: what comes from this machine comes from a proxy, which may be another user's.
+    """
+
+    local: bool
+    proxied: bool
+
+
+class Server:
+    """The connections from elsewhere."""
+
+    def __init__(self, door: Door, join: Join, proof: Proof, tls: ssl.SSLContext | None) -> None:
+        """Nothing is taken before `serve`."""
+        self._door, self._join, self._proof, self._tls = door, join, proof, tls
+        self._waiting: dict[object, anyio.CancelScope] = {}
+        self._connections: list[_Connection] = []
+        self._looking = anyio.CapacityLimiter(1)
+        #: the other ends that a process which may connect has vouched for, and until when.
+        self._vouched: dict[Address, float] = {}
+
+    def count(self, name: str) -> int:
+        """Return how many connections of a token there are."""
+        return sum(each.token.name == name for each in self._connections)
+
+    def end(self, name: str) -> int:
+        """End the connections of a token that was revoked; returns how many there were."""
+        ended = [each for each in self._connections if each.token.name == name]
+        for each in ended:
+            self._connections.remove(each)
+            if each.socket:
+                each.socket.close(CloseCode.POLICY_VIOLATION, "the token was revoked")
+        return len(ended)
+
+    def vouch(self, peer: Address) -> None:
+        """Note that the connection from this address of this machine's is no agent's."""
+        now = anyio.current_time()
+        self._vouched = {each: end for each, end in self._vouched.items() if end > now}
+        if len(self._vouched) < MOST:
+            self._vouched[plain(peer[0]).compressed, peer[1]] = now + PATIENCE
+
+    async def serve(self, listener: SocketListener) -> None:
+        """Take connections until cancelled."""
+        async with listener, anyio.create_task_group() as tasks:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as exc:
+                    event("remote.not_accepted", what=exc.strerror)
+                    await anyio.sleep(_NO_ROOM)
+                    continue
+                tasks.start_soon(self._take, stream)
+
+    async def _take(self, stream: SocketStream) -> None:
+        try:
+            found = await self._greet(stream)
+            if found is not None:
+                await self._serve(*found)
+        except Exception as exc:  # one connection is not to end the others
+            errors.internal(exc, "a connection from elsewhere has failed")
+        finally:
+            await anyio.aclose_forcefully(stream)
+
+    # --- up to the login
+
+    async def _greet(
+        self, raw: SocketStream
+    ) -> tuple[ByteStream, ServerProtocol, _Connection] | None:
+        """Return an open WebSocket with its token; None for a connection that does not come in."""
+        key = object()
+        if len(self._waiting) >= WAITING:
+            oldest = next(iter(self._waiting))
+            self._waiting.pop(oldest).cancel()
+            event("remote.crowded")
+        connection: _Connection | None = None
+        with anyio.move_on_after(PATIENCE) as scope:
+            self._waiting[key] = scope
+            try:
+                stream, protocol, request = await self._asked(raw)
+                connection = await self._let_in(raw, protocol, request)
+                await stream.send(b"".join(protocol.data_to_send()))
+                if connection is not None:
+                    return stream, protocol, connection
+                await _last_words(stream)
+            except (NotIn, anyio.EndOfStream, *_BROKEN):
+                pass
+            finally:
+                self._waiting.pop(key, None)
+        self._forget(connection)
+        return None
+
+    async def _asked(self, raw: SocketStream) -> tuple[ByteStream, ServerProtocol, Request]:
+        """Return the request of a connection; raises NotIn."""
+        stream: ByteStream = raw
+        if self._tls:
+            stream = await TLSStream.wrap(
+                raw, server_side=True, ssl_context=self._tls, standard_compatible=False
+            )
+        protocol, room = server_protocol(), HEADER
+        while room and not protocol.events and protocol.handshake_exc is None:
+            data = await stream.receive(room)
+            room -= len(data)
+            protocol.receive_data(data)
+        events = protocol.events_received()
+        if len(events) == 1 and isinstance(events[0], Request):
+            return stream, protocol, events[0]
+        if not (answer := b"".join(protocol.data_to_send())):  # the library has given none
+            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if not room else _BAD
+            protocol = server_protocol()
+            protocol.send_response(protocol.reject(status, "this is no request for a WebSocket\n"))
+            answer = b"".join(protocol.data_to_send())
+        await stream.send(answer)
+        await _last_words(stream)
+        raise NotIn
+
+    async def _let_in(
+        self, raw: SocketStream, protocol: ServerProtocol, request: Request
+    ) -> _Connection | None:
+        """Have the protocol answer a request; returns the connection if it comes in."""
+        address = self._address(raw, request)
+        found = self._door.answer(request.path, request.headers, address, anyio.current_time())
+        if isinstance(found, Token):
+            found = await self._check(raw, found) or found
+        if isinstance(found, Token):
+            response = protocol.accept(request)
+            response.headers["Acp-Connection-Id"] = token_hex(16)
+            protocol.send_response(response)
+            if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
+                connection = _Connection(found)
+                self._connections.append(connection)
+                return connection
+            return None
+        if found.status != HTTPStatus.OK:
+            event("remote.refused", address=address, status=int(found.status), what=found.text)
+        response = protocol.reject(found.status, f"{found.text}\n")
+        for name, value in (*found.headers.items(), *_OF_EVERY_ANSWER.items()):
+            response.headers[name] = value
+        protocol.send_response(response)
+        return None
+
+    def _address(self, raw: SocketStream, request: Request) -> str:
+        """Return where a request comes from: behind a proxy, as that tells."""
+        if self._proof.proxied and (told := request.headers.get_all("X-Forwarded-For")):
+            return told[-1].rpartition(",")[2].strip()[:64]
+        remote = raw.extra(SocketAttribute.remote_address)
+        return str(remote[0]) if isinstance(remote, tuple) else "a local socket"
+
+    async def _check(self, raw: SocketStream, token: Token) -> Refusal | None:
+        """Return why a connection with a token does not come in all the same."""
+        full = self.count(token.name) >= MOST_OF_TOKEN or len(self._connections) >= MOST
+        if full:
+            why = f"there are {MOST_OF_TOKEN} connections with this token, or {MOST} in all"
+            return Refusal(HTTPStatus.TOO_MANY_REQUESTS, why, {})
+        if not self._proof.local or self._is_vouched(raw):
+            return None
+        try:
+            with anyio.fail_after(waits.PEER):
+                look = partial(_look, raw, proxied=self._proof.proxied)
+                await in_thread(look, abandon_on_cancel=True, limiter=self._looking)
+        except (TimeoutError, NoThread):
+            return Refusal(HTTPStatus.FORBIDDEN, peers.UNSEEN, {})
+        except peers.Refused as refused:
+            return Refusal(HTTPStatus.FORBIDDEN, str(refused), {})
+        return None
+
+    def _is_vouched(self, raw: SocketStream) -> bool:
+        remote = raw.extra(SocketAttribute.remote_address)
+        if not isinstance(remote, tuple):
+            return False
+        end = self._vouched.pop((plain(str(remote[0])).compressed, remote[1]), None)
+        return end is not None and end > anyio.current_time()
+
+    # --- behind it
+
+    async def _serve(
+        self, stream: ByteStream, protocol: ServerProtocol, connection: _Connection
+    ) -> None:
+        """Serve a client that has come in."""
+        name = connection.token.name
+        try:
+            async with opened(stream, protocol) as socket:
+                connection.socket = socket
+                if connection not in self._connections:  # revoked in this moment
+                    return
+                event("remote.client", token=name)
+                await self._join(socket, connection.token)
+            event("remote.client_gone", token=name, what=socket.failure)
+        finally:
+            self._forget(connection)
+
+    def _forget(self, connection: _Connection | None) -> None:
+        if connection in self._connections:
+            self._connections.remove(connection)
+
+
+_BAD: Final = HTTPStatus.BAD_REQUEST
+#: what a stream raises when the other end is gone, or speaks no TLS.
+_BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, ssl.SSLError)
+
+
+async def _last_words(stream: ByteStream) -> None:
+    """Wait until the other end has read its answer: unread bytes would have it reset."""
+    with anyio.move_on_after(_LAST_WORDS):
+        if isinstance(stream, SocketStream):
+            await stream.send_eof()
+        while True:
+            await stream.receive()
+
+
+def _look(raw: SocketStream, *, proxied: bool) -> None:
+    """Raise Refused for a connection of an agent of this machine; it belongs in a thread."""
+    remote, own = (
+        raw.extra(SocketAttribute.remote_address),
+        raw.extra(SocketAttribute.local_address),
+    )
+    if isinstance(remote, tuple) and isinstance(own, tuple):
+        local.check((str(remote[0]), remote[1]), (str(own[0]), own[1]), proxied=proxied)
+        return
+    try:
+        peers.check(raw.extra(SocketAttribute.raw_socket))
+    except peers.AnotherUser:
+        if not proxied:
+            raise

@@ -1,0 +1,123 @@
+"""A bridge for clients from elsewhere: where it listens, who comes in, what it says of itself."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import anyio
+from anyio.abc import SocketAttribute, SocketListener
+
+from acp_bridge.bridge.bridge import Bridge
+from acp_bridge.bridge.serving import serve_remote
+from acp_bridge.clients.rights import Rights
+from acp_bridge.remote import address
+from acp_bridge.remote.address import Address
+from acp_bridge.remote.control import Control, private_socket
+from acp_bridge.remote.door import PATH, Door
+from acp_bridge.remote.server import Proof, Server
+from acp_bridge.remote.tokens import Token, Tokens
+from acp_bridge.remote.websocket import WebSocket
+from acp_bridge.runtime.log import logger
+from acp_bridge.runtime.threads import NoThread, in_thread
+from acp_bridge.settings import Settings
+
+#: seconds between two looks at whether somebody else has changed the tokens.
+_LOOK: Final = 5.0
+_CHANGED: Final = (
+    "the file of the tokens was changed by another program, and is not read: what it says counts"
+    " from the next start on, unless a token is made or revoked before, which writes it anew"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the user has chosen for a server."""
+
+    address: Address
+    #: the folders below which clients may work, real paths.
+    roots: tuple[str, ...]
+    #: the certificate, if TLS is spoken, and the names in it.
+    tls: ssl.SSLContext | None
+    certified: frozenset[str]
+    #: the origin of the proxy before the server.
+    origin: str | None
+    #: connections from this machine are not looked at.
+    allow_local: bool
+
+
+async def serve(
+    plan: Plan,
+    settings: Settings,
+    tokens: Tokens,
+    ready: Callable[[str], None],
+    on_end: Callable[[], None],
+) -> None:
+    """Serve until a signal asks to end; raises OSError if nothing can listen at the address.
+
+    `ready` is given the address under which clients come in, once they can.
+    """
+    async with _bound(plan.address) as (listeners, found):
+        with private_socket(settings.home, tokens) as private:
+            names = address.names(found, plan.certified, plan.origin)
+
+            async def let_in(bridge: Bridge) -> None:
+                server = _server(bridge, plan, Door(names, tokens.find))
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(Control(tokens, server).serve, private)
+                    tasks.start_soon(_watch, tokens)
+                    for listener in listeners:
+                        tasks.start_soon(server.serve, listener)
+
+            ready(_url(plan, found))
+            await serve_remote(settings, let_in, on_end)
+
+
+def _server(bridge: Bridge, plan: Plan, door: Door) -> Server:
+    async def join(socket: WebSocket, token: Token) -> None:
+        login = Rights(token.may, token.name, plan.roots, token.hash)
+        await bridge.join_remote(socket, socket, login)
+
+    proof = Proof(local=not plan.allow_local, proxied=plan.origin is not None)
+    return Server(door, join, proof, plan.tls)
+
+
+async def _watch(tokens: Tokens) -> None:
+    """Report a change of the tokens that is not the server's."""
+    while True:
+        await anyio.sleep(_LOOK)
+        try:
+            changed = await in_thread(tokens.changed_behind, abandon_on_cancel=True)
+        except NoThread:
+            continue
+        if changed:
+            logger.warning("%s", _CHANGED)
+
+
+@asynccontextmanager
+async def _bound(wanted: Address) -> AsyncIterator[tuple[list[SocketListener], Address]]:
+    """Give what listens at an address, and the address with its port; raises OSError."""
+    if wanted.path is not None:
+        made = [await anyio.create_unix_listener(wanted.path, mode=0o660)]
+        found = wanted
+    else:
+        both = await anyio.create_tcp_listener(local_host=wanted.host, local_port=wanted.port)
+        made = [each for each in both.listeners if isinstance(each, SocketListener)]
+        found = replace(wanted, port=both.extra(SocketAttribute.local_port))
+    try:
+        yield made, found
+    finally:
+        for listener in made:
+            await listener.aclose()
+        if wanted.path is not None:
+            await in_thread(partial(wanted.path.unlink, missing_ok=True))
+
+
+def _url(plan: Plan, found: Address) -> str:
+    if plan.origin is not None:
+        return f"{plan.origin.replace('http', 'ws', 1)}{PATH}, behind a proxy at {found}"
+    return f"{'wss' if plan.tls else 'ws'}://{found}{PATH}"

@@ -1,0 +1,88 @@
+"""Where a server listens, and the names under which it may be reached."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from acp_bridge.remote import address
+from acp_bridge.remote.address import Address, Bad
+from tests.remote.certificate import certificate
+
+needs_openssl = pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("127.0.0.1:8765", Address("127.0.0.1", 8765)),
+        (":8765", Address("127.0.0.1", 8765)),
+        ("[::1]:0", Address("::1", 0)),
+        ("bridge.example.org:443", Address("bridge.example.org", 443)),
+        ("unix:/run/x.sock", Address("", 0, Path("/run/x.sock"))),
+    ],
+)
+def test_an_address_is_a_host_and_a_port_or_a_socket(text: str, read: Address) -> None:
+    assert address.read(text) == read
+    assert address.read(str(read)) == read
+
+
+@pytest.mark.parametrize("text", ["", "8765", "127.0.0.1", "::1:8765", "a:b", "a:-1", "a:99999"])
+def test_anything_else_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(Bad, match="8765"):
+        address.read(text)
+
+
+@pytest.mark.hazard("N1")
+def test_only_the_loopback_and_sockets_are_this_machine_s_alone() -> None:
+    for own in ("127.0.0.1:1", "[::1]:1", "127.8.9.10:1", "localhost:1", "unix:/x"):
+        assert address.is_loopback(address.read(own)), own
+    for open_to_others in ("0.0.0.0:1", "[::]:1", "192.0.2.1:1"):
+        assert not address.is_loopback(address.read(open_to_others)), open_to_others
+    with pytest.raises(Bad, match=r"^nowhere\.invalid"):
+        address.is_loopback(address.read("nowhere.invalid:1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("https://Bridge.example.org", "https://bridge.example.org"),
+        ("https://bridge.example.org:443/", "https://bridge.example.org"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+    ],
+)
+def test_an_origin_is_as_browsers_write_it(text: str, read: str) -> None:
+    assert address.origin(text) == read
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["bridge.example.org", "ftp://x", "https://", "https://a@b", "https://a/b", "https://[x"],
+)
+def test_what_is_no_origin_is_refused(text: str) -> None:
+    with pytest.raises(Bad, match="https://"):
+        address.origin(text)
+
+
+@needs_openssl
+def test_a_certificate_tells_its_names(tmp_path: Path) -> None:
+    files = certificate(tmp_path, "DNS:Bridge.example.org", "DNS:*.home.example", "IP:192.0.2.1")
+    context = address.tls(*files)
+    assert address.certified(context, files[0]) == {
+        "bridge.example.org",
+        "*.home.example",
+        "192.0.2.1",
+    }
+
+
+@needs_openssl
+def test_a_certificate_without_names_or_with_another_key_is_refused(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    with pytest.raises(Bad, match="names no host"):
+        address.certified(address.tls(cert, key), cert)
+    other = tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(Bad, match="no certificate and its key"):
+        address.tls(cert, certificate(other, "DNS:x")[1])
+    with pytest.raises(Bad, match="there is no file"):
+        address.tls(cert, str(tmp_path / "nothing"))

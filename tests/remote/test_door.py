@@ -1,0 +1,189 @@
+"""The door: which request comes in, and with which answer any other is sent away."""
+
+import hmac
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_bridge.clients.rights import May
+from acp_bridge.remote import address, tokens
+from acp_bridge.remote.door import FAILURES, WITHIN, Door, Refusal
+from acp_bridge.remote.tokens import Token, new_secret, new_token
+
+SECRET = new_secret()
+TOKEN = new_token("laptop", May.ALL, SECRET)
+LOCAL = address.Address("127.0.0.1", 8765)
+BEARER = {"Authorization": f"Bearer {SECRET}"}
+
+
+class Header(dict[str, Any]):
+    """A header; a list is one that stands there several times."""
+
+    def get_all(self, key: str) -> list[str]:
+        found = self.get(key, [])
+        return found if isinstance(found, list) else [found]
+
+
+def door(where: address.Address = LOCAL, certified: Any = (), origin: str | None = None) -> Door:
+    def find(secret: str) -> Token | None:
+        return TOKEN if tokens.digest(secret) == TOKEN.hash else None
+
+    return Door(address.names(where, frozenset(certified), origin), find)
+
+
+def ask(at: Door, path: str = "/acp", now: float = 0.0, who: str = "192.0.2.1", **more: Any) -> Any:
+    header = {"Host": "127.0.0.1:8765", **BEARER, **more}
+    given = Header({key: value for key, value in header.items() if value is not None})
+    found = at.answer(path, given, who, now)
+    return found if isinstance(found, Token) else found.status
+
+
+@pytest.mark.hazard("N1")
+def test_who_has_the_token_comes_in_and_no_other() -> None:
+    assert ask(door()) == TOKEN
+    for wrong in (None, "", "Bearer", "Bearer ", "Bearer acpb_x", f"Basic {SECRET}", SECRET):
+        assert ask(door(), Authorization=wrong) == HTTPStatus.UNAUTHORIZED
+    assert ask(door(), Authorization=[f"Bearer {SECRET}"] * 2) == HTTPStatus.UNAUTHORIZED
+
+
+@pytest.mark.parametrize("path", ["/", "/acp/", "/acp?token=x", "/ACP", "acp", ""])
+def test_any_other_path_is_not_found_whatever_the_token(path: str) -> None:
+    assert ask(door(), path) == HTTPStatus.NOT_FOUND
+
+
+@pytest.mark.hazard("N1")
+def test_health_says_ok_without_a_token_and_nothing_else() -> None:
+    found = door().answer("/health", Header(Host="localhost:8765"), "192.0.2.1", 0)
+    assert found == Refusal(HTTPStatus.OK, "ok", {})
+
+
+@pytest.mark.hazard("N1")
+@pytest.mark.parametrize(
+    "host",
+    [
+        None,
+        "",
+        "evil.example",
+        "evil.example:8765",
+        "127.0.0.1",
+        "127.0.0.1:80",
+        "127.0.0.1:8765.evil.example",
+        "192.0.2.7:8765",
+        ["127.0.0.1:8765", "evil.example"],
+    ],
+)
+def test_another_host_is_misdirected_before_anything_is_said(host: Any) -> None:
+    for path in ("/acp", "/health", "/nothing"):
+        assert ask(door(), path, Host=host) == HTTPStatus.MISDIRECTED_REQUEST
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8765", "LOCALHOST:8765", "[::1]:8765"])
+def test_on_the_loopback_its_usual_names_are_the_server_s(host: str) -> None:
+    assert ask(door(), Host=host) == TOKEN
+
+
+def test_the_names_of_a_certificate_are_the_server_s_with_a_star_for_one_label() -> None:
+    at = door(address.Address("0.0.0.0", 443), ["bridge.example.org", "*.home.example"])
+    for host in ("bridge.example.org", "bridge.example.org:443", "a.home.example"):
+        assert ask(at, Host=host) == TOKEN
+    for host in ("example.org", "a.b.home.example", "home.example", "localhost"):
+        assert ask(at, Host=host) == HTTPStatus.MISDIRECTED_REQUEST
+
+
+def test_behind_a_proxy_its_origin_names_the_server_beside_the_bound_address() -> None:
+    for where in (LOCAL, address.Address("", 0, Path("/run/x"))):
+        at = door(where, origin="https://bridge.example.org")
+        assert ask(at, Host="bridge.example.org") == TOKEN
+        assert ask(at, Host="bridge.example.org:443") == TOKEN
+        assert ask(at, Host="evil.example.org") == HTTPStatus.MISDIRECTED_REQUEST
+    assert ask(at, Host="localhost") == TOKEN  # as nginx says it
+
+
+@pytest.mark.hazard("N1")
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://evil.example",
+        "null",
+        "",
+        "http://127.0.0.1:8766",
+        "http://127.0.0.1",
+        "https://127.0.0.1:8765",
+        "http://localhost:8765",
+        ["http://127.0.0.1:8765", "http://127.0.0.1:8765"],
+    ],
+)
+def test_a_page_of_another_origin_or_port_does_not_come_in_even_with_a_token(origin: Any) -> None:
+    assert ask(door(), Origin=origin) == HTTPStatus.FORBIDDEN
+
+
+def test_the_server_s_own_page_passes_and_still_needs_a_token() -> None:
+    assert ask(door(), Origin="http://127.0.0.1:8765") == TOKEN
+    own: Any = {"Origin": "http://localhost:8765", "Host": "localhost:8765"}
+    assert ask(door(), **own, Authorization=None) == HTTPStatus.UNAUTHORIZED
+    at = door(address.Address("0.0.0.0", 443), ["bridge.example.org"])
+    assert ask(at, Host="bridge.example.org", Origin="https://bridge.example.org") == TOKEN
+
+
+@pytest.mark.hazard("N1")
+def test_behind_a_proxy_the_named_origin_alone_is_the_page_s() -> None:
+    at = door(origin="https://bridge.example.org")
+    assert ask(at, Origin="https://bridge.example.org", Host="bridge.example.org") == TOKEN
+    assert ask(at, Origin="http://127.0.0.1:8765") == HTTPStatus.FORBIDDEN
+
+
+@pytest.mark.hazard("N1")
+def test_after_ten_wrong_tokens_in_a_minute_an_address_is_told_to_wait() -> None:
+    at = door()
+    for second in range(FAILURES):
+        assert ask(at, now=second, Authorization="Bearer x") == HTTPStatus.UNAUTHORIZED
+    assert ask(at, now=FAILURES) == HTTPStatus.TOO_MANY_REQUESTS  # the right one, too
+    assert ask(at, now=FAILURES, who="192.0.2.2") == TOKEN
+    assert ask(at, now=WITHIN - 0.1) == HTTPStatus.TOO_MANY_REQUESTS
+    assert ask(at, now=WITHIN) == TOKEN
+
+
+def test_what_a_page_elsewhere_can_send_does_not_lock_out_the_user() -> None:
+    at = door()
+    for _ in range(2 * FAILURES):
+        ask(at, Authorization=None)
+        ask(at, Origin="https://evil.example", Authorization="Bearer x")
+        ask(at, Host="evil.example", Authorization="Bearer x")
+        ask(at, "/health")
+    assert ask(at) == TOKEN
+
+
+def test_all_addresses_of_an_ipv6_network_count_as_one_and_old_ones_are_forgotten() -> None:
+    at = door()
+    for number in range(FAILURES):
+        ask(at, who=f"2001:db8::{number}", Authorization="Bearer x")
+    assert ask(at, who="2001:db8::ffff") == HTTPStatus.TOO_MANY_REQUESTS
+    assert ask(at, who="2001:db8:1::1") == TOKEN
+    assert ask(at, who="::ffff:192.0.2.1") == TOKEN
+    for number in range(1000):
+        ask(at, who=f"10.0.{number // 250}.{number % 250}", Authorization="Bearer x")
+    assert len(at._failures._times) == 1000
+    assert ask(at, who="2001:db8::1") == TOKEN
+
+
+@pytest.mark.hazard("N1")
+def test_every_token_is_compared_in_constant_time_whichever_fits(
+    home: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = list[str]()
+    whole = hmac.compare_digest
+
+    def compare(one: str, other: str) -> bool:
+        compared.append(one)
+        return whole(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    with tokens.held(home) as mine:
+        secrets = [new_secret() for _ in range(3)]
+        for number, secret in enumerate(secrets):
+            mine.add(new_token(f"t{number}", May.LOOK, secret))
+        for secret in (*secrets, "x", "\udc80", "é" * 10_000):
+            mine.find(secret)
+    assert compared == [each.hash for each in mine.all] * 6

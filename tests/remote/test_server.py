@@ -1,0 +1,247 @@
+"""The server: who comes in over real connections, what is bounded before, and what ends them."""
+
+import json
+import logging
+import shutil
+import ssl
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from acp_bridge.clients.rights import May
+from acp_bridge.remote import control, server
+from acp_bridge.remote.server import HEADER, MOST_OF_TOKEN, WAITING, Proof
+from acp_bridge.remote.tokens import Unusable
+from acp_bridge.runtime.threads import in_thread
+from tests.remote.certificate import certificate
+from tests.remote.site import said, site
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> pytest.LogCaptureFixture:
+    monkeypatch.setattr(logging.getLogger("acp_bridge"), "propagate", True)
+    caplog.set_level(logging.ERROR, "websockets.client")  # the test's own
+    caplog.set_level(logging.DEBUG)
+    return caplog
+
+
+@pytest.mark.hazard("N1")
+async def test_a_client_with_the_token_comes_in_and_others_are_told_why_not(home: Path) -> None:
+    async with site(home) as it:
+        async with it.connect() as client:
+            assert await said(client, '{"a": 1}') == '{"a": 1}'
+            assert client.response.headers["Acp-Connection-Id"]
+        assert await it.refused("acpb_wrong") == 401
+        assert await it.refused(origin="https://evil.example") == 403
+        assert await it.refused(additional_headers={}) == 401
+        assert it.came == ["laptop"]
+
+
+@pytest.mark.hazard("N1")
+async def test_no_secret_reaches_the_log_not_even_at_the_level_debug(
+    home: Path, logged: pytest.LogCaptureFixture
+) -> None:
+    async with site(home) as it:
+        async with it.connect() as client:
+            await said(client, "{}")
+        await it.refused("acpb_wrongwrongwrong")
+        assert logged.messages
+        assert not [line for line in logged.messages if it.secret in line or "wrongwrong" in line]
+
+
+@pytest.mark.hazard("N1")
+async def test_a_wrong_token_is_refused_before_a_websocket_is_opened(home: Path) -> None:
+    async with site(home) as it:
+        asked = f"GET /acp HTTP/1.1\r\nHost: localhost:{it.port}\r\n".encode()
+        answer = await it.raw(asked + b"Authorization: Bearer x\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
+        assert b"WWW-Authenticate: Bearer\r\n" in answer
+        assert b"Cache-Control: no-store\r\n" in answer
+        assert answer.endswith(b"on the machine of the server\n")
+        bare = asked + f"Authorization: Bearer {it.secret}\r\n\r\n".encode()
+        assert (await it.raw(bare)).startswith(b"HTTP/1.1 426 ")
+        assert it.came == []
+
+
+async def test_health_is_answered_to_anybody(home: Path) -> None:
+    async with site(home) as it:
+        asked = f"GET /health HTTP/1.1\r\nHost: localhost:{it.port}\r\n\r\n".encode()
+        answer = await it.raw(asked)
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert answer.endswith(b"\r\n\r\nok\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GET / HTTP/1.1\r\nX: " + b"y" * HEADER, b"431"),
+        (b"GET /" + b"y" * HEADER, b"431"),
+        (b"hello\r\n\r\n", b"400"),
+        (b"\x16\x03\x01\x02\x00\x01", b""),
+        (b"POST /acp HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", b"400"),
+    ],
+)
+async def test_what_is_no_request_of_some_kilobytes_is_refused(
+    home: Path, data: bytes, status: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not status:
+        monkeypatch.setattr(server, "PATIENCE", 0.1)  # nobody knows how it goes on
+    async with site(home) as it:
+        answer = await it.raw(data)
+        assert answer.startswith(b"HTTP/1.1 " + status if status else b"")
+        assert bool(answer) == bool(status)
+        async with it.connect() as client:
+            assert await said(client, "{}") == "{}"
+
+
+@pytest.mark.hazard("N1")
+async def test_frames_that_come_before_the_answer_are_not_taken(home: Path) -> None:
+    async with site(home) as it:
+        asked = (
+            f"GET /acp HTTP/1.1\r\nHost: localhost:{it.port}\r\nAuthorization: Bearer {it.secret}"
+            "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+        ).encode()
+        assert (await it.raw(asked + b"\x81\x82\0\0\0\0{}")).startswith(b"HTTP/1.1 400 ")
+        assert it.came == []
+
+
+@pytest.mark.hazard("N1")
+async def test_who_says_nothing_gives_way_and_is_cut_after_a_while(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site(home) as it:
+        silent = [await anyio.connect_tcp("127.0.0.1", it.port) for _ in range(WAITING)]
+        with anyio.fail_after(5):
+            await until(lambda: len(it.server._waiting) == WAITING)
+        async with it.connect() as client:  # in the place of the oldest
+            assert await said(client, "{}") == "{}"
+        with pytest.raises(anyio.EndOfStream):
+            await silent[0].receive()
+        assert len(it.server._waiting) == WAITING - 1
+        for each in silent:
+            await each.aclose()
+        monkeypatch.setattr(server, "PATIENCE", 0.05)
+        assert await it.raw(b"GET /acp HTTP/1.1\r\n") == b""
+
+
+@pytest.mark.hazard("N1")
+async def test_a_token_has_so_many_connections_and_others_their_own(home: Path) -> None:
+    async with site(home) as it:
+        clients = [await it.connect() for _ in range(MOST_OF_TOKEN)]
+        assert await it.refused() == 429
+        async with it.connect(it.token("phone", May.LOOK)) as other:
+            assert await said(other, "{}") == "{}"
+        await clients.pop().close()
+        with anyio.fail_after(5):
+            await until(lambda: it.server.count("laptop") == MOST_OF_TOKEN - 1)
+        async with it.connect() as client:
+            assert await said(client, "{}") == "{}"
+        for each in clients:
+            await each.close()
+
+
+@pytest.mark.hazard("N1")
+async def test_a_revoked_token_ends_its_connections_and_no_other_s(home: Path) -> None:
+    async with site(home) as it:
+        phone = it.token("phone")
+        async with it.connect() as client, it.connect(phone) as other:
+            await said(client, "{}")
+            await said(other, "{}")
+            asked = str(it.private), control.REMOVE, {"name": "laptop"}
+            assert await in_thread(control.ask, *asked) == {"ended": 1}
+            with pytest.raises(ConnectionClosed):
+                await client.recv()
+            assert (client.close_code, client.close_reason) == (1008, "the token was revoked")
+            assert await said(other, "{}") == "{}"
+        assert await it.refused() == 401
+
+
+async def test_tokens_are_made_and_listed_on_the_private_socket(home: Path) -> None:
+    async with site(home) as it:
+        async with it.connect() as client:
+            await said(client, "{}")
+            path = str(it.private)
+            given = {"name": "tablet", "may": "look", "made": "now", "hash": "00"}
+            assert await in_thread(control.ask, path, control.ADD, given) == {}
+            listed = await in_thread(control.ask, path, control.LIST, {})
+            assert [(each["name"], each["open"]) for each in listed["tokens"]] == [
+                ("laptop", 1),
+                ("tablet", 0),
+            ]
+        assert json.loads((home / "remote/tokens.json").read_text())["tokens"][1] == given
+
+
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        ("add", {}),
+        ("add", {"name": "x", "may": "everything", "made": "", "hash": ""}),
+        ("add", {"name": "laptop", "may": "all", "made": "", "hash": ""}),
+        ("remove", {"name": 5}),
+        ("vouch", {"address": "x", "port": "y"}),
+        ("nothing", {}),
+    ],
+)
+async def test_an_odd_question_on_the_private_socket_is_refused(
+    home: Path, method: str, given: dict[str, object]
+) -> None:
+    async with site(home) as it:
+        with pytest.raises(Unusable):
+            await in_thread(control.ask, str(it.private), method, given)
+        assert [each.name for each in it.tokens.all] == ["laptop"]
+
+
+@pytest.mark.process
+@pytest.mark.hazard("V6")
+async def test_a_private_process_comes_in_on_the_loopback_when_it_has_vouched(home: Path) -> None:
+    proof = Proof(local=True, proxied=False)
+    async with site(home, proof) as it:
+        # This process has the server's end, too, and so can be seen: it is hidden from itself.
+        async with it.connect() as client:
+            assert await said(client, "{}") == "{}"
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("acp_bridge.remote.local._has", lambda *_: False)
+            assert await it.refused() == 403
+            async with await anyio.connect_tcp("127.0.0.1", it.port) as stream:
+                raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)
+                assert await in_thread(control.vouch, home, raw.getsockname())
+                async with it.connect(sock=raw.dup()) as client:
+                    assert await said(client, "{}") == "{}"
+            assert await it.refused() == 403  # it counted for that connection alone
+
+
+async def test_nobody_can_vouch_where_no_server_runs(home: Path) -> None:
+    assert not await in_thread(control.vouch, home, ("127.0.0.1", 1))
+
+
+async def test_a_client_that_fails_inside_ends_no_other(home: Path) -> None:
+    async with site(home) as it, it.connect() as client, it.connect() as other:
+        await client.send("fail")
+        with pytest.raises(ConnectionClosed):
+            await client.recv()
+        assert await said(other, "{}") == "{}"
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+async def test_over_tls_a_client_comes_in_and_one_without_does_not(
+    home: Path, tmp_path: Path
+) -> None:
+    files = certificate(tmp_path, "IP:127.0.0.1")
+    async with site(home, files=files) as it:
+        trusting = ssl.create_default_context(cafile=files[0])
+        async with it.connect(ssl=trusting) as client:
+            text = json.dumps({"a": "x" * 200_000})
+            assert await said(client, text) == text
+        with pytest.raises(ssl.SSLError):
+            async with it.connect(ssl=ssl.create_default_context()):
+                pass
+        plain = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        assert b"HTTP" not in await it.raw(plain)
+        assert await it.refused("acpb_x", ssl=trusting) == 401
