@@ -79,6 +79,11 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "completion": Command(
         "complete commands and options in bash, zsh or fish", "commands.completion", "SHELL"
     ),
+    "serve": Command(
+        "serve clients from elsewhere, with tokens (docs/remote.md)",
+        "commands.serve",
+        "HOST:PORT",
+    ),
     "agent": Command("the built-in agent alone, without a bridge", "commands.agent"),
     "demo": Command("show it working, offline, in under 20 seconds", "commands.demo"),
 }

@@ -79,7 +79,7 @@ def test_the_command_prints_the_script(name: str, capsys: pytest.CaptureFixture[
 
 #: What is typed, and everything that may follow.
 CASES = {
-    "acp-bridge se": {"sessions", "send", "setup"},
+    "acp-bridge se": {"send", "serve", "sessions", "setup"},
     "acp-bridge setup ": set(EDITORS),
     "acp-bridge setup z": {"zed"},
     "acp-bridge setup zed --wr": {"--write"},

@@ -1,0 +1,286 @@
+"""`acp-bridge serve`: one bridge for clients from elsewhere, and the tokens that let them in."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from acp_bridge.agents import origin
+from acp_bridge.cli import options, stdio
+from acp_bridge.cli.exits import Exit
+from acp_bridge.cli.harmless import exact, one_line
+from acp_bridge.cli.own_agent import install_command, isolated_path
+from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.printing import columns, fail, print_text, say_on_stderr
+from acp_bridge.cli.serving_parser import OPTIONS, words_of
+from acp_bridge.clients.rights import May
+from acp_bridge.commands.terminal.table import table
+from acp_bridge.protocol import Json, objects
+
+if TYPE_CHECKING:
+    from acp_bridge.remote.serving import Plan
+
+_USAGE: Final = """\
+acp-bridge serve ADDRESS [OPTIONS] [-- COMMAND ARGS...]
+acp-bridge serve token [--may look|approve|all] NAME
+acp-bridge serve tokens
+acp-bridge serve revoke NAME"""
+_ABOUT: Final = """\
+Serve clients from elsewhere over WebSocket, at ADDRESS/acp, until it is told to end: HOST:PORT, or
+unix:PATH behind a proxy. They see all sessions of the data folder, and work with the agent after
+--, or the built-in one. A token is a shell: who has one that may all can run what you can.
+
+A token is made by 'serve token', which shows it once; 'serve tokens' lists them, and 'serve revoke'
+ends one with its connections. All three work while a server runs."""
+_EXAMPLES: Final = (
+    "acp-bridge serve token laptop",
+    "acp-bridge serve 127.0.0.1:8765 --root ~/src -- codex-acp",
+    "acp-bridge serve 0.0.0.0:8765 --tls cert.pem key.pem",
+)
+_AFTER: Final = """\
+The options of 'acp-bridge' itself may be given too, such as --model and --home. docs/remote.md has
+proxies, limits and what a token may.
+
+exit code: 0 it was told to end, or done, 1 not done, or nothing can listen there, 2 wrong usage."""
+_NO_TOKEN: Final = "there is no token yet, so nobody could come in: acp-bridge serve token NAME"
+_TOKEN, _TOKENS, _REVOKE = "token", "tokens", "revoke"
+#: the options of serving that this command has itself.
+_OWN: Final = ("keep", "home")
+
+
+def parser() -> CommandParser:
+    """Return the parser of the arguments of `acp-bridge serve`."""
+    parser = CommandParser("serve", _USAGE, _ABOUT, _EXAMPLES, _AFTER, column=25)
+    parser.add_argument("what", metavar="ADDRESS")
+    parser.add_argument("name", metavar="NAME", nargs="?")
+    _add_own(parser)
+    OPTIONS["keep"].add_to(parser, {})
+    parser.add_home()
+    unlisted = parser.add_argument_group()
+    for option in OPTIONS.values():
+        if option.name not in _OWN:
+            option.add_to(unlisted, {})
+    return parser
+
+
+def _add_own(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--root",
+        metavar="FOLDER",
+        action="append",
+        help="sessions are made and loaded only below it, links resolved; may\n"
+        "be given several times (default: this folder). It is no sandbox",
+    )
+    parser.add_argument(
+        "--tls",
+        metavar="CERT KEY",
+        nargs=2,
+        help="speak TLS with this certificate and its key (PEM), for any address",
+    )
+    parser.add_argument(
+        "--behind-proxy",
+        metavar="ORIGIN",
+        help="a proxy on this machine speaks TLS, and is reached as ORIGIN,\n"
+        "such as https://bridge.example.org",
+    )
+    parser.add_argument(
+        "--allow-local",
+        action="store_true",
+        help="connections from this machine need the token alone; agents that\n"
+        "have got one come in",
+    )
+    parser.add_argument(
+        "--client-mcp",
+        action="store_true",
+        help="start the MCP servers that a client names by command; they are\ndropped otherwise",
+    )
+    parser.add_argument(
+        "--may", metavar="look|approve|all", help="what a new token may (default all)"
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge serve`; returns the exit code.
+
+    Raises SystemExit for wrong usage and for help.
+    """
+    words, agent = options.split(arguments)
+    reader = parser()
+    given = reader.parse_args(words)
+    if find_spec("websockets") is None:
+        how = install_command("remote", isolated_path(os.environ))
+        return fail("serve", f"the package websockets is missing, of the extra remote. Run: {how}")
+    if given.what not in (_TOKEN, _TOKENS, _REVOKE):
+        return _serve(reader, given, agent)
+    if agent is not None:
+        reader.error(f"'serve {given.what}' starts no agent")
+    if (given.what == _TOKENS) != (given.name is None):
+        reader.error(f"give {'no ' if given.name else 'the '}name of a token")
+    return _change(reader, given)
+
+
+# --- the tokens
+
+
+def _change(reader: CommandParser, given: argparse.Namespace) -> int:
+    from acp_bridge.remote.tokens import Unusable
+
+    home = options.data_folder(given.home)
+    if given.what != _TOKENS and origin.runs_in_agent():
+        return fail("serve", "an agent can't change tokens: use a terminal of your own")
+    try:
+        match given.what:
+            case "token":
+                return _make(home, given.name, _may(reader, given.may))
+            case "revoke":
+                return _revoke(home, given.name)
+            case _:
+                return _list(home)
+    except Unusable as why:
+        return fail("serve", why)
+    except OSError as why:
+        return fail("serve", f"the tokens can't be changed: {why.strerror or why}")
+
+
+def _may(reader: CommandParser, given: str | None) -> May:
+    try:
+        return May(given or May.ALL)
+    except ValueError:
+        reader.error(f"--may: choose from {', '.join(May)}")
+
+
+def _make(home: Path, name: str, may: May) -> int:
+    from acp_bridge.remote import control, tokens
+
+    secret = tokens.new_secret()
+    token = tokens.new_token(name, may, secret)
+    _asked(home, control.ADD, asdict(token))
+    say_on_stderr(
+        f"The token {name} may {_MEANT[may]}. It is shown this once; keep it like a password:\n"
+    )
+    return print_text(f"{secret}\n")
+
+
+def _revoke(home: Path, name: str) -> int:
+    from acp_bridge.remote import control
+
+    ended = int(_asked(home, control.REMOVE, {"name": name}).get("ended") or 0)
+    told = (
+        f"{ended} connection{'' if ended == 1 else 's'} of it ended" if ended else "none was open"
+    )
+    return print_text(f"The token {exact(name)} is revoked; {told}.\n")
+
+
+def _list(home: Path) -> int:
+    from acp_bridge.remote import control
+
+    found = objects(_asked(home, control.LIST, {}).get("tokens"))
+    if not found:
+        return print_text("No tokens. acp-bridge serve token NAME makes one.\n")
+    rows = [[one_line(str(each[key])) for key in ("name", "may", "made", "open")] for each in found]
+    return print_text(table(["NAME", "MAY", "MADE", "OPEN"], rows, columns()))
+
+
+_MEANT: Final = {
+    May.LOOK: "look on, and no more",
+    May.APPROVE: "look on, answer what agents ask, and stop turns",
+    May.ALL: "all that you may, so it is a shell on this machine",
+}
+
+
+def _asked(home: Path, what: str, params: Json) -> Json:
+    """Ask the server that runs, or do it here if none does; raises Unusable, OSError."""
+    from acp_bridge.listening.peers import Refused
+    from acp_bridge.remote import control, tokens
+
+    try:
+        with tokens.held(home) as mine:
+            return control.done(mine, what, params)
+    except tokens.Held as held:
+        if held.socket is None:
+            raise tokens.Unusable("a server starts or ends just now: try again") from None
+        try:
+            return control.ask(held.socket, what, params)
+        except (Refused, OSError) as why:
+            raise tokens.Unusable(f"the server that runs can't be asked: {why}") from why
+
+
+# --- serving
+
+
+def _serve(reader: CommandParser, given: argparse.Namespace, agent: Sequence[str] | None) -> int:
+    from acp_bridge.remote import tokens
+
+    if given.name is not None or given.may is not None:
+        reader.error("an address alone is served; a token is made by 'acp-bridge serve token NAME'")
+    plan = _plan(reader, given)
+    words = words_of(given, OPTIONS.values())
+    parsed = options.parse([*words, *(["--", *agent] if agent is not None else [])], os.environ)
+    if not stdio.can_serve(parsed):
+        return Exit.USAGE
+    home = parsed.settings.home
+    try:
+        with tokens.held(home) as mine:
+            if not mine.all:
+                return fail("serve", _NO_TOKEN)
+            return _run(plan, parsed, mine)
+    except tokens.Held:
+        return fail("serve", f"a server runs for {home} already: give this one a --home of its own")
+    except tokens.Unusable as why:
+        return fail("serve", why)
+    except OSError as why:
+        return fail("serve", f"{plan.address}: {why.strerror or why}")
+
+
+def _run(plan: Plan, parsed: options.Options, tokens: Any) -> int:
+    import anyio
+
+    from acp_bridge.remote import serving
+
+    settings = stdio.settled(parsed)
+    roots = ", ".join(map(exact, plan.roots))
+
+    def ready(url: str) -> None:
+        count = f"{len(tokens.all)} token{'' if len(tokens.all) == 1 else 's'}"
+        say_on_stderr(f"acp-bridge serve: {url}, for {count}, below {roots}\n")
+
+    anyio.run(serving.serve, plan, settings, tokens, ready, partial(stdio.leave_in_time))
+    return Exit.DONE
+
+
+def _plan(reader: CommandParser, given: argparse.Namespace) -> Plan:
+    """Return what was chosen; raises SystemExit for what can't be."""
+    from acp_bridge.remote import address
+    from acp_bridge.remote.serving import Plan
+
+    if given.tls and given.behind_proxy:
+        reader.error("--tls and --behind-proxy: either the server speaks TLS, or the proxy does")
+    try:
+        where = address.read(given.what)
+        origin = address.origin(given.behind_proxy) if given.behind_proxy else None
+        tls = address.tls(*given.tls) if given.tls else None
+        certified = address.certified(tls, given.tls[0]) if tls else frozenset[str]()
+        if not tls and not address.is_loopback(where):
+            raise address.Bad(
+                f"{where} is reached from other machines: give --tls CERT KEY, or listen on"
+                " 127.0.0.1 or a unix: socket behind a proxy, with --behind-proxy ORIGIN"
+            )
+        if where.path is not None and origin is None:
+            raise address.Bad("a unix: socket is for a proxy: give --behind-proxy ORIGIN")
+    except address.Bad as why:
+        reader.error(str(why))
+    roots = tuple(_root(reader, each) for each in given.root or ["."])
+    return Plan(where, roots, tls, certified, origin, given.allow_local)
+
+
+def _root(reader: CommandParser, given: str) -> str:
+    found = os.path.realpath(os.path.expanduser(given))
+    if not os.path.isdir(found):
+        reader.error(f"--root: there is no folder {found}")
+    return found
