@@ -80,6 +80,8 @@ class Settings:
     stop_delay: float = waits.STOP
     #: other clients may connect, over a socket in the home folder.
     listen: bool = True
+    #: MCP servers that a remote client names are started here as commands, too.
+    client_mcp: bool = False
     #: the file of the user's rules; None: the one in the home folder, if it is there.
     rules: Path | None = None
     #: what waits behind a usage limit goes on by itself when the agent has said that it resets.

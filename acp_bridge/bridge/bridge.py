@@ -259,9 +259,7 @@ class Bridge:
         if (elsewhere.held or elsewhere.continued) and elsewhere.take(request, params):
             return
         # what takes time; what is about one session; what is for the agent
-        if slow := self.slow.get(method):
-            elsewhere.take_load(request, params)
-            slow = self._sessions.attaching.held_back(request, params, slow)
+        if slow := self._slow_for(request, params):
             client.run(self._tasks, request, slow, params)
         elif method in (protocol.SESSION_PROMPT, protocol.STEERING):
             session = self._prompted(request, params)
@@ -286,6 +284,20 @@ class Bridge:
         else:
             client.run(self._tasks, request, self._sessionless.pass_on, params)
 
+    def _slow_for(self, request: ClientRequest, params: Json) -> Work | None:
+        """Return what answers a request from a task of its own; None if it takes no time."""
+        slow, client = self.slow.get(request.method), request.client
+        if slow is None and client.rights:
+            if request.method == protocol.LIVE:
+                slow = self._sessions.live_within
+            elif self._is_not_open(client, params):
+                slow = self._not_open
+        if slow is None:
+            return None
+        self._sessions.passages.take_load(request, params)
+        slow = self._sessions.bounds.checked(client, slow)
+        return self._sessions.attaching.held_back(request, params, slow)
+
     def _prompted(self, request: ClientRequest, params: Json) -> Session:
         """Return the session of a prompt, or of a look at those that wait. Raises RpcError.
 
@@ -298,6 +310,26 @@ class Bridge:
             check.prompt_key(params)
         session.audience.check_prompt(request.client)
         return session
+
+    def _is_not_open(self, client: Client, params: Json) -> bool:
+        """Return True for parameters that name a session which the client does not have open."""
+        if not isinstance(session_id := params.get("sessionId"), str):
+            return False
+        session = self._live(session_id)
+        return session is None or session.transcript.view_of(client) is None
+
+    async def _not_open(self, request: ClientRequest, params: Json) -> Any:
+        """Answer a remote client's request about a session that it does not have open. RpcError.
+
+        It was seen to lie in the client's bounds.
+        """
+        session = self._session(params)
+        match request.method:
+            case protocol.CANCEL_TURN:
+                return session.audience.cancel_turn()
+            case protocol.ASK:
+                return await session.ask.answer(request, params)
+        raise errors.refused("this client does not have the session open: attach to it first")
 
     async def _cancel_item(self, request: ClientRequest, params: Json) -> Json:
         """Answer `_acp_bridge/cancel_item`; raises RpcError."""

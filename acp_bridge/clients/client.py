@@ -163,6 +163,11 @@ class Client:
         return rights.have(self.roles, right)
 
     @property
+    def sets_up(self) -> bool:
+        """True when a load of the client starts an agent, and counts for roots and MCP servers."""
+        return self.rights is None or self.may(Right.OPEN)
+
+    @property
     def own_turns_only(self) -> bool:
         """True when the client is asked only about turns of its own prompts."""
         return protocol.OWN_TURNS_ONLY in self.abilities.own

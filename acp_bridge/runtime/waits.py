@@ -117,6 +117,9 @@ PEER: Final = 1.0
 #: A client begins with `initialize`.
 GREETING: Final = 10.0
 
+#: The folders that a remote client names are looked at: on a disk that may not answer.
+FOLDERS: Final = 5.0
+
 #: All other bridges say what is live there: a new session's client is told of work in its folder.
 KEPT_WORK: Final = 1.0
 

@@ -16,7 +16,7 @@ import anyio
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.clients import handshake
-from acp_bridge.clients.client import ANSWERED, ClientRequest
+from acp_bridge.clients.client import ANSWERED, Client, ClientRequest
 from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.journal import SessionExists
 from acp_bridge.machine import events as ev
@@ -36,6 +36,7 @@ from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params
 from acp_bridge.sessions.attaching import Attaching
+from acp_bridge.sessions.bounds import Bounds
 from acp_bridge.sessions.elsewhere.passages import Passages, Reach
 from acp_bridge.sessions.ending import Ending
 from acp_bridge.sessions.fork import Forks, may_be_forked_elsewhere
@@ -62,6 +63,7 @@ class Sessions:
         #: one load, fork, close or delete of a session runs at a time.
         self._busy = KeyedLocks()
         self.attaching = Attaching(self.live, self._busy, kept=context.settings.keep > 0)
+        self.bounds = Bounds(context, self.live)
         self._kept_work = KeptWork(context, self.attaching)
         self.passages = Passages(context, partial(self._load, replay=False))
         of_live = self.live, self._busy, self.attaching, self.passages
@@ -96,13 +98,14 @@ class Sessions:
 
         A notice of unattended work in the folder follows the answer, which doesn't wait for it.
         """
-        workspace = params.workspace(given)
+        workspace = self.bounds.workspace(request.client, params.workspace(given))
         with self.room():
             session, link, result = await self._create(uuid4().hex, request, workspace)
         session.transcript.attach(request.client)
         shown = request.client.abilities.fit({**result, "sessionId": session.id})
         request.answer(with_own_meta(shown, {"agentSessionId": link.agent_session_id}))
         link.adopt(session.from_agent)
+        self.bounds.tell_refused(session, request)
         session.spawn(self._kept_work.tell, session, request.client)
         return ANSWERED
 
@@ -171,7 +174,12 @@ class Sessions:
 
     async def list(self, request: ClientRequest, given: Json) -> Json:
         """Answer `session/list`."""
-        return await self._listing.page(given)
+        return await self.bounds.page(request.client, await self._listing.page(given))
+
+    async def live_within(self, request: ClientRequest, given: Json) -> Json:
+        """Answer `_acp_bridge/live` for a remote client."""
+        rows = self.attaching.listed()["sessions"]
+        return {"sessions": await self.bounds.kept(request.client, rows)}
 
     # --- load ----------------------------------------------------------------------------------
 
@@ -187,6 +195,7 @@ class Sessions:
 
     async def _load(self, request: ClientRequest, given: Json, *, replay: bool) -> object:
         workspace, session_id = params.workspace(given), params.session_id(given)
+        workspace = await self._workspace(request.client, session_id, workspace)
         async with self.attaching.turn_of(request.client, session_id):
             if await self.passages.load_again(request, session_id):
                 return ANSWERED
@@ -211,12 +220,21 @@ class Sessions:
                             raise errors.unknown_session()
                         self.live[session_id] = session
                     session.hooks.start("resume")
-                elif not shared:
+                elif not shared and request.client.sets_up:
                     _move(session, workspace)
             held = self.attaching.hold_of(request)
             await session.replay.load(request, replay=replay, attached=shared, held=held)
-            session.wake()
+            self.bounds.tell_refused(session, request)
+            if request.client.sets_up:
+                session.wake()
             return ANSWERED
+
+    async def _workspace(self, client: Client, session_id: str, given: Workspace) -> Workspace:
+        """Return the workspace that counts in a load: the session's own for who may not set it."""
+        if client.sets_up:
+            return self.bounds.workspace(client, given)
+        folder = await self.bounds.folder_of(session_id)
+        return Workspace(folder or given.cwd)
 
     async def _make(
         self, request: ClientRequest, session_id: str, workspace: Workspace, replay: bool
@@ -225,6 +243,8 @@ class Sessions:
 
         Raises RpcError, and SessionExists if another bridge has made it meanwhile.
         """
+        if not request.client.sets_up:
+            raise errors.unknown_session()
         if await self._store.set_aside(session_id):
             return await self._anew(request, session_id, workspace)
         await self._store.check_not_lost(session_id)
@@ -243,7 +263,8 @@ class Sessions:
         """Answer `session/fork`, where the agent can fork, with a session of its own."""
         if not handshake.can_fork(self._context.capabilities):
             raise errors.unknown_method(SESSION_FORK)
-        workspace, session_id = params.workspace(given), params.session_id(given)
+        session_id = params.session_id(given)
+        workspace = self.bounds.workspace(request.client, params.workspace(given))
         async with self._busy.hold(session_id):
             if session_id not in self.live and await self._store.set_aside(session_id):
                 return await self.new(request, given)  # there is nothing in it to be copied
@@ -260,6 +281,7 @@ class Sessions:
         agent_id = session.journal.info.agent_session_id
         shown = with_own_meta(request.client.abilities.fit(shown), {"agentSessionId": agent_id})
         request.answer(shown)
+        self.bounds.tell_refused(session, request)
         session.wake()
         return ANSWERED
 

@@ -19,6 +19,7 @@ from acp_bridge.bridge_client.listener import BridgeRequest
 from acp_bridge.bridge_client.sent import ConnectionLost
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.protocol import (
+    ATTACH,
     CLOSE_FOR_ALL,
     HEARS_STATE,
     HOLDER,
@@ -28,6 +29,7 @@ from acp_bridge.protocol import (
     ErrorCode,
     Json,
     as_object,
+    meta_of,
     only_if_live,
     own_meta,
     with_own_meta,
@@ -180,10 +182,13 @@ class Passage:
         if load := self._loads.get(request):
             return load
         params: Json = request.params
-        load = self._loads[request] = _Load()
-        if request.method in _LOADING:
+        method, load = request.method, _Load()
+        self._loads[request] = load
+        if method in _LOADING:
             self.given, params = params, only_if_live(params)
-        self._send(request, params, partial(self._loaded, request, load))
+            if self.client.rights:
+                method, params = ATTACH, _attaching(request)
+        self._send(request, params, partial(self._loaded, request, load), method)
         return load
 
     async def loaded(self, request: ClientRequest) -> None:
@@ -238,9 +243,13 @@ class Passage:
         return given_up
 
     def _send(
-        self, request: ClientRequest, params: Any, on_answer: Callable[[Answer], None]
+        self,
+        request: ClientRequest,
+        params: Any,
+        on_answer: Callable[[Answer], None],
+        method: str | None = None,
     ) -> None:
-        self._requests.send(request, params, on_answer)
+        self._requests.send(request, params, on_answer, method)
         self._life.note_sent()
 
     def _respond(self, request: ClientRequest, answer: Answer) -> None:
@@ -282,3 +291,13 @@ class Passage:
         self._life.held_up = True
         await self.client.outgoing.drain_below(self._bounds.client_limit)
         self._life.held_up = False
+
+
+def _attaching(load: ClientRequest) -> Json:
+    """Return the parameters with which a remote client's load attaches to a session.
+
+    Nothing that it gives with the load counts in a bridge that serves others.
+    """
+    given: Json = load.params
+    told = {"sessionId": given["sessionId"], "replay": load.method == SESSION_LOAD}
+    return {**told, **meta_of(given)}

@@ -24,13 +24,18 @@ class PassedRequests:
         self._open: dict[int, tuple[Sent, ClientRequest]] = {}
 
     def send(
-        self, request: ClientRequest, params: Any, on_answer: Callable[[Answer], None]
+        self,
+        request: ClientRequest,
+        params: Any,
+        on_answer: Callable[[Answer], None],
+        method: str | None = None,
     ) -> None:
         """Pass a request on with these parameters; `on_answer` is called exactly once.
 
-        A connection that has ended answers before this returns.
+        `method`: another one than the client's. A connection that has ended answers before this
+        returns.
         """
-        sent = self._there.send(request.method, params)
+        sent = self._there.send(method or request.method, params)
         self._open[sent.id] = sent, request
         sent.when_answered(partial(self._answered, sent, on_answer))
 

@@ -1,0 +1,175 @@
+"""The folders that bound a remote client: where its sessions are, and which ones it may have.
+
+- A path counts as what it leads to. Links are resolved, also those above it; `..` is refused, since
+  agents resolve it in different ways.
+- A session whose folder lies outside is neither listed nor opened, forked, stopped or deleted.
+- No error names a path.
+- It is no sandbox: a prompt has an agent read and write wherever the user may.
+
+A client on stdin or on the bridge's socket has no bounds.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import PurePath
+from typing import Final
+
+import anyio
+
+from acp_bridge import errors
+from acp_bridge.clients.client import Client, ClientRequest, Work
+from acp_bridge.clients.rights import Right
+from acp_bridge.journal import IndexUnusable
+from acp_bridge.protocol import Json, as_object, objects, strings, without_own_meta
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.threads import NoThread, in_thread
+from acp_bridge.session.opening import Workspace
+from acp_bridge.session.session import Session
+from acp_bridge.session.session_context import SessionContext
+from acp_bridge.updates import notices
+from acp_bridge.updates.wording import code
+
+_OUTSIDE: Final = "lies outside of the folders that this login may use"
+_UNSEEN: Final = "could not be looked at in time"
+#: threads that look at folders; a disk that does not answer is to block no others.
+_LOOKING: Final = 4
+
+
+class Bounds:
+    """Checks the requests of remote clients, and leaves out what lies outside of their folders."""
+
+    def __init__(self, context: SessionContext, live: Mapping[str, Session]) -> None:
+        """`live`: the sessions that this bridge runs."""
+        self._context = context
+        self._live = live
+        self._limiter = anyio.CapacityLimiter(_LOOKING)
+
+    def checked(self, client: Client, work: Work) -> Work:
+        """Return a function that checks a client's request before `work` answers it."""
+        if client.rights is None:
+            return work
+
+        async def checked(request: ClientRequest, given: Json) -> object:
+            await self.check(request.client, given)
+            return await work(request, given)
+
+        return checked
+
+    async def check(self, client: Client, given: Json) -> None:
+        """Raise RpcError if a request names a folder, or a session of one, outside."""
+        named: list[tuple[str, str]] = []
+        if isinstance(cwd := given.get("cwd"), str):
+            named.append(("cwd", cwd))
+        for number, folder in enumerate(strings(given.get("additionalDirectories"))):
+            named.append((f"additionalDirectories.{number}", folder))
+        if isinstance(session_id := given.get("sessionId"), str):
+            if (folder_of := await self.folder_of(session_id)) is not None:
+                named.append(("sessionId", folder_of))
+            elif "cwd" not in given or not client.may(Right.OPEN):  # the agent may have it
+                raise errors.unknown_session()
+        for where, path in named:
+            if where != "sessionId" and ".." in PurePath(path).parts:
+                raise errors.invalid("must not contain ..", where)
+        within = await self._within(client, {path for _, path in named})
+        for where, path in named:
+            if path not in within:
+                raise errors.invalid(_OUTSIDE, where)
+
+    async def folder_of(self, session_id: str) -> str | None:
+        """Return the folder of a session, live or not; None if it is none of ours. RpcError."""
+        if session := self._live.get(session_id):
+            return session.workspace.cwd
+        try:
+            info, _ = await self._context.journal.known(session_id)
+        except IndexUnusable as exc:
+            raise errors.agent_trouble(str(exc)) from exc
+        return info.cwd if info else None
+
+    async def kept(self, client: Client, rows: list[Json]) -> list[Json]:
+        """Return the rows of a list whose session's folder lies in the client's bounds."""
+        if client.rights is None:
+            return rows
+        within = await self._within(client, set(strings([row.get("cwd") for row in rows])))
+        return [row for row in rows if row.get("cwd") in within]
+
+    async def page(self, client: Client, page: Json) -> Json:
+        """Return the answer to a list as the client may see it.
+
+        What was said of the agent's own list may name folders.
+        """
+        if client.rights is None:
+            return page
+        kept = await self.kept(client, objects(page.get("sessions")))
+        return without_own_meta({**page, "sessions": kept})
+
+    async def _within(self, client: Client, paths: set[str]) -> frozenset[str]:
+        """Return those of the paths that lie in the client's bounds. Raises RpcError."""
+        if client.rights is None or not paths:
+            return frozenset(paths)
+        look = partial(_within, client.rights.roots, paths)
+        try:
+            with anyio.fail_after(waits.FOLDERS):
+                return await in_thread(look, abandon_on_cancel=True, limiter=self._limiter)
+        except (TimeoutError, NoThread):
+            raise errors.agent_trouble(f"a folder {_UNSEEN}") from None
+
+    # --- what a remote client sends with a session ---------------------------------------------
+
+    def workspace(self, client: Client, given: Workspace) -> Workspace:
+        """Return the workspace of a request without MCP servers that would be started here."""
+        refused = self._refused(client, given.mcp_servers)
+        kept = tuple(each for each in given.mcp_servers if not any(each is no for no in refused))
+        return replace(given, mcp_servers=kept) if refused else given
+
+    def tell_refused(self, session: Session, request: ClientRequest) -> None:
+        """Tell the client that has opened a session which of its MCP servers are not started."""
+        servers = as_object(request.params).get("mcpServers")
+        named = self._refused(request.client, servers if isinstance(servers, list) else [])
+        if named and request.client.may(Right.ACT):
+            names = [str(as_object(each).get("name")) for each in named]
+            said = notices.notice(_not_started(names))
+            session.transcript.show_to(request.client, said)
+
+    def _refused(self, client: Client, servers: Iterable[object]) -> list[object]:
+        if client.rights is None or self._context.settings.client_mcp:
+            return []
+        return [each for each in servers if not _is_remote(each)]
+
+
+def _not_started(names: list[str]) -> str:
+    """Return the notice of MCP servers that a remote client has named and that are not started."""
+    told = ", ".join(f"`{code(name)}`" for name in names)
+    return (
+        f"[acp-bridge] MCP servers that would be started as commands on {socket.gethostname()} are"
+        f" left out: {told}. `--client-mcp` of `acp-bridge serve` lets clients from elsewhere start"
+        " them."
+    )
+
+
+def _is_remote(server: object) -> bool:
+    """Return True for an MCP server that surely is no command to be started.
+
+    An agent may take one of an unknown type for a command if it has one.
+    """
+    described = as_object(server)
+    kind = described.get("type")
+    return isinstance(kind, str) and kind != "stdio" and "command" not in described
+
+
+def _within(roots: Iterable[str], paths: Iterable[str]) -> frozenset[str]:
+    """Return those of the paths that lead into one of the roots; belongs in a thread."""
+    bounds = [PurePath(os.path.realpath(root)) for root in roots]
+    return frozenset(path for path in paths if _leads_into(bounds, path))
+
+
+def _leads_into(bounds: list[PurePath], path: str) -> bool:
+    try:
+        real = PurePath(os.path.realpath(path))
+    except (OSError, ValueError):  # a path that no system has
+        return False
+    return os.path.isabs(path) and any(real.is_relative_to(bound) for bound in bounds)
