@@ -153,6 +153,8 @@ OBSERVES: Final = "observer"
 OWN_TURNS_ONLY: Final = "ownTurnsOnly"
 WHOLE_CALLS: Final = "wholeCalls"
 HEARS_LAST_WORDS: Final = "lastWords"
+#: the name of the login with which a remote client came in that another bridge passes on.
+LOGIN: Final = "login"
 #: it speaks version 2, and is shown what an agent of version 2 has said as the agent has said it.
 SHOWS_SAID: Final = "said"
 

@@ -21,7 +21,7 @@ from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.rights import Right, Rights, Role
 from acp_bridge.clients.socket_share import SocketShare
 from acp_bridge.clients.waiting_requests import WaitingRequests
-from acp_bridge.protocol import Json
+from acp_bridge.protocol import LOGIN, Json, own_meta
 from acp_bridge.runtime.log import event
 from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Message, Ok, RequestId, RpcError
 from acp_bridge.wire.peer import Call, Peer
@@ -34,6 +34,8 @@ _FLOOD = 64 * 1024 * 1024
 _SOCKET_FLOOD = 8 * 1024 * 1024
 #: lines of a client that are logged as no messages: more would fill the disk.
 _TOLD_OF: Final = 20
+#: characters of a login's name.
+_NAME: Final = 128
 #: returned by work that has answered its request itself.
 ANSWERED: Final = object()
 
@@ -161,6 +163,15 @@ class Client:
     def may(self, right: Right) -> bool:
         """Return True if the client has this right."""
         return rights.have(self.roles, right)
+
+    @property
+    def login(self) -> str:
+        """The name of the login of a remote client, also of one that another bridge passes on.
+
+        Empty for others.
+        """
+        told = self.rights.name if self.rights else own_meta(self.abilities.declared).get(LOGIN)
+        return told[:_NAME] if isinstance(told, str) else ""
 
     @property
     def sets_up(self) -> bool:

@@ -153,6 +153,53 @@ async def test_one_that_may_do_all_and_observes_does_only_what_both_may(tmp_path
         assert "observer" in error.message
 
 
+# --- whose decision it was ----------------------------------------------------------------------
+
+
+async def decided_by(tmp_path: Path, client: str, option: str, **own: object) -> list[Json]:
+    """What the transcript tells of a permission that this client has answered."""
+    async with remote_bench(tmp_path) as it:
+        session_id = await it.new()
+        turn = it.agent.stops_at("session/prompt")
+        asker = await it.holding("all", session_id, ownTurnsOnly=True)
+        prompt = asker.prompt(session_id, "work")
+        await until(lambda: turn.reached)
+        asker.leaves()
+        await asker.parted.wait()
+        if client == "here":
+            answers = await it.attached(session_id, **own)
+        else:
+            answers = await it.holding("approve", session_id, **own)
+        (process,) = it.agent.living
+        params = {**PERMISSION, "sessionId": "agent-1"}
+        process.says({"id": 77, "method": "session/request_permission", "params": params})
+        (question,) = await answers.got("session/request_permission")
+        answers.answers_with(question, chosen(option) if option else {"outcome": "?"})
+        await until(lambda: [each for each in process.received if each.get("id") == 77])
+        done = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed"}
+        process.shows("agent-1", done)
+        turn.open()
+        assert asker.answers(prompt) == []
+        later = await it.holding("look", session_id)
+        updates = [each["params"] for each in later.asked("session/update")]
+        marks = [each.get("_meta", {}).get("acp_bridge", {}) for each in updates]
+        return [mark["decided"] for mark in marks if "decided" in mark]
+
+
+async def test_the_transcript_tells_the_login_of_who_has_allowed_a_call(tmp_path: Path) -> None:
+    assert await decided_by(tmp_path, "remote", "yes", login="somebody else") == [
+        {"decision": "allow", "by": "client", "name": "laptop", "option": "allow_once"}
+    ]
+
+
+async def test_who_is_here_has_no_login_but_for_one_that_is_passed_on(tmp_path: Path) -> None:
+    said = {"decision": "deny", "by": "client", "option": "reject_once"}
+    for number, (own, name) in enumerate([(None, {}), ("phone", {"name": "phone"}), (True, {})]):
+        (home := tmp_path / str(number)).mkdir()
+        abilities = {} if own is None else {"login": own}
+        assert await decided_by(home, "here", "no", **abilities) == [{**said, **name}]
+
+
 # --- a bridge without a client on stdin ---------------------------------------------------------
 
 

@@ -134,6 +134,8 @@ class _Turn:
         if waited:
             self._waiting.discard(str(card.get("toolCallId")))
             by = "a person" if by == "client" else by
+            if isinstance(name := decided.get("name"), str):
+                by = f"{by} ({one_line(name)})"
         elif by in ("client", "withdrawn"):
             return
         title = self._permissions.title_of(card)

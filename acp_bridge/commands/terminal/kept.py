@@ -95,7 +95,7 @@ def decisions(home: Path, info: SessionInfo, columns: int | None) -> str:
             more = ", ".join(map(str, rules if isinstance(rules, list) else [])) or str(
                 decided.get("option", "")
             )
-            by = str(decided.get("by"))
+            by = _who(decided)
             rows.append([str(decided.get("decision")), by, titles.get(card, ""), more])
     if not rows:
         return "Nothing was decided in this session.\n"
@@ -107,6 +107,12 @@ def _queue(home: Path, info: SessionInfo) -> list[str]:
     waits = waiting_prompts(home, info.session_id)
     live = lease.is_held(Journal(home).lock_path(info.session_id))
     return [f"{row.seq}: {_waiting(row, live=live)}" for row in waits]
+
+
+def _who(decided: Json) -> str:
+    """Return who has decided about a call, with the login of a client that has one."""
+    by, name = str(decided.get("by")), decided.get("name")
+    return f"{by} {one_line(name)}" if isinstance(name, str) else by
 
 
 def _waiting(row: PromptRow, *, live: bool) -> str:

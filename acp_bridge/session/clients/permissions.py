@@ -269,8 +269,11 @@ def new_card(call: Json) -> Json:
     return placed({**card, "sessionUpdate": protocol.TOOL_CALL})
 
 
-def decision_of(call: Call, result: object, by: str) -> Decision | None:
-    """Return the decision that an answer to a permission is; None for another question."""
+def decision_of(call: Call, result: object, by: str, name: str = "") -> Decision | None:
+    """Return the decision that an answer to a permission is; None for another question.
+
+    `name`: the login of the client that has answered, if it has one.
+    """
     params = as_object(call.params)
     if call.method != REQUEST_PERMISSION or not isinstance(params.get("toolCall"), dict):
         return None
@@ -280,8 +283,8 @@ def decision_of(call: Call, result: object, by: str) -> Decision | None:
             option = next((each for each in offered if each.get("optionId") == chosen), {})
             kind = str(option.get("kind", ""))
             action = "deny" if kind.startswith("reject") else "allow"
-            return Decision(action, by, option=kind if by == "client" else "")
-    return Decision("cancelled", by)
+            return Decision(action, by, option=kind if by == "client" else "", name=name)
+    return Decision("cancelled", by, name=name)
 
 
 def option_for(decision: str | None, options: object) -> object:

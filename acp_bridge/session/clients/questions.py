@@ -289,7 +289,7 @@ class Questions:
             del question.asked[client]
             question.link.at_clients.remove(question)
             question.call_back()
-            self._answer(question, answer.result, "client")
+            self._answer(question, answer.result, "client", client)
             self._core.settle()
         else:
             self._withdraw(question, client, answer)
@@ -304,7 +304,7 @@ class Questions:
         question.link.at_clients.remove(question)
         match answer if question.count == 1 else None:
             case Ok(result) if not _chooses_what_is_not_offered(question.call, result):
-                self._answer(question, result, "client")
+                self._answer(question, result, "client", client)
             case Err(error):
                 question.note(None, "withdrawn")
                 question.link.peer.fail(question.call.id, error)
@@ -312,12 +312,14 @@ class Questions:
                 self._answer(question, _rejection(question.call), "withdrawn")
         self._core.settle()
 
-    def _answer(self, question: _Question, result: object, by: str) -> None:
-        question.note(result, by)
+    def _answer(
+        self, question: _Question, result: object, by: str, client: Client | None = None
+    ) -> None:
+        self._note_end(question, result, by, client.login if client else "")
         question.link.peer.answer(question.call.id, result)
 
-    def _note_end(self, question: _Question, result: object, by: str) -> None:
-        if decision := decision_of(question.call, result, by):
+    def _note_end(self, question: _Question, result: object, by: str, name: str = "") -> None:
+        if decision := decision_of(question.call, result, by, name):
             self._note(question.call, question.params["toolCall"].get("toolCallId"), decision)
 
 

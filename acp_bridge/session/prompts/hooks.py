@@ -61,7 +61,8 @@ class Decision:
 
     `by`: "rule", "default", "unattended", "hook", "client", "withdrawn" if no client was left to
     answer, or "stop"; empty for "ask". `rules`: the rules, as the user wrote them; `option`: the
-    kind of the option that a client has chosen; `guarded`: only a person may allow it.
+    kind of the option that a client has chosen; `guarded`: only a person may allow it; `name`: the
+    login of a remote client that has decided.
     """
 
     action: str
@@ -69,11 +70,13 @@ class Decision:
     rules: tuple[str, ...] = ()
     option: str = ""
     guarded: bool = False
+    name: str = ""
 
     @property
     def told(self) -> Json:
         """The decision as a card tells it, `_meta.acp_bridge.decided`."""
         said: Json = {"decision": self.action, "by": self.by}
+        said |= {"name": self.name} if self.name else {}
         said |= {"rules": list(self.rules)} if self.rules else {}
         return {**said, "option": self.option} if self.option else said
 

@@ -375,7 +375,8 @@ async def test_where_the_users_rules_say_so_what_would_be_denied_waits_for_anoth
             await until(partial(run.screen.has_told, f"make {card}"))
             run.bridge.peer.cancel(number)
             update = {"sessionUpdate": "tool_call_update", "toolCallId": card}
-            own = {"acp_bridge": {"decided": {"decision": decision, "by": "client"}}}
+            login = {"name": "pho\x1bne"} if card == "b" else {}
+            own = {"acp_bridge": {"decided": {"decision": decision, "by": "client", **login}}}
             run.bridge.peer.notify(
                 "session/update", {"sessionId": "s1", "update": update, "_meta": own}
             )
@@ -384,7 +385,7 @@ async def test_where_the_users_rules_say_so_what_would_be_denied_waits_for_anoth
         "acp-bridge: waits for your word: make a",
         "acp-bridge: allowed by a person: make a",
         "acp-bridge: waits for your word: make b",
-        "acp-bridge: denied by a person: make b",
+        "acp-bridge: denied by a person (pho\\x1bne): make b",
     ]
 
 

@@ -104,6 +104,24 @@ async def test_json_is_what_was_kept_and_not_made_harmless(
     assert shown[1]["update"] == chunk("b\x1b", "m0")["update"]
 
 
+async def test_decisions_are_listed_with_the_login_of_who_has_made_them(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    await keep(journal, FIRST, tmp_path, "Parser")
+    live = await journal.open(FIRST)
+    for card, name in (("one", {}), ("two", {"name": "phone\x1b"})):
+        update = {"sessionUpdate": "tool_call", "toolCallId": card, "title": f"make {card}"}
+        decided = {"decision": "allow", "by": "client", "option": "allow_once", **name}
+        params: dict[str, Any] = {"update": update, "_meta": {"acp_bridge": {"decided": decided}}}
+        live.record(1, lines(params))
+    code, out, _ = said("show", "abcd", "--decisions")
+    assert code == 0
+    assert [" ".join(line.split()) for line in out.splitlines()[1:]] == [
+        "allow client make one allow_once",
+        "allow client phone\\x1b make two allow_once",
+    ]
+
+
 async def test_a_session_that_runs_is_shown_as_far_as_it_is(
     said: Said, journal: Journal, tmp_path: Path
 ) -> None:
