@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import anyio
+
 from acp_bridge.bridge_client.connection import Connection, connected
-from acp_bridge.bridge_client.listener import Listener
+from acp_bridge.bridge_client.listener import Listener, NullListener
+from acp_bridge.bridge_client.sent import ConnectionLost
 from acp_bridge.listening import peers
 from acp_bridge.protocol import LIVE, OBSERVES, Json, as_object, objects
+from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.stdio import Reader, Writer
 
 
@@ -33,6 +37,22 @@ async def over_socket(
     """
     async with connected(await connect(path), listener, log=log) as connection:
         yield connection
+
+
+async def live_at(sockets: Iterable[str], found: list[Json]) -> None:
+    """Ask bridges at once for their live sessions, which are added to `found` as they come.
+
+    A bridge that can't be asked is left out; the caller bounds how long all may take.
+    """
+
+    async def ask(socket: str) -> None:
+        with suppress(OSError, RpcError, ConnectionLost):
+            async with over_socket(socket, NullListener()) as connection:
+                found.extend(await live_sessions(connection, within=None))
+
+    async with anyio.create_task_group() as tasks:
+        for socket in sockets:
+            tasks.start_soon(ask, socket)
 
 
 async def live_sessions(connection: Connection, within: float | None) -> list[Json]:

@@ -12,9 +12,7 @@ from pathlib import Path, PurePath
 
 import anyio
 
-from acp_bridge.bridge_client.by_socket import live_sessions, over_socket
-from acp_bridge.bridge_client.listener import NullListener
-from acp_bridge.bridge_client.sent import ConnectionLost
+from acp_bridge.bridge_client.by_socket import live_at
 from acp_bridge.clients.client import Client
 from acp_bridge.journal import JournalError
 from acp_bridge.listening.holder import read_holder
@@ -25,7 +23,6 @@ from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions.attaching import Attaching
 from acp_bridge.updates import notices
-from acp_bridge.wire.jsonrpc import RpcError
 
 
 class KeptWork:
@@ -56,22 +53,13 @@ class KeptWork:
         A bridge that does not answer in time is left out.
         """
         found: list[Json] = []
-
-        async def ask(socket: str) -> None:
-            with suppress(OSError, RpcError, ConnectionLost):
-                async with over_socket(socket, NullListener()) as connection:
-                    rows = await live_sessions(connection, within=None)
-                    found.extend(row for row in rows if _is_whole(row))
-
         with anyio.move_on_after(self._patience):
             with suppress(JournalError, NoThread):
                 rows, _ = await self._context.journal.list(cwd=folder)
                 locks = [self._context.journal.lock_path(row.session_id) for row in rows]
                 sockets = await in_thread(_sockets, locks, abandon_on_cancel=True)
-                async with anyio.create_task_group() as tasks:
-                    for socket in sockets - {str(self._context.socket)}:
-                        tasks.start_soon(ask, socket)
-        return found
+                await live_at(sockets - {str(self._context.socket)}, found)
+        return [row for row in found if _is_whole(row)]
 
 
 def _sockets(locks: list[Path]) -> set[str]:

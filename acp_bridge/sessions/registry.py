@@ -37,6 +37,7 @@ from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params
 from acp_bridge.sessions.attaching import Attaching
 from acp_bridge.sessions.bounds import Bounds
+from acp_bridge.sessions.elsewhere.live_elsewhere import live_elsewhere
 from acp_bridge.sessions.elsewhere.passages import Passages, Reach
 from acp_bridge.sessions.ending import Ending
 from acp_bridge.sessions.fork import Forks, may_be_forked_elsewhere
@@ -177,8 +178,11 @@ class Sessions:
         return await self.bounds.page(request.client, await self._listing.page(given))
 
     async def live_within(self, request: ClientRequest, given: Json) -> Json:
-        """Answer `_acp_bridge/live` for a remote client."""
+        """Answer `_acp_bridge/live` for a remote client, which reaches no other bridge by itself."""
+        elsewhere = await live_elsewhere(self._context)
         rows = self.attaching.listed()["sessions"]
+        here = {row["sessionId"] for row in rows}
+        rows += [row for row in elsewhere if row["sessionId"] not in here]
         return {"sessions": await self.bounds.kept(request.client, rows)}
 
     # --- load ----------------------------------------------------------------------------------

@@ -18,11 +18,14 @@ from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import BridgeRequest
 from acp_bridge.bridge_client.sent import ConnectionLost
 from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.clients.rights import Right
 from acp_bridge.protocol import (
     ATTACH,
     CLOSE_FOR_ALL,
     HEARS_STATE,
     HOLDER,
+    LOGIN,
+    OBSERVES,
     SESSION_CLOSE,
     SESSION_LOAD,
     SESSION_RESUME,
@@ -158,13 +161,19 @@ class Passage:
     async def _introduce(self) -> None:
         """Initialize there with the client's abilities. Raises NotLive.
 
-        The states of the session are asked for even if the client did not: it may be closed.
+        The states of the session are asked for even if the client did not: it may be closed. What
+        a remote client may not do there is refused here; the name of its login is told.
         """
         able = self.client.abilities.declared
+        own: Json = {HEARS_STATE: True}
+        if self.client.rights:
+            own |= {LOGIN: self.client.login}
+        if not self.client.may(Right.ANSWER):
+            own |= {OBSERVES: True}
         try:
             result = await self._there.initialize(
                 "acp-bridge",
-                own={**own_meta(able), HEARS_STATE: True},
+                own={**own_meta(able), **own},
                 capabilities=able,
                 within=None,
             )

@@ -1,0 +1,29 @@
+"""The sessions that other bridges of this data folder have live, for a client that looks for one.
+
+All bridges are asked at once, in a bounded time; one that is silent is left out.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import anyio
+
+from acp_bridge.bridge_client.by_socket import live_at
+from acp_bridge.listening.run_files import live_bridges
+from acp_bridge.protocol import SOCKET_PROTOCOL, Json
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.threads import NoThread, in_thread
+from acp_bridge.session.session_context import SessionContext
+
+
+async def live_elsewhere(context: SessionContext) -> list[Json]:
+    """Return the rows of sessions of this agent that other bridges have live, each session once."""
+    found: list[Json] = []
+    with anyio.move_on_after(waits.KEPT_WORK), suppress(NoThread):
+        bridges = await in_thread(live_bridges, context.settings.home, abandon_on_cancel=True)
+        sockets = {each.socket for each in bridges if each.protocol == SOCKET_PROTOCOL}
+        await live_at(sockets - {str(context.socket)}, found)
+    owns = context.identity.owns
+    ours = [row for row in found if owns(str(row.get("agent")), None)]
+    return [*{row["sessionId"]: row for row in ours}.values()]
