@@ -10,7 +10,7 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench crash fuzz mutants hazards states hops man test-clients test-editors test-agents test-mcp test-openhands \
+.PHONY: help demo test check format bench crash fuzz mutants hazards states hops man test-clients test-page test-editors test-agents test-mcp test-openhands \
 	test-install bench-openhands pictures dist lock clean
 
 help: ## this list
@@ -60,6 +60,9 @@ man: $(VENV)/.ready ## write the man page from the help
 
 test-clients: $(VENV)/.ready ## clients that are not ours (needs npm)
 	$(PY) -m pytest tests/clients_not_ours $(ARGS)
+
+test-page: $(VENV)/.ready ## the page in a browser (needs Chromium, and npm for axe-core)
+	$(PY) -m pytest tests/page_not_ours $(ARGS)
 
 test-editors: $(VENV)/.ready ## editors that are not ours, set up by what `setup` prints (npm, package index, git)
 	$(PY) -m pytest tests/editors_not_ours $(ARGS)

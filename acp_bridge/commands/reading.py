@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
+from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, fail, print_json, print_text
 from acp_bridge.commands.terminal import known
-from acp_bridge.commands.terminal.kept import decisions, page, sessions_table, transcript_of
+from acp_bridge.commands.terminal.kept import (
+    decisions,
+    html_page,
+    page,
+    sessions_table,
+    transcript_of,
+)
+from acp_bridge.commands.terminal.writing import NotWritten, write_new
 from acp_bridge.journal import JournalError, SessionInfo
 from acp_bridge.protocol import CONTEXT, Json, own_meta
 from acp_bridge.runtime import log
@@ -18,9 +27,9 @@ _SESSIONS_ABOUT: Final = """\
 List the sessions that are kept, the one that was used last first. Nothing is started, and nothing
 is changed."""
 _SHOW_ABOUT: Final = """\
-Write the transcript of a session as Markdown: what was said, tool calls with their changes, and
-the prompts that wait. It may be a session that runs now. Nothing is started or changed. ID may be
-shortened; without one, it is the session that was used last in this folder."""
+Write the transcript of a session as Markdown, or as HTML: what was said, tool calls with their
+changes, and the prompts that wait. It may be a session that runs now. Nothing is started or
+changed. ID may be shortened; without one, it is the session that was used last in this folder."""
 
 
 def sessions_parser() -> CommandParser:
@@ -49,12 +58,21 @@ def show_parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge show`."""
     parser = CommandParser(
         "show",
-        "acp-bridge show [ID] [--json | --decisions]",
+        "acp-bridge show [ID] [--html FILE | --json | --decisions]",
         _SHOW_ABOUT,
-        ["acp-bridge show 3f2a | less", "acp-bridge show --json 3f2a > session.jsonl"],
+        [
+            "acp-bridge show 3f2a | less",
+            "acp-bridge show --html session.html 3f2a",
+            "acp-bridge show --json 3f2a > session.jsonl",
+        ],
         "exit code: 0 done, 1 no such session, or it can't be read, 2 wrong usage.",
     )
     parser.add_argument("session", nargs="?", metavar="ID")
+    parser.add_argument(
+        "--html",
+        metavar="FILE",
+        help="write a new file for a browser, without script, that fetches nothing",
+    )
     parser.add_argument(
         "--json",
         action="store_true",
@@ -102,11 +120,16 @@ def show(arguments: Sequence[str]) -> int:
     try:
         if given.decisions:
             return print_text(decisions(home, info, columns()))
+        if given.html is not None:
+            write_new(Path(given.html).expanduser(), html_page(home, info))
+            return Exit.DONE
         if not given.json:
             return print_text(page(home, info))
         said = transcript_of(home, info)
     except JournalError as error:
         return fail("show", f"session {info.session_id[:8]} can't be read: {error}; {known.WHERE}")
+    except NotWritten as why:
+        return fail("show", why)
     shown = (each for each in said if not own_meta(each).get(CONTEXT))
     return print_json({"sessionId": info.session_id, **each} for each in shown)
 

@@ -79,7 +79,7 @@ async def remote_bench(
             context = MemoryContext(agent or Agent(), chosen, tasks)
             it = RemoteBench(context, Served())
             it.root = home / "root"
-            it.root.mkdir()
+            it.root.mkdir(exist_ok=True)
             tasks.start_soon(it.serve)
             yield it
             it.bridge._ended.set()

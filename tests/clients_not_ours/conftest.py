@@ -4,10 +4,8 @@ These tests need npm and a network, so they are collected only where they are as
 path (`make test-clients`), and not at all in `make test`. What can't be installed is red.
 """
 
-import hashlib
 import json
 import os
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.clients_not_ours.judge import Connection, Refused, Schema
+from tests.support.npm import installed, is_asked_for
 from tests.support.processes import all_gone
 from tests.support.v2_schema import v2_schema
 
@@ -25,33 +24,16 @@ ROOT = HERE.parents[1]
 MODULES = HERE / "node_modules"
 #: the model of a conversation in which every tool is used
 CODING = f"scripted:{ROOT / 'fixtures' / 'dialogues' / 'coding.txt'}"
-#: Beside what the lock says: nothing that is installed runs a script of its own, and builds for
-#: one platform are left out (acpx runs without them). `npm ci` refuses such a lock.
-INSTALL = ("install", "--no-save", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    invoked = config.invocation_params.dir
-    asked = (invoked / arg.partition("::")[0] for arg in config.args)
-    return None if any(path.resolve().is_relative_to(HERE) for path in asked) else True
+    return None if is_asked_for(HERE, config) else True
 
 
 @pytest.fixture(scope="session")
 def modules() -> Path:
     """`node_modules` with the packages of the lock, installed when the lock has changed."""
-    stamp, wanted = MODULES / ".installed", _digest()
-    if not stamp.exists() or stamp.read_text() != wanted:
-        done = subprocess.run(
-            ["npm", *INSTALL], cwd=HERE, capture_output=True, text=True, timeout=240, check=False
-        )
-        assert done.returncode == 0, f"npm could not install the clients:\n{done.stderr}"
-        assert _digest() == wanted, "npm changed the lock"
-        stamp.write_text(wanted)
-    return MODULES
-
-
-def _digest() -> str:
-    return hashlib.sha256((HERE / "package-lock.json").read_bytes()).hexdigest()
+    return installed(HERE)
 
 
 @pytest.fixture(scope="session")

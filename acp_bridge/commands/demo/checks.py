@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from acp_bridge.commands.demo.recording import Chunk, Finding, Recording, Unexpected
-from acp_bridge.commands.terminal.view.blocks import Voice
 from acp_bridge.protocol import ACCEPTED, SESSION_CANCEL, SESSION_PROMPT, own_meta
+from acp_bridge.view.blocks import Voice
 
 _AGENT_SAYS = re.compile(r"Process (\d+), cancelled (?:(\d+) times|(once))\.")
 #: The text before each of the user's prompts, where a conversation is one text.

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from acp_bridge.commands.terminal.view.blocks import Said, Voice
-from acp_bridge.commands.terminal.view.from_updates import Updates
 from acp_bridge.protocol import SESSION_UPDATE, Json, as_object
+from acp_bridge.view.blocks import Said, Voice
+from acp_bridge.view.from_updates import Updates
 
 #: `in`: a line from the bridge; `out`: a line to it; `note`: a fact that the client added.
 Direction = Literal["in", "out", "note"]

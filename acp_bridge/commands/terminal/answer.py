@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from acp_bridge.cli.harmless import harmless, json_line, one_line
-from acp_bridge.commands.terminal.view.blocks import Call, Content, Said, Voice
-from acp_bridge.commands.terminal.view.from_updates import Updates, card
 from acp_bridge.protocol import ENDED, Json
+from acp_bridge.view.blocks import Call, Content, Said, Voice
+from acp_bridge.view.from_updates import Updates, card
 
 
 class Screen(Protocol):

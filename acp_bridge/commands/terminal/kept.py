@@ -18,9 +18,12 @@ from acp_bridge.updates.children import Children
 from acp_bridge.updates.folded import Folded
 from acp_bridge.updates.notices import summary
 from acp_bridge.updates.updates import for_replay
+from acp_bridge.view.html import document
+from acp_bridge.view.style import session_style
 
 #: characters of a waiting prompt on a page.
 _LONG_PROMPT = 500
+_UNTITLED = "A session without a title"
 
 
 def sessions_table(
@@ -55,17 +58,26 @@ def transcript_of(home: Path, info: SessionInfo) -> list[Json]:
 
 def page(home: Path, info: SessionInfo) -> str:
     """Return a session's page as Markdown, for `acp-bridge show`. Raises JournalError."""
-    waits = waiting_prompts(home, info.session_id)
+    queue = [f"- {each}" for each in _queue(home, info)]
     head = [
-        f"# {one_line(info.title or 'A session without a title')}",
+        f"# {one_line(info.title or _UNTITLED)}",
         f"Session `{one_line(info.session_id)}` of {one_line(info.agent)}"
         f" in `{one_line(info.cwd)}`, last used {_local_time(info.updated_at)}.",
     ]
-    live = lease.is_held(Journal(home).lock_path(info.session_id))
-    queue = [f"- {row.seq}: {_waiting(row, live=live)}" for row in waits]
     said = markdown(transcript_of(home, info))
     parts = [*head, said, *(["## Waiting", "\n".join(queue)] if queue else [])]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def html_page(home: Path, info: SessionInfo) -> str:
+    """Return a session's page as one HTML file, for `show --html`. Raises JournalError."""
+    queue = _queue(home, info)
+    facts = [
+        f"Session {one_line(info.session_id)} of {one_line(info.agent)} in {one_line(info.cwd)},"
+        f" last used {_local_time(info.updated_at)}."
+    ]
+    said = transcript_of(home, info)
+    return document(info.title or _UNTITLED, facts, said, queue, session_style())
 
 
 def decisions(home: Path, info: SessionInfo, columns: int | None) -> str:
@@ -88,6 +100,13 @@ def decisions(home: Path, info: SessionInfo, columns: int | None) -> str:
     if not rows:
         return "Nothing was decided in this session.\n"
     return table(["DECISION", "BY", "CALL", "RULE OR OPTION"], rows, columns)
+
+
+def _queue(home: Path, info: SessionInfo) -> list[str]:
+    """Return a line for each prompt that waits: its number, words and state."""
+    waits = waiting_prompts(home, info.session_id)
+    live = lease.is_held(Journal(home).lock_path(info.session_id))
+    return [f"{row.seq}: {_waiting(row, live=live)}" for row in waits]
 
 
 def _who(decided: Json) -> str:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
+from acp_bridge.bridge_client.permission_options import options_of, selected
 from acp_bridge.protocol import CANCELLED_PERMISSION, TOOL_CALL, TOOL_CALL_UPDATE, Json, as_object
 from acp_bridge.updates import tool_calls
 
@@ -81,24 +82,9 @@ class Permissions:
         return Decision(CANCELLED_PERMISSION if option is None else selected(option), False, *told)
 
 
-def options_of(params: Json) -> list[Json]:
-    """Return the well-formed options of a permission request."""
-    given = params.get("options")
-    return [
-        option
-        for option in (given if isinstance(given, list) else [])
-        if isinstance(option, dict) and isinstance(option.get("optionId"), str)
-    ]
-
-
 def option_of(params: Json, kind: str) -> str | None:
     """Return the id of the first option of a kind; None if there is none."""
     for option in options_of(params):
         if option.get("kind") == kind:
             return str(option["optionId"])
     return None
-
-
-def selected(option_id: str) -> dict[str, Any]:
-    """Return the result of a permission request that selects an option."""
-    return {"outcome": {"outcome": "selected", "optionId": option_id}}

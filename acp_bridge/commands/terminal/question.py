@@ -15,9 +15,9 @@ import anyio
 
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import BridgeRequest
+from acp_bridge.bridge_client.permission_options import options_of, selected
 from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.cli.harmless import one_line
-from acp_bridge.commands.terminal.permissions import options_of, selected
 from acp_bridge.commands.terminal.view.markdown import markdown
 from acp_bridge.commands.terminal.waiting import first_of
 from acp_bridge.protocol import (

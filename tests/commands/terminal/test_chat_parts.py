@@ -17,9 +17,9 @@ from acp_bridge.commands.terminal.chat.history import FileHistory
 from acp_bridge.commands.terminal.chat.mentions import blocks_of, written
 from acp_bridge.commands.terminal.chat.questions import question
 from acp_bridge.commands.terminal.chat.session_commands import SessionCommands
-from acp_bridge.commands.terminal.chat.settings_shown import SettingsShown
-from acp_bridge.commands.terminal.chat.standing import standing
-from acp_bridge.commands.terminal.view.blocks import Tone
+from acp_bridge.view.blocks import Tone
+from acp_bridge.view.settings_shown import SettingsShown
+from acp_bridge.view.standing import standing
 from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 from tests.support.waiting import until
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from acp_bridge.commands.terminal.chat.conversation import Conversation
-from acp_bridge.commands.terminal.view.blocks import Block, Line, Paragraph, Tone
+from acp_bridge.view.blocks import Block, Line, Paragraph, Tone
 from acp_bridge.wire.jsonrpc import Err, RpcError
 from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 

@@ -233,3 +233,22 @@ def test_ids_are_shown_as_short_as_they_can_be_told_apart() -> None:
     alike = ["a" * 20 + "1", "a" * 20 + "2", "a" * 12 + "b"]
     assert [*short_ids(alike).values()] == [alike[0], alike[1], "a" * 12 + "b"]
     assert short_ids(["abc", "abcdefghijkl"]) == {"abc": "abc", "abcdefghijkl": "abcdefgh"}
+
+
+async def test_a_session_is_written_as_html_into_a_file_that_is_not_there_yet(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    await keep(journal, FIRST, tmp_path, "Parser <b>", "one **two**", "<script>\x1b</script>")
+    file = tmp_path / "project/session.html"
+    assert said("show", "abcd", "--html", "session.html") == (0, "", "")
+    html = file.read_text("utf-8")
+    assert "<h1>Parser &lt;b&gt;</h1>" in html
+    assert "<p>one <strong>two</strong></p>" in html
+    assert "<p>&lt;script&gt;\\x1b&lt;/script&gt;</p>" in html
+    assert "--paper:" in html
+    code, _, why = said("show", "abcd", "--html", "session.html")
+    assert (code, why) == (
+        1,
+        "acp-bridge show: session.html is there already: name another file\n",
+    )
+    assert file.read_text("utf-8") == html

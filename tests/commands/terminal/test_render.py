@@ -5,7 +5,9 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from acp_bridge.commands.terminal.view.blocks import (
+from acp_bridge.commands.terminal.view.lines import Renderer
+from acp_bridge.commands.terminal.view.look import Look, look, reflows
+from acp_bridge.view.blocks import (
     Block,
     Card,
     Content,
@@ -18,8 +20,6 @@ from acp_bridge.commands.terminal.view.blocks import (
     Tone,
     Voice,
 )
-from acp_bridge.commands.terminal.view.lines import Renderer
-from acp_bridge.commands.terminal.view.look import Look, look, reflows
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 MARKDOWN = """# Title

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from acp_bridge.commands.terminal.view.blocks import (
+from acp_bridge.commands.terminal.view.transcript import Transcript
+from acp_bridge.updates.notices import notice
+from acp_bridge.view.blocks import (
     Block,
     Card,
     Content,
@@ -14,8 +16,6 @@ from acp_bridge.commands.terminal.view.blocks import (
     Step,
     Voice,
 )
-from acp_bridge.commands.terminal.view.transcript import Transcript
-from acp_bridge.updates.notices import notice
 
 
 class Told(Transcript):

@@ -13,8 +13,8 @@ from acp_bridge.commands.terminal.chat.conversation import Conversation
 from acp_bridge.commands.terminal.chat.files import Files
 from acp_bridge.commands.terminal.chat.local_commands import commands, queue_values, values
 from acp_bridge.commands.terminal.chat.mentions import written
-from acp_bridge.commands.terminal.chat.settings_shown import Command
-from acp_bridge.commands.terminal.view.block_text import one_line
+from acp_bridge.view.block_text import one_line
+from acp_bridge.view.settings_shown import Command
 
 _COMMAND: Final = re.compile(r"/(\S*)\Z")
 _VALUE: Final = re.compile(r"/(\S+) +(\S*)\Z")

@@ -30,15 +30,15 @@ from acp_bridge.commands.terminal.chat.prompts import (
 from acp_bridge.commands.terminal.chat.questions import Option, Question, Questions, question
 from acp_bridge.commands.terminal.chat.queue_changes import QueueChanges
 from acp_bridge.commands.terminal.chat.queue_shown import QueueShown
-from acp_bridge.commands.terminal.chat.settings_shown import Command, SettingsShown
-from acp_bridge.commands.terminal.chat.standing import Standing, standing
 from acp_bridge.commands.terminal.chat.unprinted import Unprinted
-from acp_bridge.commands.terminal.view.block_text import one_line
-from acp_bridge.commands.terminal.view.blocks import Line, Tone
 from acp_bridge.commands.terminal.view.transcript import Transcript
 from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json, as_object
 from acp_bridge.settings import Delivery
 from acp_bridge.updates import tool_calls
+from acp_bridge.view.block_text import one_line
+from acp_bridge.view.blocks import Line, Tone
+from acp_bridge.view.settings_shown import Command, SettingsShown
+from acp_bridge.view.standing import Standing, standing
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: seconds within which a second Ctrl-C leaves.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge.commands.terminal import known
-from acp_bridge.commands.terminal.view.block_text import one_line
+from acp_bridge.view.block_text import one_line
 
 #: characters of a prompt, and prompts, that are shown.
 _LONGEST: Final = 70

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from typing import Final
 
 from acp_bridge.commands.terminal.chat.conversation import Conversation
-from acp_bridge.commands.terminal.chat.settings_shown import KINDS, Choices, Command
-from acp_bridge.commands.terminal.view.blocks import Tone
+from acp_bridge.view.blocks import Tone
+from acp_bridge.view.settings_shown import KINDS, Choices, Command
 
 LOCAL: Final = (
     Command("help", "keys and commands"),

@@ -25,8 +25,6 @@ from acp_bridge.commands.terminal.chat.conversation import Conversation
 from acp_bridge.commands.terminal.chat.farewell import farewell, is_kept, left_over, unsent
 from acp_bridge.commands.terminal.chat.opening import Open
 from acp_bridge.commands.terminal.chat.session_commands import SessionCommands
-from acp_bridge.commands.terminal.view.block_text import harmless, one_line
-from acp_bridge.commands.terminal.view.blocks import Tone
 from acp_bridge.commands.terminal.view.look import look
 from acp_bridge.protocol import (
     HEARS_ACCEPTED,
@@ -39,6 +37,8 @@ from acp_bridge.protocol import (
     Json,
     as_object,
 )
+from acp_bridge.view.block_text import harmless, one_line
+from acp_bridge.view.blocks import Tone
 from acp_bridge.wire.jsonrpc import RpcError
 
 if TYPE_CHECKING:

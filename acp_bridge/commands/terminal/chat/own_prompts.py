@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from acp_bridge.commands.terminal.chat.prompts import Prompt
-from acp_bridge.commands.terminal.chat.standing import Standing
+from acp_bridge.view.standing import Standing
 from acp_bridge.wire.jsonrpc import RequestId
 
 

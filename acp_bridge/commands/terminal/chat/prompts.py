@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from acp_bridge.bridge_client.sent import ConnectionLost, Sent
-from acp_bridge.commands.terminal.view.block_text import harmless, one_line
-from acp_bridge.commands.terminal.view.blocks import Line, Tone
 from acp_bridge.protocol import ErrorCode, Json, as_object
 from acp_bridge.updates import notices
+from acp_bridge.view.block_text import harmless, one_line
+from acp_bridge.view.blocks import Line, Tone
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: the slash command that the bridge itself answers.

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from acp_bridge.commands.terminal.reminder import reminder
-from acp_bridge.commands.terminal.view.block_text import one_line
 from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.view.block_text import one_line
 
 #: seconds without a key press after which a key may answer the question.
 _SETTLED: Final = 0.6

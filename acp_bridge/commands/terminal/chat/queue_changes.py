@@ -18,10 +18,11 @@ from acp_bridge import protocol as acp
 from acp_bridge.bridge_client.sent import ConnectionLost, Sent
 from acp_bridge.commands.terminal.chat.mentions import blocks_of, text_of
 from acp_bridge.commands.terminal.chat.own_prompts import OwnPrompts
-from acp_bridge.commands.terminal.chat.queue_shown import Edit, QueueShown, Row
-from acp_bridge.commands.terminal.view.block_text import harmless
-from acp_bridge.commands.terminal.view.blocks import Tone
+from acp_bridge.commands.terminal.chat.queue_shown import Edit, QueueShown
 from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.view.block_text import harmless
+from acp_bridge.view.blocks import Tone
+from acp_bridge.view.queue_rows import Row
 from acp_bridge.wire.jsonrpc import RpcError
 
 

@@ -8,35 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from acp_bridge.commands.terminal.chat.own_prompts import OwnPrompts
-from acp_bridge.commands.terminal.view.block_text import one_line
-from acp_bridge.protocol import Json, objects
-
-#: how a row of the bridge's list says that its prompt was left over.
-_HELD: Final = "held"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A prompt that waits or is left over."""
-
-    prompt_id: object
-    #: its number in the session, which it keeps.
-    number: int
-    #: its words as one line.
-    text: str
-    #: it was entered at this terminal.
-    mine: bool = False
-    #: it was left over: it runs on the user's word alone.
-    held: bool = False
-
-    @property
-    def line(self) -> str:
-        """The row as a person is shown it."""
-        whose = "" if self.mine else ", another's"
-        return f"{self.number} {'left over' if self.held else f'waits{whose}'}: {self.text}"
+from acp_bridge.protocol import Json
+from acp_bridge.view.queue_rows import Row, moved, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +21,6 @@ class Edit:
     row: Row
     before: tuple[Json, ...] = ()
     after: tuple[Json, ...] = ()
-
-
-def rows(params: Json) -> tuple[Row, ...]:
-    """Read the params of `_acp_bridge/queue`, or the answer to `_acp_bridge/queue/list`."""
-    found = objects(params.get("prompts"))
-    return tuple(_row(each) for each in found if isinstance(each.get("promptId"), str))
-
-
-def _row(told: Json) -> Row:
-    number = told.get("number")
-    return Row(
-        told.get("promptId"),
-        number if isinstance(number, int) else 0,
-        one_line(told.get("text")),
-        told.get("mine") is True,
-        told.get("state") == _HELD,
-    )
 
 
 class QueueShown:
@@ -136,13 +94,6 @@ class QueueShown:
     def moved(self, prompt_id: object, by: int) -> Json | None:
         """Return the params, without `sessionId`, that move a prompt one place, `by` 1 or -1.
 
-        None if it is no longer there, or has no place to go to: what waits and what is left over
-        are two lists, and the second stands behind the first.
+        None if it is no longer there, or has no place to go to.
         """
-        listed = self.rows
-        row = next((each for each in listed if each.prompt_id == prompt_id), None)
-        same = [each for each in listed if row is not None and each.held == row.held]
-        if row is None or not 0 <= (to := same.index(row) + by) < len(same):
-            return None
-        follows = same[to + 1 :] if by > 0 else same[to:]
-        return {"promptId": prompt_id, "before": follows[0].prompt_id if follows else None}
+        return moved(self.rows, prompt_id, by)

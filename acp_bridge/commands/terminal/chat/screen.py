@@ -29,8 +29,8 @@ from acp_bridge.commands.terminal.chat.output import (
     ReflowingApplication,
     terminal_output,
 )
-from acp_bridge.commands.terminal.view.blocks import Block
 from acp_bridge.commands.terminal.view.look import Look, reflows
+from acp_bridge.view.blocks import Block
 
 if TYPE_CHECKING:
     from acp_bridge.commands.terminal.view.lines import Renderer

@@ -19,10 +19,11 @@ from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.chat.conversation import Conversation
-from acp_bridge.commands.terminal.chat.settings_shown import Command
-from acp_bridge.commands.terminal.view.block_text import harmless
-from acp_bridge.commands.terminal.view.blocks import Tone
+from acp_bridge.commands.terminal.writing import NotWritten, write_new
 from acp_bridge.protocol import ErrorCode, Json, as_object
+from acp_bridge.view.block_text import harmless
+from acp_bridge.view.blocks import Tone
+from acp_bridge.view.settings_shown import Command
 from acp_bridge.wire.jsonrpc import RpcError
 
 if TYPE_CHECKING:
@@ -37,10 +38,6 @@ _ELSEWHERE: Final = "only acp-bridge chat can do that: this session is open in a
 
 #: Leaves the chat for a kept session, or for a new one (None); returns why that can't be, or None.
 GoOn = Callable[["SessionInfo | None"], str | None]
-
-
-class _NotWritten(Exception):
-    """A session was not exported; the text is for the user."""
 
 
 class SessionCommands:
@@ -69,7 +66,7 @@ class SessionCommands:
         async for name, rest in self._asked:
             try:
                 await self._run(connection, name, rest)
-            except (known.NotFound, _NotWritten, NoAnswer, RpcError) as why:
+            except (known.NotFound, NotWritten, NoAnswer, RpcError) as why:
                 self._talk.say(_told(name, why), Tone.ERROR)
             except ConnectionLost:
                 pass  # the chat ends, and says so
@@ -148,14 +145,8 @@ class SessionCommands:
         try:
             text = page(self._home, session)
         except JournalError as error:
-            raise _NotWritten(f"the session can't be read: {error}") from error
-        try:
-            with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
-        except FileExistsError:
-            raise _NotWritten(f"{path} is there already: /export FILE writes another") from None
-        except OSError as error:
-            raise _NotWritten(f"{path} can't be written: {error.strerror}") from None
+            raise NotWritten(f"the session can't be read: {error}") from error
+        write_new(path, text)
         return f"written: {path}"
 
 

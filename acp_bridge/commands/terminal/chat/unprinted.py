@@ -12,8 +12,8 @@ from typing import Final
 
 import anyio
 
-from acp_bridge.commands.terminal.view.blocks import Block, Line
 from acp_bridge.commands.terminal.view.transcript import Transcript
+from acp_bridge.view.blocks import Block, Line
 
 #: blocks of a replayed transcript that are shown.
 _MOST_REPLAYED: Final = 60

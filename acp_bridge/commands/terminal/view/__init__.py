@@ -1,1 +1,1 @@
-"""How a session is shown: updates become blocks, and blocks become lines or Markdown. No I/O."""
+"""How a session is shown on a terminal: its blocks become lines, or Markdown. No I/O."""

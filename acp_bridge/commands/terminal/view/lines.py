@@ -6,7 +6,6 @@ the given width.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from io import StringIO
@@ -20,8 +19,9 @@ from rich.text import Text as Words
 from rich.theme import Theme
 
 from acp_bridge.commands.terminal.view.agent_markdown import AgentMarkdown
-from acp_bridge.commands.terminal.view.block_text import harmless, one_line, words
-from acp_bridge.commands.terminal.view.blocks import (
+from acp_bridge.commands.terminal.view.look import Look
+from acp_bridge.view.block_text import harmless, one_line, unfenced, words
+from acp_bridge.view.blocks import (
     Block,
     Card,
     Content,
@@ -34,8 +34,7 @@ from acp_bridge.commands.terminal.view.blocks import (
     Tone,
     Voice,
 )
-from acp_bridge.commands.terminal.view.diff import unified
-from acp_bridge.commands.terminal.view.look import Look
+from acp_bridge.view.diff import unified
 
 #: how many lines are shown of a user's message, of a tool call's output and of a diff.
 _MOST_USER: Final = 40
@@ -48,8 +47,6 @@ _MOST_STEPS: Final = 50
 #: characters that are drawn of a title or a path, and of a text in a card, whose rest is counted.
 _LONG_TITLE: Final = 300
 _LONGEST: Final = 100_000
-#: a text that is one fenced code block: agents fence output for editors that show Markdown.
-_FENCE: Final = re.compile(r"\A(`{3,})[^`\n]*\n((?:(?!\n\1).)*)\n\1\Z", re.DOTALL)
 #: replacements for characters that rich draws and ASCII lacks.
 _DRAWN: Final = str.maketrans("•▌─━│┃", "*|--||")
 #: inline code without a background colour, which is wrong on half of all terminals.
@@ -130,7 +127,7 @@ class Renderer:
     def _content(self, card: Card, named: Sequence[str]) -> Iterable[RenderableType]:
         for item in card.content:
             if isinstance(item, Content):
-                yield from self._output(card, _unfenced(words(item).strip("\n")))
+                yield from self._output(card, unfenced(words(item).strip("\n")))
                 continue
             path = one_line(item.path, _LONG_TITLE)
             asked = card.extent is Extent.ASKED
@@ -234,10 +231,6 @@ def _places(locations: Sequence[str]) -> list[str]:
     more = len(locations) - _MOST_LOCATIONS
     found = [one_line(each, _LONG_TITLE) for each in locations[:_MOST_LOCATIONS]]
     return [*found, f"and {more} more"] if more > 0 else found
-
-
-def _unfenced(text: str) -> str:
-    return text if len(text) > _LONGEST else _FENCE.sub(r"\2", text)
 
 
 def _bounded(text: str, *, last: bool = False) -> str:

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from acp_bridge.cli.harmless import harmless, one_line
-from acp_bridge.commands.terminal.view.blocks import (
+from acp_bridge.protocol import CONTEXT, Json, own_meta
+from acp_bridge.updates.wording import as_code
+from acp_bridge.view.blocks import (
     Call,
     Card,
     Content,
@@ -24,9 +26,7 @@ from acp_bridge.commands.terminal.view.blocks import (
     Step,
     Voice,
 )
-from acp_bridge.commands.terminal.view.from_updates import Updates, card
-from acp_bridge.protocol import CONTEXT, Json, own_meta
-from acp_bridge.updates.wording import as_code
+from acp_bridge.view.from_updates import Updates, card
 
 _HEADS: Final = {
     Voice.USER: "User",

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from acp_bridge import protocol as acp
-from acp_bridge.commands.terminal.view.block_text import harmless, words
-from acp_bridge.commands.terminal.view.blocks import (
+from acp_bridge.protocol import Json
+from acp_bridge.updates import tool_calls
+from acp_bridge.view.block_text import harmless, words
+from acp_bridge.view.blocks import (
     Block,
     Call,
     Card,
@@ -25,10 +27,8 @@ from acp_bridge.commands.terminal.view.blocks import (
     Said,
     Voice,
 )
-from acp_bridge.commands.terminal.view.from_updates import Updates, card, content
-from acp_bridge.commands.terminal.view.paragraphs import Paragraphs
-from acp_bridge.protocol import Json
-from acp_bridge.updates import tool_calls
+from acp_bridge.view.from_updates import Updates, card, content
+from acp_bridge.view.paragraphs import Paragraphs
 
 #: how many blocks may wait behind an unfinished one.
 _MOST_WAITING: Final = 30

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from acp_bridge.commands.terminal.view.paragraphs import Paragraphs
+from acp_bridge.view.paragraphs import Paragraphs
 
 
 def finished(*pieces: str) -> tuple[list[str], str]:

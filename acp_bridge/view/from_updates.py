@@ -9,7 +9,9 @@ from collections import OrderedDict
 from typing import Any, Final
 
 from acp_bridge import protocol as acp
-from acp_bridge.commands.terminal.view.blocks import (
+from acp_bridge.protocol import Json, objects
+from acp_bridge.updates import tool_calls
+from acp_bridge.view.blocks import (
     Call,
     Card,
     Content,
@@ -19,14 +21,12 @@ from acp_bridge.commands.terminal.view.blocks import (
     Step,
     Voice,
 )
-from acp_bridge.commands.terminal.view.command_ends import (
+from acp_bridge.view.command_ends import (
     command_end,
     raw_text,
     runs_a_command,
     status,
 )
-from acp_bridge.protocol import Json, objects
-from acp_bridge.updates import tool_calls
 
 _VOICES: Final = {
     acp.USER_MESSAGE: Voice.USER,

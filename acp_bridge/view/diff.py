@@ -6,7 +6,7 @@ import difflib
 from itertools import islice
 from typing import Final
 
-from acp_bridge.commands.terminal.view.blocks import Diff
+from acp_bridge.view.blocks import Diff
 
 #: lines of one side above which no diff is computed, since its time grows with their square.
 _MOST_COMPARED: Final = 3_000

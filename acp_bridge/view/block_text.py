@@ -5,13 +5,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from acp_bridge.cli import harmless as escapes
-from acp_bridge.commands.terminal.view.blocks import Content
+from acp_bridge.view.blocks import Content
 
 #: spaces shown for a tab.
 _TAB: Final = "    "
+#: a text that is one fenced code block: agents fence output for editors that show Markdown.
+_FENCE: Final = re.compile(r"\A(`{3,})[^`\n]*\n((?:(?!\n\1).)*)\n\1\Z", re.DOTALL)
+#: characters above which a text is not searched for a fence.
+_LONGEST: Final = 100_000
 
 
 def harmless(text: object) -> str:
@@ -46,3 +51,8 @@ def words(content: Content | None) -> str:
         case Content("image" | "audio"):
             return f"[{content.type} {content.mime_type}]"
     return ""
+
+
+def unfenced(text: str) -> str:
+    """Return a text without the fence that it may stand in as a whole."""
+    return text if len(text) > _LONGEST else _FENCE.sub(r"\2", text)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from acp_bridge import protocol as acp
-from acp_bridge.commands.terminal.view.block_text import one_line
 from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.view.block_text import one_line
 
 #: the settings that a command of the chat can set, by their ACP names.
 KINDS: Final = ("mode", "model")

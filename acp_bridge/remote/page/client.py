@@ -1,0 +1,342 @@
+"""A page's end of its WebSocket: who it is, what it shows now, and what its user does.
+
+The page sends one JSON object a message, the first one to log in, and gets messages that say which
+HTML goes where (`Tell` in `opened.py`); it has no model of its own.
+
+Invariants
+- Before the first message has proved a login nothing is told, and nothing is done.
+- A page that is not visible has no session open.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import anyio
+
+from acp_bridge import protocol as acp
+from acp_bridge.bridge_client.connection import Connection, connected
+from acp_bridge.bridge_client.listener import Listener, NullListener
+from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
+from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.remote.page import parts
+from acp_bridge.remote.page.opened import Opened
+from acp_bridge.remote.page.sender import Sender
+from acp_bridge.remote.pair import pair
+from acp_bridge.view.block_text import harmless, one_line
+from acp_bridge.view.markup import text
+from acp_bridge.wire.jsonrpc import RpcError
+from acp_bridge.wire.streams import Incoming, Outgoing
+
+#: seconds for the first message; for an answer of the bridge; between two looks at the list.
+_GREETING: Final = 10.0
+_PATIENCE: Final = 30.0
+_LOOKS: Final = 2.0
+#: bytes of the first message, and of any other.
+_FIRST: Final = 8_192
+_LONGEST: Final = 1 << 20
+#: bytes that may wait for a page before nothing more is read for it.
+_FULL: Final = 1 << 20
+#: prompts of one page that are on their way at once.
+_MOST_PROMPTS: Final = 8
+#: sessions that are listed.
+_MOST_LISTED: Final = 100
+
+#: Serves a client of the bridge on these streams until it is gone.
+Join = Callable[[Incoming, Outgoing], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a page may do: `may` is `look`, `approve` or `all`; `join` makes a client of it."""
+
+    name: str
+    may: str
+    join: Join
+
+
+class Logins(Protocol):
+    """Who may come in."""
+
+    async def enter(self, secret: str) -> Login | None:
+        """Return the login with this secret, None if there is none (any more)."""
+
+    async def exchange(self, code: str) -> str | None:
+        """Return the secret of a new login for a code, which counts no more; None for a bad one."""
+
+    async def leave(self, secret: str) -> None:
+        """Forget the login with this secret."""
+
+
+async def serve_page(
+    incoming: Incoming,
+    outgoing: Outgoing,
+    logins: Logins,
+    live: Callable[[], Awaitable[list[Json]]] | None = None,
+) -> bool:
+    """Serve one page until it is gone; False if it has not proved that it may come in.
+
+    `live` returns the rows of `_acp_bridge/live` of all bridges; None: those of this one alone.
+    """
+    messages = _Messages(incoming)
+    first: Json | None = None
+    with anyio.move_on_after(_GREETING):
+        first = await messages.next(_FIRST)
+    tell = _teller(outgoing)
+    secret, login = await _proved(first or {}, logins, tell)
+    if login is None:
+        tell({"login": None, "line": "Log in: the code or the login does not count (any more)."})
+        await outgoing.flush(1)
+        return False
+    page = _Page(outgoing, tell, login, live)
+    if await page.run(messages, first or {}):
+        await logins.leave(secret)
+        tell({"login": None, "line": "You are logged out."})
+    await outgoing.flush(1)
+    return True
+
+
+async def _proved(
+    first: Json, logins: Logins, tell: Callable[[Json], None]
+) -> tuple[str, Login | None]:
+    """Return the secret of the first message, or of the login that its code is changed for."""
+    secret = first.get("login")
+    if isinstance(code := first.get("code"), str):
+        secret = await logins.exchange(code.strip())
+        if secret is not None:
+            tell({"login": secret})
+    if not isinstance(secret, str):
+        return "", None
+    return secret, await logins.enter(secret)
+
+
+def _teller(outgoing: Outgoing) -> Callable[[Json], None]:
+    def tell(message: Json) -> None:
+        outgoing.write(json.dumps(message).encode() + b"\n")
+
+    return tell
+
+
+class _Messages:
+    """The messages of a page, one JSON object each."""
+
+    def __init__(self, incoming: Incoming) -> None:
+        self._incoming = incoming
+        self._buffer = bytearray()
+
+    async def next(self, longest: int = _LONGEST) -> Json | None:
+        """Return the next message; None at the end, and for one that is too long or no object."""
+        while b"\n" not in self._buffer:
+            data = await self._incoming.read()
+            if not data or len(self._buffer) > longest:
+                return None
+            self._buffer += data
+        line, _, rest = bytes(self._buffer).partition(b"\n")
+        self._buffer = bytearray(rest)
+        if len(line) > longest:
+            return None
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+
+class _Page:
+    def __init__(
+        self,
+        outgoing: Outgoing,
+        tell: Callable[[Json], None],
+        login: Login,
+        live: Callable[[], Awaitable[list[Json]]] | None,
+    ) -> None:
+        self._outgoing, self._tell = outgoing, tell
+        self._login, self._live = login, live
+        self._client: str | None = None
+        self._visible = True
+        #: the id of the session that is to be shown; None for the list.
+        self._wanted: str | None = None
+        self._opened: Opened | None = None
+        self._view = anyio.CancelScope()
+        self._folders: dict[str, str] = {}
+        self._titles: dict[str, str] = {}
+        self._prompts = 0
+        self._tasks = anyio.create_task_group()
+
+    # -- its life
+
+    async def run(self, messages: _Messages, first: Json) -> bool:
+        """Serve until the page is gone, or the user logs out, which returns True."""
+        client = first.get("client")
+        self._client = client if isinstance(client, str) else None
+        self._visible = first.get("visible") is not False
+        self._wanted = _word(first.get("session")) or None
+        async with self._tasks as tasks:
+            tasks.start_soon(self._outgoing.run)
+            tasks.start_soon(self._views)
+            self._tell({"may": self._login.may, "name": self._login.name})
+            logs_out = False
+            while not logs_out and (message := await messages.next()) is not None:
+                logs_out = message.get("do") == "leave"
+                self._take(message)
+            tasks.cancel_scope.cancel()
+        return logs_out
+
+    async def _views(self) -> None:
+        """Show what is wanted, one after the other; nothing while the page is not visible."""
+        while True:
+            with anyio.CancelScope() as self._view:
+                if self._visible and self._wanted is None:
+                    await self._show_list()
+                elif self._visible and self._wanted is not None:
+                    await self._show_session(self._wanted)
+                await anyio.sleep_forever()
+
+    async def _show_list(self) -> None:
+        self._tell({"view": "list"})
+        shown = ""
+        async with self._connection(NullListener()) as connection:
+            try:
+                await connection.initialize("acp-bridge page", within=_PATIENCE)
+                while True:
+                    html = parts.sessions(*await self._listed(connection))
+                    if html != shown:
+                        self._tell({"put": "sessions", "html": html})
+                    shown = html
+                    await anyio.sleep(_LOOKS)
+            except (RpcError, NoAnswer, ConnectionLost) as why:
+                self._tell({"put": "sessions", "html": f"<li>{text(_said(why))}</li>"})
+
+    async def _listed(self, connection: Connection) -> tuple[list[Json], list[Json]]:
+        """Return the sessions that are kept, the newest first, and those that live."""
+        found = as_object(await connection.request(acp.SESSION_LIST, {}, within=_PATIENCE))
+        kept = objects(found.get("sessions"))[:_MOST_LISTED]
+        if self._live is not None:
+            live = await self._live()
+        else:
+            told = as_object(await connection.request(acp.LIVE, {}, within=_PATIENCE))
+            live = objects(told.get("sessions"))
+        for row in [*kept, *live]:
+            self._folders[str(row.get("sessionId"))] = str(row.get("cwd", "/"))
+            self._titles[str(row.get("sessionId"))] = one_line(row.get("title"))
+        return kept, live
+
+    async def _show_session(self, session_id: str) -> None:
+        may = self._login.may
+        opened = Opened(
+            session_id, self._tell, self._room, asks=may != "look", may_all=may == "all"
+        )
+        self._tell({"view": "session"})
+        if session_id not in self._folders:
+            await self._look_up()
+        if title := self._titles.get(session_id):
+            self._tell({"put": "title", "html": text(title)})
+        async with self._connection(opened) as connection:
+            self._opened = opened
+            try:
+                await opened.run(connection, self._folders.get(session_id, "/"), self._client)
+            finally:
+                self._opened = None
+
+    async def _look_up(self) -> None:
+        """Learn the folders of the sessions."""
+        try:
+            async with self._connection(NullListener()) as connection:
+                await connection.initialize("acp-bridge page", within=_PATIENCE)
+                await self._listed(connection)
+        except (RpcError, NoAnswer, ConnectionLost):
+            pass  # the load says why
+
+    @asynccontextmanager
+    async def _connection(self, listener: Listener) -> AsyncGenerator[Connection, None]:
+        """Give a connection to the bridge; it ends by itself once this end is closed."""
+        mine, theirs = pair()
+        self._tasks.start_soon(self._login.join, *theirs)
+        async with connected(mine, listener) as connection:
+            yield connection
+
+    async def _room(self) -> None:
+        await self._outgoing.drain_below(_FULL)
+
+    # -- what the user does
+
+    def _take(self, message: Json) -> None:
+        do, opened = message.get("do"), self._opened
+        match do:
+            case "visible":
+                self._visible = message.get("visible") is not False
+                self._view.cancel()
+            case "open" | "list":
+                self._wanted = _word(message.get("session")) or None if do == "open" else None
+                self._view.cancel()
+            case "prompt" | "run":
+                self._on_prompt(message)
+            case _ if opened is not None:
+                _act(opened, message)
+
+    def _on_prompt(self, message: Json) -> None:
+        session, said = _word(message.get("session")) or self._wanted, _word(message.get("text"))
+        key = _word(message.get("key"))
+        if message.get("do") == "run":
+            said, key = "/queue run", "run"
+        if not session or not said.strip() or not key:
+            return
+        if self._prompts >= _MOST_PROMPTS:
+            self._tell({"refused": key, "line": "too many prompts are on their way"})
+            return
+        self._prompts += 1
+        self._tasks.start_soon(self._send, session, said, key)
+
+    async def _send(self, session: str, said: str, key: str) -> None:
+        sender = Sender()
+        try:
+            if session not in self._folders:
+                await self._look_up()
+            async with self._connection(sender) as connection:
+                folder = self._folders.get(session, "/")
+                await sender.send(connection, session, folder, said, key)
+        except (RpcError, NoAnswer, ConnectionLost) as why:
+            self._tell({"refused": key, "line": _said(why)})
+        else:
+            self._tell({"taken": key})
+            if sender.said:
+                self._tell({"line": harmless(sender.said)})
+        finally:
+            self._prompts -= 1
+
+
+def _act(opened: Opened, message: Json) -> None:
+    """Do in a session what the user has chosen; what makes no sense is dropped."""
+    match message:
+        case {"do": "stop"}:
+            opened.stop()
+        case {"do": "earlier"}:
+            opened.show_all()
+        case {"do": "answer", "question": question, "option": option}:
+            opened.answer(_number(question), _number(option))
+        case {"do": "drop", "prompt": str(prompt)}:
+            opened.drop(prompt)
+        case {"do": "move", "prompt": str(prompt), "by": by}:
+            opened.move(prompt, _number(by))
+        case {"do": "set", "kind": str(kind), "value": value}:
+            opened.choose(kind, _number(value))
+
+
+def _number(value: Any) -> int:
+    """Return a number that a page has sent, as one or as text; -1 for anything else."""
+    try:
+        return int(value)
+    except (ValueError, TypeError, OverflowError):
+        return -1
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _said(why: Exception) -> str:
+    return one_line(why.message if isinstance(why, RpcError) else str(why), 500)

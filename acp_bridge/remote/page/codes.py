@@ -1,0 +1,61 @@
+"""The codes with which a phone comes in for the first time. SANS-IO.
+
+Invariants
+- A code counts once, for five minutes, and only at the server that has made it.
+- What is kept is its hash. It has 39 random bits, and a server takes ten wrong ones a minute.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+#: seconds for which a code counts.
+LIFE: Final = 300.0
+#: letters and digits that look like no other one.
+_LETTERS: Final = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"
+_LENGTH: Final = 8
+#: codes that count at once; the oldest gives way.
+_MOST: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a code is changed for: a login with this name, which may so much."""
+
+    name: str
+    may: str
+    until: float
+
+
+class Codes:
+    """The codes that count now; `now` is in seconds, by any clock."""
+
+    def __init__(self) -> None:
+        self._promises: dict[str, Promise] = {}
+
+    def make(self, name: str, may: str, now: float) -> str:
+        """Return a new code."""
+        self._forget(now)
+        while len(self._promises) >= _MOST:
+            del self._promises[next(iter(self._promises))]
+        code = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
+        self._promises[_digest(code)] = Promise(name, may, now + LIFE)
+        return f"{code[:4]}-{code[4:]}"
+
+    def take(self, code: str, now: float) -> Promise | None:
+        """Return what a code is changed for, once; None for one that doesn't count."""
+        self._forget(now)
+        return self._promises.pop(_digest(code), None)
+
+    def _forget(self, now: float) -> None:
+        for key, promise in list(self._promises.items()):
+            if promise.until <= now:
+                del self._promises[key]
+
+
+def _digest(code: str) -> str:
+    plain = "".join(code.upper().replace("-", "").split())
+    return hashlib.sha256(plain.encode(errors="replace")).hexdigest()

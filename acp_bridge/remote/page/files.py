@@ -1,0 +1,56 @@
+"""The files of the page, and the headers that bound what a browser does with them. SANS-IO."""
+
+from __future__ import annotations
+
+from functools import cache
+from http import HTTPStatus
+from importlib import resources
+from typing import Final
+
+from acp_bridge.view.style import session_style
+
+#: Scripts and styles are ours, the WebSocket goes to this server, and nothing else is fetched. The
+#: script makes HTML of what the server sends in one place, by the policy that is named here.
+POLICY: Final = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types pieces",
+    )
+)
+_HEADERS: Final = (
+    ("Content-Security-Policy", POLICY),
+    ("Referrer-Policy", "no-referrer"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Permissions-Policy", "camera=(), geolocation=(), microphone=()"),
+    ("Cache-Control", "no-cache"),
+)
+_FILES: Final = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+
+
+def respond(path: str) -> tuple[HTTPStatus, list[tuple[str, str]], bytes] | None:
+    """Return the answer to a GET; None for a path that is none of the page's."""
+    if path not in _FILES:
+        return None
+    name, kind = _FILES[path]
+    return HTTPStatus.OK, [("Content-Type", kind), *_HEADERS], _read(name)
+
+
+@cache
+def _read(name: str) -> bytes:
+    text = (resources.files(__package__) / name).read_text("utf-8")
+    return (session_style() + text if name == "page.css" else text).encode()

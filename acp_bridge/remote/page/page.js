@@ -1,0 +1,305 @@
+// Puts what the server sends in its place, and sends back what the user does. All that is shown,
+// and all that is known of a session, is made by the server; nothing is kept here but the login
+// and the prompt that is being written.
+"use strict";
+
+const STORED = "acp-bridge-login";
+const SETTLED = 600; // ms in which a button has stood still and nobody has typed, before it acts
+const RETRY = [500, 1000, 2000, 4000, 8000, 15000];
+
+const policy = window.trustedTypes?.createPolicy("pieces", { createHTML: (text) => text });
+const markup = (text) => (policy ? policy.createHTML(text) : text);
+const at = (id) => document.getElementById(id);
+const now = () => performance.now();
+
+let socket = null;
+let tries = 0;
+let timer = 0;
+let may = "look";
+let typed = -SETTLED;
+let busy = false;
+const stands = new WeakMap(); // since when a button that allows or denies stands where it is
+
+// -- the server
+
+function connect(code) {
+  clearTimeout(timer);
+  if (socket) socket.onclose = null;
+  socket?.close();
+  const login = localStorage.getItem(STORED);
+  if (!login && !code) return showLogin();
+  const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+  const mine = (socket = new WebSocket(`${scheme}//${location.host}/page`));
+  say("link", "Connecting…");
+  mine.onopen = () => {
+    const first = { client: client(), visible: visible(), session: session() };
+    mine.send(JSON.stringify(code ? { ...first, code } : { ...first, login }));
+  };
+  mine.onmessage = (event) => {
+    if (mine === socket) take(JSON.parse(event.data));
+  };
+  mine.onclose = () => {
+    if (mine !== socket) return;
+    socket = null;
+    if (!localStorage.getItem(STORED)) return;
+    say("link", "No connection. It is tried again.");
+    timer = setTimeout(connect, RETRY[Math.min(tries++, RETRY.length - 1)]);
+  };
+}
+
+function send(message) {
+  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+}
+
+function take(message) {
+  if ("login" in message) return onLogin(message);
+  if (message.may) return onWelcome(message);
+  const stay = atBottom();
+  const stood = places();
+  if ("put" in message) put(at(message.put), message.html);
+  if ("busy" in message) setBusy(message.busy);
+  if (message.add) add(at(message.add), message.id, message.html);
+  if (message.append) at(message.append)?.insertAdjacentHTML("beforeend", markup(message.html));
+  if (message.remove) at(message.remove)?.remove();
+  if (message.view) show(message.view);
+  if (message.say) announce(message.say);
+  if ("line" in message) say("line", message.line);
+  if (message.taken) taken(message.taken);
+  if (message.refused) refused(message.refused);
+  if (message.opened) document.documentElement.dataset.opened = message.opened;
+  if (message.opened || stay) toBottom();
+  for (const [button, top] of stood) {
+    if (Math.abs(button.getBoundingClientRect().top - top) > 2) stands.set(button, now());
+  }
+}
+
+// Where the buttons are that act for good: one that has moved must stand still again first.
+function places() {
+  return [...document.querySelectorAll("[data-careful]")].map((each) => [
+    each,
+    each.getBoundingClientRect().top,
+  ]);
+}
+
+// -- the login
+
+function onLogin(message) {
+  if (message.login) {
+    localStorage.setItem(STORED, message.login);
+  } else {
+    localStorage.removeItem(STORED);
+    showLogin();
+    say("link", message.line ?? "");
+  }
+}
+
+function onWelcome(message) {
+  tries = 0;
+  may = message.may;
+  say("link", "");
+  at("prompt-form").hidden = may !== "all";
+  setBusy(false);
+  const waits = waiting();
+  if (waits) send({ do: "prompt", ...waits });
+}
+
+function showLogin() {
+  show("login");
+}
+
+// A name for this tab, under which it takes its place again after a reload.
+function client() {
+  let name = sessionStorage.getItem("client");
+  if (!name) sessionStorage.setItem("client", (name = random()));
+  return name;
+}
+
+function random() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+// -- what is shown
+
+function put(element, html) {
+  if (!element) return;
+  keepingFocus(() => {
+    const open = [...element.querySelectorAll("details")].map((each) => each.open);
+    element.innerHTML = markup(html);
+    element.querySelectorAll("details").forEach((each, n) => (each.open = open[n] ?? false));
+    settle(element);
+  });
+}
+
+function add(container, id, html) {
+  const old = at(id);
+  if (!old) {
+    container?.insertAdjacentHTML("beforeend", markup(html));
+    settle(at(id));
+    return;
+  }
+  keepingFocus(() => {
+    const open = [...old.querySelectorAll("details")].map((each) => each.open);
+    old.outerHTML = markup(html);
+    at(id)
+      ?.querySelectorAll("details")
+      .forEach((each, n) => (each.open = open[n] ?? false));
+    settle(at(id));
+  });
+}
+
+// What replaces the element that has the focus gets it, if it is the same one; nothing else does.
+function keepingFocus(change) {
+  const id = document.activeElement?.id;
+  change();
+  if (id && document.activeElement?.id !== id) at(id)?.focus({ preventScroll: true });
+}
+
+function settle(element) {
+  element?.querySelectorAll("[data-careful]").forEach((each) => stands.set(each, now()));
+}
+
+function show(view) {
+  for (const each of ["login", "list", "session"]) at(each).hidden = each !== view;
+  at("back").hidden = view !== "session";
+  for (const each of ["state", "line"]) say(each, "");
+  if (view !== "session") delete document.documentElement.dataset.opened;
+  at("logout").hidden = view !== "list";
+  if (view === "list") say("title", "Sessions");
+  if (view === "login") say("title", "acp-bridge");
+  if (view === "session") {
+    if (document.documentElement.dataset.opened === session()) return;
+    for (const each of ["pieces", "earlier", "queue", "settings"]) at(each).replaceChildren();
+    say("title", "Session");
+  }
+  at("questions").replaceChildren();
+}
+
+function say(id, text) {
+  at(id).textContent = text;
+}
+
+function announce(text) {
+  const line = document.createElement("p");
+  line.textContent = text;
+  at("say").append(line);
+  while (at("say").childElementCount > 20) at("say").firstElementChild.remove();
+}
+
+function setBusy(now) {
+  busy = now;
+  at("stop").hidden = !busy || may !== "all";
+  at("stop-alone").hidden = !busy || may !== "approve";
+}
+
+function atBottom() {
+  const page = document.documentElement;
+  return page.scrollHeight - page.scrollTop - page.clientHeight < 80;
+}
+
+function toBottom() {
+  const page = document.documentElement;
+  if (!at("session").hidden) window.scrollTo({ top: page.scrollHeight, behavior: "instant" });
+}
+
+// -- prompts: one is kept, with its key, until the server says that it is on disk
+
+function waiting() {
+  try {
+    return JSON.parse(sessionStorage.getItem("prompt"));
+  } catch {
+    return null;
+  }
+}
+
+function sendPrompt() {
+  const text = at("prompt").value;
+  if (!text.trim() || waiting()) return;
+  const prompt = { session: session(), text, key: random() };
+  sessionStorage.setItem("prompt", JSON.stringify(prompt));
+  at("send").disabled = true;
+  say("line", "");
+  send({ do: "prompt", ...prompt });
+}
+
+function taken(key) {
+  const prompt = waiting();
+  if (prompt?.key !== key) return;
+  sessionStorage.removeItem("prompt");
+  at("send").disabled = false;
+  if (at("prompt").value === prompt.text) at("prompt").value = "";
+  announce("The prompt was taken");
+}
+
+function refused(key) {
+  if (waiting()?.key !== key) return;
+  sessionStorage.removeItem("prompt");
+  at("send").disabled = false;
+}
+
+// -- what the user does
+
+const session = () => /^#s=(.+)$/.exec(location.hash)?.[1] ?? null;
+const visible = () => document.visibilityState === "visible";
+
+function mayAct(button) {
+  if (!("careful" in button.dataset)) return true;
+  return now() - (stands.get(button) ?? now()) >= SETTLED && now() - typed >= SETTLED;
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest?.("[data-do]");
+  if (!button) return;
+  if (mayAct(button)) send({ ...button.dataset });
+});
+document.addEventListener("change", (event) => {
+  const kind = event.target.dataset?.set;
+  if (kind) send({ do: "set", kind, value: event.target.value });
+});
+document.addEventListener("visibilitychange", () => {
+  if (socket?.readyState === WebSocket.OPEN) send({ do: "visible", visible: visible() });
+  else if (visible()) connect();
+});
+window.addEventListener("online", () => connect());
+window.addEventListener("hashchange", () => {
+  if (takeCode()) return;
+  send(session() ? { do: "open", session: session() } : { do: "list" });
+  at("main").focus({ preventScroll: true });
+});
+at("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  at("main").focus();
+});
+at("prompt").addEventListener("input", () => (typed = now()));
+at("prompt").addEventListener("keydown", (event) => {
+  typed = now();
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) sendPrompt();
+});
+at("prompt-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sendPrompt();
+});
+at("code-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  connect(at("code").value);
+  at("code").value = "";
+});
+at("logout").addEventListener("click", () => {
+  sessionStorage.clear();
+  send({ do: "leave" });
+});
+
+// A code in the fragment was never sent to any server, and is not kept in the history.
+function takeCode() {
+  const code = /^#code=(.+)$/.exec(location.hash)?.[1];
+  if (!code) return false;
+  history.replaceState(null, "", "/");
+  connect(code);
+  return true;
+}
+
+if (waiting()) {
+  at("prompt").value = waiting().text;
+  at("send").disabled = true;
+}
+if (!takeCode()) connect();

@@ -1,0 +1,150 @@
+"""What stands around a session on the page, as HTML: the list, the queue, questions. SANS-IO.
+
+Buttons say in `data-do` and further `data-` attributes what is sent when they are pressed. Texts of
+others go through `markup.text`, as in `view.html`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Final
+
+from acp_bridge.bridge_client.permission_options import options_of
+from acp_bridge.protocol import Json, LiveState, as_object
+from acp_bridge.updates import tool_calls
+from acp_bridge.view.block_text import one_line
+from acp_bridge.view.html import asked
+from acp_bridge.view.markup import text
+from acp_bridge.view.queue_rows import Row
+from acp_bridge.view.settings_shown import KINDS, SettingsShown
+
+#: what a session does, in a word for people.
+_STATES: Final = {
+    LiveState.IDLE: "ready",
+    LiveState.RUNNING: "working",
+    LiveState.WORKING: "working on its own",
+    LiveState.PERMISSION: "asks",
+    LiveState.PAUSED: "paused",
+    LiveState.HELD: "on hold",
+    LiveState.CANCELLING: "stopping",
+    LiveState.STARTING: "starting",
+    LiveState.ASLEEP: "asleep",
+    LiveState.BLOCKED: "the agent is not ready",
+    LiveState.CLOSED: "closed",
+}
+#: how the button of an option looks: what holds for longer stands out less.
+_CLASSES: Final = {"allow_once": "allow", "allow_always": "always"}
+_LONG: Final = 300
+
+
+def sessions(kept: Sequence[Json], live: Sequence[Json]) -> str:
+    """Return the list of sessions: those that live first, and of these those that ask."""
+    rows = {str(row.get("sessionId")): row for row in live}
+    titles = {str(each.get("sessionId")): each for each in kept}
+    living = sorted(rows, key=lambda each: (not rows[each].get("asks"), each))
+    asleep = [each for each in titles if each not in rows]
+    if not living and not asleep:
+        return "<li>No sessions yet.</li>"
+    return "".join(_session(titles.get(each, {}) | rows.get(each, {})) for each in living + asleep)
+
+
+def _session(row: Json) -> str:
+    session_id = str(row.get("sessionId"))
+    state = str(row.get("state", ""))
+    word = _STATES.get(LiveState(state), "") if state in set(LiveState) else ""
+    waits = row.get("waiting")
+    about = [
+        word,
+        f"{waits} waiting" if isinstance(waits, int) and waits > 0 else "",
+        one_line(row.get("agent"), 40),
+        one_line(row.get("cwd"), _LONG).rpartition("/")[2],
+        "" if state else one_line(row.get("updatedAt"), 40)[:16].replace("T", " "),
+    ]
+    asks = one_line(row.get("asks"), _LONG)
+    title = one_line(row.get("title"), _LONG) or "A session without a title"
+    return (
+        f'<li class="{escape(state or "kept")}">'
+        f'<a id="s-{escape(session_id)}" href="#s={escape(session_id)}">'
+        f'<span class="name">{text(title)}</span>'
+        f'<span class="about">{text(" · ".join(filter(None, about)))}</span>'
+        + (f'<span class="asks">Asks: {text(asks)}</span>' if asks else "")
+        + "</a></li>"
+    )
+
+
+def state(told: Json) -> str:
+    """Return what a session does now, as `_acp_bridge/state` tells it."""
+    word = str(told.get("state", ""))
+    shown = _STATES.get(LiveState(word), "") if word in set(LiveState) else ""
+    others = told.get("clients")
+    with_others = f" · open in {others} places" if isinstance(others, int) and others > 1 else ""
+    return text(shown + with_others)
+
+
+def question(number: int, params: Json, *, may: bool) -> str:
+    """Return a permission that is asked, with a button for each answer; none if not `may`."""
+    call = as_object(params.get("toolCall"))
+    buttons = "".join(
+        f'<button id="q{number}-{at}" class="{_class(option)}" data-do="answer"'
+        f' data-careful data-question="{number}" data-option="{at}">'
+        f"{text(one_line(option.get('name'), _LONG) or one_line(option['optionId'], _LONG))}"
+        "</button>"
+        for at, option in enumerate(options_of(params))
+    )
+    return (
+        f'<section class="question" id="q{number}" aria-label="The agent asks">'
+        f'<p class="asks">The agent asks</p>{asked(tool_calls.shown(call))}'
+        f'<div class="answers">{buttons if may else ""}</div></section>'
+    )
+
+
+def _class(option: Json) -> str:
+    return _CLASSES.get(str(option.get("kind")), "deny")
+
+
+def queue(rows: Iterable[Row], *, may: bool) -> str:
+    """Return the prompts that wait, each with what can be done about it."""
+    listed = list(rows)
+    items = "".join(_waiting(row, may=may) for row in listed)
+    run = (
+        '<button data-do="run" data-careful>Run what is left over</button>'
+        if may and any(row.held for row in listed)
+        else ""
+    )
+    return f"<h2>Waiting</h2><ol>{items}</ol>{run}" if listed else ""
+
+
+def _waiting(row: Row, *, may: bool) -> str:
+    prompt = escape(str(row.prompt_id))
+    left = ' <span class="about">(left over)</span>' if row.held else ""
+    buttons = "".join(
+        f'<button id="w{row.number}-{what}-{by}" data-do="{what}" data-careful data-by="{by}"'
+        f' data-prompt="{prompt}" aria-label="{name} prompt {row.number}">{sign}</button>'
+        for what, by, name, sign in (
+            ("move", -1, "Move up", "↑"),
+            ("move", 1, "Move down", "↓"),
+            ("drop", 0, "Drop", "✕"),
+        )
+    )
+    return f"<li><span>{text(row.text)}{left}</span>{buttons if may else ''}</li>"
+
+
+def settings(shown: SettingsShown) -> str:
+    """Return a list of choices for the mode and for the model, where the session has them."""
+    return "".join(filter(None, (_choices(shown, kind) for kind in KINDS)))
+
+
+def _choices(shown: SettingsShown, kind: str) -> str:
+    choices = shown.choices(kind)
+    if choices is None:
+        return ""
+    options = "".join(
+        f'<option value="{at}"{" selected" if each.id == choices.current else ""}>'
+        f"{text(each.name)}</option>"
+        for at, each in enumerate(choices.values)
+    )
+    return (
+        f'<label><span>{kind.title()}</span> <select id="set-{kind}" data-set="{kind}">{options}'
+        "</select></label>"
+    )

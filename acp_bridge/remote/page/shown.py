@@ -1,0 +1,102 @@
+"""What of a session stands on the page, and what has changed since the page was told. SANS-IO.
+
+Invariant: the page has each piece once, in order; finished paragraphs are sent once.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from acp_bridge.protocol import Json
+from acp_bridge.view.block_text import one_line
+from acp_bridge.view.blocks import Extent, Voice
+from acp_bridge.view.html import article, spoken
+from acp_bridge.view.pieces import Message, Piece, Pieces
+
+#: pieces that are kept, and how many the page has at first.
+_MOST: Final = 2_000
+_FIRST: Final = 200
+#: tool calls that may still change.
+_MOST_CALLS: Final = 1_000
+#: characters of a message that are read to who can't see it.
+_READ_OUT: Final = 600
+
+
+class SessionShown:
+    """Makes messages for the page of the updates of one session."""
+
+    def __init__(self) -> None:
+        self._pieces = Pieces(_MOST_CALLS)
+        self._kept: OrderedDict[int, Piece] = OrderedDict()
+        self._changed: dict[int, Piece] = {}
+        #: of the messages on the page: how many of their paragraphs are there.
+        self._there: dict[int, int] = {}
+        #: the first piece that is on the page.
+        self._first = 0
+        #: the message whose end is to be read out.
+        self._speaking: Message | None = None
+        self._read_out: list[str] = []
+
+    def on_update(self, params: Json) -> None:
+        """Take the params of a `session/update`."""
+        piece = self._pieces.add(params)
+        if piece is None:
+            return
+        if piece.number not in self._kept:
+            self.end_message()
+            self._kept[piece.number] = piece
+            while len(self._kept) > _MOST:
+                self._there.pop(self._kept.popitem(last=False)[0], None)
+            if isinstance(piece, Message) and piece.voice in (Voice.AGENT, Voice.BRIDGE):
+                self._speaking = piece
+        self._changed[piece.number] = piece
+
+    def end_message(self) -> None:
+        """Have the last message read out: it has ended."""
+        if self._speaking is not None:
+            self._read_out.append(one_line(self._speaking.text, _READ_OUT))
+            self._speaking = None
+
+    def whole(self, most: int = _FIRST) -> list[Json]:
+        """Return what puts the last pieces on the page, in the place of what was there."""
+        shown = list(self._kept.values())[-most:]
+        self._first = shown[0].number if shown else 0
+        self._changed.clear()
+        self._there = {
+            each.number: len(each.finished) for each in shown if isinstance(each, Message)
+        }
+        self._read_out.clear()
+        left = len(self._kept) - len(shown)
+        more = f'<button data-do="earlier">Show {left} earlier</button>' if left else ""
+        html = "".join(article(each, Extent.ASKED) for each in shown)
+        return [{"put": "earlier", "html": more}, {"put": "pieces", "html": html}]
+
+    def all(self) -> list[Json]:
+        """Return what puts all pieces on the page that are kept."""
+        return self.whole(_MOST)
+
+    def changes(self) -> list[Json]:
+        """Return what brings the page up to date."""
+        told: list[Json] = []
+        for number, piece in self._changed.items():
+            if number >= self._first:
+                told += self._change(piece)
+        self._changed.clear()
+        told += [{"say": each} for each in self._read_out]
+        self._read_out.clear()
+        return told
+
+    def _change(self, piece: Piece) -> list[Json]:
+        at = f"p{piece.number}"
+        there = self._there.get(piece.number)
+        if not isinstance(piece, Message) or there is None:
+            if isinstance(piece, Message):
+                self._there[piece.number] = len(piece.finished)
+            return [{"add": "pieces", "id": at, "html": article(piece, Extent.ASKED)}]
+        more = piece.finished[there:]
+        self._there[piece.number] = len(piece.finished)
+        told: list[Json] = []
+        if more:
+            told.append({"append": f"{at}-said", "html": spoken(piece.voice, more)})
+        return [*told, {"put": f"{at}-rest", "html": spoken(piece.voice, [piece.rest])}]

@@ -1,0 +1,125 @@
+"""A session as the pieces of a page, in the order of their beginning. SANS-IO.
+
+Invariants
+- A tool call is one piece, where it began, in its present state. So is the plan of a turn.
+- A piece keeps its number; what is added to a message leaves its finished paragraphs as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from acp_bridge.protocol import CONTEXT, Json, as_object, own_meta
+from acp_bridge.view.block_text import harmless, words
+from acp_bridge.view.blocks import Call, Plan, Said, Voice
+from acp_bridge.view.from_updates import Updates
+from acp_bridge.view.paragraphs import Paragraphs
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """What one speaker says: paragraphs that no further text changes, and the rest."""
+
+    number: int
+    voice: Voice
+    finished: list[str] = field(default_factory=list)
+    _paragraphs: Paragraphs = field(default_factory=Paragraphs)
+
+    @property
+    def rest(self) -> str:
+        """The text behind the finished paragraphs."""
+        return self._paragraphs.rest
+
+    @property
+    def text(self) -> str:
+        """All that was said."""
+        return "\n".join([*self.finished, self.rest])
+
+    def add(self, text: str) -> None:
+        """Add to what is said."""
+        self.finished += self._paragraphs.add(text)
+
+
+@dataclass(slots=True, eq=False)
+class ToolCall:
+    """All that is known of a tool call, and what was decided about its permissions."""
+
+    number: int
+    call: Json
+    decided: list[Json] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Steps:
+    """The plan of a turn."""
+
+    number: int
+    plan: Plan
+
+
+Piece: TypeAlias = Message | ToolCall | Steps
+
+
+class Pieces:
+    """Makes pieces of the updates of one session."""
+
+    def __init__(self, most_calls: int | None = None) -> None:
+        """`most_calls`: how many tool calls may still change, the newest; None: all."""
+        self._updates = Updates(most_calls)
+        self._most_calls = most_calls
+        self._calls: dict[str, ToolCall] = {}
+        self._steps: Steps | None = None
+        self._count = 0
+        #: the message that goes on, with its last piece; None behind any other piece.
+        self._message: Message | None = None
+        self._last: Said | None = None
+
+    def add(self, params: Json) -> Piece | None:
+        """Return the piece that an update has begun or changed; None if it shows nothing."""
+        own = own_meta(params)
+        if own.get(CONTEXT):
+            return None
+        match self._updates.read(params):
+            case Said() as said:
+                return self._say(said)
+            case Call() as call:
+                return self._on_call(call, as_object(own.get("decided")))
+            case Plan() as plan:
+                return self._on_plan(plan)
+        return None
+
+    def _say(self, said: Said) -> Message | None:
+        text = harmless(words(said.content))
+        if not text:
+            return None
+        if self._message is None or not said.goes_on(self._last):
+            if said.voice in (Voice.USER, Voice.HOOK):
+                self._steps = None
+            self._message = Message(self._next(), said.voice)
+        self._last = said
+        self._message.add(text)
+        return self._message
+
+    def _on_call(self, call: Call, decided: Json) -> ToolCall:
+        found = self._calls.get(call.call_id)
+        if found is None:
+            found = self._calls[call.call_id] = ToolCall(self._next(), call.now)
+            while self._most_calls is not None and len(self._calls) > self._most_calls:
+                del self._calls[next(iter(self._calls))]
+            self._message = None
+        found.call = call.now
+        if decided:
+            found.decided.append(decided)
+        return found
+
+    def _on_plan(self, plan: Plan) -> Steps:
+        if self._steps is None:
+            self._steps = Steps(self._next(), plan)
+            self._message = None
+        self._steps.plan = plan
+        return self._steps
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count

@@ -1,0 +1,241 @@
+"""The page's end of its WebSocket: who comes in, what is shown where, what a user can do."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_bridge.protocol import Json
+from acp_bridge.remote.page.files import respond
+from tests.bridge.remote import remote_bench
+from tests.remote.page_bench import CODE, SECRET, KnownLogins, page
+from tests.sessions.agent import Agent, Process, until
+
+SCRIPT = "<script>alert(1)</script>"
+PERMISSION: Json = {
+    "toolCall": {"toolCallId": "t", "title": f"Edit {SCRIPT}", "rawInput": {"command": "rm -r x"}},
+    "options": [
+        {"optionId": "yes", "name": f"Yes {SCRIPT}", "kind": "allow_once"},
+        {"optionId": "no", "name": "No", "kind": "reject_once"},
+    ],
+}
+
+
+async def test_a_page_comes_in_with_its_login_alone_and_a_code_is_changed_for_one_once(
+    tmp_path: Path,
+) -> None:
+    async with remote_bench(tmp_path) as it:
+        logins = KnownLogins(it)
+        async with page(it, logins, login="guessed") as stranger:
+            await stranger.ended.wait()
+            assert await stranger.told_of("login") is None
+            assert stranger.places == {}
+        async with page(it, logins, login=None, code=CODE) as phone:
+            assert await phone.told_of("login") == SECRET
+            assert await phone.told_of("may") == "all"
+            await phone.has("No sessions yet", "sessions")
+        async with page(it, logins, login=None, code=CODE) as again:
+            await again.ended.wait()
+            assert await again.told_of("login") is None
+        async with page(it, logins) as phone:
+            await phone.has("No sessions yet")
+            phone.sends(do="leave")
+            await phone.ended.wait()
+            assert logins.left == [SECRET]
+
+
+@pytest.mark.parametrize("first", [b"{\n", b"[1]\n", b"x" * 9000 + b"\n", b'{"login": 5}\n'])
+async def test_what_is_no_first_message_ends_the_connection(tmp_path: Path, first: bytes) -> None:
+    async with remote_bench(tmp_path) as it, page(it, KnownLogins(it), login=first.decode()) as odd:
+        await odd.ended.wait()
+        assert odd.places == {}
+
+
+async def test_a_prompt_is_sent_once_and_its_turn_is_shown_as_it_goes(tmp_path: Path) -> None:
+    async with remote_bench(tmp_path) as it:
+        session_id = await it.new()
+        async with page(it, KnownLogins(it), session=session_id) as phone:
+            await phone.told_of("opened")
+            for _ in range(2):  # sent again under its key, as after a lost connection
+                phone.sends(do="prompt", session=session_id, text=f"hi {SCRIPT}", key="k")
+            await phone.has("echo hi")
+            await until(lambda: [each for each in phone.told if each.get("taken") == "k"][1:])
+            shown = "".join(phone.places.values())
+            assert SCRIPT not in shown
+            assert shown.count("hi &lt;script&gt;") == 2  # the user's words and the echo
+            assert len(it.agent.params("session/prompt")) == 1
+            said = await until(lambda: [each["say"] for each in phone.told if "say" in each])
+            assert said == [f"echo hi {SCRIPT}"]
+
+
+async def test_a_page_that_comes_again_finds_the_whole_session_once(tmp_path: Path) -> None:
+    async with remote_bench(tmp_path) as it:
+        session_id = await it.new()
+        async with page(it, KnownLogins(it), session=session_id) as phone:
+            await phone.told_of("opened")
+            phone.sends(do="prompt", session=session_id, text="first", key="k")
+            await phone.has("echo first")
+        async with page(it, KnownLogins(it), session=session_id) as phone:
+            await phone.told_of("opened")
+            assert phone.places["pieces"].count("echo first") == 1
+            assert [each["put"] for each in phone.told if "put" in each].count("pieces") == 1
+
+
+async def asks(process: Process, params: Json) -> Json:
+    asked = {**PERMISSION, "sessionId": params["sessionId"]}
+    process.says({"id": 77, "method": "session/request_permission", "params": asked})
+    (answer,) = await until(lambda: [each for each in process.received if each.get("id") == 77])
+    process.update(params["sessionId"], f"chosen {answer['result']['outcome'].get('optionId')}")
+    return {"stopReason": "end_turn"}
+
+
+async def test_a_question_is_answered_on_one_page_and_goes_from_the_other(tmp_path: Path) -> None:
+    agent = Agent()
+    agent.script["session/prompt"] = asks
+    async with remote_bench(tmp_path, agent) as it:
+        session_id = await it.new()
+        logins = KnownLogins(it)
+        async with (
+            page(it, logins, session=session_id) as phone,
+            page(it, logins, session=session_id) as tablet,
+        ):
+            for each in (phone, tablet):
+                await each.told_of("opened")
+            phone.sends(do="prompt", session=session_id, text="do it", key="k")
+            for each in (phone, tablet):
+                await each.has("rm -r x", "questions")
+                assert SCRIPT not in each.places["questions"]
+            tablet.sends(do="answer", question="7", option="0")
+            tablet.sends(do="answer", question="1", option="5")
+            tablet.sends(do="answer", question="1", option="0")
+            for each in (phone, tablet):
+                await each.told_of("remove")
+                await each.has("chosen yes")
+                await each.has("Allowed by a person")
+
+
+async def test_who_may_look_sees_no_question_and_can_do_nothing(tmp_path: Path) -> None:
+    agent = Agent()
+    agent.script["session/prompt"] = asks
+    async with remote_bench(tmp_path, agent) as it:
+        session_id = await it.new()
+        async with (
+            page(it, KnownLogins(it), session=session_id) as phone,
+            page(it, KnownLogins(it, "look"), session=session_id) as guest,
+        ):
+            for each in (phone, guest):
+                await each.told_of("opened")
+            phone.sends(do="prompt", session=session_id, text="do it", key="k")
+            await phone.has("rm -r x", "questions")
+            guest.sends(do="prompt", session=session_id, text="more", key="g")
+            assert await guest.told_of("refused") == "g"
+            guest.sends(do="stop")
+            assert "only look" in await guest.told_of("line")
+            assert "questions" not in guest.places
+            phone.sends(do="answer", question=1, option=1)
+            await guest.has("chosen no")
+
+
+async def test_a_stop_from_the_page_ends_the_turn_of_anyone(tmp_path: Path) -> None:
+    agent = Agent()
+
+    async def never(process: Process, params: Json) -> Json:
+        process.update(params["sessionId"], "working")
+        await until(lambda: process.params("session/cancel"))
+        return {"stopReason": "cancelled"}
+
+    agent.script["session/prompt"] = never
+    async with remote_bench(tmp_path, agent) as it:
+        owner = await it.remote()
+        session_id = await it.new(owner)
+        sent = owner.prompt(session_id, "long")
+        async with page(it, KnownLogins(it), session=session_id) as phone:
+            await phone.has("working")
+            await until(lambda: [each for each in phone.told if each.get("busy")])
+            phone.sends(do="stop")
+            assert await owner.stop_reason(sent) == "cancelled"
+
+
+async def test_the_queue_is_shown_moved_and_dropped(tmp_path: Path) -> None:
+    agent = Agent()
+    go_on = anyio.Event()
+
+    async def waits(process: Process, params: Json) -> Json:
+        await go_on.wait()
+        process.update(params["sessionId"], f"did {params['prompt'][0]['text']}")
+        return {"stopReason": "end_turn"}
+
+    agent.script["session/prompt"] = waits
+    async with remote_bench(tmp_path, agent) as it:
+        session_id = await it.new()
+        async with page(it, KnownLogins(it), session=session_id) as phone:
+            await phone.told_of("opened")
+            for text in ("one", "two", "three", "four"):
+                phone.sends(do="prompt", session=session_id, text=text, key=text)
+                await until(lambda key=text: {"taken": key} in phone.told)  # type: ignore[misc]
+            await phone.has("four", "queue")
+
+            def prompt(text: str) -> str:
+                return (
+                    phone.places["queue"].partition(text)[2].split('data-prompt="')[1].split('"')[0]
+                )
+
+            phone.sends(do="move", prompt=prompt("four"), by="-1")
+            await until(
+                lambda: phone.places["queue"].index("four") < phone.places["queue"].index("three")
+            )
+            phone.sends(do="drop", prompt=prompt("two"))
+            await until(lambda: "two" not in phone.places["queue"])
+            go_on.set()
+            await phone.has("did three")
+            did = [each["prompt"][0]["text"] for each in it.agent.params("session/prompt")]
+            assert did == ["one", "four", "three"]
+
+
+async def test_a_page_that_is_not_visible_has_no_session_open(tmp_path: Path) -> None:
+    async with remote_bench(tmp_path) as it:
+        owner = await it.remote()
+        session_id = await it.new(owner)
+
+        async def clients() -> int:
+            rows = (await owner.ask("_acp_bridge/live", {}))["sessions"]
+            return int(rows[0]["clients"])
+
+        async with page(it, KnownLogins(it), session=session_id) as phone:
+            await phone.told_of("opened")
+            assert await clients() == 2
+            phone.sends(do="visible", visible=False)
+            while await clients() != 1:
+                await anyio.lowlevel.checkpoint()
+            phone.told.clear()
+            phone.sends(do="visible", visible=True)
+            await phone.told_of("opened")
+            assert await clients() == 2
+
+
+async def test_the_list_says_what_each_session_does_and_asks(tmp_path: Path) -> None:
+    agent = Agent()
+    agent.script["session/prompt"] = asks
+    async with remote_bench(tmp_path, agent) as it:
+        owner = await it.remote()
+        session_id = await it.new(owner)
+        owner.prompt(session_id, "do it")
+        async with page(it, KnownLogins(it)) as phone:
+            await phone.has(f'href="#s={session_id}"', "sessions")
+            await phone.has("Asks: Edit", "sessions")
+            assert SCRIPT not in phone.places["sessions"]
+
+
+def test_the_page_is_four_files_under_a_policy_that_lets_nothing_else_in() -> None:
+    for path in ("/", "/page.js", "/page.css", "/icon.svg"):
+        found = respond(path)
+        assert found is not None
+        headers = dict(found[1])
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+        assert "unsafe" not in headers["Content-Security-Policy"]
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert found[2]
+    for path in ("/index.html", "/../serve.py", "/page.js?x", "//page.js", "/files.py"):
+        assert respond(path) is None

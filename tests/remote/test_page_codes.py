@@ -1,0 +1,24 @@
+"""A code for a phone: once, for five minutes, however it is typed."""
+
+from acp_bridge.remote.page.codes import LIFE, Codes
+
+
+def test_a_code_counts_once_however_it_is_typed() -> None:
+    codes = Codes()
+    code = codes.make("phone", "approve", 0)
+    assert codes.take(code[:-1], 1) is None
+    assert codes.take("", 1) is None
+    found = codes.take(f" {code.lower().replace('-', ' ')}", LIFE - 1)
+    assert found is not None
+    assert (found.name, found.may) == ("phone", "approve")
+    assert codes.take(code, 2) is None
+
+
+def test_a_code_counts_for_five_minutes_and_only_the_newest_are_kept() -> None:
+    codes = Codes()
+    old = codes.make("phone", "all", 0)
+    assert codes.take(old, LIFE) is None
+    first, *others = [codes.make("phone", "all", LIFE) for _ in range(21)]
+    assert codes.take(first, LIFE + 1) is None
+    assert all(codes.take(each, LIFE + 1) for each in others)
+    assert len({first, *others}) == 21
