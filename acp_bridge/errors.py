@@ -46,6 +46,11 @@ def wrong_cursor(message: str) -> RpcError:
     return error
 
 
+def is_wrong_cursor(error: RpcError) -> bool:
+    """Return True for an error that `wrong_cursor` has made, here or in another bridge."""
+    return isinstance(error.data, dict) and error.data.get("reason") == CURSOR
+
+
 def unknown_session() -> RpcError:
     """Return -32002: there is no such session."""
     return RpcError(ErrorCode.RESOURCE_NOT_FOUND, "unknown session")

@@ -37,6 +37,7 @@ NUMBERS = [
     *(f"X{number}" for number in range(1, 4)),
     "N1",
     "N2",
+    "N5",
 ]
 
 

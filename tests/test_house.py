@@ -66,6 +66,8 @@ SANS_IO = (
     "machine.prompt_queue",
     "machine.states",
     "machine.turns",
+    "journal.merge",
+    "journal.place",
     "hooks.config",
     "hooks.definitions",
     "hooks.verdict",

@@ -152,27 +152,22 @@ class Replay:
         whole, replay = replay and after is None, replay or after is not None
         hold = held if held and held.begins(view) else None
         hold = hold or Hold(view, places, self._stands(view), replays=replay, whole=whole)
+        view.missed_some &= not replay
         try:
             if replay:
-                view.missed_some = False
                 cursor = await self._read(view, hold, after)
                 self.replay_state(view)
             else:
                 cursor = await places.read(hold.reading) if hold.reading else None
                 self._say_what_goes_on(view, request)
             self._say_what_waits(view, request)
-            result = self.result(request, hold.stands, attached=attached, cursor=cursor)
-            request.answer(result)
+            request.answer(self.result(request, hold.stands, attached=attached, cursor=cursor))
         except WrongCursor as exc:
             if not has_it:
                 self._audience.leave(request.client)
             raise errors.wrong_cursor(str(exc)) from None
         except JournalError as exc:
-            if self._core.closing:  # it was deleted while it was read
-                raise errors.unknown_session() from None
-            if str(exc) in (GONE, WAL_GONE):
-                raise errors.agent_trouble(f"the session can't be read: {exc}") from exc
-            raise
+            raise self._unreadable(exc) from exc
         else:
             hold.end()
             if not self._transcript.seq and request.method != ATTACH:
@@ -181,6 +176,13 @@ class Replay:
             hold.end()
             if not view.over:  # also if it has failed: the client has the session
                 self._audience.welcome(request.client)
+
+    def _unreadable(self, exc: JournalError) -> Exception:
+        """Return what a client is told when the session can't be read."""
+        if self._core.closing:  # it was deleted while it was read
+            return errors.unknown_session()
+        gone = str(exc) in (GONE, WAL_GONE)
+        return errors.agent_trouble(f"the session can't be read: {exc}") if gone else exc
 
     def _say_what_goes_on(self, view: ClientView, request: ClientRequest) -> None:
         """Show a client that is replayed nothing the subagents that there are, and how they ended.

@@ -23,6 +23,7 @@ from acp_bridge.protocol import (
     ATTACH,
     CLIENT_NAME,
     CLOSE_FOR_ALL,
+    CURSOR,
     HEARS_STATE,
     HOLDER,
     LOGIN,
@@ -30,6 +31,7 @@ from acp_bridge.protocol import (
     SESSION_CLOSE,
     SESSION_LOAD,
     SESSION_RESUME,
+    SESSION_UPDATE,
     ErrorCode,
     Json,
     as_object,
@@ -94,6 +96,8 @@ class Passage:
         self.left = False
         #: the client has asked to leave the session, or another client has closed it.
         self.leaving = False
+        #: the cursor that the client was told last, if it wants them.
+        self.cursor: str | None = None
         #: why the other bridge has let the client go; None if it has not.
         self.let_go: str | None = None
         self.ended = anyio.Event()
@@ -237,6 +241,7 @@ class Passage:
             case Ok(result) if request.method in _LOADING:
                 shown = as_object(result)
                 own = {**own_meta(shown), HOLDER: self._holder}
+                self._note_cursor(shown)
                 self.was_loaded, self.leaving = True, False
                 request.answer(with_own_meta(shown, own))
             case Ok(result):
@@ -304,7 +309,13 @@ class Passage:
                     self.client.peer.notify(method, params)
             case _:
                 self._note_word()
+                if self.client.abilities.takes_cursors and method == SESSION_UPDATE:
+                    self._note_cursor(as_object(params))
                 self.client.peer.notify(method, self._requests.with_client_id(params))
+
+    def _note_cursor(self, told: Json) -> None:
+        cursor = own_meta(told).get(CURSOR)
+        self.cursor = cursor if isinstance(cursor, str) else self.cursor
 
     def _note_word(self) -> None:
         self._has_shown = True

@@ -31,6 +31,7 @@ from acp_bridge.protocol import (
     Json,
     continuing,
     prompt_key,
+    resuming,
 )
 from acp_bridge.runtime.log import event
 from acp_bridge.session.session_context import SessionContext
@@ -314,17 +315,28 @@ class Passages:
         continued.waiting.go_on(failure)
 
     async def _reopened(self, passage: Passage) -> RpcError | None:
-        """Give the client the session again; if that fails, tell the client and return why."""
-        given = continuing(passage.given)
-        request = Continued(passage.client, Call(None, SESSION_RESUME, given))
+        """Give the client the session again; if that fails, tell the client and return why.
+
+        A client that has a cursor is shown what follows it, as far as that is in the journal.
+        """
         try:
-            await self.or_elsewhere(request, self._load(request, given))
+            try:
+                await self._resume(passage, passage.cursor)
+            except RpcError as exc:
+                if not errors.is_wrong_cursor(exc):
+                    raise
+                await self._resume(passage, None)
         except RpcError as exc:
             _say(passage, passage_words.not_continued(exc.message))
             return exc
         except Exception as exc:
             return errors.internal(exc, "the session could not be opened here")
         return None
+
+    async def _resume(self, passage: Passage, cursor: str | None) -> None:
+        given = resuming(continuing(passage.given), cursor)
+        request = Continued(passage.client, Call(None, SESSION_RESUME, given))
+        await self.or_elsewhere(request, self._load(request, given))
 
 
 def _say(passage: Passage, text: str) -> None:
