@@ -195,7 +195,7 @@ class Heard:
             self._judge_live(session.parts[-1], said)
 
     def _judge_whole_turn(self, session_id: str, session: _Session) -> None:
-        """All words of the turn that has just ended were shown."""
+        """All words of the turn that has just ended were shown, to who did not leave meanwhile."""
         if self.ledger.reuses_ids or self.ledger.replays_late:
             return
         shown = {word for part in session.parts for word in part.words}
@@ -203,6 +203,8 @@ class Heard:
             prompt = self.prompts.get(request)
             ended = attempt.end and attempt.end["stopReason"] == "end_turn"
             if prompt is None or not ended or prompt.session_id != session_id or prompt.again:
+                continue
+            if prompt.number in self._left:
                 continue
             if missing := [word for word in prompt.words if word not in shown]:
                 raise Lost(f"prompt {prompt.number} of version 2 has ended, not shown: {missing}")
