@@ -67,9 +67,6 @@ class Heard:
     _sessions: dict[str, _Session] = field(default_factory=dict)
     #: prompts of sessions that it closed after it had sent them: their turns are not told further.
     _left: set[int] = field(default_factory=set)
-    #: prompts that were open when a resume of their session was answered: what was held back for
-    #: it may come before their answers.
-    _behind: set[int] = field(default_factory=set)
     #: the methods of the requests that have no answer, by the keys of their ids.
     _open: dict[str, str] = field(default_factory=dict)
     _taken: int = 0
@@ -174,11 +171,6 @@ class Heard:
                 continue
             session.opening.remove(request)
             session.parts[-1].unsure |= not well
-            self._behind |= {
-                self.prompts[each].number
-                for each, attempt in self._conversation.attempts.items()
-                if each in self.prompts and not attempt.is_answered
-            }
             if not session.opening:
                 session.parts.append(Part())
 
@@ -195,7 +187,7 @@ class Heard:
             self._judge_live(session.parts[-1], said)
 
     def _judge_whole_turn(self, session_id: str, session: _Session) -> None:
-        """All words of the turn that has just ended were shown."""
+        """All words of the turn that has just ended were shown, to who did not leave meanwhile."""
         if self.ledger.reuses_ids or self.ledger.replays_late:
             return
         shown = {word for part in session.parts for word in part.words}
@@ -203,6 +195,8 @@ class Heard:
             prompt = self.prompts.get(request)
             ended = attempt.end and attempt.end["stopReason"] == "end_turn"
             if prompt is None or not ended or prompt.session_id != session_id or prompt.again:
+                continue
+            if prompt.number in self._left:
                 continue
             if missing := [word for word in prompt.words if word not in shown]:
                 raise Lost(f"prompt {prompt.number} of version 2 has ended, not shown: {missing}")
@@ -219,7 +213,7 @@ class Heard:
             where = f"prompt {prompt.number} of version 2"
             if attempt.end and attempt.end["stopReason"] == "cancelled":
                 raise Lost(f"{where} goes on when it is cancelled")
-            if not attempt.is_answered and not prompt.again and prompt.number not in self._behind:
+            if not attempt.is_answered and not prompt.again:
                 raise Lost(f"{where} has begun, and is not answered")
 
     def _session(self, session_id: object) -> _Session:

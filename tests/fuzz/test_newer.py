@@ -60,6 +60,7 @@ WHOLE, RESUMED, REPLAYED = (
     {"id": 0, "result": {}},
     {"id": 9, "result": {}},
 )
+CLOSE, CLOSED = sent("session/close", 5), {"id": 5, "result": {}}
 STOP = sent("session/cancel")
 GIVE_UP = {"out": True, "method": "$/cancel_request", "params": {"requestId": 1}}
 COME = [RESUME, IDLE, RESUMED]
@@ -92,6 +93,8 @@ def judge(*lines: Json, stopped: bool = False, whole: str = ONE, given_up: bool 
         ([prompt(1), RUNS, begun(1), REPLAY, said(ONE), said(ONE), WHOLE, RUNS, REPLAYED], {}),
         # Of two replays at a time it is not known which is which.
         ([REPLAY, {**REPLAY, "id": 8}, said(ONE), WHOLE, IDLE, REPLAYED], {}),
+        # It leaves in the middle of a turn, which ends before it has left.
+        ([prompt(1), RUNS, begun(1), CLOSE, ENDED, CLOSED], {}),
         # Its connection has ended before the replay was whole.
         ([prompt(1), *TURN, REPLAY], {}),
         ([prompt(1), RUNS, begun(1), STOP, CANCELLED], {"stopped": True}),
@@ -141,7 +144,7 @@ def test_what_may_be_is_good(lines: list[Json], how: dict[str, Any]) -> None:
         pytest.param([REPLAY, said(ONE), IDLE, REPLAYED], {}, id="a replay without its mark"),
         pytest.param([REPLAY, WHOLE, REPLAYED], {}, id="a replay without the state"),
         pytest.param(
-            [prompt(1), RUNS, begun(1), sent("session/close", 5), {"id": 5, "result": {}}],
+            [prompt(1), RUNS, begun(1), CLOSE, CLOSED],
             {},
             id="closed without its end",
         ),

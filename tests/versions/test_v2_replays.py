@@ -127,6 +127,21 @@ async def test_a_prompt_whose_turn_begins_behind_a_replay_has_its_words_and_its_
         assert (await here.client.result(waits))["messageId"] == shown_last["messageId"]
 
 
+@pytest.mark.hazard("X3")
+async def test_a_turn_whose_words_wait_for_a_replay_that_a_close_breaks_off_has_its_end_alone(
+    tmp_path: Path,
+) -> None:
+    async with shown(tmp_path) as here:
+        await here.begun("one")
+        asked = await here.asks()
+        here.agent.gate("one").open()
+        await until(lambda: here.it.editor.states(here.session)[-1] == "idle/end_turn")
+        closing = here.client.send("session/close", {"sessionId": here.session})
+        assert await here.client.result(closing) == {}
+        assert (await here.client.refusal(asked)).code == -32600
+        assert here.told() == ["one", "one begins", "idle/end_turn", f"answer {closing}"]
+
+
 async def test_the_words_that_a_replay_has_ended_with_are_another_message_when_sent_once_more(
     tmp_path: Path,
 ) -> None:
