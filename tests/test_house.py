@@ -64,6 +64,7 @@ SANS_IO = (
     "machine.prompt_queue",
     "machine.states",
     "machine.turns",
+    "remote.door",
     "hooks.config",
     "hooks.definitions",
     "hooks.verdict",
