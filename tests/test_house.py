@@ -68,6 +68,7 @@ SANS_IO = (
     "machine.turns",
     "journal.merge",
     "journal.place",
+    "remote.door",
     "hooks.config",
     "hooks.definitions",
     "hooks.verdict",
