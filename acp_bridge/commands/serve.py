@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _USAGE: Final = """\
 acp-bridge serve ADDRESS [OPTIONS] [-- COMMAND ARGS...]
-acp-bridge serve token [--may look|approve|all] NAME
+acp-bridge serve token [--phone] [--may look|approve|all] NAME
 acp-bridge serve tokens
 acp-bridge serve revoke NAME"""
 _ABOUT: Final = """\
@@ -37,7 +37,8 @@ unix:PATH behind a proxy. They see all sessions of the data folder, and work wit
 --, or the built-in one. A token is a shell: who has one that may all can run what you can.
 
 A token is made by 'serve token', which shows it once; 'serve tokens' lists them, and 'serve revoke'
-ends one with its connections. All three work while a server runs."""
+ends one with its connections. All three work while a server runs. With --phone a code is shown
+instead, also as a QR code, which the page at ADDRESS takes once, within five minutes."""
 _EXAMPLES: Final = (
     "acp-bridge serve token laptop",
     "acp-bridge serve 127.0.0.1:8765 --root ~/src -- codex-acp",
@@ -103,6 +104,9 @@ def _add_own(parser: CommandParser) -> None:
     parser.add_argument(
         "--may", metavar="look|approve|all", help="what a new token may (default all)"
     )
+    parser.add_argument(
+        "--phone", action="store_true", help="a code with which a browser logs in at the page"
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -139,7 +143,8 @@ def _change(reader: CommandParser, given: argparse.Namespace) -> int:
     try:
         match given.what:
             case "token":
-                return _make(home, given.name, _may(reader, given.may))
+                make = _make_code if given.phone else _make
+                return make(home, given.name, _may(reader, given.may))
             case "revoke":
                 return _revoke(home, given.name)
             case _:
@@ -167,6 +172,20 @@ def _make(home: Path, name: str, may: May) -> int:
         f"The token {name} may {_MEANT[may]}. It is shown this once; keep it like a password:\n"
     )
     return print_text(f"{secret}\n")
+
+
+def _make_code(home: Path, name: str, may: May) -> int:
+    from acp_bridge.remote import control
+    from acp_bridge.remote.page.qr import drawn
+
+    found = _asked(home, control.CODE, {"name": name, "may": may})
+    code, page = exact(str(found.get("code"))), exact(str(found.get("page")))
+    url = f"{page}/#code={code}"
+    say_on_stderr(
+        f"{name} may {_MEANT[may]}. Within five minutes, and once: open this, or {page} and enter"
+        f" {code}\n\n"
+    )
+    return print_text(f"{drawn(url)}{url}\n")
 
 
 def _revoke(home: Path, name: str) -> int:
@@ -219,7 +238,7 @@ def _asked(home: Path, what: str, params: Json) -> Json:
 def _serve(reader: CommandParser, given: argparse.Namespace, agent: Sequence[str] | None) -> int:
     from acp_bridge.remote import tokens
 
-    if given.name is not None or given.may is not None:
+    if given.name is not None or given.may is not None or given.phone:
         reader.error("an address alone is served; a token is made by 'acp-bridge serve token NAME'")
     plan = _plan(reader, given)
     words = words_of(given, OPTIONS.values())

@@ -22,6 +22,7 @@ from acp_bridge.listening import peers
 from acp_bridge.listening.places import new_socket_path, private_folder
 from acp_bridge.protocol import Json, as_object
 from acp_bridge.remote.local import Address
+from acp_bridge.remote.page.codes import Codes
 from acp_bridge.remote.server import Server
 from acp_bridge.remote.tokens import FOLDER, Held, Token, Tokens, Unusable, held
 from acp_bridge.runtime import waits
@@ -32,6 +33,8 @@ from acp_bridge.wire.jsonrpc import Decoder, Err, Malformed, Ok, RpcError
 from acp_bridge.wire.stdio import Reader, Writer
 
 ADD, REMOVE, LIST = "add", "remove", "list"
+#: a code for a page, of the server that runs.
+CODE: Final = "code"
 #: the connection from an address of this machine's is the asking process's.
 VOUCH: Final = "vouch"
 #: seconds for one question and its answer.
@@ -64,8 +67,10 @@ def private_socket(home: Path, tokens: Tokens) -> Iterator[socket.socket]:
 class Control:
     """Changes the tokens of a running server."""
 
-    def __init__(self, tokens: Tokens, server: Server) -> None:
+    def __init__(self, tokens: Tokens, server: Server, codes: Codes, page: str) -> None:
+        """`codes`: those of its page, whose address is `page`."""
         self._tokens, self._server = tokens, server
+        self._codes, self._page = codes, page
 
     async def serve(self, listener: socket.socket) -> None:
         """Answer what is asked on a socket of `private_socket`, until cancelled."""
@@ -123,6 +128,12 @@ class Control:
         if method == VOUCH:
             self._server.vouch((str(params["address"]), int(params["port"])))
             return {}
+        if method == CODE:
+            name, may = str(params["name"]), May(params["may"])
+            self._tokens.check_new(name)
+            code = self._codes.make(name, may, anyio.current_time())
+            event("remote.code", token=name, may=may)
+            return {"code": code, "page": self._page}
         result = await in_thread(done, self._tokens, method, params)
         if method == REMOVE:
             result["ended"] = self._server.end(params["name"])
@@ -149,6 +160,8 @@ def done(tokens: Tokens, method: str, params: Json) -> Json:
             return {}
         case "list":
             return {"tokens": [{**asdict(token), "open": 0} for token in tokens.all]}
+        case "code":
+            raise Unusable("no server runs: a code counts at the one that runs, for five minutes")
     raise errors.unknown_method(method)
 
 

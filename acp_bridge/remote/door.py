@@ -20,6 +20,8 @@ from acp_bridge.remote.tokens import Token
 #: where the protocol is spoken.
 PATH: Final = "/acp"
 HEALTH: Final = "/health"
+#: where the page for a browser opens its WebSocket.
+PAGE: Final = "/page"
 #: wrong tokens from one address, and the seconds for which they count.
 FAILURES: Final = 10
 WITHIN: Final = 60.0
@@ -42,6 +44,14 @@ class Refusal:
     status: HTTPStatus
     text: str
     headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A page of this server's: it proves its login in the first message of its WebSocket.
+
+    A browser lets no script add a header to that request.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +93,25 @@ class Failures:
 class Door:
     """Lets in whoever has a token, on a request that no page elsewhere can have made."""
 
-    def __init__(self, names: Names, find: Callable[[str], Token | None]) -> None:
-        """`find` returns the token with a secret; it takes as long for any other secret."""
+    def __init__(
+        self,
+        names: Names,
+        find: Callable[[str], Token | None],
+        file: Callable[[str], Refusal | None] = lambda _: None,
+    ) -> None:
+        """`find` returns the token with a secret; it takes as long for any other secret.
+
+        `file` returns the page's file at a path.
+        """
+        self._file = file
         self._names = names
         self._find = find
         self._failures = Failures()
 
-    def answer(self, path: str, headers: Headers, address: str, now: float) -> Token | Refusal:
-        """Return the token with which a request comes in, or how it is refused.
+    def answer(
+        self, path: str, headers: Headers, address: str, now: float
+    ) -> Token | Stranger | Refusal:
+        """Return the token with which a request comes in, or how it is refused or answered.
 
         `address`: where it comes from; `now` in seconds, by any clock.
         """
@@ -102,9 +123,11 @@ class Door:
             )
         if path == HEALTH:
             return _refusal(HTTPStatus.OK, "ok")
-        if path != PATH:
+        if (file := self._file(path)) is not None:
+            return file
+        if path not in (PATH, PAGE):
             return _refusal(HTTPStatus.NOT_FOUND, f"there is nothing here: the path is {PATH}")
-        if headers.get_all("Origin") and not self._is_own(headers, host):
+        if (path == PAGE or headers.get_all("Origin")) and not self._is_own(headers, host):
             return _refusal(HTTPStatus.FORBIDDEN, "pages of another origin may not connect")
         if self._failures.too_many(address, now):
             return _refusal(
@@ -112,7 +135,11 @@ class Door:
                 f"too many wrong tokens: try again in {WITHIN:g} s",
                 {"Retry-After": f"{WITHIN:g}"},
             )
-        return self._login(headers, address, now)
+        return Stranger() if path == PAGE else self._login(headers, address, now)
+
+    def failed(self, address: str, now: float) -> None:
+        """Count a page that has not proved its login."""
+        self._failures.note(address, now)
 
     def _is_own(self, headers: Headers, host: str) -> bool:
         origin = (_only(headers.get_all("Origin")) or "").lower()

@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from secrets import token_hex
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute, SocketListener, SocketStream
@@ -26,7 +27,7 @@ from websockets.server import ServerProtocol
 from acp_bridge import errors
 from acp_bridge.listening import peers
 from acp_bridge.remote import local
-from acp_bridge.remote.door import Door, Refusal
+from acp_bridge.remote.door import Door, Refusal, Stranger
 from acp_bridge.remote.local import Address, plain
 from acp_bridge.remote.tokens import Token
 from acp_bridge.remote.websocket import WebSocket, opened, server_protocol
@@ -52,15 +53,36 @@ _OF_EVERY_ANSWER: Final = {"Cache-Control": "no-store", "X-Content-Type-Options"
 Join: TypeAlias = Callable[[WebSocket, Token], Awaitable[None]]
 
 
+class Visit(Protocol):
+    """A page that has proved its login."""
+
+    @property
+    def name(self) -> str:
+        """The name of its login."""
+
+    async def serve(self) -> None:
+        """Serve the page until it is gone."""
+
+
+#: returns the visit of a page that has proved its login; None if it has not.
+ComeIn: TypeAlias = Callable[[WebSocket], Awaitable[Visit | None]]
+
+
 class NotIn(Exception):
     """A connection that does not come in; it was told so, if it could be."""
 
 
 @dataclass(eq=False, slots=True)
 class _Connection:
-    """A connection that has come in with a token; its WebSocket is opened in a moment."""
+    """A connection whose WebSocket is opened in a moment.
 
-    token: Token
+    It has come in with a token, or has its page's login still to prove.
+    """
+
+    address: str
+    token: Token | None
+    #: the name of its token or login; "" before that is proved.
+    name: str = ""
     socket: WebSocket | None = None
 
 
@@ -78,8 +100,16 @@ class Proof:
 class Server:
     """The connections from elsewhere."""
 
-    def __init__(self, door: Door, join: Join, proof: Proof, tls: ssl.SSLContext | None) -> None:
-        """Nothing is taken before `serve`."""
+    def __init__(
+        self,
+        door: Door,
+        join: Join,
+        proof: Proof,
+        tls: ssl.SSLContext | None,
+        come_in: ComeIn | None = None,
+    ) -> None:
+        """Nothing is taken before `serve`. `come_in`: how pages do, where there are some."""
+        self._come_in = come_in
         self._door, self._join, self._proof, self._tls = door, join, proof, tls
         self._waiting: dict[object, anyio.CancelScope] = {}
         self._connections: list[_Connection] = []
@@ -89,11 +119,11 @@ class Server:
 
     def count(self, name: str) -> int:
         """Return how many connections of a token there are."""
-        return sum(each.token.name == name for each in self._connections)
+        return sum(each.name == name for each in self._connections)
 
     def end(self, name: str) -> int:
         """End the connections of a token that was revoked; returns how many there were."""
-        ended = [each for each in self._connections if each.token.name == name]
+        ended = [each for each in self._connections if each.name == name]
         for each in ended:
             self._connections.remove(each)
             if each.socket:
@@ -135,14 +165,8 @@ class Server:
         self, raw: SocketStream
     ) -> tuple[ByteStream, ServerProtocol, _Connection] | None:
         """Return an open WebSocket with its token; None for a connection that does not come in."""
-        key = object()
-        if len(self._waiting) >= WAITING:
-            oldest = next(iter(self._waiting))
-            self._waiting.pop(oldest).cancel()
-            event("remote.crowded")
         connection: _Connection | None = None
-        with anyio.move_on_after(PATIENCE) as scope:
-            self._waiting[key] = scope
+        with self._place():
             try:
                 stream, protocol, request = await self._asked(raw)
                 connection = await self._let_in(raw, protocol, request)
@@ -152,10 +176,23 @@ class Server:
                 await _last_words(stream)
             except (NotIn, anyio.EndOfStream, *_BROKEN):
                 pass
-            finally:
-                self._waiting.pop(key, None)
         self._forget(connection)
         return None
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """Have one of the places of those that have not come in, for some seconds."""
+        key = object()
+        if len(self._waiting) >= WAITING:
+            oldest = next(iter(self._waiting))
+            self._waiting.pop(oldest).cancel()
+            event("remote.crowded")
+        with anyio.move_on_after(PATIENCE) as scope:
+            self._waiting[key] = scope
+            try:
+                yield
+            finally:
+                self._waiting.pop(key, None)
 
     async def _asked(self, raw: SocketStream) -> tuple[ByteStream, ServerProtocol, Request]:
         """Return the request of a connection; raises NotIn."""
@@ -187,21 +224,23 @@ class Server:
         """Have the protocol answer a request; returns the connection if it comes in."""
         address = self._address(raw, request)
         found = self._door.answer(request.path, request.headers, address, anyio.current_time())
-        if isinstance(found, Token):
+        if not isinstance(found, Refusal):
             found = await self._check(raw, found) or found
-        if isinstance(found, Token):
+        if not isinstance(found, Refusal):
             response = protocol.accept(request)
             response.headers["Acp-Connection-Id"] = token_hex(16)
             protocol.send_response(response)
             if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
-                connection = _Connection(found)
+                token = found if isinstance(found, Token) else None
+                connection = _Connection(address, token, token.name if token else "")
                 self._connections.append(connection)
                 return connection
             return None
         if found.status != HTTPStatus.OK:
             event("remote.refused", address=address, status=int(found.status), what=found.text)
         response = protocol.reject(found.status, f"{found.text}\n")
-        for name, value in (*found.headers.items(), *_OF_EVERY_ANSWER.items()):
+        for name, value in {**_OF_EVERY_ANSWER, **found.headers}.items():
+            response.headers.pop(name, None)
             response.headers[name] = value
         protocol.send_response(response)
         return None
@@ -213,12 +252,10 @@ class Server:
         remote = raw.extra(SocketAttribute.remote_address)
         return str(remote[0]) if isinstance(remote, tuple) else "a local socket"
 
-    async def _check(self, raw: SocketStream, token: Token) -> Refusal | None:
-        """Return why a connection with a token does not come in all the same."""
-        full = self.count(token.name) >= MOST_OF_TOKEN or len(self._connections) >= MOST
-        if full:
-            why = f"there are {MOST_OF_TOKEN} connections with this token, or {MOST} in all"
-            return Refusal(HTTPStatus.TOO_MANY_REQUESTS, why, {})
+    async def _check(self, raw: SocketStream, who: Token | Stranger) -> Refusal | None:
+        """Return why a connection does not come in all the same."""
+        if self._is_full(who.name if isinstance(who, Token) else None):
+            return Refusal(HTTPStatus.TOO_MANY_REQUESTS, _FULL, {})
         if not self._proof.local or self._is_vouched(raw):
             return None
         try:
@@ -230,6 +267,10 @@ class Server:
         except peers.Refused as refused:
             return Refusal(HTTPStatus.FORBIDDEN, str(refused), {})
         return None
+
+    def _is_full(self, name: str | None) -> bool:
+        of_token = self.count(name) if name is not None else 0
+        return of_token >= MOST_OF_TOKEN or len(self._connections) >= MOST
 
     def _is_vouched(self, raw: SocketStream) -> bool:
         remote = raw.extra(SocketAttribute.remote_address)
@@ -244,23 +285,41 @@ class Server:
         self, stream: ByteStream, protocol: ServerProtocol, connection: _Connection
     ) -> None:
         """Serve a client that has come in."""
-        name = connection.token.name
         try:
             async with opened(stream, protocol) as socket:
                 connection.socket = socket
                 if connection not in self._connections:  # revoked in this moment
                     return
-                event("remote.client", token=name)
-                await self._join(socket, connection.token)
-            event("remote.client_gone", token=name, what=socket.failure)
+                if connection.token is None:
+                    await self._serve_page(socket, connection)
+                else:
+                    event("remote.client", token=connection.name)
+                    await self._join(socket, connection.token)
+            event("remote.client_gone", token=connection.name, what=socket.failure)
         finally:
             self._forget(connection)
+
+    async def _serve_page(self, socket: WebSocket, connection: _Connection) -> None:
+        """Serve a page once it has proved its login, for which it has the same time as others."""
+        assert self._come_in is not None, "the door lets no page in"
+        visit: Visit | None = None
+        with self._place():
+            visit = await self._come_in(socket)
+        if visit is None:
+            self._door.failed(connection.address, anyio.current_time())
+        elif self._is_full(visit.name):
+            socket.close(CloseCode.TRY_AGAIN_LATER, _FULL)
+        else:
+            connection.name = visit.name
+            event("remote.page", token=visit.name)
+            await visit.serve()
 
     def _forget(self, connection: _Connection | None) -> None:
         if connection in self._connections:
             self._connections.remove(connection)
 
 
+_FULL: Final = f"there are {MOST_OF_TOKEN} connections with this token, or {MOST} in all"
 _BAD: Final = HTTPStatus.BAD_REQUEST
 #: what a stream raises when the other end is gone, or speaks no TLS.
 _BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, ssl.SSLError)

@@ -19,12 +19,17 @@ from acp_bridge.remote import address
 from acp_bridge.remote.address import Address
 from acp_bridge.remote.control import Control, private_socket
 from acp_bridge.remote.door import PATH, Door
+from acp_bridge.remote.page.client import Visit, come_in
+from acp_bridge.remote.page.codes import Codes
+from acp_bridge.remote.page.files import page_file
+from acp_bridge.remote.page.logins import JoinAs, PageLogins
 from acp_bridge.remote.server import Proof, Server
 from acp_bridge.remote.tokens import Token, Tokens
 from acp_bridge.remote.websocket import WebSocket
 from acp_bridge.runtime.log import logger
 from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.settings import Settings
+from acp_bridge.wire.streams import Incoming, Outgoing
 
 #: seconds between two looks at whether somebody else has changed the tokens.
 _LOOK: Final = 5.0
@@ -66,9 +71,12 @@ async def serve(
             names = address.names(found, plan.certified, plan.origin)
 
             async def let_in(bridge: Bridge) -> None:
-                server = _server(bridge, plan, Door(names, tokens.find))
+                codes = Codes()
+                door = Door(names, tokens.find, page_file)
+                server = _server(bridge, plan, door, partial(PageLogins, tokens, codes))
                 async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(Control(tokens, server).serve, private)
+                    control = Control(tokens, server, codes, _page_url(plan, found))
+                    tasks.start_soon(control.serve, private)
                     tasks.start_soon(_watch, tokens)
                     for listener in listeners:
                         tasks.start_soon(server.serve, listener)
@@ -77,13 +85,23 @@ async def serve(
             await serve_remote(settings, let_in, on_end)
 
 
-def _server(bridge: Bridge, plan: Plan, door: Door) -> Server:
-    async def join(socket: WebSocket, token: Token) -> None:
+def _server(
+    bridge: Bridge, plan: Plan, door: Door, logins: Callable[[JoinAs], PageLogins]
+) -> Server:
+    async def join_as(token: Token, incoming: Incoming, outgoing: Outgoing) -> None:
         login = Rights(token.may, token.name, plan.roots, token.hash)
-        await bridge.join_remote(socket, socket, login)
+        await bridge.join_remote(incoming, outgoing, login)
+
+    async def join(socket: WebSocket, token: Token) -> None:
+        await join_as(token, socket, socket)
+
+    pages = logins(join_as)
+
+    async def visit(socket: WebSocket) -> Visit | None:
+        return await come_in(socket, socket, pages)
 
     proof = Proof(local=not plan.allow_local, proxied=plan.origin is not None)
-    return Server(door, join, proof, plan.tls)
+    return Server(door, join, proof, plan.tls, visit)
 
 
 async def _watch(tokens: Tokens) -> None:
@@ -121,3 +139,12 @@ def _url(plan: Plan, found: Address) -> str:
     if plan.origin is not None:
         return f"{plan.origin.replace('http', 'ws', 1)}{PATH}, behind a proxy at {found}"
     return f"{'wss' if plan.tls else 'ws'}://{found}{PATH}"
+
+
+def _page_url(plan: Plan, found: Address) -> str:
+    """Return the address of the page, as another machine reaches it where one does."""
+    if plan.origin is not None:
+        return plan.origin
+    names = sorted(each for each in plan.certified if not each.startswith("*"))
+    host = f"{names[0]}:{found.port}" if names else str(found)
+    return f"{'https' if plan.tls else 'http'}://{host}"

@@ -19,7 +19,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import replace as with_changes
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
@@ -62,6 +63,8 @@ class Token:
     made: str
     #: the SHA-256 of the secret, in hexadecimal digits.
     hash: str
+    #: of the login of a page: the day on which it was used last; "" for a token of a client.
+    used: str = ""
 
 
 def new_secret() -> str:
@@ -74,11 +77,16 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
 
 
-def new_token(name: str, may: May, secret: str) -> Token:
-    """Return a token that is made now; raises Unusable for a name that none can have."""
+def check_name(name: str) -> None:
+    """Raise Unusable for a name that no token can have."""
     if not _NAME.fullmatch(name):
         raise Unusable("a token's name has up to 64 letters, digits and .-_@, such as laptop")
-    return Token(name, may, datetime.now(UTC).isoformat(timespec="seconds"), digest(secret))
+
+
+def new_token(name: str, may: May, secret: str, used: str = "") -> Token:
+    """Return a token that is made now; raises Unusable for a name that none can have."""
+    check_name(name)
+    return Token(name, may, datetime.now(UTC).isoformat(timespec="seconds"), digest(secret), used)
 
 
 class Tokens:
@@ -98,25 +106,37 @@ class Tokens:
             self.close()
             raise
 
-    def find(self, secret: str) -> Token | None:
-        """Return the token with this secret; it takes as long for any other secret."""
+    def find(self, secret: str, *, of_page: bool = False) -> Token | None:
+        """Return the token with this secret, or the login of a page; None for any other.
+
+        It takes as long for each.
+        """
         given = digest(secret)
         found = None
         for token in self.all:
-            if hmac.compare_digest(token.hash, given):
+            if hmac.compare_digest(token.hash, given) and bool(token.used) is of_page:
                 found = token
         return found
 
     def add(self, token: Token) -> None:
         """Keep a token; raises Unusable if the name is taken, OSError."""
-        if any(each.name == token.name for each in self.all):
+        self.check_new(token.name)
+        self._write([*self.all, token])
+
+    def use(self, token: Token, day: str) -> None:
+        """Note that the login of a page is used on a day; raises OSError."""
+        self._write([with_changes(each, used=day) if each == token else each for each in self.all])
+
+    def check_new(self, name: str) -> None:
+        """Raise Unusable if no token can be added with this name."""
+        check_name(name)
+        if any(each.name == name for each in self.all):
             raise Unusable(
-                f"there is a token {token.name} already: acp-bridge serve revoke {token.name}"
+                f"there is a token {name} already: acp-bridge serve revoke {name}"
                 " ends it, or choose another name"
             )
         if len(self.all) >= MOST_TOKENS:
             raise Unusable(f"there are {MOST_TOKENS} tokens already: revoke one first")
-        self._write([*self.all, token])
 
     def remove(self, name: str) -> Token:
         """Forget a token, which is returned; raises Unusable if there is none, OSError."""
@@ -187,7 +207,10 @@ def read(home: Path) -> list[Token]:
 
 def _token(found: dict[str, str]) -> Token:
     """Return a token as it was written; raises ValueError, TypeError, KeyError."""
-    token = Token(found["name"], May(found["may"]), found["made"], found["hash"])
+    used = found.get("used", "")
+    token = Token(found["name"], May(found["may"]), found["made"], found["hash"], used)
+    if used:
+        date.fromisoformat(used)
     if not _NAME.fullmatch(token.name) or not isinstance(token.made, str):
         raise ValueError
     bytes.fromhex(token.hash)

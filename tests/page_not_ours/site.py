@@ -1,21 +1,27 @@
 """A server of the page on a port of this machine, with a bridge and an agent in memory."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from pathlib import Path
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
-from websockets.http11 import Request
+from anyio.abc import SocketAttribute, SocketListener
 
+from acp_bridge.bridge_client.tasks import beside
+from acp_bridge.clients.rights import Rights
 from acp_bridge.protocol import Json
-from acp_bridge.remote.page.client import serve_page
-from acp_bridge.remote.page.files import respond
-from acp_bridge.remote.websocket import opened, server_protocol
+from acp_bridge.remote import address, tokens
+from acp_bridge.remote.door import Door
+from acp_bridge.remote.page.client import Visit, come_in
+from acp_bridge.remote.page.codes import Codes
+from acp_bridge.remote.page.files import page_file
+from acp_bridge.remote.page.logins import PageLogins
+from acp_bridge.remote.server import Proof, Server
+from acp_bridge.remote.tokens import Token, Tokens
+from acp_bridge.remote.websocket import WebSocket
+from acp_bridge.wire.streams import Incoming, Outgoing
 from tests.bridge.remote import RemoteBench, remote_bench
-from tests.remote.page_bench import KnownLogins
 from tests.sessions.agent import Agent, Process, until
 
 EVIL = (
@@ -114,63 +120,59 @@ class Working:
 
 @dataclass
 class Site:
-    """A server that runs; `logins` has one login, which each use of its code gives."""
+    """A server that runs, over the bridge `it`."""
 
     url: str
     it: RemoteBench
-    logins: KnownLogins
+    tokens: Tokens
+    server: Server
+    codes: Codes = field(default_factory=Codes)
+    _made: int = 0
 
     def at(self, fragment: str = "") -> str:
         """The address that a phone opens."""
         return f"{self.url}/{fragment}"
 
+    def code(self, may: str = "all") -> str:
+        """A code for a login of its own."""
+        self._made += 1
+        return self.codes.make(f"phone-{self._made}", may, anyio.current_time())
+
 
 @asynccontextmanager
-async def site(
-    home: Path, working: Working, port: int = 0, may: str = "all"
-) -> AsyncIterator[Site]:
+async def site(home: Path, working: Working, port: int = 0) -> AsyncIterator[Site]:
     """Serve until the block ends, which cuts every connection."""
     await anyio.Path(home).mkdir(exist_ok=True)
     async with remote_bench(home, working.agent) as it:
-        logins = KnownLogins(it, may)
-        logins.codes = ["code"] * 20
-
-        async def take(stream: SocketStream) -> None:
-            with suppress(anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError):
-                await _take(stream, logins)
-
-        async with (
-            await anyio.create_tcp_listener(
-                local_host="127.0.0.1", local_port=port, reuse_port=True
-            ) as listener,
-            anyio.create_task_group() as tasks,
-        ):
-            tasks.start_soon(listener.serve, take)
-            bound = listener.extra(SocketAttribute.local_port)
-            yield Site(f"http://127.0.0.1:{bound}", it, logins)
-            tasks.cancel_scope.cancel()
+        with tokens.held(home) as mine:
+            async with (
+                await anyio.create_tcp_listener(
+                    local_host="127.0.0.1", local_port=port, reuse_port=True
+                ) as both,
+                beside() as tasks,
+            ):
+                there = _site(it, mine, both.extra(SocketAttribute.local_port))
+                for listener in both.listeners:
+                    assert isinstance(listener, SocketListener)
+                    tasks.start_soon(there.server.serve, listener)
+                yield there
 
 
-async def _take(stream: SocketStream, logins: KnownLogins) -> None:
-    protocol = server_protocol()
-    while not protocol.events and protocol.handshake_exc is None:
-        protocol.receive_data(await stream.receive())
-    (request,) = protocol.events_received()
-    assert isinstance(request, Request)
-    if request.path == "/page":
-        protocol.send_response(protocol.accept(request))
-        await stream.send(b"".join(protocol.data_to_send()))
-        async with opened(stream, protocol) as socket:
-            await serve_page(socket, socket, logins)
-        return
-    found = respond(request.path)
-    response = protocol.reject(found[0] if found else HTTPStatus.NOT_FOUND, "")
-    if found:
-        for name, value in [*found[1], ("Content-Length", str(len(found[2])))]:
-            if name in response.headers:
-                del response.headers[name]
-            response.headers[name] = value
-        response.body = found[2]
-    protocol.send_response(response)
-    await stream.send(b"".join(protocol.data_to_send()))
-    await stream.aclose()
+def _site(it: RemoteBench, mine: Tokens, port: int) -> Site:
+    async def join_as(token: Token, incoming: Incoming, outgoing: Outgoing) -> None:
+        rights = Rights(token.may, token.name, (str(it.root),), token.hash)
+        await it.bridge.join_remote(incoming, outgoing, rights)
+
+    async def join(socket: WebSocket, token: Token) -> None:
+        await join_as(token, socket, socket)
+
+    codes = Codes()
+    pages = PageLogins(mine, codes, join_as)
+
+    async def visit(socket: WebSocket) -> Visit | None:
+        return await come_in(socket, socket, pages)
+
+    names = address.names(address.Address("127.0.0.1", port), frozenset[str](), None)
+    door = Door(names, mine.find, page_file)
+    server = Server(door, join, Proof(local=True, proxied=False), None, visit)
+    return Site(f"http://127.0.0.1:{port}", it, mine, server, codes)

@@ -10,7 +10,6 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from tests.page_not_ours.browser import Browser, BrowserPage
 from tests.page_not_ours.site import Site, Working, site
-from tests.remote.page_bench import SECRET
 
 #: milliseconds for which a button stands still before it acts, and some more.
 SETTLED = 0.8
@@ -18,7 +17,7 @@ SETTLED = 0.8
 
 async def log_in(chromium: Browser, there: Site, fragment: str = "", **how: Any) -> BrowserPage:
     """Open the page with a code and go to a view."""
-    page = await chromium.page(there.at("#code=code"), **how)
+    page = await chromium.page(there.at(f"#code={there.code()}"), **how)
     await page.shows("Sessions", "h1")
     await page.until("!document.querySelector('#list').hidden")
     if fragment:
@@ -35,6 +34,7 @@ async def prompt(page: BrowserPage, text: str) -> None:
     await page.until("!document.querySelector('#prompt').value")
 
 
+LOGIN = "localStorage.getItem('acp-bridge-login')"
 #: what users have said, as it stands on a page.
 USERS = "[...document.querySelectorAll('.user .plain')].map((each) => each.innerText)"
 
@@ -49,15 +49,28 @@ async def test_a_code_is_changed_for_a_login_and_is_in_no_address(
     async with site(tmp_path / "home", Working()) as there:
         page = await log_in(chromium, there)
         assert await page.value("location.href") == there.at()
-        assert await page.value("localStorage.getItem('acp-bridge-login')") == SECRET
+        secret = await page.value(LOGIN)
+        assert secret.startswith("acpb_")
         assert await page.value("document.cookie") == ""
-        assert not [each for each in page.requested() if "code=" in each or SECRET in each]
+        assert not [each for each in page.requested() if "code=" in each or secret in each]
         await page.reload()
         await page.shows("No sessions yet")
         await page.click("#logout")
         await page.shows("You are logged out")
-        assert await page.value("localStorage.getItem('acp-bridge-login')") is None
-        assert there.logins.left == [SECRET]
+        assert await page.value(LOGIN) is None
+        assert there.tokens.all == []
+
+
+async def test_a_login_that_is_revoked_ends_the_page_that_has_it(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with site(tmp_path / "home", Working()) as there:
+        page = await log_in(chromium, there)
+        await page.shows("No sessions yet")
+        there.tokens.remove("phone-1")
+        assert there.server.end("phone-1") == 1
+        await page.shows("does not count", "#link")
+        assert await page.value(LOGIN) is None
 
 
 async def test_two_pages_are_shown_one_session_and_one_answers_for_both(
@@ -182,6 +195,12 @@ FRAMED = """new Promise((done) => {
   };
   document.body.append(frame);
 })"""
+#: What it finds out of a WebSocket, though it had stolen the login.
+OPENED = """new Promise((done) => {
+  const socket = new WebSocket(URL.replace('http', 'ws'));
+  socket.onopen = () => done('opened');
+  socket.onerror = () => done('refused');
+})"""
 READ = "fetch(URL).then(() => 'read', () => 'refused')"
 
 
@@ -196,14 +215,15 @@ async def test_a_server_on_another_port_of_the_host_gets_in_nowhere(
     ):
         tasks.start_soon(listener.serve, lambda stream: _another(stream, got))
         port = listener.extra(SocketAttribute.local_port)
-        await log_in(chromium, there)
+        secret = await (await log_in(chromium, there)).value(LOGIN)
         other = await chromium.page(f"http://127.0.0.1:{port}/")
         await other.shows("Another")
-        assert SECRET.encode() not in got
+        assert secret.encode() not in got
         assert b"cookie" not in got.lower()
         assert await other.value("localStorage.length") == 0
         assert await other.value(FRAMED.replace("URL", repr(there.at()))) is True
         assert await other.value(READ.replace("URL", repr(there.at()))) == "refused"
+        assert await other.value(OPENED.replace("URL", repr(there.at("page")))) == "refused"
         tasks.cancel_scope.cancel()
 
 

@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 
 from acp_bridge.clients.rights import May, Rights
 from acp_bridge.protocol import Json
-from acp_bridge.remote.page.client import Login, serve_page
+from acp_bridge.remote.page.client import Login, come_in
 from acp_bridge.remote.pair import pair
 from acp_bridge.wire.streams import Streams
 from tests.bridge.remote import RemoteBench
@@ -103,7 +103,8 @@ async def page(
     made = Page(mine)
 
     async def serve() -> None:
-        await serve_page(*theirs, logins)
+        if (visit := await come_in(*theirs, logins)) is not None:
+            await visit.serve()
         made.ended.set()
         theirs[1].close()
 

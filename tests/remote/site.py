@@ -16,6 +16,7 @@ from acp_bridge.clients.rights import May
 from acp_bridge.remote import address, tokens
 from acp_bridge.remote.control import Control, private_socket
 from acp_bridge.remote.door import Door
+from acp_bridge.remote.page.codes import Codes
 from acp_bridge.remote.server import Proof, Server
 from acp_bridge.remote.tokens import Token, Tokens, new_secret, new_token
 from acp_bridge.remote.websocket import WebSocket
@@ -100,5 +101,5 @@ async def site(
         it.private = Path(private.getsockname())
         async with beside() as tasks:
             tasks.start_soon(it.server.serve, listener)
-            tasks.start_soon(Control(mine, it.server).serve, private)
+            tasks.start_soon(Control(mine, it.server, Codes(), "http://page").serve, private)
             yield it

@@ -9,7 +9,7 @@ import pytest
 
 from acp_bridge.clients.rights import May
 from acp_bridge.remote import address, tokens
-from acp_bridge.remote.door import FAILURES, WITHIN, Door, Refusal
+from acp_bridge.remote.door import FAILURES, WITHIN, Door, Refusal, Stranger
 from acp_bridge.remote.tokens import Token, new_secret, new_token
 
 SECRET = new_secret()
@@ -37,7 +37,7 @@ def ask(at: Door, path: str = "/acp", now: float = 0.0, who: str = "192.0.2.1", 
     header = {"Host": "127.0.0.1:8765", **BEARER, **more}
     given = Header({key: value for key, value in header.items() if value is not None})
     found = at.answer(path, given, who, now)
-    return found if isinstance(found, Token) else found.status
+    return found.status if isinstance(found, Refusal) else found
 
 
 @pytest.mark.hazard("N1")
@@ -187,3 +187,23 @@ def test_every_token_is_compared_in_constant_time_whichever_fits(
         for secret in (*secrets, "x", "\udc80", "é" * 10_000):
             mine.find(secret)
     assert compared == [each.hash for each in mine.all] * 6
+
+
+def file(path: str) -> Refusal | None:
+    return Refusal(HTTPStatus.OK, "a file", {}) if path == "/" else None
+
+
+@pytest.mark.hazard("N1")
+def test_a_page_comes_from_this_server_s_own_origin_and_proves_its_login_afterwards() -> None:
+    names = address.names(LOCAL, frozenset[str](), None)
+    at = Door(names, lambda _: None, file)
+    own = "http://127.0.0.1:8765"
+    assert ask(at, "/", Authorization=None) == HTTPStatus.OK
+    assert ask(at, "/", Authorization=None, Host="evil.example") == HTTPStatus.MISDIRECTED_REQUEST
+    assert ask(at, "/page", Authorization=None, Origin=own) == Stranger()
+    for other in (None, "http://127.0.0.1:9999", "null", "https://127.0.0.1:8765", [own, own]):
+        assert ask(at, "/page", Authorization=None, Origin=other) == HTTPStatus.FORBIDDEN
+    for _ in range(FAILURES):
+        at.failed("192.0.2.1", 0)
+    assert ask(at, "/page", Origin=own) == HTTPStatus.TOO_MANY_REQUESTS
+    assert ask(at, "/page", Origin=own, now=WITHIN) == Stranger()

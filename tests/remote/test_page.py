@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from acp_bridge.protocol import Json
-from acp_bridge.remote.page.files import respond
+from acp_bridge.remote.page.files import page_file
 from tests.bridge.remote import remote_bench
 from tests.remote.page_bench import CODE, SECRET, KnownLogins, page
 from tests.sessions.agent import Agent, Process, until
@@ -228,14 +228,14 @@ async def test_the_list_says_what_each_session_does_and_asks(tmp_path: Path) -> 
 
 def test_the_page_is_four_files_under_a_policy_that_lets_nothing_else_in() -> None:
     for path in ("/", "/page.js", "/page.css", "/icon.svg"):
-        found = respond(path)
+        found = page_file(path)
         assert found is not None
-        headers = dict(found[1])
-        assert "default-src 'none'" in headers["Content-Security-Policy"]
-        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
-        assert "unsafe" not in headers["Content-Security-Policy"]
-        assert headers["Referrer-Policy"] == "no-referrer"
-        assert headers["X-Content-Type-Options"] == "nosniff"
-        assert found[2]
+        policy = found.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert found.headers["Referrer-Policy"] == "no-referrer"
+        assert found.headers["X-Content-Type-Options"] == "nosniff"
+        assert found.text
     for path in ("/index.html", "/../serve.py", "/page.js?x", "//page.js", "/files.py"):
-        assert respond(path) is None
+        assert page_file(path) is None

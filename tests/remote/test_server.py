@@ -175,7 +175,23 @@ async def test_tokens_are_made_and_listed_on_the_private_socket(home: Path) -> N
                 ("laptop", 1),
                 ("tablet", 0),
             ]
-        assert json.loads((home / "remote/tokens.json").read_text())["tokens"][1] == given
+        assert json.loads((home / "remote/tokens.json").read_text())["tokens"][1] == {
+            **given,
+            "used": "",
+        }
+
+
+async def test_a_code_for_a_page_is_made_on_the_private_socket_for_a_name_that_is_free(
+    home: Path,
+) -> None:
+    async with site(home) as it:
+        path, given = str(it.private), {"name": "phone", "may": "look"}
+        found = await in_thread(control.ask, path, control.CODE, given)
+        assert found["page"] == "http://page"
+        assert len(found["code"]) == 9
+        for taken in ({**given, "name": "laptop"}, {**given, "name": "a b"}):
+            with pytest.raises(Unusable):
+                await in_thread(control.ask, path, control.CODE, taken)
 
 
 @pytest.mark.parametrize(
@@ -187,6 +203,7 @@ async def test_tokens_are_made_and_listed_on_the_private_socket(home: Path) -> N
         ("remove", {"name": 5}),
         ("vouch", {"address": "x", "port": "y"}),
         ("nothing", {}),
+        ("code", {"name": "phone", "may": "everything"}),
     ],
 )
 async def test_an_odd_question_on_the_private_socket_is_refused(

@@ -11,7 +11,7 @@ Invariants
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -32,8 +32,7 @@ from acp_bridge.view.markup import text
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.streams import Incoming, Outgoing
 
-#: seconds for the first message; for an answer of the bridge; between two looks at the list.
-_GREETING: Final = 10.0
+#: seconds for an answer of the bridge, and between two looks at the list.
 _PATIENCE: Final = 30.0
 _LOOKS: Final = 2.0
 #: bytes of the first message, and of any other.
@@ -45,6 +44,7 @@ _FULL: Final = 1 << 20
 _MOST_PROMPTS: Final = 8
 #: sessions that are listed.
 _MOST_LISTED: Final = 100
+_NO_LOGIN: Final = "That code, or this login, does not count (any more): ask for a new code."
 
 #: Serves a client of the bridge on these streams until it is gone.
 Join = Callable[[Incoming, Outgoing], Coroutine[Any, Any, None]]
@@ -72,32 +72,37 @@ class Logins(Protocol):
         """Forget the login with this secret."""
 
 
-async def serve_page(
-    incoming: Incoming,
-    outgoing: Outgoing,
-    logins: Logins,
-    live: Callable[[], Awaitable[list[Json]]] | None = None,
-) -> bool:
-    """Serve one page until it is gone; False if it has not proved that it may come in.
+class Visit:
+    """A page that has proved its login."""
 
-    `live` returns the rows of `_acp_bridge/live` of all bridges; None: those of this one alone.
+    def __init__(self, page: _Page, secret: str, logins: Logins, messages: _Messages) -> None:
+        self._page, self._secret, self.logins, self._messages = page, secret, logins, messages
+
+    @property
+    def name(self) -> str:
+        """The name of its login."""
+        return self._page.login.name
+
+    async def serve(self) -> None:
+        """Serve the page until it is gone, or its user logs out."""
+        if await self._page.run(self._messages):
+            await self.logins.leave(self._secret)
+            self._page.tell({"login": None, "line": "You are logged out."})
+
+
+async def come_in(incoming: Incoming, outgoing: Outgoing, logins: Logins) -> Visit | None:
+    """Return a visit once a page's first message has proved its login; None if it has not.
+
+    The caller bounds the time.
     """
     messages = _Messages(incoming)
-    first: Json | None = None
-    with anyio.move_on_after(_GREETING):
-        first = await messages.next(_FIRST)
+    first = await messages.next(_FIRST) or {}
     tell = _teller(outgoing)
-    secret, login = await _proved(first or {}, logins, tell)
+    secret, login = await _proved(first, logins, tell)
     if login is None:
-        tell({"login": None, "line": "Log in: the code or the login does not count (any more)."})
-        await outgoing.flush(1)
-        return False
-    page = _Page(outgoing, tell, login, live)
-    if await page.run(messages, first or {}):
-        await logins.leave(secret)
-        tell({"login": None, "line": "You are logged out."})
-    await outgoing.flush(1)
-    return True
+        tell({"login": None, "line": _NO_LOGIN})
+        return None
+    return Visit(_Page(outgoing, tell, login, first), secret, logins, messages)
 
 
 async def _proved(
@@ -148,18 +153,16 @@ class _Messages:
 
 class _Page:
     def __init__(
-        self,
-        outgoing: Outgoing,
-        tell: Callable[[Json], None],
-        login: Login,
-        live: Callable[[], Awaitable[list[Json]]] | None,
+        self, outgoing: Outgoing, tell: Callable[[Json], None], login: Login, first: Json
     ) -> None:
-        self._outgoing, self._tell = outgoing, tell
-        self._login, self._live = login, live
-        self._client: str | None = None
-        self._visible = True
+        """`first`: the message that has proved the login."""
+        self.tell, self.login = tell, login
+        self._outgoing = outgoing
+        client = first.get("client")
+        self._client = client if isinstance(client, str) else None
+        self._visible = first.get("visible") is not False
         #: the id of the session that is to be shown; None for the list.
-        self._wanted: str | None = None
+        self._wanted: str | None = _word(first.get("session")) or None
         self._opened: Opened | None = None
         self._view = anyio.CancelScope()
         self._folders: dict[str, str] = {}
@@ -169,16 +172,12 @@ class _Page:
 
     # -- its life
 
-    async def run(self, messages: _Messages, first: Json) -> bool:
+    async def run(self, messages: _Messages) -> bool:
         """Serve until the page is gone, or the user logs out, which returns True."""
-        client = first.get("client")
-        self._client = client if isinstance(client, str) else None
-        self._visible = first.get("visible") is not False
-        self._wanted = _word(first.get("session")) or None
         async with self._tasks as tasks:
             tasks.start_soon(self._outgoing.run)
             tasks.start_soon(self._views)
-            self._tell({"may": self._login.may, "name": self._login.name})
+            self.tell({"may": self.login.may, "name": self.login.name})
             logs_out = False
             while not logs_out and (message := await messages.next()) is not None:
                 logs_out = message.get("do") == "leave"
@@ -197,7 +196,7 @@ class _Page:
                 await anyio.sleep_forever()
 
     async def _show_list(self) -> None:
-        self._tell({"view": "list"})
+        self.tell({"view": "list"})
         shown = ""
         async with self._connection(NullListener()) as connection:
             try:
@@ -205,36 +204,31 @@ class _Page:
                 while True:
                     html = parts.sessions(*await self._listed(connection))
                     if html != shown:
-                        self._tell({"put": "sessions", "html": html})
+                        self.tell({"put": "sessions", "html": html})
                     shown = html
                     await anyio.sleep(_LOOKS)
             except (RpcError, NoAnswer, ConnectionLost) as why:
-                self._tell({"put": "sessions", "html": f"<li>{text(_said(why))}</li>"})
+                self.tell({"put": "sessions", "html": f"<li>{text(_said(why))}</li>"})
 
     async def _listed(self, connection: Connection) -> tuple[list[Json], list[Json]]:
         """Return the sessions that are kept, the newest first, and those that live."""
         found = as_object(await connection.request(acp.SESSION_LIST, {}, within=_PATIENCE))
         kept = objects(found.get("sessions"))[:_MOST_LISTED]
-        if self._live is not None:
-            live = await self._live()
-        else:
-            told = as_object(await connection.request(acp.LIVE, {}, within=_PATIENCE))
-            live = objects(told.get("sessions"))
+        told = as_object(await connection.request(acp.LIVE, {}, within=_PATIENCE))
+        live = objects(told.get("sessions"))
         for row in [*kept, *live]:
             self._folders[str(row.get("sessionId"))] = str(row.get("cwd", "/"))
             self._titles[str(row.get("sessionId"))] = one_line(row.get("title"))
         return kept, live
 
     async def _show_session(self, session_id: str) -> None:
-        may = self._login.may
-        opened = Opened(
-            session_id, self._tell, self._room, asks=may != "look", may_all=may == "all"
-        )
-        self._tell({"view": "session"})
+        may = self.login.may
+        opened = Opened(session_id, self.tell, self._room, asks=may != "look", may_all=may == "all")
+        self.tell({"view": "session"})
         if session_id not in self._folders:
             await self._look_up()
         if title := self._titles.get(session_id):
-            self._tell({"put": "title", "html": text(title)})
+            self.tell({"put": "title", "html": text(title)})
         async with self._connection(opened) as connection:
             self._opened = opened
             try:
@@ -255,7 +249,7 @@ class _Page:
     async def _connection(self, listener: Listener) -> AsyncGenerator[Connection, None]:
         """Give a connection to the bridge; it ends by itself once this end is closed."""
         mine, theirs = pair()
-        self._tasks.start_soon(self._login.join, *theirs)
+        self._tasks.start_soon(self.login.join, *theirs)
         async with connected(mine, listener) as connection:
             yield connection
 
@@ -286,7 +280,7 @@ class _Page:
         if not session or not said.strip() or not key:
             return
         if self._prompts >= _MOST_PROMPTS:
-            self._tell({"refused": key, "line": "too many prompts are on their way"})
+            self.tell({"refused": key, "line": "too many prompts are on their way"})
             return
         self._prompts += 1
         self._tasks.start_soon(self._send, session, said, key)
@@ -300,11 +294,11 @@ class _Page:
                 folder = self._folders.get(session, "/")
                 await sender.send(connection, session, folder, said, key)
         except (RpcError, NoAnswer, ConnectionLost) as why:
-            self._tell({"refused": key, "line": _said(why)})
+            self.tell({"refused": key, "line": _said(why)})
         else:
-            self._tell({"taken": key})
+            self.tell({"taken": key})
             if sender.said:
-                self._tell({"line": harmless(sender.said)})
+                self.tell({"line": harmless(sender.said)})
         finally:
             self._prompts -= 1
 

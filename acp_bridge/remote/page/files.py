@@ -7,6 +7,7 @@ from http import HTTPStatus
 from importlib import resources
 from typing import Final
 
+from acp_bridge.remote.door import Refusal
 from acp_bridge.view.style import session_style
 
 #: Scripts and styles are ours, the WebSocket goes to this server, and nothing else is fetched. The
@@ -25,15 +26,15 @@ POLICY: Final = "; ".join(
         "trusted-types pieces",
     )
 )
-_HEADERS: Final = (
-    ("Content-Security-Policy", POLICY),
-    ("Referrer-Policy", "no-referrer"),
-    ("X-Content-Type-Options", "nosniff"),
-    ("Cross-Origin-Opener-Policy", "same-origin"),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
-    ("Permissions-Policy", "camera=(), geolocation=(), microphone=()"),
-    ("Cache-Control", "no-cache"),
-)
+_HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-cache",
+}
 _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
@@ -42,15 +43,15 @@ _FILES: Final = {
 }
 
 
-def respond(path: str) -> tuple[HTTPStatus, list[tuple[str, str]], bytes] | None:
+def page_file(path: str) -> Refusal | None:
     """Return the answer to a GET; None for a path that is none of the page's."""
     if path not in _FILES:
         return None
     name, kind = _FILES[path]
-    return HTTPStatus.OK, [("Content-Type", kind), *_HEADERS], _read(name)
+    return Refusal(HTTPStatus.OK, _read(name), {"Content-Type": kind, **_HEADERS})
 
 
 @cache
-def _read(name: str) -> bytes:
+def _read(name: str) -> str:
     text = (resources.files(__package__) / name).read_text("utf-8")
-    return (session_style() + text if name == "page.css" else text).encode()
+    return session_style() + text if name == "page.css" else text

@@ -1,0 +1,86 @@
+"""The logins of pages: each is a token that only a page can use, and that its idleness ends.
+
+There is no cookie. A browser sends a cookie of this host to each of its ports, so to any server
+that an agent starts here. The secret of a login is kept by the browser for the page's own origin,
+and stands in the first message of each WebSocket alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import UTC, date, datetime
+from functools import partial
+from typing import Any, Final
+
+import anyio
+
+from acp_bridge.clients.rights import May
+from acp_bridge.remote.page.client import Login
+from acp_bridge.remote.page.codes import Codes
+from acp_bridge.remote.tokens import Token, Tokens, Unusable, new_secret, new_token
+from acp_bridge.runtime.log import event
+from acp_bridge.runtime.threads import in_thread
+from acp_bridge.wire.streams import Incoming, Outgoing
+
+#: days without use after which a login counts no more.
+IDLE: Final = 30
+
+#: Serves a client of the bridge with the rights of a token.
+JoinAs = Callable[[Token, Incoming, Outgoing], Coroutine[Any, Any, None]]
+
+
+def today() -> date:
+    """Return this day."""
+    return datetime.now(UTC).date()
+
+
+class PageLogins:
+    """Who may come in with a page."""
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        codes: Codes,
+        join_as: JoinAs,
+        day: Callable[[], date] = today,
+    ) -> None:
+        """`day` returns the present one."""
+        self._tokens, self._codes, self._join_as, self._day = tokens, codes, join_as, day
+
+    async def enter(self, secret: str) -> Login | None:
+        """Return the login with this secret, None if there is none (any more)."""
+        token = self._tokens.find(secret, of_page=True)
+        if token is None:
+            return None
+        idle = (self._day() - date.fromisoformat(token.used)).days
+        if idle > IDLE:
+            event("remote.page_expired", token=token.name)
+            await self.leave(secret)
+            return None
+        if idle:
+            await self._written(partial(self._tokens.use, token, self._day().isoformat()))
+        return Login(token.name, token.may, partial(self._join_as, token))
+
+    async def exchange(self, code: str) -> str | None:
+        """Return the secret of a new login for a code, which counts no more; None for a bad one."""
+        promise = self._codes.take(code, anyio.current_time())
+        if promise is None:
+            return None
+        secret = new_secret()
+        token = new_token(promise.name, May(promise.may), secret, self._day().isoformat())
+        return secret if await self._written(partial(self._tokens.add, token)) else None
+
+    async def leave(self, secret: str) -> None:
+        """Forget the login with this secret."""
+        token = self._tokens.find(secret, of_page=True)
+        if token is not None:
+            await self._written(partial(self._tokens.remove, token.name))
+
+    async def _written(self, change: Callable[[], object]) -> bool:
+        """Change the tokens; returns False, and logs why, if that can't be."""
+        try:
+            await in_thread(change)
+        except (OSError, Unusable) as why:
+            event("remote.not_written", what=why)
+            return False
+        return True
