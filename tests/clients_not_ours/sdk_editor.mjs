@@ -7,10 +7,12 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { Readable, Writable } from "node:stream";
 import { client, methods, ndJsonStream, PROTOCOL_VERSION } from "@agentclientprotocol/sdk";
+import { createWebSocketStream } from "@agentclientprotocol/sdk/experimental/ws-client";
+import { WebSocket } from "ws";
 
 const { agent: ask, client: serve } = methods;
 
-/** What the test says: {command, tape, cwd, ...} */
+/** What the test says: {command or url with token, tape, cwd, ...} */
 export const given = JSON.parse(process.env.GIVEN ?? "{}");
 
 export class Editor {
@@ -30,9 +32,22 @@ export class Editor {
     this.decide = () => ({ outcome: "cancelled" });
     this.served = [];
     this.waiters = [];
+    this.connection = this.app().connect(given.url ? this.far(given) : this.near());
+  }
+
+  /** The streams of a bridge that is started here. */
+  near() {
     this.process = this.launch(given.command);
-    const streams = [Writable.toWeb(this.process.stdin), Readable.toWeb(this.process.stdout)];
-    this.connection = this.app().connect(ndJsonStream(...streams));
+    return ndJsonStream(Writable.toWeb(this.process.stdin), Readable.toWeb(this.process.stdout));
+  }
+
+  /** Those of one that serves elsewhere. */
+  far({ url, token }) {
+    this.socket = createWebSocketStream(url, {
+      WebSocket,
+      headers: { Authorization: `Bearer ${token}` },
+    });
+    return this.socket;
   }
 
   launch([program, ...args]) {
@@ -147,6 +162,7 @@ export class Editor {
 
   /** Closes the bridge's stdin, as an editor does that is closed; the bridge exits with 0. */
   async close() {
+    if (this.socket) return this.connection.close();
     this.process.stdin.end();
     await this.ended();
     assert.equal(this.process.exitCode, 0);

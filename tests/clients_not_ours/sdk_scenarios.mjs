@@ -166,4 +166,5 @@ const scenarios = {
 
 const editor = await Editor.start(ALL);
 await scenarios[process.argv[2]](editor);
-if (editor.process.exitCode === null && !editor.process.signalCode) await editor.close();
+const { socket, process: bridge } = editor;
+if (socket || (bridge.exitCode === null && !bridge.signalCode)) await editor.close();
