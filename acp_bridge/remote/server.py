@@ -24,6 +24,7 @@ from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
 from acp_bridge import errors
+from acp_bridge.clients.socket_share import MOST_UNFINISHED
 from acp_bridge.listening import peers
 from acp_bridge.remote import local
 from acp_bridge.remote.door import Door, Refusal
@@ -248,6 +249,7 @@ class Server:
         try:
             async with opened(stream, protocol) as socket:
                 connection.socket = socket
+                socket.on_bytes = partial(self._bound, connection.token)
                 if connection not in self._connections:  # revoked in this moment
                     return
                 event("remote.client", token=name)
@@ -255,6 +257,13 @@ class Server:
             event("remote.client_gone", token=name, what=socket.failure)
         finally:
             self._forget(connection)
+
+    def _bound(self, token: Token) -> None:
+        """End the longest message of a token's, if all that have no end yet are too long."""
+        mine = [each.socket for each in self._connections if each.token == token and each.socket]
+        if sum(socket.unfinished for socket in mine) > MOST_UNFINISHED:
+            longest = max(mine, key=lambda socket: socket.unfinished)
+            longest.close(CloseCode.MESSAGE_TOO_BIG, "this token has sent too much that has no end")
 
     def _forget(self, connection: _Connection | None) -> None:
         if connection in self._connections:
