@@ -192,10 +192,8 @@ def _revoke(home: Path, name: str) -> int:
     from acp_bridge.remote import control
 
     ended = int(_asked(home, control.REMOVE, {"name": name}).get("ended") or 0)
-    told = (
-        f"{ended} connection{'' if ended == 1 else 's'} of it ended" if ended else "none was open"
-    )
-    return print_text(f"The token {exact(name)} is revoked; {told}.\n")
+    told = "1 connection of it has" if ended == 1 else f"{ended or 'no'} connections of it have"
+    return print_text(f"The token {exact(name)} is revoked; {told} ended.\n")
 
 
 def _list(home: Path) -> int:
@@ -229,7 +227,10 @@ def _asked(home: Path, what: str, params: Json) -> Json:
         try:
             return control.ask(held.socket, what, params)
         except (Refused, OSError) as why:
-            raise tokens.Unusable(f"the server that runs can't be asked: {why}") from why
+            raise tokens.Unusable(
+                f"the server that runs does not answer this command ({why}): run it as its user,"
+                " where it runs, such as in its container"
+            ) from why
 
 
 # --- serving

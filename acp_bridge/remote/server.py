@@ -25,6 +25,7 @@ from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
 from acp_bridge import errors
+from acp_bridge.clients.socket_share import MOST_UNFINISHED
 from acp_bridge.listening import peers
 from acp_bridge.remote import local
 from acp_bridge.remote.door import Door, Refusal, Stranger
@@ -288,6 +289,7 @@ class Server:
         try:
             async with opened(stream, protocol) as socket:
                 connection.socket = socket
+                socket.on_bytes = partial(self._bound, connection)
                 if connection not in self._connections:  # revoked in this moment
                     return
                 if connection.token is None:
@@ -313,6 +315,14 @@ class Server:
             connection.name = visit.name
             event("remote.page", token=visit.name)
             await visit.serve()
+
+    def _bound(self, connection: _Connection) -> None:
+        """End the longest message of a login's, if all that have no end yet are too long."""
+        all_of_it = [each for each in self._connections if each.name == connection.name]
+        mine = [each.socket for each in all_of_it if each.socket]
+        if sum(socket.unfinished for socket in mine) > MOST_UNFINISHED:
+            longest = max(mine, key=lambda socket: socket.unfinished)
+            longest.close(CloseCode.MESSAGE_TOO_BIG, "this login has sent too much that has no end")
 
     def _forget(self, connection: _Connection | None) -> None:
         if connection in self._connections:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -24,7 +24,7 @@ from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Response
-from websockets.protocol import Protocol, State
+from websockets.protocol import Protocol, Side, State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
@@ -78,6 +78,8 @@ class WebSocket:
         self._pumping = anyio.CancelScope(shield=True)
         self._alive = anyio.current_time()
         self.taken = 0
+        #: is called whenever bytes have come.
+        self.on_bytes: Callable[[], None] | None = None
         #: why the connection has ended, if it was not closed: for a log.
         self.failure: str | None = None
         self._receive(b"")  # what came together with the handshake
@@ -86,6 +88,11 @@ class WebSocket:
     def pending(self) -> int:
         """The number of bytes that the other end has not taken yet."""
         return len(self._buffer) + self._on_the_way
+
+    @property
+    def unfinished(self) -> int:
+        """The number of bytes that are kept of a message whose end has not come."""
+        return len(self._partial or b"") + len(self._protocol.reader.buffer)
 
     @property
     def close_code(self) -> int | None:
@@ -142,6 +149,8 @@ class WebSocket:
         if self._protocol.state is not State.OPEN:
             cause = self._protocol.parser_exc
             self._end(str(cause) if cause else None)
+        elif self.on_bytes:
+            self.on_bytes()
 
     def _take(self, frame: Frame) -> None:
         if frame.opcode is Opcode.TEXT:
@@ -263,6 +272,8 @@ class WebSocket:
         self.close()
         while self.pending:
             await self._progress.wait()
+        if self._protocol.close_rcvd is not None and self._protocol.side is Side.SERVER:
+            return  # all is said, and a client waits for the end of the stream
         with suppress(*_GONE, anyio.EndOfStream):
             if isinstance(self._stream, anyio.abc.SocketStream):
                 await self._stream.send_eof()

@@ -235,7 +235,7 @@ async def test_a_token_that_is_revoked_while_it_is_used_ends_its_connections(
         await client.session(world.cwd)
         assert "laptop" in await it.command("tokens")
         assert await it.command("revoke", "laptop") == (
-            "The token laptop is revoked; 1 connection of it ended.\n"
+            "The token laptop is revoked; 1 connection of it has ended.\n"
         )
         with pytest.raises(ConnectionClosed):
             await client.ask("session/list", {})

@@ -9,7 +9,9 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
 
 from acp_bridge.clients.rights import May
 from acp_bridge.remote import control, server
@@ -161,6 +163,35 @@ async def test_a_revoked_token_ends_its_connections_and_no_other_s(home: Path) -
             assert (client.close_code, client.close_reason) == (1008, "the token was revoked")
             assert await said(other, "{}") == "{}"
         assert await it.refused() == 401
+
+
+@pytest.mark.hazard("N1")
+async def test_what_one_token_s_connections_send_without_an_end_is_bounded_together(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MOST_UNFINISHED", 100_000)
+
+    def begin(client: ClientConnection, size: int) -> None:
+        frame = Frame(Opcode.TEXT, b"x" * size, fin=False)
+        client.transport.write(frame.serialize(mask=True))
+
+    async with (
+        site(home) as it,
+        it.connect() as one,
+        it.connect() as two,
+        it.connect(it.token("phone")) as other,
+    ):
+        for client in (one, two, other):
+            await said(client, "{}")
+        begin(one, 40_000)
+        begin(other, 90_000)
+        begin(two, 70_000)
+        with pytest.raises(ConnectionClosed):
+            await two.recv()
+        assert two.close_code == 1009
+        for client, size in ((one, 40_000), (other, 90_000)):
+            client.transport.write(Frame(Opcode.CONT, b"y").serialize(mask=True))
+            assert len(str(await client.recv())) == size + 1
 
 
 async def test_tokens_are_made_and_listed_on_the_private_socket(home: Path) -> None:
