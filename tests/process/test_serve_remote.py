@@ -15,7 +15,6 @@ from tests.process.bridge_support import World
 from tests.sessions.bench import HELLO, Served
 from tests.support.fixture_agents import fixture_command
 
-
 pytestmark = pytest.mark.process
 
 
