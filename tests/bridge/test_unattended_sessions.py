@@ -10,6 +10,8 @@ from tests.bridge.test_rights import PERMISSION, chosen
 from tests.sessions.agent import until
 from tests.sessions.bench import Served
 
+pytestmark = pytest.mark.hazard("N7")
+
 #: seconds; over at once, and still later than what a test does right away.
 SHORT = 0.01
 
