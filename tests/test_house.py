@@ -86,6 +86,7 @@ SANS_IO = (
     "updates.late_replay",
     "keys.forms",
     "updates.notices",
+    "updates.remote_notices",
     "updates.open_cards",
     "protocol",
     "commands.setup.jsonc",

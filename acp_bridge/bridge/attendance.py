@@ -1,16 +1,18 @@
-"""Decides until when a bridge goes on without a client; it has neither a clock nor a task.
+"""Decides until when what nobody has open goes on; it has neither a clock nor a task.
 
-- Without `--keep` it ends with the client that has started it.
-- With it, work goes on for so long from the end of the last client: this bounds how long a bridge
-  works without a client, not how long a turn may take. A bridge without work ends soon after its
-  last client.
+That is a bridge whose client is gone, or each session of a bridge that serves remote clients.
+
+- Without `--keep` a bridge ends with the client that has started it.
+- With it, work goes on for so long from the end of the last client: this bounds how long it goes
+  on without a client, not how long a turn may take. What has no work ends soon after its last
+  client.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: seconds that a bridge without a client and without work is still there
+#: seconds that what has neither a client nor work is still there
 LINGER: Final = 10.0
 
 
@@ -39,7 +41,7 @@ class Attendance:
 
     @property
     def end(self) -> float | None:
-        """When the bridge is to end, if nothing changes; None while a client is there."""
+        """When it is to end, if nothing changes; None while a client is there."""
         if self._alone_since is None:
             return None
         last = self._alone_since + self._keep

@@ -83,8 +83,6 @@ class Bridge:
         self._tasks = context.tasks
         self._clients: list[Client] = []
         self._share = SocketShare()
-        #: true once the client that started the bridge has left.
-        self._gone = False
         self._ended = anyio.Event()
         self._listening = Listening(context.settings, context.tasks)
         bounds = context.settings.start_timeout, context.settings.client_limit
@@ -96,7 +94,6 @@ class Bridge:
         self._introduction = Introduction(context, self._pool, self._let_go_earlier)
         #: requests that are answered from a task of their own.
         self.slow = self._slow_ones()
-        self._unattended = Unattended(context.settings.keep, self._is_attended, self._works)
 
     def _slow_ones(self) -> dict[str, Work]:
         return {
@@ -135,9 +132,20 @@ class Bridge:
         await self._until_its_end(received)
 
     async def serve_remote(self, received: int) -> None:
-        """Serve the clients that join until a signal asks to end: there is none on stdin."""
+        """Serve the clients that join until a signal asks to end: there is none on stdin.
+
+        Each session that nobody has open ends by itself, when its time is over.
+        """
         self._tasks.start_soon(self._introduction.alone)
+        self._tasks.start_soon(self._end_what_is_left)
         await self._until_its_end(received)
+
+    async def _end_what_is_left(self) -> None:
+        ending = self._sessions.ending
+        sessions = Unattended(self._settings.keep, lambda: ending.may_be_left)
+        self._context.note_work = sessions.look_again
+        while True:
+            ending.begin_unattended(await sessions.over())
 
     async def _until_its_end(self, received: int) -> None:
         self._tasks.start_soon(self._watch_signals, received)
@@ -158,21 +166,16 @@ class Bridge:
             await self._part_from(client)
             if self._waiter:
                 self._waiter.let_go(0)
-            self._gone = True
-            self._context.note_work = self._unattended.look_again
-            await self._unattended.run()
+            event("bridge.kept", seconds=self._settings.keep)
+            bridge = Unattended(self._settings.keep, lambda: [self._sessions.attaching])
+            self._context.note_work = bridge.look_again
+            await bridge.over()
         self._ended.set()
 
     async def _watch_waiter(self, waiter: Waiter, client: Client) -> None:
         """Treat the end of the waiter, the process that the client knows, as the client's end."""
         await anyio.wait_readable(waiter)
         client.cut()
-
-    def _is_attended(self) -> bool:
-        return not self._gone or self._sessions.attaching.attended
-
-    def _works(self) -> bool:
-        return self._sessions.attaching.works
 
     def listen(self) -> None:
         """Let more clients join over a socket, if that is wanted, from the first answer on."""
@@ -208,7 +211,8 @@ class Bridge:
         await client.end(waits.LET_GO if client.let_go_of else waits.FLUSH)
         self._clients.remove(client)
         self._listening.look_again()
-        self._unattended.look_again()
+        if note_work := self._context.note_work:
+            note_work()
 
     def _take_out(self, client: Client) -> None:
         errors.contained(client.leave, GIVEN_UP, what="a client's requests could not be ended")

@@ -48,7 +48,8 @@ async def serve_remote(
 ) -> None:
     """Run a bridge without a client on stdin until a signal asks to end; `on_end` as in `serve`.
 
-    `let_in` runs beside it, and lets clients join with `Bridge.join_remote`; it is cancelled when
+    `settings.keep`, which is not 0, bounds each session that no client has open. `let_in` runs
+    beside it, and lets clients join with `Bridge.join_remote`; it is cancelled when
     all has ended. Its exception ends the bridge, and is raised.
     """
     async with _bridge(settings, on_end) as (bridge, tasks, received):

@@ -1,26 +1,38 @@
-"""The time of a bridge without the client that started it, up to its end."""
+"""The time of what nobody has open, up to its end: a whole bridge, or each of its sessions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar
 
 import anyio
 
 from acp_bridge.bridge.attendance import Attendance
-from acp_bridge.runtime.log import event
 
 
-class Unattended:
-    """Waits for the end of a bridge whose client is gone; `attendance` says when that is."""
+class Attended(Protocol):
+    """Something that clients have open."""
 
-    def __init__(
-        self, keep: float, is_attended: Callable[[], bool], works: Callable[[], bool]
-    ) -> None:
-        """`keep` in seconds. `is_attended`: a client is there. `works`: something is to be done."""
-        self._attendance = Attendance(keep)
+    @property
+    def attended(self) -> bool:
+        """True while a client has it open."""
+
+    @property
+    def busy(self) -> bool:
+        """True while something is to be done there."""
+
+
+_Thing = TypeVar("_Thing", bound=Attended)
+
+
+class Unattended(Generic[_Thing]):
+    """Waits for the end of what nobody has open; `attendance` says when that is."""
+
+    def __init__(self, keep: float, things: Callable[[], Iterable[_Thing]]) -> None:
+        """`keep`: seconds for which work goes on. `things`: those that there are now."""
         self._keep = keep
-        self._is_attended = is_attended
-        self._works = works
+        self._things = things
+        self._attendance: dict[_Thing, Attendance] = {}
         self._changed = anyio.Event()
         self._runs = False
 
@@ -30,22 +42,31 @@ class Unattended:
             self._note(anyio.current_time())
             self._changed.set()
 
-    async def run(self) -> None:
-        """Wait until the bridge is to end."""
-        event("bridge.kept", seconds=self._keep)
-        self._runs = True
-        while not self._is_over():
-            self._changed = anyio.Event()
-            end = self._attendance.end
-            with anyio.CancelScope(deadline=end if end is not None else float("inf")):
-                await self._changed.wait()
+    async def over(self) -> _Thing:
+        """Wait until the time of one of the things is over, and return it.
 
-    def _is_over(self) -> bool:
+        If it is there still the next time, its time begins anew.
+        """
+        self._runs = True
+        while (found := self._find()) is None:
+            self._changed = anyio.Event()
+            ends = [each.end for each in self._attendance.values() if each.end is not None]
+            with anyio.CancelScope(deadline=min(ends, default=float("inf"))):
+                await self._changed.wait()
+        del self._attendance[found]
+        return found
+
+    def _find(self) -> _Thing | None:
         now = anyio.current_time()
         self._note(now)
-        end = self._attendance.end
-        return end is not None and now >= end
+        for thing, attendance in self._attendance.items():
+            if attendance.end is not None and now >= attendance.end:
+                return thing
+        return None
 
     def _note(self, now: float) -> None:
-        self._attendance.note_clients(self._is_attended(), now)
-        self._attendance.note_work(self._works(), now)
+        known, there = self._attendance.get, self._things()
+        self._attendance = {each: known(each) or Attendance(self._keep) for each in there}
+        for thing, attendance in self._attendance.items():
+            attendance.note_clients(thing.attended, now)
+            attendance.note_work(thing.busy, now)

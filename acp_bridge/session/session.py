@@ -253,6 +253,11 @@ class Session:
         return self.core.now
 
     @property
+    def attended(self) -> bool:
+        """True while a client has the session."""
+        return bool(self.transcript.views)
+
+    @property
     def busy(self) -> bool:
         """True while a prompt has no answer, or the agent works without one."""
         return self.core.state.busy

@@ -125,10 +125,10 @@ class Attaching:
     @property
     def attended(self) -> bool:
         """True if a client has one of the sessions."""
-        return any(session.transcript.views for session in self._live.values())
+        return any(session.attended for session in self._live.values())
 
     @property
-    def works(self) -> bool:
+    def busy(self) -> bool:
         """True if in one of the sessions a prompt has no answer, or the agent works without one."""
         return any(session.busy for session in self._live.values())
 

@@ -32,7 +32,7 @@ from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.updates import notices
-from acp_bridge.updates.wording import code
+from acp_bridge.updates.remote_notices import servers_left_out
 
 _OUTSIDE: Final = "lies outside of the folders that this login may use"
 _UNSEEN: Final = "could not be looked at in time"
@@ -132,23 +132,13 @@ class Bounds:
         named = self._refused(request.client, servers if isinstance(servers, list) else [])
         if named and request.client.may(Right.ACT):
             names = [str(as_object(each).get("name")) for each in named]
-            said = notices.notice(_not_started(names))
+            said = notices.notice(servers_left_out(names, socket.gethostname()))
             session.transcript.show_to(request.client, said)
 
     def _refused(self, client: Client, servers: Iterable[object]) -> list[object]:
         if client.rights is None or self._context.settings.client_mcp:
             return []
         return [each for each in servers if not _is_remote(each)]
-
-
-def _not_started(names: list[str]) -> str:
-    """Return the notice of MCP servers that a remote client has named and that are not started."""
-    told = ", ".join(f"`{code(name)}`" for name in names)
-    return (
-        f"[acp-bridge] MCP servers that would be started as commands on {socket.gethostname()} are"
-        f" left out: {told}. `--client-mcp` of `acp-bridge serve` lets clients from elsewhere start"
-        " them."
-    )
 
 
 def _is_remote(server: object) -> bool:

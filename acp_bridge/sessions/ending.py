@@ -21,7 +21,7 @@ from acp_bridge.sessions.elsewhere.passages import Passages, Reach
 from acp_bridge.sessions.listing import Listing
 from acp_bridge.sessions.pool import Pool
 from acp_bridge.sessions.session_store import SessionStore
-from acp_bridge.updates import notices
+from acp_bridge.updates import notices, remote_notices
 from acp_bridge.wire.jsonrpc import RpcError
 
 
@@ -105,6 +105,8 @@ class Ending:
         self._context = context
         self._listing = listing
         self._pool = pool
+        #: those that end because nobody has them open.
+        self._left: set[Session] = set()
 
     async def close(self, request: ClientRequest, given: Json) -> Json:
         """Answer `session/close`: the session's prompts are answered `cancelled` first.
@@ -169,6 +171,33 @@ class Ending:
             return {}
         event("agent.not_deleted", session=session_id, what=kept)
         return with_own_meta({}, {"agentKeeps": f"{kept}; what it keeps itself is hidden here"})
+
+    def begin_unattended(self, session: Session) -> None:
+        """Begin to close a session that nobody has open; what waits there is left over.
+
+        It goes on if it has a client by then.
+        """
+        self._left.add(session)
+        self._context.tasks.start_soon(self._end_unattended, session)
+
+    async def _end_unattended(self, session: Session) -> None:
+        try:
+            async with self._busy.hold(session.id):
+                if session.closing or session.attended:
+                    return
+                event("session.unattended", session=session.id)
+                if session.busy:
+                    said = remote_notices.unattended(self._context.settings.keep)
+                    session.transcript.show(notices.notice(said))
+                await self.drop(session, keeps_prompts=True)
+        finally:
+            self._left.discard(session)
+
+    @property
+    def may_be_left(self) -> list[Session]:
+        """The live sessions that nobody ends now."""
+        live = self._live.values()
+        return [each for each in live if not each.closing and each not in self._left]
 
     async def drop(
         self,

@@ -182,7 +182,7 @@ class Sessions:
         return await self.bounds.page(request.client, await self._listing.page(given))
 
     async def live_within(self, request: ClientRequest, given: Json) -> Json:
-        """Answer `_acp_bridge/live` for a remote client, which reaches no other bridge itself."""
+        """Answer `_acp_bridge/live` for a remote client, which can ask no other bridge."""
         elsewhere = await live_elsewhere(self._context)
         rows = self.attaching.listed()["sessions"]
         here = {row["sessionId"] for row in rows}

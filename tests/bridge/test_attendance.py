@@ -4,6 +4,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from acp_bridge.bridge import attendance
 from acp_bridge.bridge.attendance import LINGER, Attendance
 from acp_bridge.bridge.unattended import Unattended
 
@@ -79,17 +80,50 @@ def test_what_ends_late_does_not_add_to_the_time_of_work() -> None:
     assert attendance.end == 120
 
 
+class Thing:
+    """Something that clients may have open."""
+
+    def __init__(self, *, busy: bool) -> None:
+        """Nobody has it open."""
+        self.attended, self.busy = False, busy
+
+
 async def test_a_client_that_came_and_went_at_once_begins_the_time_anew() -> None:
-    there, unattended = [False], Unattended(HOUR, lambda: there[0], lambda: True)
+    thing = Thing(busy=True)
+    unattended = Unattended(HOUR, lambda: [thing])
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(unattended.run)
+        tasks.start_soon(unattended.over)
         await anyio.lowlevel.checkpoint()
-        first = unattended._attendance.end
-        there[0] = True
+        first = unattended._attendance[thing].end
+        thing.attended = True
         unattended.look_again()
-        there[0] = False
+        thing.attended = False
         unattended.look_again()
         assert first is not None
-        assert unattended._attendance.end is not None
-        assert unattended._attendance.end > first
+        second = unattended._attendance[thing].end
+        assert second is not None
+        assert second > first
         tasks.cancel_scope.cancel()
+
+
+async def test_of_several_things_each_has_a_time_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attendance, "LINGER", 0)
+    works, rests, goes = Thing(busy=True), Thing(busy=False), Thing(busy=True)
+    there = [works, rests, goes]
+    unattended = Unattended(HOUR, lambda: there)
+    with anyio.fail_after(5):
+        assert await unattended.over() is rests
+        there.remove(rests)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(over_is, unattended, goes)
+            await anyio.lowlevel.checkpoint()
+            goes.attended = True
+            unattended.look_again()
+            goes.attended = goes.busy = False
+            unattended.look_again()
+
+
+async def over_is(unattended: Unattended[Thing], thing: Thing) -> None:
+    assert await unattended.over() is thing

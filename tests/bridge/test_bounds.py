@@ -12,6 +12,8 @@ from acp_bridge.updates.wording import code
 from tests.bridge.remote import RemoteBench, remote_bench
 from tests.sessions.agent import Agent, Json, until
 
+pytestmark = pytest.mark.hazard("N6")
+
 #: makes what is named, and returns a path that leads out of the root.
 Way = Callable[[Path], str]
 

@@ -15,7 +15,7 @@ from tests.bridge.test_rights import PERMISSION, REFUSED, chosen
 from tests.sessions.agent import Gate, Json, Process, until
 from tests.sessions.bench import Bench, Served
 
-pytestmark = pytest.mark.hazard("V8")
+pytestmark = pytest.mark.hazard("V8", "N6")
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from acp_bridge.wire.jsonrpc import RpcError
 from tests.bridge.remote import remote_bench
 from tests.sessions.agent import Agent, Json, until
 
+pytestmark = pytest.mark.hazard("N6")
+
 LOOKS = ("session/list", "session/load", "session/resume", "_acp_bridge/attach")
 PERMISSION: Json = {
     "toolCall": {"toolCallId": "t", "title": "Edit x"},

@@ -125,9 +125,9 @@ async def test_a_kept_bridge_works_while_its_agent_does_also_when_a_client_has_c
 ) -> None:
     async with at_work(tmp_path, keep=0.2) as here:
         attaching = here.it.bridge._sessions.attaching
-        assert not attaching.works
+        assert not attaching.busy
         await begins(here)
-        assert attaching.works
+        assert attaching.busy
         await here.it.editor.ask("session/close", {"sessionId": here.id})
         assert works(here)()
 
