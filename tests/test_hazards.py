@@ -35,6 +35,7 @@ NUMBERS = [
     "U1",
     *(f"A{n}" for n in range(1, 3)),
     *(f"X{number}" for number in range(1, 4)),
+    "N1",
     "N2",
 ]
 

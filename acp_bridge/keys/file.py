@@ -89,7 +89,7 @@ def _change(file: Path, change: Callable[[str], str]) -> bool:
         after = change(before or "")
         if after == (before or ""):
             return False
-        _replace(target, after)
+        replace(target, after)
     return True
 
 
@@ -146,8 +146,11 @@ def _quoted(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _replace(path: Path, text: str) -> None:
-    """Raises OSError; then the file is as it was."""
+def replace(path: Path, text: str) -> None:
+    """Write a text into a file, 0600; raises OSError, and then the file is as it was.
+
+    The caller makes sure that nobody else does so meanwhile.
+    """
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)  # of one that was killed; the lock says that none is at it
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
