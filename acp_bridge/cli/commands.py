@@ -76,6 +76,9 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "commands.setup.command",
         "EDITOR",
     ),
+    "connect": Command(
+        "work with a bridge on another machine: an editor starts it", "commands.connect", "URL"
+    ),
     "completion": Command(
         "complete commands and options in bash, zsh or fish", "commands.completion", "SHELL"
     ),

@@ -158,6 +158,13 @@ class Machine:
                 self._drop(id, asked, rules.no_line(self._where))
         return self._out.taken()
 
+    def end(self, why: str) -> list[Action]:
+        """Answer all that is open: there will be no connection any more."""
+        self._sessions.say_to_all(rules.is_refused(self._where, why))
+        for id, asked in list(self._asked.items()):
+            self._drop(id, asked, rules.no_line(self._where))
+        return self._out.taken()
+
     # --- requests of the editor ----------------------------------------------------------------
 
     def _request(self, message: Message) -> None:

@@ -82,7 +82,7 @@ def lost_answer(where: str) -> RpcError:
 
 def no_line(where: str) -> RpcError:
     """Return the error of a request for which there is no connection."""
-    return _error(f"there is no line to {where}: nothing was sent")
+    return _error(f"there is no line to {where}")
 
 
 def _error(text: str) -> RpcError:
@@ -100,6 +100,14 @@ def line_is_down(where: str) -> str:
 def line_is_back(where: str) -> str:
     """Return the notice of a line that was said to be down."""
     return f"[acp-bridge] The line to {where} is back."
+
+
+def is_refused(where: str, why: str) -> str:
+    """Return the notice that the other end lets this user in no more."""
+    return (
+        f"[acp-bridge] {where} has refused the token: {why}. `acp-bridge connect --login` keeps"
+        " another one."
+    )
 
 
 def is_another(where: str, what: list[str]) -> str:

@@ -34,6 +34,11 @@ class Transcript:
     #: the questions that are open, by their ids.
     questions: dict[str, Json] = field(default_factory=dict)
 
+    @property
+    def waiting(self) -> list[str]:
+        """The words of the prompts that have no answer."""
+        return [each.words for each in self.prompts if each.answer is None]
+
 
 class Server:
     """Answers as a bridge does, at once; each connection is a new one."""
@@ -45,6 +50,8 @@ class Server:
         self.answers: dict[str, Json] = {}
         self.asked = 0
         self.refuses_cursors = False
+        #: the name under which the client comes back.
+        self.client = ""
         self.connect()
 
     def connect(self) -> None:
@@ -73,7 +80,9 @@ class Server:
             case "initialize":
                 own = own_meta(params["clientCapabilities"])
                 assert own["cursors"] is True
-                assert own["client"] == "the name"
+                assert len(own["client"]) >= 16
+                assert own["client"] == (self.client or own["client"]), "another client"
+                self.client = own["client"]
                 self.ready = True
                 self._reply(id, {"protocolVersion": 1, "agentCapabilities": CAPABILITIES})
             case "session/new":
@@ -220,7 +229,7 @@ class World:
 
     def __init__(self) -> None:
         self.keys = 0
-        self.machine = Machine("the name", "host", self._new_key)
+        self.machine = Machine("the name of this client", "host", self._new_key)
         self.server = Server()
         self.up = False
         self.to_server: deque[Json] = deque()

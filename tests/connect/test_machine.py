@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.connect.model import Transcript, World, sessions_of
+from tests.connect.model import World, sessions_of
 
 #: what happens, and how often.
 STEPS = {
@@ -90,16 +90,12 @@ def say(world: World, step: str, name: str, which: int) -> None:
                 world.server_reads()
 
 
-def waiting(session: Transcript) -> list[str]:
-    return [each.words for each in session.prompts if each.answer is None]
-
-
 def finish(world: World) -> None:
     if not world.up:
         world.connect()
     world.settle()
     live = world.server.sessions.values()
-    assert {words for each in live for words in waiting(each)}.isdisjoint(world.stopped)
+    assert {words for each in live for words in each.waiting}.isdisjoint(world.stopped)
     asked = {question for each in live for question in each.questions}
     assert set(world.dialogs.values()) == asked
     for dialog in list(world.dialogs):

@@ -1,0 +1,118 @@
+"""Opens a connection to a bridge elsewhere: TCP, TLS, WebSocket, in this order.
+
+- The token is sent only when the other end has shown a certificate that is trusted: by the system,
+  or as the one that the user has pinned.
+- Opening is bounded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+import anyio
+from anyio.abc import ByteStream
+from anyio.streams.tls import TLSAttribute, TLSStream
+
+from acp_bridge.connect.logins import Login, Where
+from acp_bridge.remote.websocket import NotOpened, WebSocket, dial, opened
+
+#: seconds for a connection to be there.
+OPENING: Final = 20.0
+
+
+class NotTrusted(Exception):
+    """The certificate of the other end is not trusted; `fingerprint`: its SHA-256."""
+
+    def __init__(self, why: str, fingerprint: str) -> None:
+        super().__init__(why)
+        self.fingerprint = fingerprint
+
+
+class Unreached(Exception):
+    """There is no connection; the text says why. `status`: what a server has answered."""
+
+    def __init__(self, why: str, status: int | None = None) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+@asynccontextmanager
+async def connected(where: Where, login: Login) -> AsyncGenerator[WebSocket, None]:
+    """Give a WebSocket to a bridge for the block; raises Unreached, NotTrusted."""
+    async with AsyncExitStack() as stack:
+        try:
+            with anyio.fail_after(OPENING):
+                stream = await _reached(where, login.certificate)
+                stack.push_async_callback(anyio.aclose_forcefully, stream)
+                protocol = await dial(stream, where.url, login.token)
+        except NotOpened as exc:
+            raise Unreached(str(exc), exc.status) from exc
+        except TimeoutError as exc:
+            raise Unreached(f"it did not answer within {OPENING:g} s") from exc
+        yield await stack.enter_async_context(opened(stream, protocol))
+
+
+async def look(where: Where) -> None:
+    """Reach the other end, without a token; raises Unreached, NotTrusted."""
+    try:
+        with anyio.fail_after(OPENING):
+            await anyio.aclose_forcefully(await _reached(where, None))
+    except TimeoutError as exc:
+        raise Unreached(f"it did not answer within {OPENING:g} s") from exc
+
+
+async def _reached(where: Where, pinned: str | None) -> ByteStream:
+    if not where.secure:
+        return await _tcp(where)
+    try:
+        return await _with_tls(where, _context(trusts=pinned is None), pinned)
+    except ssl.SSLCertVerificationError as exc:
+        why = exc.verify_message or str(exc)
+    stream = await _with_tls(where, _context(trusts=False), None)
+    fingerprint = _fingerprint(stream)
+    await anyio.aclose_forcefully(stream)
+    raise NotTrusted(why, fingerprint)
+
+
+async def _tcp(where: Where) -> ByteStream:
+    try:
+        return await anyio.connect_tcp(where.host, where.port)
+    except OSError as exc:
+        cause = exc.__cause__ if isinstance(exc.__cause__, OSError) else exc
+        raise Unreached(str(cause.strerror or cause)) from exc
+
+
+def _context(*, trusts: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if not trusts:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+async def _with_tls(where: Where, context: ssl.SSLContext, pinned: str | None) -> TLSStream:
+    tcp = await _tcp(where)
+    try:
+        stream = await TLSStream.wrap(
+            tcp, hostname=where.host, ssl_context=context, standard_compatible=False
+        )
+    except BaseException as exc:
+        await anyio.aclose_forcefully(tcp)
+        if isinstance(exc, ssl.SSLCertVerificationError):
+            raise
+        if isinstance(exc, OSError | anyio.EndOfStream | anyio.BrokenResourceError):
+            raise Unreached(f"TLS: {exc.__cause__ or exc}") from exc
+        raise
+    if pinned is not None and not hmac.compare_digest(found := _fingerprint(stream), pinned):
+        await anyio.aclose_forcefully(stream)
+        raise NotTrusted("it is not the certificate that was confirmed at the login", found)
+    return stream
+
+
+def _fingerprint(stream: TLSStream) -> str:
+    certificate = stream.extra(TLSAttribute.peer_certificate_binary) or b""
+    return hashlib.sha256(certificate).hexdigest()
