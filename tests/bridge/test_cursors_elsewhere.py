@@ -9,6 +9,7 @@ from tests.bridge.test_cursors import playing, said
 from tests.bridge.test_passages import home as home
 from tests.bridge.test_passages import listening
 from tests.bridge.test_subagents import at_work
+from tests.bridge.test_words_that_join import running, words
 from tests.sessions.agent import Json, until
 from tests.sessions.bench import Served
 from tests.sessions.world import SETUP
@@ -147,3 +148,31 @@ async def test_what_is_shown_while_the_journal_is_behind_has_no_cursor_and_later
         back = await here.back(last)
         assert said(back) == ["e"]
         assert "".join(said(back)) == flat(await loaded(here.it, here.id))[-1][-1]
+
+
+# --- a transcript that changes ---------------------------------------------------------------
+
+
+@pytest.mark.hazard("N5")
+async def test_after_an_edit_of_words_in_the_transcript_cursors_of_before_are_refused(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as here:
+        client = await here.it.attached(here.id, cursors=True)
+        here.outcomes = [{"outcome": "promptRequired"}]
+        here.steers("first words")
+        await until(lambda: "first words" in said(client))
+        old = cursor_in(updates(client)[-1])
+        (row,) = (await client.ask("_acp_bridge/queue/list", {"sessionId": here.id}))["prompts"]
+        edit = {"sessionId": here.id, "promptId": row["promptId"], "prompt": words("others")}
+        await here.it.editor.ask("_acp_bridge/queue/edit", edit)
+        while not cursor_in(updates(client)[-1]) or cursor_in(updates(client)[-1]) == old:
+            here.says("a")
+            await client.handled()
+        new = cursor_in(updates(client)[-1])
+        here.says("c")
+        back = await here.it.joined(cursors=True)
+        assert (await back.refused("session/resume", after(here.id, old))).code == -32602
+        await back.ask("session/resume", after(here.id, new))
+        assert said(back) == ["c"]
+        await here.ends()

@@ -73,8 +73,8 @@ class Shown:
         names_prompts = abilities.shows_said or abilities.takes_cursors
         told = self._outward(after if names_prompts else without_prompt_id(after))
         mark = Mark.of(self._divided.place) if self._divided and self._marks else None
-        for number, each in enumerate(told, start=1):
-            self._view.replay(for_replay(each), mark if number == len(told) else None)
+        for each in told:  # one at most
+            self._view.replay(for_replay(each), mark)
 
     def end(self) -> None:
         """End the transcript. Raises WrongCursor if it ends before the place."""

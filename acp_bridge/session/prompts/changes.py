@@ -171,6 +171,8 @@ class Changes:
 
             event = ev.ChangeLeftOver(key) if left_over else ev.EditWaiting(key)
             await self._make(event, write, undo, _BEGUN)
+            if was[-1]:  # the words stand in a transcript that is another one now
+                self._transcript.places.lose()
         return blocks
 
     async def move(self, key: int, before: int | None) -> None:

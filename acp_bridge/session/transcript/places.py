@@ -105,6 +105,11 @@ class Places:
             self._place = Place(self._session_id)
         self._lost = self._place is None
 
+    def lose(self) -> None:
+        """Find the place anew before long: what it is reckoned from is no more."""
+        self._forget()
+        self._lost = True
+
     def begin(self) -> Reading:
         """Begin a reading of the journal as it is now, which `done` or `drop` ends."""
         reading = Reading(len(self._waiting), whole=not self._journal.behind)
@@ -161,8 +166,7 @@ class Places:
     def _note(self, lines: bytes) -> None:
         """Note a row that was just recorded."""
         if self._journal.behind:
-            self._forget()
-            self._lost = True
+            self.lose()
             return
         if self._lost and not self._readings and self._spawn:
             self._lost = False

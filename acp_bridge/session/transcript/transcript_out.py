@@ -195,11 +195,11 @@ class TranscriptOut:
         """Record and show one update with which the replay of a client ends."""
         self.record_only(params)
         noted = self.flush()
-        for each, shown, last in self._for_views(params):
+        for each, shown in self._for_views(params):
             if each is view:  # what was recorded before comes to it behind this
                 each.replay(shown)
             else:
-                each.pass_on(shown, noted if last else None)
+                each.pass_on(shown, noted)
 
     def show_only(self, params: Json, *, again: bool = False) -> None:
         """Show one update in its order, without recording it."""
@@ -210,26 +210,25 @@ class TranscriptOut:
         self, params: Json, noted: Noted | None, *, again: bool = False, recorded: bool = False
     ) -> None:
         """Show one update; `noted`: as it was noted, if it is recorded and its place is known."""
-        for view, shown, last in self._for_views(params):
-            view.show(shown, again=again, recorded=recorded, noted=noted if last else None)
+        for view, shown in self._for_views(params):
+            view.show(shown, again=again, recorded=recorded, noted=noted)
 
     def show_to(self, client: Client, params: Json) -> None:
         """Show one update to one client, in its order, without recording it."""
         self.flush()
-        for view, shown, _ in self._for_views(params):
+        for view, shown in self._for_views(params):
             if view.client is client:
                 view.show(shown)
 
-    def _for_views(self, params: Json) -> Iterator[tuple[ClientView, Json, bool]]:
-        """Give each view with what its client is shown for an update; True: nothing more of it."""
+    def _for_views(self, params: Json) -> Iterator[tuple[ClientView, Json]]:
+        """Give each view with what its client is shown for an update, one update at most."""
         if not self._updates.children or not is_of_subagents(params):
-            yield from ((view, params, True) for view in self.views)
+            yield from ((view, params) for view in self.views)
             return
         told, folded = outward(params, self._session_id), self._folded.fold(params)
         for view in self.views:
-            shown = [told] if view.client.abilities.shows_subagents else folded
-            for number, each in enumerate(shown, start=1):
-                yield view, each, number == len(shown)
+            for shown in [told] if view.client.abilities.shows_subagents else folded:
+                yield view, shown
 
     def for_replay(self, client: Client, *, whole: bool = True) -> Callable[[Json], list[Json]]:
         """Return what gives, for each recorded update of a replay, those that a client is shown.
