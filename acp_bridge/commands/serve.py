@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from acp_bridge.agents import origin
 from acp_bridge.cli import options, stdio
@@ -25,6 +24,7 @@ from acp_bridge.protocol import Json, objects
 
 if TYPE_CHECKING:
     from acp_bridge.remote.serving import Plan
+    from acp_bridge.remote.tokens import Tokens
 
 _USAGE: Final = """\
 acp-bridge serve ADDRESS [OPTIONS] [-- COMMAND ARGS...]
@@ -116,7 +116,9 @@ def main(arguments: Sequence[str]) -> int:
     """
     words, agent = options.split(arguments)
     reader = parser()
-    given = reader.parse_args(words)
+    given, rest = reader.parse_known_intermixed_args(words)  # options stand before a name, too
+    if rest:
+        reader.error(f"unrecognized arguments: {' '.join(rest)}{reader.meant(rest[0])}")
     if find_spec("websockets") is None:
         how = install_command("remote", isolated_path(os.environ))
         return fail("serve", f"the package websockets is missing, of the extra remote. Run: {how}")
@@ -248,7 +250,7 @@ def _serve(reader: CommandParser, given: argparse.Namespace, agent: Sequence[str
         with tokens.held(home) as mine:
             if not mine.all:
                 return fail("serve", _NO_TOKEN)
-            return _run(plan, parsed, mine)
+            return _run(plan, parsed, mine, client_mcp=given.client_mcp)
     except tokens.Held:
         return fail("serve", f"a server runs for {home} already: give this one a --home of its own")
     except tokens.Unusable as why:
@@ -257,19 +259,19 @@ def _serve(reader: CommandParser, given: argparse.Namespace, agent: Sequence[str
         return fail("serve", f"{plan.address}: {why.strerror or why}")
 
 
-def _run(plan: Plan, parsed: options.Options, tokens: Any) -> int:
+def _run(plan: Plan, parsed: options.Options, tokens: Tokens, *, client_mcp: bool) -> int:
     import anyio
 
     from acp_bridge.remote import serving
 
-    settings = stdio.settled(parsed)
+    settings = replace(stdio.settled(parsed), client_mcp=client_mcp)
     roots = ", ".join(map(exact, plan.roots))
 
     def ready(url: str) -> None:
         count = f"{len(tokens.all)} token{'' if len(tokens.all) == 1 else 's'}"
         say_on_stderr(f"acp-bridge serve: {url}, for {count}, below {roots}\n")
 
-    anyio.run(serving.serve, plan, settings, tokens, ready, partial(stdio.leave_in_time))
+    anyio.run(serving.serve, plan, settings, tokens, ready, stdio.leave_in_time)
     return Exit.DONE
 
 
