@@ -39,7 +39,7 @@ NUMBERS = [
 ]
 
 
-CLAIMS = [f"S{n}" for n in range(1, 28)]
+CLAIMS = [f"S{n}" for n in range(1, 31)]
 
 
 def test_the_list_of_hazards_is_whole() -> None:

@@ -65,6 +65,7 @@ SANS_IO = (
     "machine.prompt_queue",
     "machine.states",
     "machine.turns",
+    "remote.door",
     "hooks.config",
     "hooks.definitions",
     "hooks.verdict",

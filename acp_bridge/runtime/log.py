@@ -33,14 +33,14 @@ _SECRETS: Final = tuple(
         r"(://[^/@:\s]*:)[^/@\s]+(?=@)",
         r"(https://(?:hooks\.slack\.com|(?:\w+\.)?discord(?:app)?\.com/api/webhooks"
         r"|[\w.-]+\.webhook\.office\.com|hooks\.zapier\.com)/)[^\s\"'<>\\]+",
-        r"()\b(?:sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AKIA|AIza)[A-Za-z0-9_\-]{8,}",
+        r"()\b(?:acpb_|sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AKIA|AIza)[A-Za-z0-9_\-]{8,}",
     )
 )
 #: Of these a text has at least one if any of the patterns fits: most lines have none, and looking
 #: for them costs a tenth.
 _SIGNS: Final = (
     *("-----begin", "key", "token", "secret", "password", "authorization", "bearer", "://"),
-    *("sk-", "gh", "github_pat_", "glpat-", "xox", "akia", "aiza"),
+    *("acpb_", "sk-", "gh", "github_pat_", "glpat-", "xox", "akia", "aiza"),
 )
 _SPACE: Final = re.compile(r"\s")
 #: characters that are logged of a text: others write it, and to look through 10 MB takes seconds.

@@ -36,6 +36,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "token: verysecretvalue",
         "PASSWORD = 'verysecretvalue'",
         "bare sk-verysecretvalue in the middle",
+        "bare acpb_verysecretvalue in the middle",
         "Authorization: Basic verysecretvalue",
         '{\\"Authorization\\": \\"Basic verysecretvalue\\"}',
         '{\\"api_key\\": \\"verysecretvalue\\"}',
