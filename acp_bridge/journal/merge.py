@@ -71,10 +71,10 @@ class Merger:
             if not raw or (turn == self._turn and self._continues(raw)):
                 continue
             params = read_object(raw)
-            key, text = _chunk(params)
+            key, text = chunk_of(params)
             if key is not None and key == self._key and turn == self._turn and self._add(text):
                 continue
-            if turn == self._turn and self._key and (call := _shows_content(params)):
+            if turn == self._turn and self._key and (call := shows_content(params)):
                 self._shown.pop(call, None)
                 self._shown[call] = Entry(raw, params)
                 continue
@@ -114,7 +114,7 @@ class Merger:
         shown, self._shown = list(self._shown.values()), {}
         if len(texts) <= 1 or self._first.params is None:
             return [self._first, *shown] if texts else []
-        update = _with_text(self._first.params["update"], "".join(texts))
+        update = with_text(self._first.params["update"], "".join(texts))
         return [Entry(None, {**self._first.params, "update": update}), *shown]
 
 
@@ -125,7 +125,7 @@ def merged(rows: Iterable[tuple[int, bytes]]) -> list[Entry]:
     return entries + merger.flush()
 
 
-def _chunk(params: dict[str, Any] | None) -> tuple[Key, str]:
+def chunk_of(params: dict[str, Any] | None) -> tuple[Key, str]:
     """Return the key that all chunks of one message share, None for no text chunk, and the text."""
     update = params.get("update") if params else None
     if params is None or type(update) is not dict:
@@ -158,7 +158,7 @@ def _piece(params: dict[str, Any], said: object) -> tuple[Key, str]:
     return repr({**params, "update": rest}), text
 
 
-def _shows_content(params: dict[str, Any] | None) -> str:
+def shows_content(params: dict[str, Any] | None) -> str:
     """Return the id of the tool call if an update shows version 1 its whole content, and no more.
 
     An empty text for any other.
@@ -171,7 +171,7 @@ def _shows_content(params: dict[str, Any] | None) -> str:
     return ""
 
 
-def _with_text(update: dict[str, Any], text: str) -> dict[str, Any]:
+def with_text(update: dict[str, Any], text: str) -> dict[str, Any]:
     """Return a chunk with another text."""
     if update["sessionUpdate"] != SAID_UPDATE:
         return {**update, "content": {**update["content"], "text": text}}
