@@ -11,7 +11,7 @@ import logging
 import secrets
 from collections.abc import Callable
 
-from acp_bridge.protocol import ErrorCode
+from acp_bridge.protocol import CURSOR, ErrorCode
 from acp_bridge.wire.jsonrpc import Malformed, RpcError
 
 log = logging.getLogger("acp_bridge")
@@ -36,6 +36,13 @@ def invalid(message: str, where: str | None = None) -> RpcError:
     """Return -32602, which says what is wrong with which parameter."""
     text = f"{where}: {message}" if where else message
     return RpcError(ErrorCode.INVALID_PARAMS, text)
+
+
+def wrong_cursor(message: str) -> RpcError:
+    """Return -32602 for a cursor at which nothing can go on; it tells that from other reasons."""
+    error = invalid(message)
+    error.data = {**error.data, "reason": CURSOR}
+    return error
 
 
 def unknown_session() -> RpcError:

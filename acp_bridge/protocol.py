@@ -155,6 +155,8 @@ WHOLE_CALLS: Final = "wholeCalls"
 HEARS_LAST_WORDS: Final = "lastWords"
 #: the name under which a client comes back on another connection.
 CLIENT_NAME: Final = "client"
+#: it is told, with each recorded update, the cursor behind that.
+TAKES_CURSORS: Final = "cursors"
 #: it speaks version 2, and is shown what an agent of version 2 has said as the agent has said it.
 SHOWS_SAID: Final = "said"
 
@@ -379,6 +381,13 @@ PERHAPS_READ: Final = "perhapsRead"
 CONTINUES: Final = "continues"
 #: of a question to a client with a name: the question's id, the same each time it is asked.
 QUESTION: Final = "question"
+#: of a recorded update, and of the answer to a request that shows a session: the first place of the
+#: transcript that the client has not seen yet.
+CURSOR: Final = "cursor"
+#: in a resume and in `ATTACH`: a cursor. What follows it is shown.
+AFTER: Final = "after"
+#: the same in a resume of version 2: a type of `replayFrom`.
+REPLAY_AFTER: Final = "_acp_bridge_after"
 #: in the answer to a load: the bridge that holds the session, and its settings.
 HOLDER: Final = "holder"
 
@@ -398,6 +407,17 @@ def only_if_live(params: Json) -> Json:
 def continuing(params: Json) -> Json:
     """Return the parameters of a load by a client that saw the session up to its holder's end."""
     return with_own_meta(params, {**own_meta(params), CONTINUES: True})
+
+
+def after_of(method: str, params: Json) -> object:
+    """Return the cursor behind which a request is to show a session, None for a request without."""
+    return own_meta(params).get(AFTER) if method in (SESSION_RESUME, ATTACH) else None
+
+
+def resuming(params: Json, cursor: str | None) -> Json:
+    """Return the parameters of a request that shows what follows a cursor; None: nothing old."""
+    own = {key: value for key, value in own_meta(params).items() if key != AFTER}
+    return with_own_meta(params, {**own, AFTER: cursor} if cursor else own)
 
 
 def can_own(capabilities: object, ability: str) -> bool:
@@ -432,6 +452,11 @@ def of_prompt(params: Json, prompt_id: str | None) -> Json:
     """Return the update that shows words of a prompt, with the prompt's id."""
     own = own_meta(params)
     return with_own_meta(params, {**own, PROMPT_ID: prompt_id}) if prompt_id else params
+
+
+def with_cursor(params: Json, cursor: str) -> Json:
+    """Return a recorded update with the cursor behind it."""
+    return with_own_meta(params, {**own_meta(params), CURSOR: cursor})
 
 
 def without_prompt_id(params: Json) -> Json:

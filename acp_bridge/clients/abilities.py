@@ -44,6 +44,8 @@ class ClientAbilities:
         self.shows_subagents = has(capabilities, protocol.SUBAGENTS)
         #: the client wants to be told that a prompt is on disk.
         self.hears_accepted = protocol.HEARS_ACCEPTED in self.own
+        #: it wants a cursor with each recorded update.
+        self.takes_cursors = protocol.TAKES_CURSORS in self.own
         #: it wants to be told the states of its sessions.
         self.hears_state = protocol.HEARS_STATE in self.own
         #: it wants to be told what waits in its sessions.

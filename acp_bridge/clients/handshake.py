@@ -25,6 +25,7 @@ from acp_bridge.protocol import (
     QUEUE_CHANGES,
     QUEUE_LIST,
     SUBAGENTS,
+    TAKES_CURSORS,
     TITLE,
     VERSION,
     Json,
@@ -111,7 +112,8 @@ def for_client(agent: Json, settings: Json) -> Json:
     for name in _OWN_SESSION_CAPABILITIES:
         session.setdefault(name, {})
         session[name] = session[name] or {}
-    own = {"version": __version__, "queue": True, PROMPT_KEY: True, **settings}
+    own = {"version": __version__, "queue": True, PROMPT_KEY: True, TAKES_CURSORS: True}
+    own |= settings
     own["methods"] = _methods(capabilities)
     capabilities |= {"loadSession": True, "sessionCapabilities": session}
     capabilities = with_own_meta(capabilities, own)

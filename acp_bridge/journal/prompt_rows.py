@@ -88,7 +88,7 @@ def read_words(path: Path, seq: int, *, read_only: bool = False) -> list[dict[st
         JournalError: the file can't be opened.
     """
     with journal_errors(), closing(connect(path, wait=5, read_only=read_only)) as connection:
-        found = _read_words(connection, [seq], limit=None)
+        found = words_in(connection, [seq])
     if seq not in found:
         logger.warning("journal: the words of prompt %d are damaged", seq)
     return found.get(seq, [])
@@ -100,7 +100,7 @@ def with_short_words(path: Path, entries: list[Entry]) -> list[Entry]:
     if not seqs:
         return entries
     with journal_errors(), closing(connect(path, wait=5)) as connection:
-        words = _read_words(connection, seqs, limit=SHORT_WORDS)
+        words = words_in(connection, seqs, limit=SHORT_WORDS)
     spread: list[Entry] = []
     for entry in entries:
         seq = prompt_of(entry.params) if entry.params else None
@@ -111,8 +111,8 @@ def with_short_words(path: Path, entries: list[Entry]) -> list[Entry]:
     return spread
 
 
-def _read_words(
-    connection: sqlite3.Connection, seqs: list[int], limit: int | None
+def words_in(
+    connection: sqlite3.Connection, seqs: list[int], limit: int | None = None
 ) -> dict[int, list[dict[str, Any]]]:
     """Return the words of those prompts whose parameters are readable and not over the limit.
 

@@ -58,6 +58,8 @@ class SessionJournal:
         self._compacting = anyio.Lock()
         #: moments that are read up to: compaction moves rows, so it waits for them.
         self._readers: set[Moment] = set()
+        #: told of the lines of each row of the transcript, once they are written or kept.
+        self.follower: Callable[[bytes], None] | None = None
 
     # -- prompts ---------------------------------------------------------------------------
 
@@ -92,7 +94,9 @@ class SessionJournal:
             JournalError: it must not be sent. After a kill of the bridge nobody would know of it.
         """
         move = prompt_rows.move(seq, PromptState.WAITING, PromptState.SENT)
-        self._take(seq, Write((move,), seq, (b"" if shown else words_line(seq),), Went.SENT))
+        words = b"" if shown else words_line(seq)
+        self._take(seq, Write((move,), seq, (words,), Went.SENT))
+        self._follow(words)
 
     def start_steering(self, seq: int, turn: int) -> None:
         """Note that a waiting prompt is about to join the turn of another, where its words stand.
@@ -100,7 +104,9 @@ class SessionJournal:
         Raises as `start_turn` does.
         """
         move = prompt_rows.move(seq, PromptState.WAITING, PromptState.SENT)
-        self._take(seq, Write((move,), turn, (words_line(seq),), Went.SENT, seq))
+        words = words_line(seq)
+        self._take(seq, Write((move,), turn, (words,), Went.SENT, seq))
+        self._follow(words)
 
     def return_to_queue(self, seq: int) -> None:
         """Let a prompt wait again that was sent to join a turn.
@@ -271,6 +277,24 @@ class SessionJournal:
         Raises JournalError when the journal is closed.
         """
         self._file.write_or_keep(Write((), turn, (lines,)))
+        self._follow(lines)
+
+    def _follow(self, lines: bytes) -> None:
+        if self.follower:
+            self.follower(lines)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing was recorded yet. Raises JournalError."""
+        return not self._file.unwritten.writes and not self._last_row()
+
+    def words(self, seq: int) -> list[dict[str, Any]]:
+        """Return the words of a prompt as the updates that stand for them in the transcript.
+
+        None if they are damaged.
+        """
+        with journal_errors():
+            return prompt_rows.words_in(self._file.db, [seq]).get(seq, [])
 
     def moment(self) -> Moment:
         """Return how far the transcript goes; compaction waits for its end. Raises JournalError."""

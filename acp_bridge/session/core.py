@@ -122,7 +122,7 @@ class Core:
         self._events: deque[ev.Event] = deque()
         self._busy = False
         self._perform: Callable[[ef.Effect], None]
-        self._flush: Callable[[], None]
+        self._flush: Callable[[], object]
         self._concerned: Concerned = lambda before, after: []
         self._link_of: Callable[[int], Link | None]
 
@@ -131,7 +131,7 @@ class Core:
         link_of: Callable[[int], Link | None],
         look_around: Callable[[], Around],
         perform: Callable[[ef.Effect], None],
-        flush: Callable[[], None],
+        flush: Callable[[], object],
         concerned: Concerned,
     ) -> None:
         """Take the parts, before the first event.

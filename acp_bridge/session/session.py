@@ -89,7 +89,7 @@ class Session:
         words = queue_command.offered(context.capabilities)
         known = set(journal.used_ids()), queue_command.command(words), journal.get(CARDS)
         self._updates = updates = Updates(*known, Children(journal.get))
-        self.transcript = shown = TranscriptOut(self.id, journal, updates)
+        self.transcript = shown = TranscriptOut(self.id, journal, updates, core.spawn)
         self.title = Title(core, context.journal, journal, shown)
         self.user_settings = chosen = UserSettings(journal)
         self.memory = memory = Memory(journal)

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from acp_bridge import errors
 from acp_bridge.clients.client import ANSWERED, Client, ClientRequest, Work
 from acp_bridge.journal import JournalError
-from acp_bridge.protocol import ATTACH, SESSION_LOAD, Json
+from acp_bridge.protocol import ATTACH, SESSION_LOAD, Json, after_of
 from acp_bridge.runtime.keyed_locks import KeyedLocks
 from acp_bridge.session.clients.replay import Hold
 from acp_bridge.session.session import Session
@@ -45,13 +45,14 @@ class Attaching:
         session_id = given.get("sessionId")
         session = self._live.get(session_id) if isinstance(session_id, str) else None
         view = session.transcript.view_of(request.client) if session else None
-        replays = request.method == SESSION_LOAD or (
+        whole = request.method == SESSION_LOAD or (
             request.method == ATTACH and given.get("replay", True) is True
         )
-        if session is None or view is None or session.closing or not replays:
+        goes_on = after_of(request.method, given) is not None
+        if session is None or view is None or session.closing or not (whole or goes_on):
             return work
         try:
-            hold = self._holds[request] = session.replay.hold(view)
+            hold = self._holds[request] = session.replay.hold(view, whole=not goes_on)
         except JournalError:  # which is told when it is read
             return work
 

@@ -19,8 +19,10 @@ from acp_bridge.clients import handshake
 from acp_bridge.clients.client import ANSWERED, ClientRequest
 from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.journal import SessionExists
+from acp_bridge.journal.place import Place
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
+    CURSOR,
     ONLY_LIVE,
     SESSION_FORK,
     SESSION_LOAD,
@@ -31,9 +33,11 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.keyed_locks import KeyedLocks
+from acp_bridge.session.clients.shown import cursor_of
 from acp_bridge.session.opening import Opening, Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
+from acp_bridge.session.transcript.client_view import ClientView
 from acp_bridge.sessions import params
 from acp_bridge.sessions.attaching import Attaching
 from acp_bridge.sessions.elsewhere.passages import Passages, Reach
@@ -101,7 +105,7 @@ class Sessions:
             session, link, result = await self._create(uuid4().hex, request, workspace)
         session.transcript.attach(request.client)
         shown = request.client.abilities.fit({**result, "sessionId": session.id})
-        request.answer(with_own_meta(shown, {"agentSessionId": link.agent_session_id}))
+        request.answer(_opened(shown, session, request, link.agent_session_id))
         link.adopt(session.from_agent)
         session.spawn(self._kept_work.tell, session, request.client)
         return ANSWERED
@@ -225,6 +229,8 @@ class Sessions:
 
         Raises RpcError, and SessionExists if another bridge has made it meanwhile.
         """
+        if (after := cursor_of(request)) and after != Place(session_id).cursor:
+            raise errors.wrong_cursor("the session is not kept here as it was at this cursor")
         if await self._store.set_aside(session_id):
             return await self._anew(request, session_id, workspace)
         await self._store.check_not_lost(session_id)
@@ -235,7 +241,7 @@ class Sessions:
         session, link, _ = await self._create(session_id, request, workspace, known=True)
         session.transcript.attach(request.client)
         link.adopt(session.from_agent)
-        return session.replay.result(request)
+        return session.replay.result(request, cursor=_cursor(session, request))
 
     # --- fork ----------------------------------------------------------------------------------
 
@@ -255,11 +261,11 @@ class Sessions:
                         if source.closing:
                             raise errors.unknown_session() from exc
                         raise
-        session.transcript.attach(request.client)
+        await _attach(session, request)
         shown = {**result, **session.user_settings.shown, "sessionId": session.id}
         agent_id = session.journal.info.agent_session_id
-        shown = with_own_meta(request.client.abilities.fit(shown), {"agentSessionId": agent_id})
-        request.answer(shown)
+        shown = request.client.abilities.fit(shown)
+        request.answer(_opened(shown, session, request, agent_id))
         session.wake()
         return ANSWERED
 
@@ -341,9 +347,9 @@ class Sessions:
             raise
         session.user_settings.note_result(result)
         if not replay:  # what the agent replayed is recorded, and not shown (spec: session/resume)
-            session.replay.replay_state(session.transcript.attach(request.client))
+            session.replay.replay_state(await _attach(session, request))
         session.journal.set(IMPORTING, False)
-        request.answer(session.replay.result(request))
+        request.answer(session.replay.result(request, cursor=_cursor(session, request)))
         session.early = None
         early.go_on()
         return ANSWERED
@@ -378,6 +384,28 @@ class Sessions:
             for session in list(self.live.values()):
                 session.feed(ev.Shutdown())
                 tasks.start_soon(session.closed.wait)
+
+
+async def _attach(session: Session, request: ClientRequest) -> ClientView:
+    """Show a session that was filled just now to the client that asked for it."""
+    view = session.transcript.attach(request.client)
+    if view.takes_cursors:
+        await session.transcript.places.find()
+    return view
+
+
+def _cursor(session: Session, request: ClientRequest) -> str | None:
+    """Return the cursor behind all that is recorded, if the client wants to know."""
+    session.transcript.flush()
+    return session.transcript.places.cursor if request.client.abilities.takes_cursors else None
+
+
+def _opened(shown: Json, session: Session, request: ClientRequest, agent_id: str | None) -> Json:
+    """Return the answer to a request that has made a session."""
+    own: Json = {"agentSessionId": agent_id}
+    if cursor := _cursor(session, request):
+        own[CURSOR] = cursor
+    return with_own_meta(shown, own)
 
 
 def _move(session: Session, workspace: Workspace) -> None:

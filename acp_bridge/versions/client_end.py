@@ -26,10 +26,9 @@ from acp_bridge.protocol import (
     meta_of,
     objects,
     own_meta,
-    with_own_meta,
     without_said,
 )
-from acp_bridge.versions import greeting_to_v2, v2
+from acp_bridge.versions import greeting_to_v2, requests_to_v1, v2
 from acp_bridge.versions.background_to_v2 import Background
 from acp_bridge.versions.children_to_v2 import Children, is_told_anew
 from acp_bridge.versions.settings_to_v2 import Settings, servers
@@ -133,7 +132,9 @@ class ClientEnd:
         asked = _Asked(message["id"], method, params, sent)
         inner = f"v2:{next(self._numbers)}"
         self._asked[inner] = asked
-        if sent[0] == protocol.SESSION_LOAD or _attaches_whole(method, params):
+        if protocol.after_of(*sent) is not None:
+            self._known(params.get("sessionId")).updates.replays = True
+        elif sent[0] == protocol.SESSION_LOAD or _attaches_whole(method, params):
             self._known(params.get("sessionId")).updates.begin_replay()
             self._forget_children(params.get("sessionId"))
         is_object = isinstance(given, dict) or sent[1]
@@ -153,9 +154,9 @@ class ClientEnd:
             case protocol.SESSION_NEW | protocol.SESSION_FORK:
                 return method, {**params, "mcpServers": servers(params.get("mcpServers"))}
             case protocol.SESSION_RESUME:
-                return _resume(params)
+                return requests_to_v1.resume(params)
             case protocol.SESSION_PROMPT:
-                return method, _prompt(params)
+                return method, requests_to_v1.prompt(params)
             case protocol.SET_CONFIG_OPTION:
                 return self._known(params.get("sessionId")).settings.setting(params)
             case v2.CANCEL_TOOL_CALL | v2.CANCEL_TERMINAL:
@@ -507,7 +508,8 @@ class ClientEnd:
         settings = Settings()
         updates = ToV2(f"{self._ids}{next(self._numbers)}-", settings)
         updates.replays = any(
-            each.sent[0] == protocol.SESSION_LOAD and each.params.get("sessionId") == session_id
+            (each.sent[0] == protocol.SESSION_LOAD or protocol.after_of(*each.sent) is not None)
+            and each.params.get("sessionId") == session_id
             for each in self._asked.values()
         )
         return _Session(settings, updates)
@@ -516,27 +518,6 @@ class ClientEnd:
 def _attaches_whole(method: str, params: Json) -> bool:
     """Return True for a request that shows a live session from its beginning."""
     return method == protocol.ATTACH and params.get("replay") is not False
-
-
-def _resume(params: Json) -> tuple[str, Json]:
-    """Return method and parameters of a load, or of a resume without a replay."""
-    replay = params.get(v2.REPLAY_FROM)
-    told = {key: value for key, value in params.items() if key != v2.REPLAY_FROM}
-    told["mcpServers"] = servers(params.get("mcpServers"))
-    if replay is None:
-        return protocol.SESSION_RESUME, told
-    if not isinstance(replay, dict) or replay.get("type") != "start":
-        raise errors.invalid("must be of the type `start`", v2.REPLAY_FROM)
-    return protocol.SESSION_LOAD, told
-
-
-def _prompt(params: Json) -> Json:
-    """Return the parameters of a prompt, with its key where the bridge looks for it."""
-    key = params.get(v2.IDEMPOTENCY_KEY)
-    told = {name: value for name, value in params.items() if name != v2.IDEMPOTENCY_KEY}
-    if key is None:
-        return told
-    return with_own_meta(told, {**own_meta(told), protocol.PROMPT_KEY: key})
 
 
 def _permission(params: Json) -> Json:

@@ -13,37 +13,48 @@ from acp_bridge import errors
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import GONE, WAL_GONE, JournalError, SessionJournal
 from acp_bridge.journal.history import Moment
+from acp_bridge.journal.place import Cursor, From, WrongCursor
 from acp_bridge.machine.states import Standstill
 from acp_bridge.protocol import (
     ATTACH,
-    CONTEXT,
     CONTINUES,
+    CURSOR,
     STATE,
     Json,
     own_meta,
     with_own_meta,
-    without_prompt_id,
 )
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.audience import Audience
+from acp_bridge.session.clients.shown import Shown, cursor_of
 from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.pauses import Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.recovery import Recovery
 from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
+from acp_bridge.session.transcript.places import Places
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
 from acp_bridge.updates.late_replay import LateReplay
 from acp_bridge.updates.open_cards import ReplayedCards
-from acp_bridge.updates.updates import Updates, for_replay
+from acp_bridge.updates.updates import Updates
 
 
 class Hold:
     """Keeps what happens in a session from one client, from now on until `end`."""
 
-    def __init__(self, view: ClientView, moment: Moment | None = None, *, whole: bool) -> None:
-        """`whole`: the client is replayed the transcript meanwhile; else it is shown nothing old.
+    def __init__(
+        self,
+        view: ClientView,
+        places: Places,
+        moment: Moment | None = None,
+        *,
+        replays: bool,
+        whole: bool,
+    ) -> None:
+        """`replays`: the client is shown the transcript meanwhile, from its beginning if `whole`;
+        else it is shown nothing old.
 
         `moment`: where the replay ends in the journal, None: where the journal is when it begins.
         It is closed at the end.
@@ -51,8 +62,11 @@ class Hold:
         self.view = view
         self.moment = moment
         self.ended = False
+        #: for the cursors of what is recorded from now on.
+        self.reading = places.begin() if view.takes_cursors else None
+        self._places = places
         view.replays += whole
-        self._replay = view.begin_replay(whole=whole, ahead=moment is not None)
+        self._replay = view.begin_replay(whole=replays, ahead=moment is not None)
 
     def begins(self, view: ClientView) -> bool:
         """Begin the replay; False if what waited behind it has been sent meanwhile."""
@@ -63,6 +77,8 @@ class Hold:
         self.ended = True
         if self.moment:
             self.moment.close()
+        if self.reading:
+            self._places.drop(self.reading)
         self.view.end_replay(self._replay)
 
 
@@ -98,13 +114,14 @@ class Replay:
         self._limit = limit
         self._agent_replays = agent_replays
 
-    def hold(self, view: ClientView) -> Hold:
+    def hold(self, view: ClientView, *, whole: bool) -> Hold:
         """Keep updates from this client until its load has replayed the transcript up to now.
 
-        Raises JournalError.
+        `whole`: from its beginning. Raises JournalError.
         """
         self._transcript.flush()
-        return Hold(view, self._journal.moment(), whole=True)
+        moment = self._journal.moment()
+        return Hold(view, self._transcript.places, moment, replays=True, whole=whole)
 
     async def load(
         self,
@@ -114,25 +131,35 @@ class Replay:
         attached: bool = False,
         held: Hold | None = None,
     ) -> None:
-        """Show the session to the client (a resume replays nothing), then answer the request.
+        """Show the session to the client (a resume replays nothing, or what follows a cursor), then
+        answer the request.
 
         `attached`: others had it, so the answer says which folder counts. `held`: the client had
         it when its request was read. Raises RpcError when the session is closed meanwhile, or the
-        client leaves it, JournalError.
+        client leaves it, or has a cursor of something else; JournalError.
         """
         if self._core.closing:
             raise errors.unknown_session()
+        after, places = cursor_of(request), self._transcript.places
+        has_it = self._transcript.view_of(request.client) is not None
         view = self._transcript.attach(request.client)
-        hold = held if held and held.begins(view) else Hold(view, whole=replay)
+        whole, replay = replay and after is None, replay or after is not None
+        hold = held if held and held.begins(view) else None
+        hold = hold or Hold(view, places, replays=replay, whole=whole)
         try:
             if replay:
                 view.missed_some = False
-                await self._read(view, hold.moment)
+                cursor = await self._read(view, hold, after)
                 self.replay_state(view)
             else:
+                cursor = await places.read(hold.reading) if hold.reading else None
                 self._say_what_goes_on(view, request)
             self._say_what_waits(view, request)
-            request.answer(self.result(request, attached=attached))
+            request.answer(self.result(request, attached=attached, cursor=cursor))
+        except WrongCursor as exc:
+            if not has_it:
+                self._audience.leave(request.client)
+            raise errors.wrong_cursor(str(exc)) from None
         except JournalError as exc:
             if self._core.closing:  # it was deleted while it was read
                 raise errors.unknown_session() from None
@@ -171,9 +198,16 @@ class Replay:
         if request.method != ATTACH and (work := self._audience.at_work(request.client)):
             view.replay(notices.notice(work))
 
-    def result(self, request: ClientRequest, *, attached: bool = False) -> Json:
-        """Return the result of `session/load` or `resume`, fit for the client that asked."""
+    def result(
+        self, request: ClientRequest, *, attached: bool = False, cursor: str | None = None
+    ) -> Json:
+        """Return the result of `session/load` or `resume`, fit for the client that asked.
+
+        `cursor`: that behind all that it was shown, if it wants to know.
+        """
         own: Json = {"agentSessionId": self._journal.info.agent_session_id}
+        if cursor:
+            own[CURSOR] = cursor
         if attached:
             clients = len(self._transcript.views)
             own["attached"] = {"cwd": self._core.workspace.cwd, "clients": clients}
@@ -192,20 +226,23 @@ class Replay:
             if params := self._journal.get(f"state:{kind}"):
                 view.replay(params)
 
-    async def _read(self, view: ClientView, moment: Moment | None) -> None:
-        """Show the transcript up to a moment, or to now; keep it to tell an agent's late replay."""
+    async def _read(self, view: ClientView, hold: Hold, after: Cursor | None) -> str | None:
+        """Show the transcript from a cursor up to the hold's moment, or to now; keep it to tell an
+        agent's late replay.
+
+        Returns the cursor behind it, if the client wants to know. Raises WrongCursor.
+        """
         late = LateReplay() if self._agent_replays and not self._core.now.epoch else None
         turn_runs = bool(self._transcript.seq)
         cards = ReplayedCards(self._updates.notes, self._updates.worked_on(turn_runs=turn_runs))
-        shown = self._transcript.for_replay(view.client)
-        said = view.client.abilities.shows_said
-        async for page in self._journal.replay(up_to=moment):
+        marks = hold.reading is not None and hold.reading.whole
+        divided = From(self._core.id, after) if after or marks else None
+        shown = Shown(view, cards, self._transcript.for_replay(view.client), divided, marks=marks)
+        async for page in self._journal.replay(up_to=hold.moment):
             for params in page:
                 if late:
                     late.note(params)
-                if cards.shows(params) and not own_meta(params).get(CONTEXT):
-                    for each in shown(params if said else without_prompt_id(params)):
-                        view.replay(for_replay(each))
+                shown.show(params)
             # One on a socket is let go at the limit, and what is live is to count for that.
             limit = (self._limit + 1) // 2 if view.client.on_socket else self._limit
             if view.client.outgoing.pending >= limit:
@@ -217,8 +254,13 @@ class Replay:
                 raise errors.refused(
                     "the session went on without this client while it was loaded: load it again"
                 )
+        shown.end()
+        cursor = str(divided.place.cursor) if divided and marks else None
+        if divided and hold.reading:
+            self._transcript.places.done(hold.reading, divided.end())
         for card, params in cards.ends():
             if self._updates.settle(card):  # for all, once
                 self._transcript.show_replayed(view, params)
         if not self._core.now.epoch:  # else turns may run that it does not have
             self._updates.just_read = late
+        return cursor

@@ -6,7 +6,7 @@ when it is accepted.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -142,17 +142,6 @@ class Prompts:
         """Return the clients that have sent a prompt and have the session, without this one."""
         others = [view.client for view in self._transcript.views if view.client is not client]
         return [each for each in others if prompt.is_of(each)]
-
-    def show_to_rest(self, known: Collection[Client], params: Json) -> None:
-        """Show an update to all clients but those that know it by themselves, or by an answer."""
-        if len(known) < 2:
-            self._transcript.show_to_others(next(iter(known), None), params)
-            return
-        self._transcript.flush()
-        for view in self._transcript.views:
-            if view.client not in known:
-                view.then(view.end_quiet_of_load)
-                view.show(params)
 
     def add_left_over(self, row: PromptRow) -> None:
         """Add a prompt that waited when another bridge ended."""
@@ -470,7 +459,8 @@ class Prompts:
         """Say how a turn ended where its updates end; the client that asked has its answer."""
         said = notices.notice(text)
         self._transcript.record_only(said)
-        self.show_to_rest({request.client for request in prompt.asked}, said)
+        noted = self._transcript.flush()
+        self._transcript.show_to_all_but({request.client for request in prompt.asked}, said, noted)
 
     def _try(self, write: Callable[..., None], *args: object) -> bool:
         try:

@@ -143,9 +143,10 @@ class Turn:
 
         `added`: what hooks have added for the agent, which is only recorded.
         """
-        shows_them = self._prompts.shown_by(prompt)
+        shows_them, noted = self._prompts.shown_by(prompt), self._transcript.places.take()
         for chunk in [] if prompt.shown else words_of(prompt.params):
-            self._prompts.show_to_rest(shows_them, chunk)
+            as_noted = noted.pop(0) if noted else None
+            self._transcript.show_to_all_but(shows_them, chunk, as_noted)
         if self._hooks.unnamed is not None or self._hooks.runs.unsaid:
             for text in self._hooks.take_unsaid():
                 self._transcript.notice(text)

@@ -11,15 +11,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 
 import anyio
 
 from acp_bridge.clients.abilities import is_converted
 from acp_bridge.clients.client import Client
 from acp_bridge.protocol import (
+    AGENT_MESSAGE,
+    AGENT_THOUGHT,
     COMMANDS_UPDATE,
     SESSION_UPDATE,
     STATE,
@@ -28,13 +31,19 @@ from acp_bridge.protocol import (
     is_state,
     kind_of,
     own_meta,
+    with_cursor,
 )
+from acp_bridge.session.transcript.places import Mark, Noted
 from acp_bridge.wire.jsonrpc import encode, notification
 
 
 def _is_state(params: Json) -> bool:
     """Return True for a state of the session; that of a subagent's is one of its words."""
     return is_state(params["update"]) and "sessionId" not in params
+
+
+def _mark(noted: Noted | None) -> Mark | None:
+    return noted.mark if noted else None
 
 
 def _is_aside(params: Json) -> bool:
@@ -93,6 +102,8 @@ class ClientView:
         self.missed_some = False
         #: the client does not have the session any more: nothing of it is sent.
         self.over = False
+        #: the client is told the cursor behind each recorded update.
+        self.takes_cursors = client.abilities.takes_cursors
         self._head = head
         #: each replay that was asked for, and what is to be done behind it; None if there is none.
         self._backlog: list[_Waiting] | None = None
@@ -123,24 +134,54 @@ class ClientView:
             self._waiting_bytes += len(lines)
             self._backlog.append(_Waiting(kind, lambda: self.client.outgoing.write(lines)))
 
-    def show(self, params: Json, *, again: bool = False, recorded: bool = False) -> None:
+    def send_noted(self, updates: Iterable[tuple[Json, Noted | None]]) -> None:
+        """Send recorded updates with their cursors, in their order.
+
+        Those that wait have their cursors when they are sent: the places may be found by then.
+        """
+        if self._backlog is None or self._quiet is Quiet.ALL:
+            lines = [self._line(params, _mark(noted)) for params, noted in updates]
+            self.send(b"".join(lines), recorded=True)
+            return
+        for params, noted in updates:
+            self._waiting_bytes += len(self._line(params, _mark(noted)))
+            send = partial(self._send_now, params, noted)
+            self._backlog.append(_Waiting(_Kind.LINES, send))
+
+    def _send_now(self, params: Json, noted: Noted | None) -> None:
+        self.client.outgoing.write(self._line(params, _mark(noted)))
+
+    def show(
+        self,
+        params: Json,
+        *,
+        again: bool = False,
+        recorded: bool = False,
+        noted: Noted | None = None,
+    ) -> None:
         """Send one update, in its order; a list of commands that was shown is not shown again.
 
         `again`: the agent repeats itself, so a state of any kind that was shown is not shown again.
-        `recorded`: as in `send`.
+        `recorded`: as in `send`. `noted`: the update as it was noted in the transcript.
         """
+        if noted and self.takes_cursors and self._quiet is Quiet.NONE:
+            self.send_noted([(params, noted)])
+            return
         if self._known(params) and (again or kind_of(params) == COMMANDS_UPDATE):
             return
-        line, is_a_state = self._line(params), _is_state(params)
+        line, is_a_state = self._line(params, _mark(noted)), _is_state(params)
         if self._quiet is Quiet.ALL or (self._quiet is Quiet.ASIDES and _is_aside(params)):
             state = kind_of(params) if is_a_state and not own_meta(params) else None
             self._keep(_Kept(state, line, recorded))
         else:
             self._send(line, _Kind.STATE if is_a_state else _Kind.LINES, recorded=recorded)
 
-    def pass_on(self, params: Json) -> None:
+    def pass_on(self, params: Json, noted: Noted | None = None) -> None:
         """Send one recorded update, in its order, whatever kind it is of."""
-        self.send(self._line(params), recorded=True)
+        if noted and self.takes_cursors:
+            self.send_noted([(params, noted)])
+        else:
+            self.send(self._line(params), recorded=True)
 
     def tell(self, params: Json) -> None:
         """Show a state that another client has set, also in the quiet.
@@ -273,11 +314,11 @@ class ClientView:
         for replay in list(self._ahead):
             self.end_replay(replay)
 
-    def replay(self, params: Json) -> None:
+    def replay(self, params: Json, mark: Mark | None = None) -> None:
         """Send a recorded update of the replay, ahead of the updates that wait for its end."""
         self._known(params)
         if not self.over:
-            self.client.outgoing.write(self._line(params))
+            self.client.outgoing.write(self._line(params, mark))
 
     def drop_waiting_states(self) -> None:
         """Forget the states that wait, since the present ones are shown instead."""
@@ -332,8 +373,10 @@ class ClientView:
         if self._pacing:
             self._pacing.cancel()
 
-    def _line(self, params: Json) -> bytes:
+    def _line(self, params: Json, mark: Mark | None = None) -> bytes:
         """Return an update as a line for this client, or nothing if it can't take it."""
+        if mark and self.takes_cursors:
+            params = self._marked(params, mark)
         update = params.get("update")
         if isinstance(update, dict) and is_converted(update):
             has_terminals = not self.client.on_socket  # an agent makes its terminals at that one
@@ -344,3 +387,14 @@ class ClientView:
         if "sessionId" in params:  # of a subagent
             return encode(notification(SESSION_UPDATE, params))
         return self._head + encode(params)[1:-1] + b"}\n"
+
+    def _marked(self, params: Json, mark: Mark) -> Json:
+        """Return a recorded update with its cursor.
+
+        For a client of version 2 what an agent says has an id, the same in each connection.
+        """
+        update = params["update"]
+        agents = kind_of(params) in (AGENT_MESSAGE, AGENT_THOUGHT)
+        if agents and self.client.abilities.shows_said and update.get("messageId") is None:
+            params = {**params, "update": {**update, "messageId": mark.message}}
+        return with_cursor(params, mark.cursor)

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Final
 
@@ -20,6 +20,7 @@ from acp_bridge.journal.session import SessionJournal
 from acp_bridge.protocol import SAID_UPDATE, SESSION_UPDATE, Json, is_state, kind_of
 from acp_bridge.runtime.log import event
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
+from acp_bridge.session.transcript.places import Noted, Places
 from acp_bridge.updates import notices
 from acp_bridge.updates.children import Children, is_of_subagents, outward
 from acp_bridge.updates.folded import Folded
@@ -38,10 +39,12 @@ class TranscriptOut:
         session_id: str,
         journal: SessionJournal,
         updates: Updates,
+        spawn: Callable[..., None] | None = None,
     ) -> None:
         """Nobody sees the session before `attach`.
 
         `updates` has the client-side ids and the notes about cards that the journal lacks yet.
+        `spawn` starts a task of the session.
         """
         self._session_id = session_id
         self._journal = journal
@@ -54,8 +57,13 @@ class TranscriptOut:
         self.views: tuple[ClientView, ...] = ()
         #: an update may have to be sent in different forms.
         self._converts = False
+        #: the places of what is recorded, and whether a client wants their cursors.
+        self.places = Places(session_id, journal, spawn)
+        self._placed = False
         self._rows: list[bytes] = []
         self._lines: list[bytes] = []
+        #: the same updates with the numbers of their rows, if they are shown with cursors.
+        self._shown: list[tuple[int, Json]] = []
         #: the clients were told that what they see is not in the journal's file yet.
         self._told_behind = False
         #: the journal's number of the prompt whose turn runs, 0 outside of a turn.
@@ -95,6 +103,11 @@ class TranscriptOut:
     def _note_views(self, views: tuple[ClientView, ...]) -> None:
         self.views = views
         self._converts = len(views) > 1 or any(view.client.on_socket for view in views)
+        placed, self._placed = self._placed, any(view.takes_cursors for view in views)
+        if self._placed:
+            self.places.start()
+        elif placed:
+            self.places.stop()
 
     def has_others(self, client: Client) -> bool:
         """Return True when another client has the session."""
@@ -165,49 +178,58 @@ class TranscriptOut:
         line = encode(params)
         if self._updates.children and is_of_subagents(params):
             self._rows.append(line)
-            self.show_only(params, recorded=True)
+            self._show(params, self.flush(), recorded=True)
         elif is_state(params["update"]):
             self._keep_state(params)
             self.show_only(params, again=again)
         elif (self._converts and is_converted(params["update"])) or kind_of(params) == SAID_UPDATE:
             self._rows.append(line)
-            self.show_only(params)
+            self._show(params, self.flush())
         else:
             self._rows.append(line)
             self._lines.append(self._head + line[1:-1] + b"}\n")
+            if self._placed:
+                self._shown.append((len(self._rows) - 1, params))
 
     def show_replayed(self, view: ClientView, params: Json) -> None:
         """Record and show one update with which the replay of a client ends."""
         self.record_only(params)
-        self.flush()
-        for each, shown in self._for_views(params):
-            if each is view:
+        noted = self.flush()
+        for each, shown, last in self._for_views(params):
+            if each is view:  # what was recorded before comes to it behind this
                 each.replay(shown)
             else:
-                each.pass_on(shown)
+                each.pass_on(shown, noted if last else None)
 
-    def show_only(self, params: Json, *, again: bool = False, recorded: bool = False) -> None:
-        """Show one update in its order, without recording it; `recorded`: it is so already."""
+    def show_only(self, params: Json, *, again: bool = False) -> None:
+        """Show one update in its order, without recording it."""
         self.flush()
-        for view, shown in self._for_views(params):
-            view.show(shown, again=again, recorded=recorded)
+        self._show(params, None, again=again)
+
+    def _show(
+        self, params: Json, noted: Noted | None, *, again: bool = False, recorded: bool = False
+    ) -> None:
+        """Show one update; `noted`: as it was noted, if it is recorded and its place is known."""
+        for view, shown, last in self._for_views(params):
+            view.show(shown, again=again, recorded=recorded, noted=noted if last else None)
 
     def show_to(self, client: Client, params: Json) -> None:
         """Show one update to one client, in its order, without recording it."""
         self.flush()
-        for view, shown in self._for_views(params):
+        for view, shown, _ in self._for_views(params):
             if view.client is client:
                 view.show(shown)
 
-    def _for_views(self, params: Json) -> Iterator[tuple[ClientView, Json]]:
-        """Give each view with what its client is shown for an update."""
+    def _for_views(self, params: Json) -> Iterator[tuple[ClientView, Json, bool]]:
+        """Give each view with what its client is shown for an update; True: nothing more of it."""
         if not self._updates.children or not is_of_subagents(params):
-            yield from ((view, params) for view in self.views)
+            yield from ((view, params, True) for view in self.views)
             return
         told, folded = outward(params, self._session_id), self._folded.fold(params)
         for view in self.views:
-            for shown in [told] if view.client.abilities.shows_subagents else folded:
-                yield view, shown
+            shown = [told] if view.client.abilities.shows_subagents else folded
+            for number, each in enumerate(shown, start=1):
+                yield view, each, number == len(shown)
 
     def for_replay(self, client: Client, *, whole: bool = True) -> Callable[[Json], list[Json]]:
         """Return what gives, for each recorded update of a replay, those that a client is shown.
@@ -236,11 +258,21 @@ class TranscriptOut:
 
         It ends the quiet after a load, but not that after `cancelled` (invariant C23).
         """
+        self.show_to_all_but([client] if client else [], params)
+
+    def show_to_all_but(
+        self, known: Collection[Client], params: Json, noted: Noted | None = None
+    ) -> None:
+        """Show an update to all clients but those that know it by themselves, or by an answer.
+
+        `noted`: as it was noted, if it was recorded.
+        """
         self.flush()
         for view in self.views:
-            if view.client is not client:
+            if view.client not in known:
                 view.then(view.end_quiet_of_load)
-                view.show(params)
+                as_read = noted.params if noted and view.takes_cursors else None
+                view.show(as_read or params, noted=noted)
 
     def record_said(self, client: Client, params: Json) -> None:
         """Record the user's own words, which the client that sent them shows by itself.
@@ -249,11 +281,11 @@ class TranscriptOut:
         """
         self.record_only(params)
         if self.has_others(client):
-            self.flush()
+            noted = self.flush()
             for view in self.views:
                 if view.client is not client:
                     view.then(view.end_quiet)
-                    view.show(params)
+                    view.show(params, noted=noted)
 
     def tell_others(self, client: Client, params: Json) -> None:
         """Record a state that a client has set, and show it to all but that one."""
@@ -292,7 +324,7 @@ class TranscriptOut:
         """Say something of the bridge's own in the session."""
         said = notices.notice(text)
         self.record_only(said)
-        self.show_only(said)
+        self._show(said, self.flush())
 
     def end_turn(self, seq: int) -> None:
         """Record the updates until now in the turn of this prompt; later ones belong to no turn."""
@@ -300,8 +332,12 @@ class TranscriptOut:
             self.flush()
             self.seq = 0
 
-    def flush(self) -> None:
-        """Commit the collected updates to the journal, then send them."""
+    def flush(self) -> Noted | None:
+        """Commit the collected updates to the journal, then send them.
+
+        Returns the last of them as it was noted, if somebody wants to know its place.
+        """
+        noted: list[Noted] = []
         if self._updates.new_ids:
             self._attempt(self._journal.add_ids, self._updates.take_new_ids())
         if self._updates.notes_changed:
@@ -312,13 +348,20 @@ class TranscriptOut:
         if self._rows:
             rows = b"".join(self._rows)
             self._attempt(self._journal.record, self.seq, rows)
+            noted = self.places.take()
             self._rows.clear()
         if self._lines:
             lines = b"".join(self._lines)
+            shown = [(params, noted[at] if noted else None) for at, params in self._shown]
             self._lines.clear()
+            self._shown.clear()
             for view in self.views:
-                view.send(lines, recorded=True)
+                if view.takes_cursors:
+                    view.send_noted(shown)
+                else:
+                    view.send(lines, recorded=True)
             self._say_if_behind()
+        return noted[-1] if noted else None
 
     def _say_if_behind(self) -> None:
         """Tell clients, once, that the journal can't be written and the session is not recorded."""
