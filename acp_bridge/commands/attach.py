@@ -6,6 +6,7 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -103,6 +104,7 @@ async def _attach(home: Path, given: argparse.Namespace) -> int:
         "The session goes on; acp-bridge attach {} comes back to it".format,
         f"acp-bridge chat --resume {{}}{again} goes on with it".format,
         own_bridge=False,
+        come_again=partial(opening.attach, session.session_id),
         read_only=given.read_only,
         bell=given.bell,
     )

@@ -2,8 +2,10 @@
 
 import os
 import pty
+import re
 import sys
 import termios
+from codecs import getincrementaldecoder
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +17,8 @@ from tests.commands.terminal.terminal_model import TerminalModel
 
 #: for what starts several interpreters
 _SECONDS = 30.0
+#: the begin of a sequence at the end of what was read
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*)?$")
 
 
 class Person:
@@ -50,9 +54,13 @@ class Person:
 
     async def look_on(self) -> None:
         """Read what is written to the terminal, until cancelled."""
+        decoder, unfinished = getincrementaldecoder("utf-8")(errors="replace"), ""
         while True:
             await anyio.wait_readable(self._fd)
-            self._terminal.write(os.read(self._fd, 65536).decode(errors="replace"))
+            text = unfinished + decoder.decode(os.read(self._fd, 65536))
+            whole = _UNFINISHED.sub("", text)
+            unfinished = text[len(whole) :]
+            self._terminal.write(whole)
 
     def modes(self) -> list[object]:
         """How the terminal is set: raw, or as a shell needs it."""

@@ -19,6 +19,7 @@ from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import BridgeRequest
 from acp_bridge.bridge_client.sent import ConnectionLost, Sent
 from acp_bridge.commands.terminal.agent_words import last_words_shown
+from acp_bridge.commands.terminal.chat.coming_back import ComingBack
 from acp_bridge.commands.terminal.chat.mentions import blocks_of
 from acp_bridge.commands.terminal.chat.own_prompts import OwnPrompts
 from acp_bridge.commands.terminal.chat.prompts import (
@@ -66,8 +67,11 @@ class Conversation:
         *,
         read_only: bool = False,
         ring: Callable[[], None] = lambda: None,
+        name: str | None = None,
     ) -> None:
         """`folder`: where mentioned files are looked for; `clock` returns seconds.
+
+        `name`: the client's, if it comes back on other connections.
 
         `ring` is called when the user is waited for: a question is shown, or all turns have ended.
         """
@@ -77,6 +81,7 @@ class Conversation:
         self.transcript = Transcript()
         self.unprinted = Unprinted(self.transcript)
         self.prompts = OwnPrompts(clock)
+        self.back = ComingBack(name, self.prompts)
         #: what waits, of all clients.
         self.queue = QueueShown(self.prompts)
         self.changes = QueueChanges(self.queue, self.prompts, folder, self._request, self.say)
@@ -105,13 +110,31 @@ class Conversation:
         `live`: a turn may be running; its end of the transcript stays open.
         """
         self.shown.opened(result)
+        self.back.note_opened(result)
         if not live:
             self.transcript.end_turn()
         self.session_id = session_id
         self.unprinted.begin(session_id)
-        for prompt in self.prompts.unanswered:
+        for prompt in [each for each in self.prompts.unanswered if each.sent is None]:
             self._send(prompt)
+            if prompt.taken_back and prompt.sent and self._connection:
+                self._connection.cancel(prompt.sent)
         self._changed()
+
+    def lost(self) -> None:
+        """Note that the connection has ended, and that another one is tried."""
+        self._connection = None
+        self.questions.remove_all()
+        self.transcript.say_above(Line("the connection has ended: connecting again", Tone.ERROR))
+        self.unprinted.collect()
+        self._changed()
+
+    def begin_anew(self) -> None:
+        """Note that the session is shown from its beginning, once more."""
+        self.back.forget()
+        self.transcript.forget()
+        self.unprinted.begin_anew()
+        self.say("the session is shown anew")
 
     def end(self) -> None:
         """Note that the connection has ended; blocks that were read are still printed."""
@@ -139,7 +162,7 @@ class Conversation:
         """Show an update of the session, or handle another notification of its bridge."""
         params = as_object(params)
         match method:
-            case acp.SESSION_UPDATE:
+            case acp.SESSION_UPDATE if self.back.shows(params):
                 self.transcript.add_update(params)
                 update = params.get("update")
                 if isinstance(update, dict) and (news := self.shown.note_update(update)):
@@ -155,7 +178,7 @@ class Conversation:
             case acp.LAST_WORDS:
                 for line in last_words_shown(params):
                     self.transcript.say(Line(line))
-            case acp.LET_GO:
+            case acp.LET_GO if self.back.name is None:
                 self.transcript.say(Line(one_line(params.get("reason")), Tone.ERROR))
         self.unprinted.collect()
         self._changed()
@@ -199,7 +222,7 @@ class Conversation:
         prompt = Prompt(text, blocks_of(text, self.folder))
         prompt.steers = steers and self.running and not prompt.has_no_turn
         self.prompts.unanswered.append(prompt)
-        if self.session_id is not None:
+        if self.session_id is not None and self._connection is not None:
             self._send(prompt)
         self._changed()
 
@@ -209,9 +232,9 @@ class Conversation:
             return None
         last = queued[-1]
         last.taken_back = True
-        if last.sent is None or self._connection is None:
+        if not last.was_sent:
             self.prompts.unanswered.remove(last)
-        else:
+        elif last.sent is not None and self._connection is not None:
             self._connection.cancel(last.sent)
         self._changed()
         return last.text
@@ -237,6 +260,8 @@ class Conversation:
     def stop(self) -> None:
         """Cancel the running turn and what it asks."""
         if self._connection is None:
+            if self.back.name is not None:
+                self.say("not connected: nothing was stopped", Tone.ERROR)
             return
         for asked in self.questions.remove_all():
             if isinstance(asked.request, BridgeRequest):
@@ -288,10 +313,15 @@ class Conversation:
     def _send(self, prompt: Prompt) -> None:
         assert self._connection is not None
         params: Json = {"sessionId": self.session_id, "prompt": prompt.blocks}
-        if prompt.steers:
-            params = acp.with_own_meta(params, {"delivery": Delivery.STEER})
+        own: Json = {"delivery": Delivery.STEER} if prompt.steers else {}
+        if self.back.name is not None and not prompt.has_no_turn:
+            own[acp.PROMPT_KEY] = prompt.key
+        params = acp.with_own_meta(params, own) if own else params
+        again, prompt.was_sent = prompt.was_sent, True
         prompt.sent = sent = self._connection.send(acp.SESSION_PROMPT, params)
-        if prompt.has_no_turn or prompt.steers:
+        if again:
+            pass  # the bridge tells where it stands
+        elif prompt.has_no_turn or prompt.steers:
             self._say_aside(prompt)
             self.unprinted.collect()
         elif self.standing is None or self.standing.free:
@@ -316,6 +346,10 @@ class Conversation:
         prompt.shown = True
 
     def _answered(self, prompt: Prompt, sent: Sent) -> None:
+        if sent.lost and self.back.name is not None:
+            self._lost(prompt)
+            return
+        self.back.note_answered(prompt)
         back = prompt.taken_back and was_taken_back(sent)  # it stands in the input line
         line = None if back else how_it_ended(sent)
         if self.prompts.remove(prompt):
@@ -335,6 +369,14 @@ class Conversation:
         self._begin_next()
         self.unprinted.collect()
         self._changed()
+
+    def _lost(self, prompt: Prompt) -> None:
+        """Keep a prompt whose connection has ended, to send it again; but not a command."""
+        prompt.sent = None
+        if prompt.has_no_turn:
+            self.prompts.unanswered.remove(prompt)
+            said = f"perhaps not done: {one_line(prompt.text, 40)}"
+            self.transcript.say_above(Line(said, Tone.ERROR))
 
     def _was_dropped(self, prompt: Prompt, sent: Sent) -> bool:
         """Return True if a prompt that has not begun was cancelled, whichever client did that.
@@ -360,7 +402,8 @@ class Conversation:
     def _show_question(self) -> None:
         """Print the whole tool call that is asked about."""
         if (asked := self.questions.shown) is not None:
-            self.transcript.ask(asked.call)
+            if self.back.prints(asked.id):
+                self.transcript.ask(asked.call)
             self.unprinted.collect()
             self._ring()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import signal
 import sys
 import time
@@ -23,10 +24,11 @@ from acp_bridge.cli.exits import Exit, of_error
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.chat.conversation import Conversation
 from acp_bridge.commands.terminal.chat.farewell import farewell, is_kept, left_over, unsent
-from acp_bridge.commands.terminal.chat.opening import Open
+from acp_bridge.commands.terminal.chat.opening import Open, Opened
 from acp_bridge.commands.terminal.chat.session_commands import SessionCommands
 from acp_bridge.commands.terminal.view.look import look
 from acp_bridge.protocol import (
+    CURSOR,
     HEARS_ACCEPTED,
     HEARS_LAST_WORDS,
     HEARS_QUEUE,
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 #: seconds for the answer to `initialize`, for which the bridge may have to start an agent.
 _STARTS: Final = 60.0
+#: seconds before a busy bridge is tried again.
+_PAUSE: Final = 1.0
 
 
 class Connect(Protocol):
@@ -74,6 +78,9 @@ class Plan:
     #: the same for a session whose bridge has ended, which leaving ends if it is the chat's own.
     come_back: Callable[[str], str]
     own_bridge: bool
+    #: returns how to open the session again, from a cursor on, after the end of the connection;
+    #: None: that is the bridge's end.
+    come_again: Callable[[str | None], Open] | None = None
     read_only: bool = False
     #: ring the terminal's bell when the user is waited for.
     bell: bool = False
@@ -144,6 +151,7 @@ class _Running:
             time.monotonic,
             read_only=plan.read_only,
             ring=lambda: self._ring(),
+            name=secrets.token_urlsafe(24) if plan.come_again else None,
         )
         go_on = self._go_on if plan.after is not None else None
         conversation.others = self._sessions = SessionCommands(conversation, plan.home, go_on)
@@ -190,14 +198,14 @@ class _Running:
             lines = farewell(left, plan.come_back(session_id[:8]))
         print("\n" + self._look.plain(lines))
 
-    async def _open(self, connection: Connection) -> None:
+    async def _open(self, connection: Connection, *, again: bool = False) -> None:
         try:
             wanted = (HEARS_STATE, HEARS_QUEUE, HEARS_ACCEPTED, WHOLE_CALLS, HEARS_LAST_WORDS)
-            own = dict.fromkeys(wanted, True)
+            own = {**dict.fromkeys(wanted, True), **self.conversation.back.abilities}
             own[OBSERVES] = self._plan.read_only
             about = await connection.initialize("acp-bridge chat", own=own, within=_STARTS)
             self._login = _logins(about.get("authMethods"))
-            opened = await self._plan.open(connection)
+            opened = await (self._open_again if again else self._plan.open)(connection)
         except RpcError as error:
             self._refused(error)
         except NoAnswer as failure:
@@ -207,7 +215,24 @@ class _Running:
         else:
             self.conversation.use(connection)
             self.conversation.opened(opened.session_id, opened.result, live=opened.live)
-            self._greet(as_object(about.get("agentInfo")))
+            if not again:
+                self._greet(as_object(about.get("agentInfo")))
+
+    async def _open_again(self, connection: Connection) -> Opened:
+        """Open the session from the last cursor on, or from its beginning if that is refused.
+
+        Raises as `Open` does.
+        """
+        assert self._plan.come_again is not None
+        cursor = self.conversation.back.cursor
+        if cursor is not None:
+            try:
+                return await self._plan.come_again(cursor)(connection)
+            except RpcError as error:
+                if as_object(error.data).get("reason") != CURSOR:
+                    raise
+        self.conversation.begin_anew()
+        return await self._plan.come_again(None)(connection)
 
     def _greet(self, agent: Json) -> None:
         """Say where this is and how to get help: the first screen would be empty without."""
@@ -225,6 +250,16 @@ class _Running:
 
     async def _watch(self, connection: Connection) -> None:
         await connection.ended.wait()
+        while not self.conversation.closed.is_set() and self.conversation.back.may_try():
+            self.conversation.lost()
+            try:
+                async with self._plan.connect(self.conversation, tell=self.log) as another:
+                    await self._open(another, again=True)
+                    await another.ended.wait()
+            except BlockingIOError:  # it is too busy to take one more
+                await anyio.sleep(_PAUSE)
+            except OSError:
+                break
         if not self.conversation.closed.is_set():
             self._bridge_ended = True
             self._fail("the bridge has ended")

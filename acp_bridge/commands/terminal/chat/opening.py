@@ -54,11 +54,15 @@ def resume(session: SessionInfo) -> Open:
     return load
 
 
-def attach(session_id: str) -> Open:
-    """Return a function that joins a live session with its transcript (`_acp_bridge/attach`)."""
+def attach(session_id: str, cursor: str | None = None) -> Open:
+    """Return a function that joins a live session with its transcript (`_acp_bridge/attach`).
+
+    `cursor`: what stands before it is not shown.
+    """
 
     async def attached(connection: Connection) -> Opened:
         params = {"sessionId": session_id, "replay": True}
+        params = acp.resuming(params, cursor) if cursor else params
         result = await connection.request(acp.ATTACH, params, within=_OPENS)
         return Opened(session_id, as_object(result), live=True)
 

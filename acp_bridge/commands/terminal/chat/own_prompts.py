@@ -48,6 +48,11 @@ class OwnPrompts:
         found = (each for each in self.unanswered if each.prompt_id == prompt_id)
         return next(found, None) if prompt_id is not None else None
 
+    def unnamed(self, block: object) -> Prompt | None:
+        """Return a prompt with this block that was sent, and whose id is not known, or None."""
+        sent = (each for each in self.unanswered if each.was_sent and each.prompt_id is None)
+        return next((each for each in sent if block in each.blocks), None)
+
     @property
     def seconds(self) -> float:
         """For how many seconds the turn has been running."""

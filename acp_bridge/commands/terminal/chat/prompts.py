@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
+from uuid import uuid4
 
 from acp_bridge.bridge_client.sent import ConnectionLost, Sent
 from acp_bridge.protocol import ErrorCode, Json, as_object
@@ -23,6 +24,10 @@ class Prompt:
     text: str
     blocks: list[Json]
     sent: Sent | None = None
+    #: it was sent, perhaps on a connection that has ended.
+    was_sent: bool = False
+    #: under which it is sent, however often.
+    key: str = field(default_factory=lambda: uuid4().hex)
     #: the bridge's id for the prompt, once it is on disk.
     prompt_id: object = None
     #: the user took it back into the input line.

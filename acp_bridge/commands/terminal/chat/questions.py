@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from acp_bridge.commands.terminal.reminder import reminder
-from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.protocol import QUESTION, Json, as_object, objects, own_meta
 from acp_bridge.view.block_text import one_line
 
 #: seconds without a key press after which a key may answer the question.
@@ -48,13 +48,15 @@ class Question:
     options: tuple[Option, ...]
     #: one line on what a long question is about, shown beside the options; "" for a short one.
     about: str
+    #: the same each time that it is asked; None if the bridge does not tell.
+    id: object = None
 
 
 def question(request: object, params: Json) -> Question:
     """Return the question for the params of a `session/request_permission`."""
     call = as_object(params.get("toolCall"))
     options = tuple(_options(objects(params.get("options"))))
-    return Question(request, call, options, reminder(call))
+    return Question(request, call, options, reminder(call), own_meta(params).get(QUESTION))
 
 
 def _options(offered: list[Json]) -> list[Option]:

@@ -39,7 +39,7 @@ class Unprinted:
     def begin(self, session_id: str) -> None:
         """End the replay: give out blocks from now on, the first telling how many were left out.
 
-        Done once: another call only collects.
+        Done once for each replay: another call only collects.
         """
         self.collect()
         if self._begun:
@@ -49,6 +49,13 @@ class Unprinted:
             text = f"{self._left_out} earlier blocks are not shown here"
             self._blocks.appendleft(Line(f"{text}: acp-bridge show {session_id[:8]}"))
         self._blocks.extendleft(reversed(self._early))
+        self._early.clear()
+
+    def begin_anew(self) -> None:
+        """Begin another replay, up to the next `begin`."""
+        self.collect()
+        self._early, self._blocks = self._blocks, deque()
+        self._begun, self._left_out = False, 0
 
     def say(self, line: Line) -> None:
         """Give out a line of the program's own: below what was said, or above a replay."""

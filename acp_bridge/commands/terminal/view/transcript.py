@@ -90,6 +90,16 @@ class Transcript:
         self._add(line)
         self._settle()
 
+    def say_above(self, line: Line) -> None:
+        """Add a line of this program's own above what is unfinished, which goes on."""
+        self._finished.append(line)
+
+    def forget(self) -> None:
+        """Finish all blocks, and know nothing of the session: it is shown anew."""
+        self.end_turn()
+        self._updates = Updates(_MOST_CALLS)
+        self._seen.clear()
+
     def begin_turn(self, prompt: Iterable[object]) -> None:
         """Add the content blocks of a prompt of this terminal, whose turn begins."""
         self.end_turn()
