@@ -44,3 +44,12 @@ async def served(root: Path, env: dict[str, str], *agent: str) -> AsyncIterator[
             process.terminate()
             await process.wait()
         await process.aclose()
+
+
+async def connected(far: Far, env: dict[str, str]) -> list[str]:
+    """Return the command of `acp-bridge connect` for a server, whose token it is given."""
+    connect = [sys.executable, "-m", "acp_bridge", "connect"]
+    with anyio.fail_after(LIMIT):
+        words = [*connect, "--login", far.url]
+        await anyio.run_process(words, input=f"{far.token}\n".encode(), env=env)
+    return [*connect, far.url]

@@ -1,44 +1,31 @@
-"""The TypeScript SDK's client over WebSocket, in front of a bridge that serves elsewhere."""
+"""Clients that are not ours, in front of a bridge that serves elsewhere.
+
+The TypeScript SDK's client comes over WebSocket by itself; it and acpx also start `acp-bridge
+connect` as their agent. What the first does and expects stands in sdk_scenarios.mjs.
+"""
 
 import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from tests.clients_not_ours.conftest import HERE
-from tests.clients_not_ours.far import served
+from tests.clients_not_ours.conftest import HERE, Tape
+from tests.clients_not_ours.far import connected, served
+from tests.clients_not_ours.test_acpx import acpx_home, opened
 from tests.clients_not_ours.test_typescript_sdk import FIXTURE, LIMIT, Agent, each_agent
 from tests.support.fixture_agents import fixture_command
+
+__all__ = ["acpx_home"]
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("modules")]
 
 IGNORES_CANCEL = Agent(tuple(fixture_command("ignores-cancel")), FIXTURE.language)
 NEEDS_AUTH = Agent(tuple(fixture_command("needs-auth")), FIXTURE.language)
-
-
-async def scenario(name: str, agent: Agent, folder: Path, env: dict[str, str]) -> None:
-    """Run a scenario of sdk_scenarios.mjs to its good end."""
-    node = shutil.which("node")
-    assert node, "there is no node"
-    env = {**env, "ACP_BRIDGE_DRAIN_TIMEOUT": "0.3"}
-    async with served(folder, env, *agent.command) as far:
-        given = {"url": far.url, "token": far.token, "cwd": str(folder), **agent.language}
-        words = [node, str(HERE / "sdk_scenarios.mjs"), name]
-        with anyio.fail_after(LIMIT):
-            done = await anyio.run_process(
-                words,
-                env={**env, "GIVEN": json.dumps(given)},
-                check=False,
-                stderr=subprocess.STDOUT,
-            )
-        assert done.returncode == 0, done.stdout.decode()
-
-
-@each_agent
-@pytest.mark.parametrize(
+SCENARIOS = pytest.mark.parametrize(
     "name",
     [
         "three-prompts-at-once",
@@ -48,19 +35,74 @@ async def scenario(name: str, agent: Agent, folder: Path, env: dict[str, str]) -
         "mode-and-options",
     ],
 )
+
+
+async def scenario(name: str, agent: Agent, env: dict[str, str], **given: Any) -> None:
+    """Run a scenario of sdk_scenarios.mjs to its good end."""
+    node = shutil.which("node")
+    assert node, "there is no node"
+    env = {**env, "GIVEN": json.dumps({**given, **agent.language})}
+    words = [node, str(HERE / "sdk_scenarios.mjs"), name]
+    with anyio.fail_after(LIMIT):
+        done = await anyio.run_process(words, env=env, check=False, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout.decode()
+
+
+@pytest.fixture
+def env(client_env: dict[str, str]) -> dict[str, str]:
+    return {**client_env, "ACP_BRIDGE_DRAIN_TIMEOUT": "0.3"}
+
+
+@each_agent
+@SCENARIOS
 async def test_over_websocket_a_client_has_what_it_has_over_a_pipe(
-    name: str, agent: Agent, folder: Path, client_env: dict[str, str]
+    name: str, agent: Agent, folder: Path, env: dict[str, str]
 ) -> None:
-    await scenario(name, agent, folder, client_env)
+    async with served(folder, env, *agent.command) as far:
+        await scenario(name, agent, env, url=far.url, token=far.token, cwd=str(folder))
 
 
-async def test_a_deaf_agent_is_replaced_for_a_client_from_elsewhere_too(
-    folder: Path, client_env: dict[str, str]
+@pytest.mark.parametrize(
+    ("name", "agent"),
+    [("an-agent-that-ignores-cancel", IGNORES_CANCEL), ("authentication", NEEDS_AUTH)],
+    ids=["deaf", "login"],
+)
+async def test_a_deaf_agent_is_replaced_and_a_login_taken_from_elsewhere_too(
+    name: str, agent: Agent, folder: Path, env: dict[str, str]
 ) -> None:
-    await scenario("an-agent-that-ignores-cancel", IGNORES_CANCEL, folder, client_env)
+    async with served(folder, env, *agent.command) as far:
+        await scenario(name, agent, env, url=far.url, token=far.token, cwd=str(folder))
 
 
-async def test_a_client_from_elsewhere_logs_in_at_the_agent(
-    folder: Path, client_env: dict[str, str]
+@each_agent
+@SCENARIOS
+async def test_behind_connect_a_client_has_what_it_has_in_front_of_a_bridge(
+    name: str, agent: Agent, folder: Path, env: dict[str, str], tape: Tape, tmp_path: Path
 ) -> None:
-    await scenario("authentication", NEEDS_AUTH, folder, client_env)
+    here = {**env, "ACP_BRIDGE_HOME": str(tmp_path / "laptop")}
+    async with served(folder, env, *agent.command) as far:
+        command = tape.of(*await connected(far, here))
+        given = {"command": command, "tape": str(tape.path), "cwd": str(folder)}
+        await scenario(name, agent, here, **given)
+
+
+async def test_acpx_works_through_connect(
+    modules: Path,
+    folder: Path,
+    env: dict[str, str],
+    tape: Tape,
+    acpx_home: str,
+    tmp_path: Path,
+) -> None:
+    here = {**env, "ACP_BRIDGE_HOME": str(tmp_path / "laptop"), "HOME": acpx_home}
+    async with served(folder, env, *fixture_command()) as far:
+        command = tape.of(*await connected(far, here))
+        async with opened(modules, command, here, folder) as acpx:
+            first = await acpx.run("prompt", "say one two; permission")
+            assert first.text == "one two[permission allow]"
+            async with acpx.streaming("prompt", "stream 1000000 5") as prompt:
+                (cancelled,) = (await acpx.run("cancel")).lines
+                assert cancelled["cancelled"] is True
+            assert prompt.stop_reason == "cancelled"
+            (listed,) = (await acpx.run("sessions", "list")).lines
+            assert [row["cwd"] for row in listed["sessions"]] == [str(folder)]
