@@ -29,9 +29,11 @@ from acp_bridge.connect.rules import Again
 from acp_bridge.connect.sessions import Sessions
 from acp_bridge.connect.way_out import Action, WayOut
 from acp_bridge.protocol import (
+    ACCEPTED,
     CANCEL_REQUEST,
     CLIENT_NAME,
     CURSORS,
+    HEARS_ACCEPTED,
     INITIALIZE,
     LET_GO,
     PROMPT_KEY,
@@ -75,6 +77,8 @@ class Machine:
         #: the other end has answered `initialize` on this connection.
         self._greeted = False
         self._takes_keys = False
+        #: the editor itself wants to hear when a prompt is on disk.
+        self._tells_accepted = False
         #: there is no line for so long that nothing waits for one.
         self._refuses = False
         self._numbers = count(1)
@@ -110,6 +114,8 @@ class Machine:
             self._dialogs.call_back(as_object(message.get("params")).get("requestId"))
         elif method == SESSION_UPDATE:
             self._sessions.show(message)
+        elif method == ACCEPTED:
+            self._accepted(message)
         elif method != LET_GO:  # the connection ends, and another one is made
             self._out.to_editor(message)
         return self._out.taken()
@@ -200,7 +206,9 @@ class Machine:
         self._sessions.dialect = self._dialect
         self._sessions.tells_cursors = own.get(CURSORS) is True
         self._dialogs.whole_calls = own.get(WHOLE_CALLS) is True
-        told = {CLIENT_NAME: self._name, **own, CURSORS: True}
+        self._tells_accepted = own.get(HEARS_ACCEPTED) is True
+        needed = dict.fromkeys((CURSORS, *self._dialect.needs), True)
+        told = {CLIENT_NAME: self._name, **own, **needed}
         params = self._dialect.greeting(asked.params, told)
         self._hello = asked.message = {**asked.message, "params": params}
 
@@ -325,6 +333,17 @@ class Machine:
             self._greeted_first(asked, message)
         self._sessions.pass_answer(asked, message)
         self._flush()
+
+    def _accepted(self, message: Message) -> None:
+        """Take that a prompt is on disk, or was before."""
+        params = as_object(message.get("params"))
+        id = params.get("requestId")
+        asked = self._asked.get(id) if jsonrpc.is_id(id) else None
+        if asked is not None and isinstance(turn := params.get("promptId"), str):
+            asked.turn = turn
+            asked.is_over = params.get("ended") is True and params.get("begun") is True
+        if self._tells_accepted:
+            self._out.to_editor(message)
 
     def _greeted_first(self, asked: Asked, message: Message) -> None:
         result = message.get("result")
