@@ -156,7 +156,7 @@ HEARS_LAST_WORDS: Final = "lastWords"
 #: the name under which a client comes back on another connection; each update that is recorded
 #: tells its place.
 CLIENT_NAME: Final = "client"
-CURSORS: Final = "cursors"
+TAKES_CURSORS: Final = "cursors"
 #: it speaks version 2, and is shown what an agent of version 2 has said as the agent has said it.
 SHOWS_SAID: Final = "said"
 

@@ -32,7 +32,6 @@ from acp_bridge.protocol import (
     ACCEPTED,
     CANCEL_REQUEST,
     CLIENT_NAME,
-    CURSORS,
     HEARS_ACCEPTED,
     INITIALIZE,
     LET_GO,
@@ -41,6 +40,7 @@ from acp_bridge.protocol import (
     SESSION_CANCEL,
     SESSION_PROMPT,
     SESSION_UPDATE,
+    TAKES_CURSORS,
     WHOLE_CALLS,
     Json,
     as_object,
@@ -204,10 +204,10 @@ class Machine:
         self._dialect = Second() if speaks_v2(asked.params) else First()
         own = self._dialect.abilities(asked.params)
         self._sessions.dialect = self._dialect
-        self._sessions.tells_cursors = own.get(CURSORS) is True
+        self._sessions.tells_cursors = own.get(TAKES_CURSORS) is True
         self._dialogs.whole_calls = own.get(WHOLE_CALLS) is True
         self._tells_accepted = own.get(HEARS_ACCEPTED) is True
-        needed = dict.fromkeys((CURSORS, *self._dialect.needs), True)
+        needed = dict.fromkeys((TAKES_CURSORS, *self._dialect.needs), True)
         told = {CLIENT_NAME: self._name, **own, **needed}
         params = self._dialect.greeting(asked.params, told)
         self._hello = asked.message = {**asked.message, "params": params}
@@ -360,7 +360,7 @@ class Machine:
     def _is_greeted(self, result: Json) -> None:
         self._greeted = True
         self._takes_keys = self._dialect.can(result, PROMPT_KEY)
-        self._sessions.has_cursors = self._dialect.can(result, CURSORS)
+        self._sessions.has_cursors = self._dialect.can(result, TAKES_CURSORS)
 
     def _greeted_again(self, message: Message) -> None:
         """Take the answer to `initialize` on another connection, which the editor is not shown."""
