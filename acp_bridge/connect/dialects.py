@@ -9,6 +9,7 @@ from acp_bridge.protocol import (
     AFTER,
     ATTACH,
     HEARS_ACCEPTED,
+    HEARS_STATE,
     PROMPT_KEY,
     SESSION_LOAD,
     SESSION_RESUME,
@@ -120,7 +121,7 @@ class Second(First):
 
     members = ("protocolVersion", "capabilities", "info", "authMethods")
     replays_own_words = False
-    needs = (HEARS_ACCEPTED,)
+    needs = (HEARS_ACCEPTED, HEARS_STATE)
 
     def abilities(self, params: Json) -> Json:
         return own_meta(as_object(params.get("capabilities")))

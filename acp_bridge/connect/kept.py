@@ -13,7 +13,7 @@ from acp_bridge.wire.jsonrpc import Message, RequestId
 
 #: notices that are not recorded, of which one that is repeated is not shown again.
 _NOTICES: Final = 20
-#: messages of users whose words came whole, without a place in the transcript.
+#: turns that have ended, and messages of users whose words came whole.
 _MESSAGES: Final = 200
 
 
@@ -89,6 +89,8 @@ class Session:
     #: where it stood when it was opened last, and whether a turn runs, as far as that is told.
     stands: Json = field(default_factory=dict)
     runs: bool = False
+    #: the turns of which the editor was told the end.
+    ended: deque[object] = field(default_factory=lambda: deque(maxlen=_MESSAGES))
     #: what was shown and what is there don't fit; what was said meanwhile can't be told.
     fits: bool = True
     unseen: bool = False

@@ -33,12 +33,14 @@ from acp_bridge.protocol import (
     CANCEL_REQUEST,
     CLIENT_NAME,
     HEARS_ACCEPTED,
+    HEARS_STATE,
     INITIALIZE,
     LET_GO,
     PROMPT_KEY,
     QUEUE_LIST,
     SESSION_CANCEL,
     SESSION_PROMPT,
+    SESSION_STATE,
     SESSION_UPDATE,
     TAKES_CURSORS,
     WHOLE_CALLS,
@@ -55,6 +57,8 @@ from acp_bridge.wire.jsonrpc import Message, RequestId, RpcError
 #: takes the answer to a request of our own.
 Take: TypeAlias = Callable[[Message], None]
 
+#: what is told because of an ability.
+_NEEDED: Final = {HEARS_ACCEPTED: ACCEPTED, HEARS_STATE: SESSION_STATE}
 _IN_FLIGHT: Final = "the id is in flight already"
 
 
@@ -77,8 +81,8 @@ class Machine:
         #: the other end has answered `initialize` on this connection.
         self._greeted = False
         self._takes_keys = False
-        #: the editor itself wants to hear when a prompt is on disk.
-        self._tells_accepted = False
+        #: the notifications that the editor itself did not ask for.
+        self._unasked: set[str] = set()
         #: there is no line for so long that nothing waits for one.
         self._refuses = False
         self._numbers = count(1)
@@ -114,8 +118,8 @@ class Machine:
             self._dialogs.call_back(as_object(message.get("params")).get("requestId"))
         elif method == SESSION_UPDATE:
             self._sessions.show(message)
-        elif method == ACCEPTED:
-            self._accepted(message)
+        elif method in (ACCEPTED, SESSION_STATE):
+            self._told(message)
         elif method != LET_GO:  # the connection ends, and another one is made
             self._out.to_editor(message)
         return self._out.taken()
@@ -206,7 +210,7 @@ class Machine:
         self._sessions.dialect = self._dialect
         self._sessions.tells_cursors = own.get(TAKES_CURSORS) is True
         self._dialogs.whole_calls = own.get(WHOLE_CALLS) is True
-        self._tells_accepted = own.get(HEARS_ACCEPTED) is True
+        self._unasked = {told for name, told in _NEEDED.items() if own.get(name) is not True}
         needed = dict.fromkeys((TAKES_CURSORS, *self._dialect.needs), True)
         told = {CLIENT_NAME: self._name, **own, **needed}
         params = self._dialect.greeting(asked.params, told)
@@ -334,16 +338,23 @@ class Machine:
         self._sessions.pass_answer(asked, message)
         self._flush()
 
-    def _accepted(self, message: Message) -> None:
-        """Take that a prompt is on disk, or was before."""
+    def _told(self, message: Message) -> None:
+        """Take what the editor may not have asked for."""
         params = as_object(message.get("params"))
+        if message["method"] == ACCEPTED:
+            self._accepted(params)
+        else:
+            self._sessions.note_stands(params)
+        if message["method"] not in self._unasked:
+            self._out.to_editor(message)
+
+    def _accepted(self, params: Json) -> None:
+        """Take that a prompt is on disk, or was before."""
         id = params.get("requestId")
         asked = self._asked.get(id) if jsonrpc.is_id(id) else None
         if asked is not None and isinstance(turn := params.get("promptId"), str):
             asked.turn = turn
             asked.is_over = params.get("ended") is True and params.get("begun") is True
-        if self._tells_accepted:
-            self._out.to_editor(message)
 
     def _greeted_first(self, asked: Asked, message: Message) -> None:
         result = message.get("result")

@@ -120,6 +120,11 @@ class Sessions:
         elif not session.had:
             self._sessions.pop(session.id, None)
 
+    def note_stands(self, params: Json) -> None:
+        """Take where a session stands: which turn runs, and how the last one ended."""
+        if session := self.get(params.get("sessionId")):
+            session.stands = params
+
     def _leave(self, asked: Asked, message: Message) -> Message:
         gone = as_object(message.get("error")).get("code") == ErrorCode.RESOURCE_NOT_FOUND
         if gone and asked.repeated:  # it was done the first time
@@ -132,7 +137,9 @@ class Sessions:
         """Note that an answer has only begun a turn; of one that is over the end was missed."""
         asked.turn = asked.turn or turn
         session.begun.append(asked)
-        if asked.is_over:
+        if asked.turn in session.ended:
+            session.begun.remove(asked)
+        elif asked.is_over:
             self._end_turn(session, asked, {**session.stands, "turn": None})
             if session.runs:  # another one does
                 self._out.show(session.id, {"update": self.dialect.running()})
@@ -141,6 +148,7 @@ class Sessions:
         end = self.dialect.end_of(asked.turn, stands)
         if end is not None:
             session.begun.remove(asked)
+            session.ended.append(asked.turn)
             self._out.show(session.id, {"update": end})
 
     # --- updates -------------------------------------------------------------------------------
@@ -214,8 +222,11 @@ class Sessions:
             session.whole_words.append(words)
         if self.dialect.is_state(update):
             session.runs = self.dialect.runs(update)
-        if self.dialect.ends(update) and session.begun:
-            del session.begun[0]
+        if self.dialect.ends(update):
+            turn = as_object(session.stands.get("turn")).get("promptId")
+            begun = [each for each in session.begun if each.turn == turn] or session.begun[:1]
+            session.begun = [each for each in session.begun if each not in begun]
+            session.ended.extend([each.turn for each in begun] or [turn])
 
     # --- the line ------------------------------------------------------------------------------
 
