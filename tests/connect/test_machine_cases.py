@@ -404,3 +404,37 @@ def test_words_of_version_2_that_were_shown_whole_are_not_shown_again_in_pieces(
         "others",
     ]
     assert "replay_complete" not in str(kinds)
+
+
+# --- odd messages
+
+ODD = (None, 1, "text", [], [1], {}, {"_meta": 1}, {"sessionId": 3}, {"update": []}, {"_meta": {}})
+OF_EDITOR = ("session/prompt", "session/load", "session/new", "session/cancel", "$/cancel_request")
+OF_SERVER = (
+    *("session/update", "session/request_permission", "$/cancel_request"),
+    *("_acp_bridge/accepted", "_acp_bridge/state", "_acp_bridge/let_go"),
+)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_an_odd_message_of_either_side_raises_nothing_here(version: int, odd: Any) -> None:
+    here = Second() if version == 2 else None
+    machine = here.machine if here else opened().machine
+    for id in ({}, {"id": None}, {"id": 1.5}, {"id": "x"}):
+        for method in OF_EDITOR:
+            for session in ({}, {"sessionId": "s0"}):
+                params = {**odd, **session} if isinstance(odd, dict) else odd
+                machine.from_editor({"method": method, "params": params, **id})
+        for method in OF_SERVER:
+            for session in ({}, {"sessionId": "s0"}):
+                params = {**odd, **session} if isinstance(odd, dict) else odd
+                machine.from_server({"method": method, "params": params, **id})
+        for answer in ({"result": odd}, {"error": odd}):
+            machine.from_editor({**id, **answer})
+            machine.from_server({**id, **answer})
+    machine.line_down()
+    (greeting,) = [each for each in machine.line_up() if isinstance(each, ToServer)]
+    machine.from_server({"id": greeting.message["id"], "result": odd})
+    machine.line_down()
+    machine.end("why")
