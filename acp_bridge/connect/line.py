@@ -12,14 +12,18 @@ import hmac
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 import anyio
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSAttribute, TLSStream
 
 from acp_bridge.connect.logins import Login, Where
+from acp_bridge.remote.control import vouch
+from acp_bridge.remote.local import plain
 from acp_bridge.remote.websocket import NotOpened, WebSocket, dial, opened
+from acp_bridge.runtime.threads import in_thread
 
 #: seconds for a connection to be there.
 OPENING: Final = 20.0
@@ -42,13 +46,17 @@ class Unreached(Exception):
 
 
 @asynccontextmanager
-async def connected(where: Where, login: Login) -> AsyncGenerator[WebSocket, None]:
-    """Give a WebSocket to a bridge for the block; raises Unreached, NotTrusted."""
+async def connected(where: Where, login: Login, home: Path) -> AsyncGenerator[WebSocket, None]:
+    """Give a WebSocket to a bridge for the block; raises Unreached, NotTrusted.
+
+    A server of this home's, on this machine, is told that the connection is no agent's.
+    """
     async with AsyncExitStack() as stack:
         try:
             with anyio.fail_after(OPENING):
                 stream = await _reached(where, login.certificate)
                 stack.push_async_callback(anyio.aclose_forcefully, stream)
+                await _vouch(stream, home)
                 protocol = await dial(stream, where.url, login.token)
         except NotOpened as exc:
             raise Unreached(str(exc), exc.status) from exc
@@ -77,6 +85,13 @@ async def _reached(where: Where, pinned: str | None) -> ByteStream:
     fingerprint = _fingerprint(stream)
     await anyio.aclose_forcefully(stream)
     raise NotTrusted(why, fingerprint)
+
+
+async def _vouch(stream: ByteStream, home: Path) -> None:
+    """Tell a server on this machine whose connection this is: it can't look into this process."""
+    own = stream.extra(SocketAttribute.local_address)
+    if isinstance(own, tuple) and plain(str(own[0])).is_loopback:
+        await in_thread(vouch, home, (str(own[0]), int(own[1])))
 
 
 async def _tcp(where: Where) -> ByteStream:

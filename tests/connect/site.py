@@ -124,6 +124,12 @@ class Cutter:
         self._there, self._rng = port, rng
         self.cuts = cuts
         self.port = 0
+        self._open: list[TaskGroup] = []
+
+    def cut(self) -> None:
+        """Let the connections drop that there are."""
+        for tasks in self._open:
+            tasks.cancel_scope.cancel()
 
     async def take(self, here: SocketStream) -> None:
         left = self._rng.randrange(1, 6000) if self.cuts > 0 else 1 << 30
@@ -140,6 +146,12 @@ class Cutter:
 
         there = await anyio.connect_tcp("127.0.0.1", self._there)
         async with here, there, anyio.create_task_group() as tasks:
+            request = b""
+            while b"\r\n\r\n" not in request:
+                request += await here.receive()
+            here_name, there_name = (f"127.0.0.1:{each}" for each in (self.port, self._there))
+            await there.send(request.replace(here_name.encode(), there_name.encode()))
+            self._open.append(tasks)
             tasks.start_soon(carry, here, there, tasks)
             tasks.start_soon(carry, there, here, tasks)
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 
 import anyio
@@ -41,7 +42,7 @@ async def editor(
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Streams]:
-        async with connected(where, Login(token)) as line:
+        async with connected(where, Login(token), Path("/none")) as line:
             yield line, line
 
     (to_us, from_editor), (to_editor, from_us) = os.pipe(), os.pipe()
