@@ -408,7 +408,18 @@ def test_words_of_version_2_that_were_shown_whole_are_not_shown_again_in_pieces(
 
 # --- odd messages
 
-ODD: tuple[Any, ...] = (None, 1, "text", [], [1], {}, {"_meta": 1}, {"sessionId": 3}, {"update": []}, {"_meta": {}})
+ODD: tuple[Any, ...] = (
+    None,
+    1,
+    "text",
+    [],
+    [1],
+    {},
+    {"_meta": 1},
+    {"sessionId": 3},
+    {"update": []},
+    {"_meta": {}},
+)
 OF_EDITOR = ("session/prompt", "session/load", "session/new", "session/cancel", "$/cancel_request")
 OF_SERVER = (
     *("session/update", "session/request_permission", "$/cancel_request"),
