@@ -171,7 +171,8 @@ class Sessions:
             self._note_state(session, update)
             self._out.to_editor(message)
             self._note_notice(session, params, update)
-        if session.replayed is None and (cursor is not None or not self.has_cursors):
+        # Where there are cursors, what has none is not recorded; a holder may know of none.
+        if session.replayed is None and (cursor is not None or session.cursor is None):
             session.shown.note(params)
         self._note_place(session, cursor)
 

@@ -151,6 +151,27 @@ def test_a_cursor_that_is_refused_has_what_was_not_shown_shown_from_the_middle_o
     assert notices(world) == []
 
 
+@pytest.mark.hazard("N2")
+def test_of_a_session_whose_holder_knows_no_cursors_what_was_shown_is_not_shown_again() -> None:
+    world = opened()
+    prompt(world)
+    world.settle()
+    session = world.server.sessions["s0"]
+    for _ in range(3):
+        world.server.step(session, 0)
+    world.collect()
+    for message in world.to_machine:
+        message["params"].pop("_meta", None)
+    world.settle()
+    shown = world.texts("s0")
+    world.cut()
+    world.server.step(session, 0)
+    world.connect()
+    world.settle()
+    assert len(world.texts("s0")) > len(shown)
+    assert world.texts("s0") == session.entries[-1][1]
+
+
 def test_a_transcript_that_does_not_go_on_what_was_shown_is_said_to_be_another() -> None:
     world = opened()
     prompt(world)
