@@ -91,7 +91,7 @@ SANS_IO = (
     "protocol",
     "commands.setup.jsonc",
     *("connect.dialects", "connect.dialogs", "connect.kept", "connect.machine", "connect.rules"),
-    *("connect.sessions", "connect.shown", "connect.way_out"),
+    *("connect.folders", "connect.sessions", "connect.shown", "connect.way_out"),
     "updates.updates",
     "versions.activity",
     "versions.agent_end",

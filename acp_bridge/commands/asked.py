@@ -20,6 +20,7 @@ from acp_bridge.cli.printing import fail, print_text
 from acp_bridge.commands.live import at_session, named, read
 from acp_bridge.commands.terminal.consent import says_yes
 from acp_bridge.commands.terminal.live import Asleep, LiveSession
+from acp_bridge.commands.terminal.place import add_at
 from acp_bridge.commands.terminal.question import (
     NotAnswered,
     Question,
@@ -62,10 +63,11 @@ def deny_parser() -> CommandParser:
 def _parser(
     command: str, about: str, examples: Sequence[str], after: str, chosen: str
 ) -> CommandParser:
-    usage = f"acp-bridge {command} ID [--option OPTION]"
+    usage = f"acp-bridge {command} ID [--option OPTION] [--at URL]"
     parser = CommandParser(command, usage, about, examples, after)
     parser.add_argument("session", metavar="ID")
     parser.add_argument("--option", metavar="OPTION", help=f"choose this option, {chosen}")
+    add_at(parser)
     parser.add_home()
     return parser
 
@@ -85,7 +87,8 @@ def _run(parser: CommandParser, arguments: Sequence[str], *, allow: bool) -> int
     if allow and given.option is None and not (sys.stdin and sys.stdin.isatty()):
         parser.error("nobody can say yes where stdin is no terminal: give it --option")
     home = data_folder(given.home)
-    return anyio.run(_answered, _Order(parser.name, home, given.session, given.option, allow))
+    order = _Order(parser.name, home, given.session, given.option, allow, given.at)
+    return anyio.run(_answered, order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,8 @@ class _Order:
     session: str
     option: str | None
     allow: bool
+    #: the address of a bridge elsewhere.
+    at: str | None
 
 
 async def _answered(order: _Order) -> int:
@@ -121,7 +126,7 @@ async def _answered(order: _Order) -> int:
         tasks.start_soon(interrupted)
         try:
             code = await at_session(
-                order.command, order.home, order.session, act, lambda session: question
+                order.command, order.home, order.session, act, lambda session: question, order.at
             )
         except Asleep as asleep:
             code = fail(order.command, asleep)

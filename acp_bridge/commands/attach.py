@@ -16,7 +16,7 @@ from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import Listener
 from acp_bridge.cli import openhands
 from acp_bridge.cli.exits import Exit
-from acp_bridge.cli.options import BUILT_IN, data_folder, log_of
+from acp_bridge.cli.options import BUILT_IN, data_folder
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail
 from acp_bridge.commands.chat import HISTORY
@@ -24,6 +24,7 @@ from acp_bridge.commands.live import read
 from acp_bridge.commands.terminal import known, live
 from acp_bridge.commands.terminal.chat import opening
 from acp_bridge.commands.terminal.chat.main import Plan, add_bell, converse, unfit
+from acp_bridge.commands.terminal.place import add_at, place_of
 
 _ABOUT: Final = """\
 See a live session in this terminal and take part in it, beside the editor or the terminal that has
@@ -44,7 +45,7 @@ def parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge attach`."""
     parser = CommandParser(
         "attach",
-        "acp-bridge attach [ID] [--read-only] [--bell]",
+        "acp-bridge attach [ID] [--read-only] [--bell] [--at URL]",
         _ABOUT,
         ["acp-bridge attach", "acp-bridge attach 3f2a --read-only"],
         _AFTER,
@@ -63,6 +64,7 @@ def parser() -> CommandParser:
         help="look on: nothing is sent, asked of you, or stopped",
     )
     add_bell(parser)
+    add_at(parser)
     parser.add_home()
     return parser
 
@@ -77,9 +79,8 @@ def main(arguments: Sequence[str]) -> int:
 
 async def _attach(home: Path, given: argparse.Namespace) -> int:
     try:
-        bridges = await live.bridges_of(home)
-        named = given.id or await live.in_folder(home, known.here(), bridges, live.by_socket)
-        session = await live.find(home, named, bridges, live.by_socket)
+        place = await place_of(home, given.at)
+        session = await place.find(given.id or await place.last_used())
     except live.Asleep as asleep:
         return fail(
             "attach", f"{asleep}: acp-bridge chat --resume {asleep.session_id[:8]} opens it"
@@ -90,8 +91,10 @@ async def _attach(home: Path, given: argparse.Namespace) -> int:
     def connect(
         listener: Listener, *, tell: Callable[[str], None]
     ) -> AbstractAsyncContextManager[Connection]:
-        return live.by_socket(session.bridge, listener, log_of(home))
+        return place.connect(session.bridge, listener)
 
+    there = f" --at {given.at}" if given.at else ""
+    come_back = f"acp-bridge attach {{}}{there} comes back to it"
     cwd = session.about.get("cwd")
     # no agent's command, and no address, is kept with a session
     again = _AGAIN.get(str(session.about.get("agent")), " -- COMMAND")
@@ -101,8 +104,8 @@ async def _attach(home: Path, given: argparse.Namespace) -> int:
         Path(cwd) if isinstance(cwd, str) else home,
         home / HISTORY,
         home,
-        "The session goes on; acp-bridge attach {} comes back to it".format,
-        f"acp-bridge chat --resume {{}}{again} goes on with it".format,
+        f"The session goes on; {come_back}".format,
+        (come_back if there else f"acp-bridge chat --resume {{}}{again} goes on with it").format,
         own_bridge=False,
         come_again=partial(opening.attach, session.session_id),
         read_only=given.read_only,

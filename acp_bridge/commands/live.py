@@ -17,13 +17,14 @@ from acp_bridge.bridge_client.own_process import over_process
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.harmless import one_line
-from acp_bridge.cli.options import data_folder, log_of, split
+from acp_bridge.cli.options import data_folder, split
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, fail, print_json, print_text
 from acp_bridge.commands import own_bridge
 from acp_bridge.commands.terminal import known, live
 from acp_bridge.commands.terminal.consent import says_yes
 from acp_bridge.commands.terminal.live import Asleep, LiveSession
+from acp_bridge.commands.terminal.place import add_at, place_of
 from acp_bridge.commands.terminal.ps import as_json, as_text
 from acp_bridge.protocol import CANCEL_TURN, CLOSE_FOR_ALL, OBSERVES, SESSION_DELETE, Json
 from acp_bridge.runtime import log
@@ -75,15 +76,18 @@ async def at_session(
     given: str,
     act: Act,
     listener: Callable[[LiveSession], Listener],
+    at: str | None = None,
 ) -> int:
     """Connect to the bridge of a live session and run `act`; returns the exit code.
 
-    `given`: the beginning of the session's id. `listener`: makes what gets the bridge's messages.
+    `given`: the beginning of the session's id; `at`: the address of a bridge elsewhere.
+    `listener`: makes what gets the bridge's messages.
     Raises Asleep if no bridge has the session; other failures are printed.
     """
     try:
-        session = await live.find(home, given, await live.bridges_of(home), live.by_socket)
-        async with live.by_socket(session.bridge, listener(session), log_of(home)) as connection:
+        place = await place_of(home, at)
+        session = await place.find(given)
+        async with place.connect(session.bridge, listener(session)) as connection:
             return await act(connection, session)
     except RpcError as error:
         return fail(command, said(error))
@@ -113,7 +117,7 @@ def ps_parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge ps`."""
     parser = CommandParser(
         "ps",
-        "acp-bridge ps [--json]",
+        "acp-bridge ps [--json] [--at URL]",
         _PS_ABOUT,
         ["acp-bridge ps", "watch -n 2 acp-bridge ps"],
         "exit code: 0 done, 1 the data folder can't be read, 2 wrong usage.",
@@ -123,6 +127,7 @@ def ps_parser() -> CommandParser:
         action="store_true",
         help="one line of JSON for each session, and for each bridge that does not answer",
     )
+    add_at(parser)
     parser.add_home()
     return parser
 
@@ -132,8 +137,8 @@ def ps(arguments: Sequence[str]) -> int:
     given = read(ps_parser(), arguments)
 
     async def ask() -> list[live.Answer]:
-        bridges = await live.bridges_of(data_folder(given.home))
-        return await live.ask_all(bridges, live.GLANCE, live.by_socket)
+        place = await place_of(data_folder(given.home), given.at)
+        return await place.answers()
 
     try:
         answers = anyio.run(ask)
@@ -256,9 +261,10 @@ async def _delete_asleep(
 
 def _simple_parser(command: str, about: str, after: str) -> CommandParser:
     """Return the parser of a command whose only argument is a live session."""
-    usage, example = f"acp-bridge {command} ID", f"acp-bridge {command} 3f2a"
+    usage, example = f"acp-bridge {command} ID [--at URL]", f"acp-bridge {command} 3f2a"
     parser = CommandParser(command, usage, about, [example], after)
     parser.add_argument("session", metavar="ID")
+    add_at(parser)
     parser.add_home()
     return parser
 
@@ -270,7 +276,7 @@ def _simple(parser: CommandParser, arguments: Sequence[str], act: Act) -> int:
     async def work() -> int:
         try:
             return await at_session(
-                command, data_folder(given.home), given.session, act, _tells_nobody
+                command, data_folder(given.home), given.session, act, _tells_nobody, given.at
             )
         except Asleep as asleep:
             return fail(command, asleep)

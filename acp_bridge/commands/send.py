@@ -21,6 +21,7 @@ from acp_bridge.commands.own_bridge import prompt_given
 from acp_bridge.commands.terminal.known import WHERE
 from acp_bridge.commands.terminal.left_over import leave_prompt
 from acp_bridge.commands.terminal.live import Asleep, LiveSession, unreachable
+from acp_bridge.commands.terminal.place import add_at
 from acp_bridge.commands.terminal.screen import StdScreen, std_screen
 from acp_bridge.commands.terminal.sending import NotAccepted, Sending, prompt_params
 from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
@@ -83,6 +84,7 @@ def parser() -> CommandParser:
         action="store_true",
         help="with --wait: each update as one line of JSON, the outcome as the last one",
     )
+    add_at(parser)
     parser.add_home()
     return parser
 
@@ -129,7 +131,7 @@ async def _send(given: argparse.Namespace) -> int:
             return Exit.DONE
 
         try:
-            code = await at_session("send", home, given.session, act, listener)
+            code = await at_session("send", home, given.session, act, listener, given.at)
         except Asleep as asleep:
             code = await _hold(given, asleep, screen)
     return Exit.FAILED if stop.reason is Exit.FAILED else code
