@@ -121,7 +121,7 @@ class Cutter:
     """A line that loses its connections after some bytes, and hands bytes over in pieces."""
 
     def __init__(self, port: int, rng: Random, cuts: int) -> None:
-        self._there, self._rng = port, rng
+        self.there, self._rng = port, rng
         self.cuts = cuts
         self.port = 0
         self._open: list[TaskGroup] = []
@@ -132,10 +132,26 @@ class Cutter:
             tasks.cancel_scope.cancel()
 
     async def take(self, here: SocketStream) -> None:
+        """Carry one connection, until it is cut or one of its ends is gone."""
+        async with here:
+            with suppress(*_GONE, OSError):
+                async with await anyio.connect_tcp("127.0.0.1", self.there) as there:
+                    await self._introduce(here, there)
+                    await self._carry(here, there)
+
+    async def _introduce(self, here: SocketStream, there: SocketStream) -> None:
+        """Pass the request on under the name that the server has."""
+        request = b""
+        while b"\r\n\r\n" not in request:
+            request += await here.receive()
+        here_name, there_name = (f"127.0.0.1:{each}" for each in (self.port, self.there))
+        await there.send(request.replace(here_name.encode(), there_name.encode()))
+
+    async def _carry(self, here: SocketStream, there: SocketStream) -> None:
         left = self._rng.randrange(1, 6000) if self.cuts > 0 else 1 << 30
         self.cuts -= 1
 
-        async def carry(one: SocketStream, other: SocketStream, tasks: TaskGroup) -> None:
+        async def carry(one: SocketStream, other: SocketStream) -> None:
             nonlocal left
             with suppress(*_GONE):
                 while left > 0:
@@ -144,16 +160,10 @@ class Cutter:
                     left -= len(data)
             tasks.cancel_scope.cancel()
 
-        there = await anyio.connect_tcp("127.0.0.1", self._there)
-        async with here, there, anyio.create_task_group() as tasks:
-            request = b""
-            while b"\r\n\r\n" not in request:
-                request += await here.receive()
-            here_name, there_name = (f"127.0.0.1:{each}" for each in (self.port, self._there))
-            await there.send(request.replace(here_name.encode(), there_name.encode()))
+        async with anyio.create_task_group() as tasks:
             self._open.append(tasks)
-            tasks.start_soon(carry, here, there, tasks)
-            tasks.start_soon(carry, there, here, tasks)
+            tasks.start_soon(carry, here, there)
+            tasks.start_soon(carry, there, here)
 
 
 @asynccontextmanager

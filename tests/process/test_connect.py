@@ -1,8 +1,9 @@
 """`acp-bridge connect` before a real `acp-bridge serve`, over a line that is cut."""
 
+import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,8 +15,9 @@ from acp_bridge.connect.logins import Login, keep, read_address
 from tests.connect import test_shell
 from tests.connect.site import Cutter, cutter
 from tests.process.bridge_support import ROOT, World
-from tests.process.test_serve import Serving, serving
+from tests.process.test_serve import Serving, serving, start
 from tests.support.client import RecordingClient
+from tests.support.fixture_agents import fixture_command
 from tests.support.v2_schema import HELLO
 
 pytestmark = [pytest.mark.process, pytest.mark.hazard("N2")]
@@ -96,6 +98,39 @@ async def test_an_answer_given_while_the_line_is_down_reaches_its_question(
         client.answer(question["id"], {"outcome": {"outcome": "selected", "optionId": option}})
         assert (await client.answer_to(asked, 20))["result"] == {"stopReason": "end_turn"}
         assert len(client.recording.requests("session/request_permission")) == 1
+
+
+async def test_a_server_that_is_killed_and_comes_back_tells_what_became_of_each_prompt(
+    world: World, tmp_path: Path
+) -> None:
+    words = ["serve", "127.0.0.1:0", "--root", str(world.cwd), "--allow-local", "--keep", "8h"]
+    command = [sys.executable, "-m", "acp_bridge", *words, "--", *fixture_command()]
+    env = {**os.environ, **world.env, "ACP_BRIDGE_HOME": str(world.home), "PYTHONPATH": str(ROOT)}
+    _, secret, _ = await world.command("serve", "token", "laptop")
+    async with AsyncExitStack() as stack:
+
+        async def served(said: Path) -> Serving:
+            it = Serving(world, start(command, env, world.cwd, said), said)
+            it.secret = secret.strip()
+            stack.callback(it.process.wait)
+            stack.callback(it.process.kill)
+            return await it.started()
+
+        it = await served(tmp_path / "first")
+        line = await stack.enter_async_context(cutter(it.port, 0, cuts=0))
+        client = await stack.enter_async_context(editor(world, it, line.port))
+        await client.new_session(world.cwd)
+        assert await client.prompt("say done") == {"stopReason": "end_turn"}
+        runs = client.send_prompt("say shown; gate g; say never")
+        await client.until_text("shown")
+        it.process.kill()
+        await client.logged("acp-bridge connect: 127.0.0.1", within=20)
+        line.there = (await served(tmp_path / "second")).port
+        error = (await client.answer_to(runs, within=40))["error"]
+        assert "interrupted" in error["message"]
+        assert await client.prompt("say after", within=20) == {"stopReason": "end_turn"}
+        assert [client.text().count(each) for each in ("done", "shown", "after")] == [1, 1, 1]
+    assert world.log.prompts() == ["say done", "say shown; gate g; say never", "say after"]
 
 
 async def test_commands_on_live_sessions_reach_those_of_a_server(
