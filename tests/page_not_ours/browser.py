@@ -181,13 +181,13 @@ class BrowserPage:
 
 
 @asynccontextmanager
-async def browser(folder: Path) -> AsyncIterator[Browser]:
+async def browser(folder: Path, *options: str) -> AsyncIterator[Browser]:
     """Give a browser with a profile of its own, until the block ends."""
     program = chromium()
     assert program, "there is no Chromium: apt-get install chromium, or name it in CHROMIUM"
     port = folder / "DevToolsActivePort"
     async with await anyio.open_process(
-        [program, *_OPTIONS, f"--user-data-dir={folder}", "about:blank"],
+        [program, *_OPTIONS, *options, f"--user-data-dir={folder}", "about:blank"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
