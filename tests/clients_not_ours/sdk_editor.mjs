@@ -30,9 +30,13 @@ export class Editor {
     this.decide = () => ({ outcome: "cancelled" });
     this.served = [];
     this.waiters = [];
+    this.connection = this.app().connect(this.stream());
+  }
+
+  /** What carries the messages: the pipes of the bridge, which is started here. */
+  stream() {
     this.process = this.launch(given.command);
-    const streams = [Writable.toWeb(this.process.stdin), Readable.toWeb(this.process.stdout)];
-    this.connection = this.app().connect(ndJsonStream(...streams));
+    return ndJsonStream(Writable.toWeb(this.process.stdin), Readable.toWeb(this.process.stdout));
   }
 
   launch([program, ...args]) {
