@@ -3,6 +3,7 @@
 They have a token, as if it had been stolen; the server is on the loopback, where all reach it.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -136,6 +137,13 @@ async def test_an_agent_does_not_come_in_with_a_stolen_token(target: Target, cod
     said = target.attack(code)
     assert said.startswith("HTTP/1.1 403 Forbidden"), said
     assert "may not connect" in said or "can't be seen" in said
+
+
+@pytest.mark.hazard("N1", "P17")
+async def test_an_agent_gets_at_no_descriptor_or_memory_of_the_server(target: Target) -> None:
+    told = json.loads(target.client("thief"))
+    assert told["seen"]
+    assert told["got"] == []
 
 
 @pytest.mark.hazard("S28")

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -14,7 +15,7 @@ import acp
 import anyio
 import pytest
 from acp.ws import create_websocket_stream
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.process.bridge_support import ROOT, World
@@ -109,8 +110,8 @@ class Serving:
         with anyio.fail_after(30):
             await until(lambda: "\n" in self.said or self.process.poll() is not None)
         first = self.said.splitlines()[0]
-        assert first.startswith("acp-bridge serve: ws://127.0.0.1:"), first
-        self.port = int(first.partition("127.0.0.1:")[2].partition("/")[0])
+        assert first.startswith("acp-bridge serve: ws"), first
+        self.port = int(first.partition("127.0.0.1:")[2].partition("/")[0] or 0)
         return self
 
 
@@ -127,12 +128,16 @@ def start(
 
 @asynccontextmanager
 async def serving(
-    world: World, tmp_path: Path, *options: str, agent: list[str] | None = None
+    world: World,
+    tmp_path: Path,
+    *options: str,
+    agent: list[str] | None = None,
+    at: str = "127.0.0.1:0",
 ) -> AsyncIterator[Serving]:
     """A server on the loopback with a token, until the block ends."""
     _, secret, _ = await world.command("serve", "token", "laptop")
     said = tmp_path / "said"
-    words = ["serve", "127.0.0.1:0", "--root", str(world.cwd), *options]
+    words = ["serve", at, "--root", str(world.cwd), *options]
     command = [sys.executable, "-m", "acp_bridge", *words, "--", *(agent or fixture_command())]
     own = {"ACP_BRIDGE_HOME": str(world.home), "PYTHONPATH": str(ROOT)}
     with anyio.fail_after(60):
@@ -147,6 +152,12 @@ async def serving(
         finally:
             process.kill()
             process.wait()
+
+
+async def asking(client: Remote) -> None:
+    """Ask until the connection ends."""
+    while True:
+        await client.ask("session/list", {})
 
 
 def told_in_proc(pid: int) -> str:
@@ -191,6 +202,34 @@ async def test_the_python_sdk_s_websocket_client_works_through_it(
         assert editor.text
         await connection.close()
         await stream.close()
+
+
+async def test_behind_a_proxy_it_is_reached_on_a_socket_under_the_proxy_s_name(
+    world: World, tmp_path: Path
+) -> None:
+    path = tmp_path / "s"
+    options = "--behind-proxy", "https://bridge.example.org"
+    async with serving(world, tmp_path, *options, at=f"unix:{path}") as it:
+        assert it.said.startswith(
+            f"acp-bridge serve: wss://bridge.example.org/acp, behind a proxy at unix:{path}, for"
+        )
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        there = "ws://bridge.example.org/acp"
+        async with unix_connect(str(path), there, additional_headers=it.bearer) as socket:
+            assert await Remote(socket).session(world.cwd)
+        with pytest.raises(InvalidStatus, match="421"):
+            async with unix_connect(str(path), "ws://evil.example/acp"):
+                pass
+    assert not path.exists()
+
+
+async def test_at_its_end_every_client_is_let_go(world: World, tmp_path: Path) -> None:
+    async with serving(world, tmp_path) as it, it.client() as client:
+        await client.session(world.cwd)
+        it.process.send_signal(signal.SIGTERM)
+        with pytest.raises(ConnectionClosed):
+            await asking(client)
+        await until(lambda: it.process.poll() is not None, within=5)
 
 
 async def test_a_session_outlives_its_connection(world: World, tmp_path: Path) -> None:
