@@ -16,6 +16,7 @@ import hmac
 import json
 import os
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -91,6 +92,8 @@ class Tokens:
         private_folder(folder)
         self._path = folder / FILE
         self._lock = _locked(folder / _LOCK)
+        #: the file is written and looked at by different threads.
+        self._writing = threading.Lock()
         try:
             self.all = read(home)
             self._seen = _stamp(self._path)
@@ -128,8 +131,9 @@ class Tokens:
 
     def changed_behind(self) -> bool:
         """Return True, once for each change, if somebody else has changed the file."""
-        now = _stamp(self._path)
-        changed, self._seen = now != self._seen, now
+        with self._writing:
+            now = _stamp(self._path)
+            changed, self._seen = now != self._seen, now
         return changed
 
     def tell(self, socket: str) -> None:
@@ -147,9 +151,10 @@ class Tokens:
 
     def _write(self, tokens: list[Token]) -> None:
         told = {"version": 1, "tokens": [asdict(token) for token in tokens]}
-        replace(self._path, json.dumps(told, indent=1) + "\n")
-        self.all = tokens
-        self._seen = _stamp(self._path)
+        with self._writing:
+            replace(self._path, json.dumps(told, indent=1) + "\n")
+            self.all = tokens
+            self._seen = _stamp(self._path)
 
 
 @contextmanager

@@ -245,7 +245,8 @@ async def test_a_private_process_comes_in_on_the_loopback_when_it_has_vouched(ho
                 assert await in_thread(control.vouch, home, raw.getsockname())
                 async with it.connect(sock=raw.dup()) as client:
                     assert await said(client, "{}") == "{}"
-            assert await it.refused() == 403  # it counted for that connection alone
+            assert await it.refused() == 403
+            assert it.server._vouched == {}  # it counted for that connection alone
 
 
 async def test_nobody_can_vouch_where_no_server_runs(home: Path) -> None:
