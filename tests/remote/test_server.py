@@ -57,6 +57,21 @@ async def test_no_secret_reaches_the_log_not_even_at_the_level_debug(
         assert not [line for line in logged.messages if it.secret in line or "wrongwrong" in line]
 
 
+async def test_who_is_refused_again_and_again_does_not_fill_the_log(
+    home: Path, logged: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_LOGGED", 2)
+    monkeypatch.setattr(anyio, "current_time", lambda: 30.0)
+    async with site(home) as it:
+        asked = f"GET /x HTTP/1.1\r\nHost: localhost:{it.port}\r\n\r\n".encode()
+        for _ in range(4):
+            assert (await it.raw(asked)).startswith(b"HTTP/1.1 404 ")
+        assert len([line for line in logged.messages if "remote.refused" in line]) == 2
+        monkeypatch.setattr(anyio, "current_time", lambda: 60.0)
+        await it.raw(asked)
+        assert len([line for line in logged.messages if "remote.refused" in line]) == 3
+
+
 @pytest.mark.hazard("N1")
 async def test_a_wrong_token_is_refused_before_a_websocket_is_opened(home: Path) -> None:
     async with site(home) as it:
