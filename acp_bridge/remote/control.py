@@ -88,8 +88,11 @@ class Control:
             except (peers.Refused, TimeoutError, OSError) as why:
                 event("remote.control_refused", what=why)
                 return
-            writing = os.dup(connection.fileno())
-            await self._converse(Reader(connection.detach()), Writer(writing))
+            try:
+                writing = os.dup(connection.fileno())
+                await self._converse(Reader(connection.detach()), Writer(writing))
+            except Exception as exc:  # one question is not to end the server
+                errors.internal(exc, "a question on the private socket has failed")
 
     async def _converse(self, reader: Reader, writer: Writer) -> None:
         try:
@@ -137,18 +140,17 @@ def done(tokens: Tokens, method: str, params: Json) -> Json:
 
     Raises RpcError, Unusable, OSError, and TypeError, ValueError or KeyError for odd parameters.
     """
-    match method:
-        case "add":
-            named, may = params["name"], May(params["may"])
-            tokens.add(Token(named, may, str(params["made"]), str(params["hash"])))
-            event("remote.token", token=named, may=may)
-            return {}
-        case "remove":
-            removed = tokens.remove(str(params["name"]))
-            event("remote.revoked", token=removed.name)
-            return {}
-        case "list":
-            return {"tokens": [{**asdict(token), "open": 0} for token in tokens.all]}
+    if method == ADD:
+        named, may = params["name"], May(params["may"])
+        tokens.add(Token(named, may, str(params["made"]), str(params["hash"])))
+        event("remote.token", token=named, may=may)
+        return {}
+    if method == REMOVE:
+        removed = tokens.remove(str(params["name"]))
+        event("remote.revoked", token=removed.name)
+        return {}
+    if method == LIST:
+        return {"tokens": [{**asdict(token), "open": 0} for token in tokens.all]}
     raise errors.unknown_method(method)
 
 

@@ -244,6 +244,23 @@ async def test_an_odd_question_on_the_private_socket_is_refused(
         assert [each.name for each in it.tokens.all] == ["laptop"]
 
 
+async def test_a_question_that_fails_or_is_none_ends_neither_the_server_nor_the_next(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site(home) as it:
+        for said_there in (b"", b"no json\n", b"{}\n", b'{"id": 1, "method": 5, "params": 6}\n'):
+            async with await anyio.connect_unix(it.private) as stream:
+                await stream.send(said_there or b"\n")
+                await stream.send_eof()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(it.tokens, "add", None)
+            given = {"name": "x", "may": "all", "made": "", "hash": ""}
+            with pytest.raises(Unusable):
+                await in_thread(control.ask, str(it.private), control.ADD, given)
+        listed = await in_thread(control.ask, str(it.private), control.LIST, {})
+        assert len(listed["tokens"]) == 1
+
+
 @pytest.mark.process
 @pytest.mark.hazard("V6")
 async def test_a_private_process_comes_in_on_the_loopback_when_it_has_vouched(home: Path) -> None:
