@@ -287,7 +287,8 @@ def _plan(reader: CommandParser, given: argparse.Namespace) -> Plan:
     except address.Bad as why:
         reader.error(str(why))
     roots = tuple(_root(reader, each) for each in given.root or ["."])
-    return Plan(where, roots, tls, certified, origin, given.allow_local)
+    files = (given.tls[0], given.tls[1]) if given.tls else ("", "")
+    return Plan(where, roots, tls, files, certified, origin, given.allow_local)
 
 
 def _root(reader: CommandParser, given: str) -> str:

@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import signal
+import ssl
 import stat
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from tests.process.bridge_support import ROOT, World
 from tests.process.test_sdk_client import Editor
 from tests.process.tiny_agent import tiny_agent
+from tests.remote.certificate import certificate
 from tests.support.fixture_agents import fixture_command
 from tests.support.processes import descendants
 from tests.support.waiting import until
@@ -221,6 +224,24 @@ async def test_behind_a_proxy_it_is_reached_on_a_socket_under_the_proxy_s_name(
             async with unix_connect(str(path), "ws://evil.example/acp"):
                 pass
     assert not path.exists()
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+async def test_a_certificate_that_is_renewed_is_served_without_a_restart(
+    world: World, tmp_path: Path
+) -> None:
+    files = certificate(tmp_path, "IP:127.0.0.1")
+    async with serving(world, tmp_path, "--tls", *files) as it:
+        assert it.said.startswith("acp-bridge serve: wss://127.0.0.1:")
+        before = ssl.get_server_certificate(("127.0.0.1", it.port))
+        certificate(tmp_path, "IP:127.0.0.1")
+        log = world.home / "bridge.log"
+        await until(lambda: "remote.renewed" in log.read_text())
+        assert ssl.get_server_certificate(("127.0.0.1", it.port)) != before
+        secure = it.url.replace("ws:", "wss:")
+        trust = ssl.create_default_context(cafile=files[0])
+        async with connect(secure, additional_headers=it.bearer, proxy=None, ssl=trust) as socket:
+            assert await Remote(socket).session(world.cwd)
 
 
 async def test_at_its_end_every_client_is_let_go(world: World, tmp_path: Path) -> None:

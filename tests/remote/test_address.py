@@ -96,3 +96,17 @@ def test_a_certificate_without_names_or_with_another_key_is_refused(tmp_path: Pa
         address.tls(cert, certificate(other, "DNS:x")[1])
     with pytest.raises(Bad, match="there is no file"):
         address.tls(cert, str(tmp_path / "nothing"))
+
+
+@needs_openssl
+def test_a_renewed_certificate_is_served_and_a_broken_one_leaves_the_old(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+    files, renewed = certificate(old, "DNS:old.example"), certificate(new, "DNS:new.example")
+    context = address.tls(*files)
+    with pytest.raises(Bad):
+        address.renew(context, renewed[0], files[1])
+    assert address.certified(context, files[0]) == {"old.example"}
+    address.renew(context, *renewed)
+    assert address.certified(context, renewed[0]) == {"new.example"}
