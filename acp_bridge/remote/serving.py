@@ -104,7 +104,7 @@ async def _watch(tokens: Tokens) -> None:
 
 async def _renew(tls: ssl.SSLContext, files: tuple[str, str]) -> None:
     """Take a certificate that was renewed, since a restart would end what runs."""
-    seen = await in_thread(_changed, files)
+    seen = _changed(files)
     while True:
         await anyio.sleep(_LOOK)
         try:
