@@ -140,17 +140,18 @@ def done(tokens: Tokens, method: str, params: Json) -> Json:
 
     Raises RpcError, Unusable, OSError, and TypeError, ValueError or KeyError for odd parameters.
     """
-    if method == ADD:
-        named, may = params["name"], May(params["may"])
-        tokens.add(Token(named, may, str(params["made"]), str(params["hash"])))
-        event("remote.token", token=named, may=may)
-        return {}
-    if method == REMOVE:
-        removed = tokens.remove(str(params["name"]))
-        event("remote.revoked", token=removed.name)
-        return {}
-    if method == LIST:
-        return {"tokens": [{**asdict(token), "open": 0} for token in tokens.all]}
+    match method:
+        case "add":
+            named, may = params["name"], May(params["may"])
+            tokens.add(Token(named, may, str(params["made"]), str(params["hash"])))
+            event("remote.token", token=named, may=may)
+            return {}
+        case "remove":
+            removed = tokens.remove(str(params["name"]))
+            event("remote.revoked", token=removed.name)
+            return {}
+        case "list":
+            return {"tokens": [{**asdict(token), "open": 0} for token in tokens.all]}
     raise errors.unknown_method(method)
 
 
