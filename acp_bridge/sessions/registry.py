@@ -64,7 +64,7 @@ class Sessions:
         #: one load, fork, close or delete of a session runs at a time.
         self._busy = KeyedLocks()
         self.attaching = Attaching(self.live, self._busy, kept=context.settings.keep > 0)
-        self.bounds = Bounds(context, self.live)
+        self.bounds = Bounds(context, self.live, lambda: self.passages.held)
         self._kept_work = KeptWork(context, self.attaching)
         self.passages = Passages(context, partial(self._load, replay=False))
         of_live = self.live, self._busy, self.attaching, self.passages
