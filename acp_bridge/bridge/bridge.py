@@ -352,6 +352,8 @@ class Bridge:
                 session.cancel_child(client, str(session_id))
             return
         session = self._live(session_id)
+        if client.rights and self._is_not_open(client, named):
+            return
         if session:
             session.transcript.end_quiet(client)
         if method == protocol.SESSION_CANCEL:

@@ -119,8 +119,10 @@ async def test_a_session_outside_is_neither_opened_nor_touched_in_any_way(
         client = await it.remote()
         error = await client.refused(method, {**it.setup(), "sessionId": session_id})
         assert (error.code, error.message.partition(":")[0]) == (-32602, "sessionId")
-        client.notify("session/cancel", {"sessionId": session_id})
+        for news in ("session/cancel", "_x/news"):
+            client.notify(news, {"sessionId": session_id})
         await client.handled()
+        assert it.agent.params("_x/news") == []
         assert client.texts(session_id) == []
         other = await it.remote(roots=["/"])
         given = {"cwd": str(it.root.parent), "mcpServers": [], "sessionId": session_id}

@@ -170,6 +170,19 @@ async def test_a_session_outside_is_not_reached_through_another_bridge(home: Pat
         assert it.serve.bridge._sessions.passages.held == {}
 
 
+async def test_what_another_bridge_has_outside_is_not_told_to_who_names_a_session_of_it(
+    home: Path,
+) -> None:
+    async with far(home) as it:
+        given = {"cwd": str(home), "mcpServers": []}
+        other = (await it.editor.editor.ask("session/new", given))["sessionId"]
+        await it.editor.editor.stop_reason(it.editor.editor.prompt(other, "secret"))
+        client = await it.remote("look")
+        for method in ("session/list", "_acp_bridge/live"):
+            rows = (await client.ask(method, it.about))["sessions"]
+            assert [row["sessionId"] for row in rows] == [it.session_id]
+
+
 async def test_a_bridge_that_is_silent_and_one_of_another_agent_are_left_out(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
