@@ -7,11 +7,12 @@ gone takes no prompt with it.
 Invariants
 - An answer goes to the very question that was shown: one that the agent has changed is another.
 - What was shown before the load is answered stands on the page at once, and whole.
+- A slow page holds up nobody: it is told less often, and misses nothing but states in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import anyio
@@ -47,11 +48,17 @@ class Opened:
     """The listener of a connection to the bridge, for one session of a page."""
 
     def __init__(
-        self, session_id: str, tell: Tell, room: Callable[[], Any], *, asks: bool, may_all: bool
+        self,
+        session_id: str,
+        tell: Tell,
+        room: Callable[[], Awaitable[None]],
+        *,
+        asks: bool,
+        may_all: bool,
     ) -> None:
         """`asks`: the page may answer questions; `may_all`: it may prompt and set, too.
 
-        `room` is awaited before more is read from the bridge.
+        `room` returns as soon as the page has taken what it was told.
         """
         self.session_id = session_id
         self._tell, self._room = tell, room
@@ -95,6 +102,7 @@ class Opened:
         while True:
             await self._wake.wait()
             await anyio.sleep(_GATHERED)
+            await self._room()  # over a slow line more is gathered, and the last state is told
             self._wake = anyio.Event()
             self._flush()
 
@@ -168,8 +176,7 @@ class Opened:
                 self._tell({"say": "A question is not asked any more"})
 
     async def room(self) -> None:
-        """Wait until the page has taken most of what it was told."""
-        await self._room()
+        """Return at once: of what the page has not taken yet the last state is kept."""
 
     # -- what a person does
 
