@@ -93,6 +93,25 @@ async def test_two_pages_are_shown_one_session_and_one_answers_for_both(
             assert await page.value(count("Done with ask me.")) == 1
 
 
+async def test_who_may_approve_answers_and_stops_and_has_nothing_to_type_into(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with site(tmp_path / "home", Working()) as there:
+        owner = await there.it.remote()
+        session = await there.it.new(owner)
+        page = await chromium.page(there.at(f"#code={there.code('approve')}"))
+        owner.prompt(session, "ask me")
+        await page.click("#sessions a")
+        await page.shows("The agent asks", "#questions")
+        assert await page.value("document.querySelector('#prompt').checkVisibility()") is False
+        await anyio.sleep(SETTLED)
+        await page.click(".answers .deny")
+        await page.shows("It was no.", "#pieces")
+        sent = owner.prompt(session, "wait for me")
+        await page.click("#stop-alone")
+        assert await owner.stop_reason(sent) == "cancelled"
+
+
 async def test_what_an_agent_writes_does_nothing_and_fetches_nothing(
     chromium: Browser, tmp_path: Path
 ) -> None:
