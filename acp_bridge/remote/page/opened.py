@@ -13,6 +13,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import Any, Final
 
 import anyio
@@ -36,8 +37,10 @@ from acp_bridge.wire.jsonrpc import RpcError
 #: seconds for the answer to `initialize`, and to a load: the agent may have to start.
 _PATIENCE: Final = 5.0
 _LOADS: Final = 120.0
-#: seconds in which changes are gathered before the page is told.
+#: seconds in which changes are gathered before the page is told; where that takes long, so many
+#: times as long, since the bridge does nothing else meanwhile.
 _GATHERED: Final = 0.05
+_PAUSES: Final = 4
 _ABILITIES: Final = {acp.HEARS_STATE: True, acp.HEARS_QUEUE: True, acp.WHOLE_CALLS: True}
 
 #: Tells the page.
@@ -99,12 +102,15 @@ class Opened:
         self._tell({"put": "state", "html": text("the session was left: open it again")})
 
     async def _keep_told(self) -> None:
+        took = 0.0
         while True:
             await self._wake.wait()
-            await anyio.sleep(_GATHERED)
+            await anyio.sleep(max(_GATHERED, _PAUSES * took))
             await self._room()  # over a slow line more is gathered, and the last state is told
             self._wake = anyio.Event()
+            began = perf_counter()
             self._flush()
+            took = perf_counter() - began
 
     def _flush(self) -> None:
         for each in self._shown.changes():
