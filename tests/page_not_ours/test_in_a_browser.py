@@ -223,6 +223,24 @@ OPENED = """new Promise((done) => {
 READ = "fetch(URL).then(() => 'read', () => 'refused')"
 
 
+async def test_a_page_that_is_looked_at_again_notices_a_line_that_is_dead(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with site(tmp_path / "home", Working()) as there:
+        page = await log_in(chromium, there)
+        await page.shows("No sessions yet")
+        await page.value(
+            """(() => {
+              const send = WebSocket.prototype.send;
+              WebSocket.prototype.send = () => {};
+              document.dispatchEvent(new Event('visibilitychange'));
+              WebSocket.prototype.send = send;
+              document.querySelector('#sessions').textContent = 'old';
+            })()"""
+        )
+        await page.shows("No sessions yet")
+
+
 async def test_a_server_on_another_port_of_the_host_gets_in_nowhere(
     chromium: Browser, tmp_path: Path
 ) -> None:

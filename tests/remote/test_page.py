@@ -36,6 +36,8 @@ async def test_a_page_comes_in_with_its_login_alone_and_a_code_is_changed_for_on
             assert await phone.told_of("login") == SECRET
             assert await phone.told_of("may") == "all"
             await phone.has("No sessions yet", "sessions")
+            phone.sends(do="here")
+            assert await phone.told_of("here")
         async with page(it, logins, login=None, code=CODE) as again:
             await again.ended.wait()
             assert await again.told_of("login") is None

@@ -261,6 +261,8 @@ class _Page:
     def _take(self, message: Json) -> None:
         do, opened = message.get("do"), self._opened
         match do:
+            case "here":
+                self.tell({"here": True})
             case "visible":
                 self._visible = message.get("visible") is not False
                 self._view.cancel()
