@@ -192,7 +192,7 @@ def _make_code(home: Path, name: str, may: May) -> int:
         f"{name} may {_MEANT[may]}. Within five minutes, and once: open this, or {page} and enter"
         f" {code}\n\n"
     )
-    return print_text(f"{drawn(url)}{url}\n")
+    return print_text(f"{drawn(url) if columns() else ''}{url}\n")
 
 
 def _revoke(home: Path, name: str) -> int:
