@@ -8,6 +8,8 @@ from acp_bridge import errors
 from acp_bridge.protocol import (
     AFTER,
     ATTACH,
+    HEARS_ACCEPTED,
+    HEARS_STATE,
     PROMPT_KEY,
     SESSION_LOAD,
     SESSION_RESUME,
@@ -39,6 +41,8 @@ class First:
     members: tuple[str, ...] = ("protocolVersion", "agentCapabilities", "agentInfo", "authMethods")
     #: a replay shows an editor its own words, which it was not shown when it sent them.
     replays_own_words = True
+    #: abilities of the bridge's own that are needed to know which turn an answer is of.
+    needs: tuple[str, ...] = ()
 
     def abilities(self, params: Json) -> Json:
         """Return the abilities of the bridge's own that an `initialize` declares."""
@@ -83,9 +87,25 @@ class First:
         """Return the id of the turn that an answer to a prompt only begins."""
         return None
 
+    def ends_replay(self, update: Json) -> bool:
+        """Return True for the mark of a whole replay."""
+        return False
+
+    def whole_words(self, update: Json) -> object:
+        """Return the id of a message for an update with all of a user's words, else None."""
+        return None
+
     def is_state(self, update: Json) -> bool:
         """Return True for an update that says whether a turn runs."""
         return False
+
+    def runs(self, update: Json) -> bool:
+        """Return True if a state says that something runs."""
+        return False
+
+    def running(self) -> Json:
+        """Return the state that says so."""
+        return {}
 
     def ends(self, update: Json) -> bool:
         """Return True for an update that ends a turn."""
@@ -101,6 +121,7 @@ class Second(First):
 
     members = ("protocolVersion", "capabilities", "info", "authMethods")
     replays_own_words = False
+    needs = (HEARS_ACCEPTED, HEARS_STATE)
 
     def abilities(self, params: Json) -> Json:
         return own_meta(as_object(params.get("capabilities")))
@@ -139,8 +160,21 @@ class Second(First):
         turn = as_object(message.get("result")).get("messageId")
         return turn if isinstance(turn, str) else None
 
+    def ends_replay(self, update: Json) -> bool:
+        return update.get("sessionUpdate") == v2.REPLAY_COMPLETE
+
+    def whole_words(self, update: Json) -> object:
+        is_whole = update.get("sessionUpdate") == v2.USER_MESSAGE
+        return update.get("messageId") if is_whole else None
+
     def is_state(self, update: Json) -> bool:
         return update.get("sessionUpdate") == v2.STATE_UPDATE
+
+    def runs(self, update: Json) -> bool:
+        return update.get("state") != v2.IDLE
+
+    def running(self) -> Json:
+        return {"sessionUpdate": v2.STATE_UPDATE, "state": v2.RUNNING}
 
     def ends(self, update: Json) -> bool:
         return self.is_state(update) and update.get("stopReason") is not None

@@ -13,6 +13,8 @@ from acp_bridge.wire.jsonrpc import Message, RequestId
 
 #: notices that are not recorded, of which one that is repeated is not shown again.
 _NOTICES: Final = 20
+#: turns that have ended, and messages of users whose words came whole.
+_MESSAGES: Final = 200
 
 
 @dataclass(slots=True, eq=False)
@@ -34,8 +36,9 @@ class Asked:
     stop: Json | None = None
     #: the editor has given it up.
     given_up: bool = False
-    #: the turn that its answer has begun.
+    #: the turn that its answer has begun, and that this has ended before it was sent again.
     turn: str = ""
+    is_over: bool = False
 
     @property
     def id(self) -> RequestId:
@@ -86,9 +89,13 @@ class Session:
     #: where it stood when it was opened last, and whether a turn runs, as far as that is told.
     stands: Json = field(default_factory=dict)
     runs: bool = False
+    #: the turns of which the editor was told the end.
+    ended: deque[object] = field(default_factory=lambda: deque(maxlen=_MESSAGES))
     #: what was shown and what is there don't fit; what was said meanwhile can't be told.
     fits: bool = True
     unseen: bool = False
+    #: the ids under which the editor was shown whole words of a user's.
+    whole_words: deque[object] = field(default_factory=lambda: deque(maxlen=_MESSAGES))
     #: states that wait for the answer that says how a turn has ended.
     states: list[Message] = field(default_factory=list)
     #: the editor was told that the line is down.

@@ -29,14 +29,18 @@ from acp_bridge.connect.rules import Again
 from acp_bridge.connect.sessions import Sessions
 from acp_bridge.connect.way_out import Action, WayOut
 from acp_bridge.protocol import (
+    ACCEPTED,
     CANCEL_REQUEST,
     CLIENT_NAME,
+    HEARS_ACCEPTED,
+    HEARS_STATE,
     INITIALIZE,
     LET_GO,
     PROMPT_KEY,
     QUEUE_LIST,
     SESSION_CANCEL,
     SESSION_PROMPT,
+    SESSION_STATE,
     SESSION_UPDATE,
     TAKES_CURSORS,
     WHOLE_CALLS,
@@ -53,6 +57,8 @@ from acp_bridge.wire.jsonrpc import Message, RequestId, RpcError
 #: takes the answer to a request of our own.
 Take: TypeAlias = Callable[[Message], None]
 
+#: what is told because of an ability.
+_NEEDED: Final = {HEARS_ACCEPTED: ACCEPTED, HEARS_STATE: SESSION_STATE}
 _IN_FLIGHT: Final = "the id is in flight already"
 
 
@@ -75,6 +81,8 @@ class Machine:
         #: the other end has answered `initialize` on this connection.
         self._greeted = False
         self._takes_keys = False
+        #: the notifications that the editor itself did not ask for.
+        self._unasked: set[str] = set()
         #: there is no line for so long that nothing waits for one.
         self._refuses = False
         self._numbers = count(1)
@@ -110,6 +118,8 @@ class Machine:
             self._dialogs.call_back(as_object(message.get("params")).get("requestId"))
         elif method == SESSION_UPDATE:
             self._sessions.show(message)
+        elif method in (ACCEPTED, SESSION_STATE):
+            self._told(message)
         elif method != LET_GO:  # the connection ends, and another one is made
             self._out.to_editor(message)
         return self._out.taken()
@@ -200,7 +210,9 @@ class Machine:
         self._sessions.dialect = self._dialect
         self._sessions.tells_cursors = own.get(TAKES_CURSORS) is True
         self._dialogs.whole_calls = own.get(WHOLE_CALLS) is True
-        told = {CLIENT_NAME: self._name, **own, TAKES_CURSORS: True}
+        self._unasked = {told for name, told in _NEEDED.items() if own.get(name) is not True}
+        needed = dict.fromkeys((TAKES_CURSORS, *self._dialect.needs), True)
+        told = {CLIENT_NAME: self._name, **own, **needed}
         params = self._dialect.greeting(asked.params, told)
         self._hello = asked.message = {**asked.message, "params": params}
 
@@ -325,6 +337,24 @@ class Machine:
             self._greeted_first(asked, message)
         self._sessions.pass_answer(asked, message)
         self._flush()
+
+    def _told(self, message: Message) -> None:
+        """Take what the editor may not have asked for."""
+        params = as_object(message.get("params"))
+        if message["method"] == ACCEPTED:
+            self._accepted(params)
+        else:
+            self._sessions.note_stands(params)
+        if message["method"] not in self._unasked:
+            self._out.to_editor(message)
+
+    def _accepted(self, params: Json) -> None:
+        """Take that a prompt is on disk, or was before."""
+        id = params.get("requestId")
+        asked = self._asked.get(id) if jsonrpc.is_id(id) else None
+        if asked is not None and isinstance(turn := params.get("promptId"), str):
+            asked.turn = turn
+            asked.is_over = params.get("ended") is True and params.get("begun") is True
 
     def _greeted_first(self, asked: Asked, message: Message) -> None:
         result = message.get("result")

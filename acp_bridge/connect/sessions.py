@@ -77,6 +77,7 @@ class Sessions:
         if replays or not session.had:
             session.cursor, session.shown, session.whole = None, Shown(), replays
             session.words = OwnWords()
+            session.whole_words.clear()
 
     def note_failed(self, asked: Asked) -> None:
         """Note that a request was answered here."""
@@ -119,6 +120,11 @@ class Sessions:
         elif not session.had:
             self._sessions.pop(session.id, None)
 
+    def note_stands(self, params: Json) -> None:
+        """Take where a session stands: which turn runs, and how the last one ended."""
+        if session := self.get(params.get("sessionId")):
+            session.stands = params
+
     def _leave(self, asked: Asked, message: Message) -> Message:
         gone = as_object(message.get("error")).get("code") == ErrorCode.RESOURCE_NOT_FOUND
         if gone and asked.repeated:  # it was done the first time
@@ -129,15 +135,20 @@ class Sessions:
 
     def _begin(self, session: Session, asked: Asked, turn: str) -> None:
         """Note that an answer has only begun a turn; of one that is over the end was missed."""
-        asked.turn = turn
+        asked.turn = asked.turn or turn
         session.begun.append(asked)
-        if asked.repeated and not session.runs:
-            self._end_turn(session, asked, session.stands)
+        if asked.turn in session.ended:
+            session.begun.remove(asked)
+        elif asked.is_over:
+            self._end_turn(session, asked, {**session.stands, "turn": None})
+            if session.runs:  # another one does
+                self._out.show(session.id, {"update": self.dialect.running()})
 
     def _end_turn(self, session: Session, asked: Asked, stands: Json) -> None:
         end = self.dialect.end_of(asked.turn, stands)
         if end is not None:
             session.begun.remove(asked)
+            session.ended.append(asked.turn)
             self._out.show(session.id, {"update": end})
 
     # --- updates -------------------------------------------------------------------------------
@@ -160,7 +171,8 @@ class Sessions:
             self._note_state(session, update)
             self._out.to_editor(message)
             self._note_notice(session, params, update)
-        if session.replayed is None and (cursor is not None or not self.has_cursors):
+        # Where there are cursors, what has none is not recorded; a holder may know of none.
+        if session.replayed is None and (cursor is not None or session.cursor is None):
             session.shown.note(params)
         self._note_place(session, cursor)
 
@@ -174,6 +186,8 @@ class Sessions:
     def _show_again(self, session: Session, message: Message, params: Json, update: Json) -> None:
         if self.dialect.is_state(update) and not self.dialect.ends(update):
             session.states.append(message)
+        elif self.dialect.ends_replay(update) and not self._replays(session):
+            pass
         elif session.replayed is not None:
             for each in session.replayed.take(params):
                 self._out.to_editor({**message, "params": each})
@@ -181,10 +195,16 @@ class Sessions:
             self._note_state(session, update)
             self._out.to_editor(message)
 
+    def _replays(self, session: Session) -> bool:
+        """Return True if the editor itself waits for a whole replay."""
+        opening = session.opening
+        return opening is not None and self.dialect.replays(opening.method, opening.params)
+
     def _is_known(self, session: Session, params: Json, update: Json) -> bool:
-        own = self.dialect.replays_own_words and update.get("sessionUpdate") == USER_MESSAGE
-        if own and session.words.take(update.get("content")):
-            return True
+        if update.get("sessionUpdate") == USER_MESSAGE:
+            own = self.dialect.replays_own_words and session.words.take(update.get("content"))
+            if own or update.get("messageId") in session.whole_words:
+                return True
         return self._note_notice(session, params, update)
 
     def _note_notice(self, session: Session, params: Json, update: Json) -> bool:
@@ -199,10 +219,15 @@ class Sessions:
         return False
 
     def _note_state(self, session: Session, update: Json) -> None:
+        if (words := self.dialect.whole_words(update)) is not None:
+            session.whole_words.append(words)
         if self.dialect.is_state(update):
-            session.runs = update.get("state") != "idle"
-        if self.dialect.ends(update) and session.begun:
-            del session.begun[0]
+            session.runs = self.dialect.runs(update)
+        if self.dialect.ends(update):
+            turn = as_object(session.stands.get("turn")).get("promptId")
+            begun = [each for each in session.begun if each.turn == turn] or session.begun[:1]
+            session.begun = [each for each in session.begun if each not in begun]
+            session.ended.extend([each.turn for each in begun] or [turn])
 
     # --- the line ------------------------------------------------------------------------------
 

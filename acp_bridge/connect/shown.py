@@ -35,6 +35,10 @@ def _sum(value: Any) -> bytes:
     return sha256(dumps(_sorted(value))).digest()
 
 
+def _sums(blocks: Any) -> list[bytes]:
+    return [_sum(each) for each in blocks] if isinstance(blocks, list) else []
+
+
 def _sorted(value: Any) -> Any:
     match value:
         case dict():
@@ -74,11 +78,11 @@ class OwnWords:
 
     def add(self, blocks: Any) -> None:
         """Note the blocks of a prompt that is sent."""
-        self._open.update(_sum(each) for each in blocks if isinstance(blocks, list))
+        self._open.update(_sums(blocks))
 
     def end(self, blocks: Any) -> None:
         """Note that the prompt has its answer."""
-        for each in [_sum(each) for each in blocks if isinstance(blocks, list)]:
+        for each in _sums(blocks):
             if self._open[each] > 0:
                 self._open[each] -= 1
                 self._ended[each] += 1

@@ -151,6 +151,27 @@ def test_a_cursor_that_is_refused_has_what_was_not_shown_shown_from_the_middle_o
     assert notices(world) == []
 
 
+@pytest.mark.hazard("N2")
+def test_of_a_session_whose_holder_knows_no_cursors_what_was_shown_is_not_shown_again() -> None:
+    world = opened()
+    prompt(world)
+    world.settle()
+    session = world.server.sessions["s0"]
+    for _ in range(3):
+        world.server.step(session, 0)
+    world.collect()
+    for message in world.to_machine:
+        message["params"].pop("_meta", None)
+    world.settle()
+    shown = world.texts("s0")
+    world.cut()
+    world.server.step(session, 0)
+    world.connect()
+    world.settle()
+    assert len(world.texts("s0")) > len(shown)
+    assert world.texts("s0") == session.entries[-1][1]
+
+
 def test_a_transcript_that_does_not_go_on_what_was_shown_is_said_to_be_another() -> None:
     world = opened()
     prompt(world)
@@ -354,3 +375,98 @@ def test_a_stop_for_a_turn_of_version_2_follows_only_while_that_turn_runs() -> N
         here.answers({"_meta": {"acp_bridge": {"state": state}}})
         stops = [each for each in here.to_server if each["method"] == "session/cancel"]
         assert [own_meta(each["params"]) for each in stops] == [{"promptKey": "key 1"}] * runs
+
+
+def accepted(here: Second, id: int, turn: str, **more: bool) -> None:
+    params = {"sessionId": "s0", "requestId": id, "promptId": turn, **more}
+    told = {"jsonrpc": "2.0", "method": "_acp_bridge/accepted", "params": params}
+    here.do(here.machine.from_server(told))
+
+
+def test_of_two_prompts_of_version_2_whose_beginnings_were_missed_the_ended_one_ends() -> None:
+    here = Second()
+    for id in (2, 3):
+        here.says("session/prompt", {"sessionId": "s0", "prompt": WORDS}, id=id)
+    here.update(sessionUpdate="agent_message_chunk", messageId="a", cursor="c5")
+    here.do(here.machine.line_down())
+    here.to_server.clear()
+    here.do(here.machine.line_up())
+    here.greets()
+    here.update(sessionUpdate="state_update", state="running")
+    last = {"promptId": "m1", "stopReason": "refusal"}
+    own = {"state": {"state": "running", "turn": {"promptId": "m2"}, "last": last}}
+    here.answers({"_meta": {"acp_bridge": own}})
+    accepted(here, 2, "m1", ended=True, begun=True)
+    here.answers({"messageId": "m1"})
+    accepted(here, 3, "m2")
+    here.answers({"messageId": "m2"})
+    here.update(sessionUpdate="state_update", state="idle", stopReason="end_turn")
+    assert here.states() == ["running/", "idle/refusal", "running/", "idle/end_turn"]
+    assert "_acp_bridge/accepted" not in str(here.got)
+
+
+def test_words_of_version_2_that_were_shown_whole_are_not_shown_again_in_pieces() -> None:
+    here = running()
+    here.do(here.machine.line_up())
+    here.update(sessionUpdate="user_message", messageId="whole", content=WORDS)
+    here.do(here.machine.line_down())
+    here.to_server.clear()
+    here.do(here.machine.line_up())
+    here.greets()
+    for message in ("whole", "others"):
+        here.update(
+            sessionUpdate="user_message_chunk", messageId=message, content=WORDS[0], cursor="c9"
+        )
+    here.update(sessionUpdate="replay_complete")
+    here.answers({})
+    kinds = [each["params"]["update"] for each in here.got if "params" in each]
+    assert [each["messageId"] for each in kinds if "user" in each["sessionUpdate"]] == [
+        "whole",
+        "others",
+    ]
+    assert "replay_complete" not in str(kinds)
+
+
+# --- odd messages
+
+ODD: tuple[Any, ...] = (
+    None,
+    1,
+    "text",
+    [],
+    [1],
+    {},
+    {"_meta": 1},
+    {"sessionId": 3},
+    {"update": []},
+    {"_meta": {}},
+)
+OF_EDITOR = ("session/prompt", "session/load", "session/new", "session/cancel", "$/cancel_request")
+OF_SERVER = (
+    *("session/update", "session/request_permission", "$/cancel_request"),
+    *("_acp_bridge/accepted", "_acp_bridge/state", "_acp_bridge/let_go"),
+)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_an_odd_message_of_either_side_raises_nothing_here(version: int, odd: Any) -> None:
+    here = Second() if version == 2 else None
+    machine = here.machine if here else opened().machine
+    for id in ({}, {"id": None}, {"id": 1.5}, {"id": "x"}):
+        for method in OF_EDITOR:
+            for session in ({}, {"sessionId": "s0"}):
+                params = {**odd, **session} if isinstance(odd, dict) else odd
+                machine.from_editor({"method": method, "params": params, **id})
+        for method in OF_SERVER:
+            for session in ({}, {"sessionId": "s0"}):
+                params = {**odd, **session} if isinstance(odd, dict) else odd
+                machine.from_server({"method": method, "params": params, **id})
+        for answer in ({"result": odd}, {"error": odd}):
+            machine.from_editor({**id, **answer})
+            machine.from_server({**id, **answer})
+    machine.line_down()
+    (greeting,) = [each for each in machine.line_up() if isinstance(each, ToServer)]
+    machine.from_server({"id": greeting.message["id"], "result": odd})
+    machine.line_down()
+    machine.end("why")

@@ -36,7 +36,7 @@ async def editor(
 ) -> AsyncIterator[RecordingClient]:
     """Give an editor whose agent is `connect`, which ends with the editor or is refused."""
     numbers = Random(port)
-    machine = Machine("a name of sixteen", "host", lambda: f"key {numbers.random()}")
+    machine = Machine("a-name-of-sixteen", "host", lambda: f"key {numbers.random()}")
     where = Where("127.0.0.1", port, "/acp", secure=False)
 
     @asynccontextmanager
