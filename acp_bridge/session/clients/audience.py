@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import anyio
@@ -122,8 +123,9 @@ class Standing:
         return row
 
     def _tell(self, view: ClientView) -> None:
-        if view.client.abilities.hears_state and not view.replaying:
-            view.client.peer.notify(SESSION_STATE, self._told_to(view.client))
+        if view.client.abilities.hears_state and (view.lag or not view.replaying):
+            tell = partial(view.client.peer.notify, SESSION_STATE, self._told_to(view.client))
+            view.then(tell)
 
     def stands(self, client: Client) -> Json:
         """Return the parameters of `_acp_bridge/state` for a client that asks."""
