@@ -62,7 +62,8 @@ def parser() -> CommandParser:
     parser = CommandParser("serve", _USAGE, _ABOUT, _EXAMPLES, _AFTER, column=25)
     parser.add_argument("what", metavar="ADDRESS")
     parser.add_argument("name", metavar="NAME", nargs="?")
-    _add_own(parser)
+    _add_of_server(parser)
+    _add_of_token(parser)
     parser.add_home()
     unlisted = parser.add_argument_group()
     for option in OPTIONS.values():
@@ -71,7 +72,7 @@ def parser() -> CommandParser:
     return parser
 
 
-def _add_own(parser: CommandParser) -> None:
+def _add_of_server(parser: CommandParser) -> None:
     parser.add_argument(
         "--root",
         metavar="FOLDER",
@@ -108,6 +109,9 @@ def _add_own(parser: CommandParser) -> None:
         help="how long a session goes on that no client has open, such as 30m\n"
         "or 2d (ACP_BRIDGE_KEEP; default 8h)",
     )
+
+
+def _add_of_token(parser: CommandParser) -> None:
     parser.add_argument(
         "--may", metavar="look|approve|all", help="what a new token may (default all)"
     )
