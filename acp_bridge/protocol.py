@@ -113,6 +113,9 @@ LET_GO: Final = "_acp_bridge/let_go"
 #: a notification: the end of the stderr of an agent that has not started.
 LAST_WORDS: Final = "_acp_bridge/last_words"
 
+#: requests that read or make a session; they can't go on while the sessions end.
+OPENING: Final = frozenset({SESSION_NEW, SESSION_LOAD, SESSION_RESUME, SESSION_FORK, ATTACH})
+
 OWN_PREFIX: Final = "_acp_bridge/"
 #: the requests of clients among them. Another one with the prefix is nobody's, and no agent's.
 OWN_METHODS: Final = (

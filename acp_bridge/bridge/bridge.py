@@ -41,22 +41,12 @@ from acp_bridge.wire.jsonrpc import UNSET, is_id
 from acp_bridge.wire.streams import Incoming, Outgoing
 
 CANCELS = frozenset({protocol.SESSION_CANCEL, protocol.CANCEL_REQUEST})
-#: requests that read or make a session; they can't go on while the sessions end.
-OPENING = frozenset(
-    {
-        protocol.SESSION_NEW,
-        protocol.SESSION_LOAD,
-        protocol.SESSION_RESUME,
-        protocol.SESSION_FORK,
-        protocol.ATTACH,
-    }
-)
 #: requests about what a client has in a session that bring no words for the agent.
 _WITHOUT_WORDS = (
     *(protocol.QUEUE_LIST, protocol.QUEUE_MOVE, protocol.QUEUE_DROP, protocol.CANCEL_ITEM),
 )
 #: requests of a client whose connection has ended that come to nothing; others go on.
-GIVEN_UP = OPENING | {protocol.INITIALIZE, protocol.ASK, protocol.SESSION_LIST}
+GIVEN_UP = protocol.OPENING | {protocol.INITIALIZE, protocol.ASK, protocol.SESSION_LIST}
 
 #: why the earlier connection of a client ends.
 _CAME_BACK: Final = "the client has come back on another connection"
@@ -245,7 +235,7 @@ class Bridge:
         with anyio.move_on_after(waits.END):
             with anyio.move_on_after(waits.AGENT_PATIENCE):
                 for client in list(self._clients):
-                    await client.give_up(OPENING)
+                    await client.give_up(protocol.OPENING)
                 await self._sessions.passages.end()
             await self._sessions.end(self._settings.close_grace)
             # Who looks at a session that another one deletes leaves it, and perhaps the bridge.
@@ -381,6 +371,8 @@ class Bridge:
                 session.cancel_child(client, str(session_id))
             return
         session = self._live(session_id)
+        if client.rights and self._is_not_open(client, named):
+            return
         if session:
             session.transcript.end_quiet(client)
         if method == protocol.SESSION_CANCEL:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -22,6 +23,9 @@ from acp_bridge.runtime.log import event
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.settings import AgentProtocol, Settings
 from acp_bridge.wire.stdio import Reader, Writer
+
+#: seconds for which work of remote clients goes on that none of them has open.
+KEEP: Final = 8 * 3600.0
 
 
 async def serve(
@@ -48,11 +52,12 @@ async def serve_remote(
 ) -> None:
     """Run a bridge without a client on stdin until a signal asks to end; `on_end` as in `serve`.
 
-    `settings.keep`, which is not 0, bounds each session that no client has open. `let_in` runs
-    beside it, and lets clients join with `Bridge.join_remote`; it is cancelled when
+    `settings.keep`, or `KEEP` if that is 0, bounds each session that no client has open.
+    `let_in` runs beside it, and lets clients join with `Bridge.join_remote`; it is cancelled when
     all has ended. Its exception ends the bridge, and is raised.
     """
-    async with _bridge(settings, on_end) as (bridge, tasks, received):
+    kept = replace(settings, keep=settings.keep or KEEP)
+    async with _bridge(kept, on_end) as (bridge, tasks, received):
         tasks.start_soon(let_in, bridge)
         await bridge.serve_remote(received)
 

@@ -272,7 +272,13 @@ class Client:
     # --- requests in flight --------------------------------------------------------------------
 
     def run(self, tasks: TaskGroup, request: ClientRequest, work: Work, params: Json) -> None:
-        """Answer a request from a task of its own, which `$/cancel_request` ends."""
+        """Answer a request from a task of its own, which `$/cancel_request` ends.
+
+        Raises RpcError for one more than a login may have at work.
+        """
+        login = self.rights.login if self.rights else None
+        if self._share and login is not None:
+            self._share.begin(login)
         request_id = request.call.id
         running = self._running[request_id] = _Running(request.method)
 
@@ -285,6 +291,8 @@ class Client:
             finally:
                 self._running.pop(request_id, None)
                 running.ended.set()
+                if self._share and login is not None:
+                    self._share.end(login)
 
         tasks.start_soon(answer)
 

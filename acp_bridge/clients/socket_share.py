@@ -1,11 +1,13 @@
 """Bounds what all clients on sockets take of the bridge: half of its time, some of its memory.
 
 A client that sends without end would otherwise hold up the answers to all others, and many that
-end no line would fill the memory of the machine.
+end no line would fill the memory of the machine. The requests of one login that are at work are
+bounded, too, whatever the number of its connections.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
@@ -13,12 +15,15 @@ from typing import Final, Protocol
 
 from anyio import Lock, sleep
 
+from acp_bridge import errors
 from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT
 
 #: lines that are taken at once: a few milliseconds at the most, unless one is very long.
 _LINES: Final = 32
 #: seconds of work before a pause as long for others; one or two messages take less.
 _FREE: Final = 0.001
+#: requests of one login that are at work at a time; prompts don't count, which wait on disk.
+MOST_AT_WORK: Final = 32
 #: bytes of unfinished lines: two of the longest that there may be.
 MOST_UNFINISHED: Final = 2 * DEFAULT_LIMIT
 
@@ -38,6 +43,7 @@ class SocketShare:
         """Nothing was taken yet."""
         self._turn = Lock()
         self._owed = 0.0
+        self._at_work = Counter[str]()
         self._let_go: dict[Lines, Callable[[str], None]] = {}
 
     @contextmanager
@@ -58,6 +64,19 @@ class SocketShare:
                 f"clients on sockets have sent more than {MOST_UNFINISHED} bytes of lines that"
                 " don't end, and this one the most"
             )
+
+    def begin(self, login: str) -> None:
+        """Count a request of a login until `end`; raises RpcError if it has too many."""
+        if self._at_work[login] >= MOST_AT_WORK:
+            raise errors.refused(
+                f"{MOST_AT_WORK} requests of this login are at work already: read the answers first"
+            )
+        self._at_work[login] += 1
+
+    def end(self, login: str) -> None:
+        """Count a request no more that `begin` has counted."""
+        self._at_work[login] -= 1
+        self._at_work += Counter()  # forget those that have none
 
     async def feed(self, take: Callable[[bytes], None], data: bytes) -> None:
         """Give `take` the bytes that a client has sent, some lines at a time."""

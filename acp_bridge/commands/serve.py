@@ -51,6 +51,8 @@ proxies, limits and what a token may.
 exit code: 0 it was told to end, or done, 1 not done, or nothing can listen there, 2 wrong usage."""
 _NO_TOKEN: Final = "there is no token yet, so nobody could come in: acp-bridge serve token NAME"
 _TOKEN, _TOKENS, _REVOKE = "token", "tokens", "revoke"
+#: seconds; how long a session goes on that no client has open.
+_KEEP: Final = 8 * 3600.0
 #: the options of serving that this command has itself.
 _OWN: Final = ("keep", "home")
 
@@ -60,8 +62,8 @@ def parser() -> CommandParser:
     parser = CommandParser("serve", _USAGE, _ABOUT, _EXAMPLES, _AFTER, column=25)
     parser.add_argument("what", metavar="ADDRESS")
     parser.add_argument("name", metavar="NAME", nargs="?")
-    _add_own(parser)
-    OPTIONS["keep"].add_to(parser, {})
+    _add_of_server(parser)
+    _add_of_token(parser)
     parser.add_home()
     unlisted = parser.add_argument_group()
     for option in OPTIONS.values():
@@ -70,7 +72,7 @@ def parser() -> CommandParser:
     return parser
 
 
-def _add_own(parser: CommandParser) -> None:
+def _add_of_server(parser: CommandParser) -> None:
     parser.add_argument(
         "--root",
         metavar="FOLDER",
@@ -101,6 +103,15 @@ def _add_own(parser: CommandParser) -> None:
         action="store_true",
         help="start the MCP servers that a client names by command; they are\ndropped otherwise",
     )
+    parser.add_argument(
+        "--keep",
+        metavar="DURATION",
+        help="how long a session goes on that no client has open, such as 30m\n"
+        "or 2d (ACP_BRIDGE_KEEP; default 8h)",
+    )
+
+
+def _add_of_token(parser: CommandParser) -> None:
     parser.add_argument(
         "--may", metavar="look|approve|all", help="what a new token may (default all)"
     )
@@ -185,7 +196,7 @@ def _make_code(home: Path, name: str, may: May) -> int:
         f"{name} may {_MEANT[may]}. Within five minutes, and once: open this, or {page} and enter"
         f" {code}\n\n"
     )
-    return print_text(f"{drawn(url)}{url}\n")
+    return print_text(f"{drawn(url) if columns() else ''}{url}\n")
 
 
 def _revoke(home: Path, name: str) -> int:
@@ -265,7 +276,8 @@ def _run(plan: Plan, parsed: options.Options, tokens: Tokens, *, client_mcp: boo
 
     from acp_bridge.remote import serving
 
-    settings = replace(stdio.settled(parsed), client_mcp=client_mcp)
+    settings = stdio.settled(parsed)
+    settings = replace(settings, client_mcp=client_mcp, keep=settings.keep or _KEEP)
     roots = ", ".join(map(exact, plan.roots))
 
     def ready(url: str) -> None:
@@ -298,7 +310,8 @@ def _plan(reader: CommandParser, given: argparse.Namespace) -> Plan:
     except address.Bad as why:
         reader.error(str(why))
     roots = tuple(_root(reader, each) for each in given.root or ["."])
-    return Plan(where, roots, tls, certified, origin, given.allow_local)
+    files = (given.tls[0], given.tls[1]) if given.tls else ("", "")
+    return Plan(where, roots, tls, files, certified, origin, given.allow_local)
 
 
 def _root(reader: CommandParser, given: str) -> str:

@@ -26,8 +26,9 @@ from acp_bridge.wire.streams import Incoming, Outgoing, Streams
 #: seconds between two tries, at first and at most.
 SHORTEST: Final = 0.5
 LONGEST: Final = 30.0
-#: seconds after which a line counts as one that holds.
+#: seconds after which a line counts as one that holds, and the longest pause behind another one.
 _HOLDS: Final = 5.0
+_FLAPS: Final = 2.0
 #: seconds without a line: after these the sessions say so, after those what is sent once waits no
 #: more.
 SAID: Final = 5.0
@@ -147,8 +148,8 @@ class Shell:
                 self._say(str(exc))
             else:
                 self._told = ""
-                if anyio.current_time() - began >= _HOLDS:
-                    pause = SHORTEST
+                holds = anyio.current_time() - began >= _HOLDS
+                pause = SHORTEST if holds else min(pause, _FLAPS)
             await self._rest(pause)
             pause = min(2 * pause, LONGEST)
 

@@ -79,6 +79,13 @@ class Place:
         """The cursor that names this place."""
         return Cursor(self.units, self._sum.digest())
 
+    def copy(self) -> Place:
+        """Return the same place, which goes on by itself."""
+        copy = Place("")
+        copy.units, copy.message = self.units, self.message
+        copy._sum, copy._key, copy._messages = self._sum.copy(), self._key, {**self._messages}
+        return copy
+
     def add(self, params: Params) -> None:
         """Go on behind an entry of the transcript, or a piece of one."""
         key, text = chunk_of(params)

@@ -309,20 +309,31 @@ class SessionJournal:
         moment = up_to or self.moment()
         try:
             self._file.look()
-            merger, after = Merger(), 0
             unwritten = [each for each in moment.unwritten if turn in (None, each[0])]
-            while after < moment.last_row:
-                entries, after = await in_thread(
-                    read_entries, self._file.path, merger, after, moment.last_row, turn
-                )
-                async for page in pages(self._file.path, entries):
-                    yield page
+            async for page in self.stretch(0, moment.last_row, turn):
+                yield page
             if unwritten:
                 async for page in pages(self._file.path, await in_thread(merged, unwritten)):
                     yield page
         finally:
             if up_to is None:
                 moment.close()
+
+    async def stretch(self, after: int, to: int, turn: int | None = None) -> Pages:
+        """Give the rows behind one and up to another; raises as `replay` does.
+
+        The caller has a moment open that is not behind the first row.
+        """
+        merger = Merger()
+        while after < to:
+            entries, after = await in_thread(read_entries, self._file.path, merger, after, to, turn)
+            async for page in pages(self._file.path, entries):
+                yield page
+
+    @property
+    def last_row(self) -> int:
+        """The number of the row that was recorded last. Raises JournalError."""
+        return self._last_row()
 
     async def compact(self, turn: int) -> None:
         """Join the chunks of everything recorded up to the end of `turn`.

@@ -115,6 +115,12 @@ def tls(certificate: str, key: str) -> ssl.SSLContext:
     return context
 
 
+def renew(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Give new connections a certificate that was renewed; raises Bad, and the old one stays."""
+    tls(certificate, key)  # in a context of its own: half a change would serve nobody
+    context.load_cert_chain(certificate, key)
+
+
 def _no_password() -> str:
     raise Bad("the key has a password: a server can't ask for it")
 

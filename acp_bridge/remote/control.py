@@ -93,8 +93,11 @@ class Control:
             except (peers.Refused, TimeoutError, OSError) as why:
                 event("remote.control_refused", what=why)
                 return
-            writing = os.dup(connection.fileno())
-            await self._converse(Reader(connection.detach()), Writer(writing))
+            try:
+                writing = os.dup(connection.fileno())
+                await self._converse(Reader(connection.detach()), Writer(writing))
+            except Exception as exc:  # one question is not to end the server
+                errors.internal(exc, "a question on the private socket has failed")
 
     async def _converse(self, reader: Reader, writer: Writer) -> None:
         try:

@@ -47,6 +47,8 @@ HEADER: Final = 8192
 _NO_ROOM: Final = 0.5
 #: seconds in which who is refused reads why.
 _LAST_WORDS: Final = 0.5
+#: refusals that are logged in a minute: whoever reaches the port could fill the log.
+_LOGGED: Final = 60
 #: Header and body of a refusal are for nobody else.
 _OF_EVERY_ANSWER: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -117,6 +119,8 @@ class Server:
         self._looking = anyio.CapacityLimiter(1)
         #: the other ends that a process which may connect has vouched for, and until when.
         self._vouched: dict[Address, float] = {}
+        #: how many refusals were logged in which minute.
+        self._minute, self._logged = 0.0, 0
 
     def count(self, name: str) -> int:
         """Return how many connections of a token there are."""
@@ -187,7 +191,6 @@ class Server:
         if len(self._waiting) >= WAITING:
             oldest = next(iter(self._waiting))
             self._waiting.pop(oldest).cancel()
-            event("remote.crowded")
         with anyio.move_on_after(PATIENCE) as scope:
             self._waiting[key] = scope
             try:
@@ -238,13 +241,19 @@ class Server:
                 return connection
             return None
         if found.status != HTTPStatus.OK:
-            event("remote.refused", address=address, status=int(found.status), what=found.text)
+            self._log(address, found)
         response = protocol.reject(found.status, f"{found.text}\n")
         for name, value in {**_OF_EVERY_ANSWER, **found.headers}.items():
             response.headers.pop(name, None)
             response.headers[name] = value
         protocol.send_response(response)
         return None
+
+    def _log(self, address: str, refusal: Refusal) -> None:
+        minute = anyio.current_time() // 60
+        self._minute, self._logged = minute, self._logged + 1 if minute == self._minute else 1
+        if self._logged <= _LOGGED:
+            event("remote.refused", address=address, status=int(refusal.status), what=refusal.text)
 
     def _address(self, raw: SocketStream, request: Request) -> str:
         """Return where a request comes from: behind a proxy, as that tells."""

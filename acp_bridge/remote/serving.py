@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -26,7 +27,7 @@ from acp_bridge.remote.page.logins import JoinAs, PageLogins
 from acp_bridge.remote.server import Proof, Server
 from acp_bridge.remote.tokens import Token, Tokens
 from acp_bridge.remote.websocket import WebSocket
-from acp_bridge.runtime.log import logger
+from acp_bridge.runtime.log import event, logger
 from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.settings import Settings
 from acp_bridge.wire.streams import Incoming, Outgoing
@@ -46,8 +47,9 @@ class Plan:
     address: Address
     #: the folders below which clients may work, real paths.
     roots: tuple[str, ...]
-    #: the certificate, if TLS is spoken, and the names in it.
+    #: if TLS is spoken; the files of the certificate and its key, and the names in it.
     tls: ssl.SSLContext | None
+    files: tuple[str, str]
     certified: frozenset[str]
     #: the origin of the proxy before the server.
     origin: str | None
@@ -78,6 +80,8 @@ async def serve(
                     control = Control(tokens, server, codes, _page_url(plan, found))
                     tasks.start_soon(control.serve, private)
                     tasks.start_soon(_watch, tokens)
+                    if plan.tls:
+                        tasks.start_soon(_renew, plan.tls, plan.files)
                     for listener in listeners:
                         tasks.start_soon(server.serve, listener)
 
@@ -114,6 +118,27 @@ async def _watch(tokens: Tokens) -> None:
             continue
         if changed:
             logger.warning("%s", _CHANGED)
+
+
+async def _renew(tls: ssl.SSLContext, files: tuple[str, str]) -> None:
+    """Take a certificate that was renewed, since a restart would end what runs."""
+    seen = _changed(files)
+    while True:
+        await anyio.sleep(_LOOK)
+        try:
+            if (now := await in_thread(_changed, files)) == seen:
+                continue
+            seen = now
+            await in_thread(address.renew, tls, *files)
+        except (address.Bad, OSError) as why:
+            logger.warning("the certificate was changed and is not read: %s", why)
+        else:
+            event("remote.renewed")
+
+
+def _changed(files: tuple[str, str]) -> list[float]:
+    """Return when the files were changed; 0 for one that is just replaced."""
+    return [os.path.getmtime(file) if os.path.exists(file) else 0.0 for file in files]
 
 
 @asynccontextmanager

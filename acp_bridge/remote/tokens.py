@@ -16,6 +16,8 @@ import hmac
 import json
 import os
 import re
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -37,6 +39,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _BYTES: Final = 32
 #: bytes of the files that are read.
 _MOST: Final = 1 << 20
+#: seconds for another command to end, and between two looks.
+_LOCK_WAIT: Final = 1.0
+_LOCK_INTERVAL: Final = 0.02
 #: tokens of one home.
 MOST_TOKENS: Final = 100
 
@@ -99,6 +104,8 @@ class Tokens:
         private_folder(folder)
         self._path = folder / FILE
         self._lock = _locked(folder / _LOCK)
+        #: the file is written and looked at by different threads.
+        self._writing = threading.Lock()
         try:
             self.all = read(home)
             self._seen = _stamp(self._path)
@@ -148,8 +155,9 @@ class Tokens:
 
     def changed_behind(self) -> bool:
         """Return True, once for each change, if somebody else has changed the file."""
-        now = _stamp(self._path)
-        changed, self._seen = now != self._seen, now
+        with self._writing:
+            now = _stamp(self._path)
+            changed, self._seen = now != self._seen, now
         return changed
 
     def tell(self, socket: str) -> None:
@@ -167,9 +175,10 @@ class Tokens:
 
     def _write(self, tokens: list[Token]) -> None:
         told = {"version": 1, "tokens": [asdict(token) for token in tokens]}
-        replace(self._path, json.dumps(told, indent=1) + "\n")
-        self.all = tokens
-        self._seen = _stamp(self._path)
+        with self._writing:
+            replace(self._path, json.dumps(told, indent=1) + "\n")
+            self.all = tokens
+            self._seen = _stamp(self._path)
 
 
 @contextmanager
@@ -227,18 +236,25 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 
 def _locked(path: Path) -> int:
-    """Return a descriptor of the lock, which is held as long as that is open; raises Held."""
+    """Return a descriptor of the lock, which is held as long as that is open.
+
+    A command that has it is waited for. Raises Held, OSError.
+    """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        told = os.pread(fd, _MOST, 0)
-        os.close(fd)
-        raise Held(_socket(told)) from None
+        deadline = time.monotonic() + _LOCK_WAIT
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return fd
+            except BlockingIOError:
+                socket = _socket(os.pread(fd, _MOST, 0))
+                if socket is not None or time.monotonic() > deadline:
+                    raise Held(socket) from None
+            time.sleep(_LOCK_INTERVAL)
     except BaseException:
         os.close(fd)
         raise
-    return fd
 
 
 def _socket(told: bytes) -> str | None:

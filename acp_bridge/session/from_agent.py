@@ -239,6 +239,7 @@ class FromAgent:
         A process is always read while it is drained (C7), and while it does not have the session:
         nothing that it says then waits for a client.
         """
+        self._pacing.look()
         while link.epoch == self._core.now.epoch and self._transcript.full(self._pacing.limit):
             slow = self._pacing.slow()
             if slow is None or not self._core.now.permits.paced:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
@@ -25,7 +25,14 @@ from acp_bridge import errors
 from acp_bridge.clients.client import Client, ClientRequest, Work
 from acp_bridge.clients.rights import Right
 from acp_bridge.journal import IndexUnusable
-from acp_bridge.protocol import Json, as_object, objects, strings, without_own_meta
+from acp_bridge.protocol import (
+    OPENING,
+    Json,
+    as_object,
+    objects,
+    strings,
+    without_own_meta,
+)
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.session.opening import Workspace
@@ -36,6 +43,8 @@ from acp_bridge.updates.remote_notices import servers_left_out
 
 _OUTSIDE: Final = "lies outside of the folders that this login may use"
 _UNSEEN: Final = "could not be looked at in time"
+#: sessions that one login has open at a time, over all of its connections.
+MOST_OPEN: Final = 32
 #: threads that look at folders; a disk that does not answer is to block no others.
 _LOOKING: Final = 4
 
@@ -43,8 +52,14 @@ _LOOKING: Final = 4
 class Bounds:
     """Checks the requests of remote clients, and leaves out what lies outside of their folders."""
 
-    def __init__(self, context: SessionContext, live: Mapping[str, Session]) -> None:
-        """`live`: the sessions that this bridge runs."""
+    def __init__(
+        self,
+        context: SessionContext,
+        live: Mapping[str, Session],
+        elsewhere: Callable[[], Iterable[tuple[Client, str]]],
+    ) -> None:
+        """`live`: the sessions that this bridge runs. `elsewhere`: who has which one of others."""
+        self._elsewhere = elsewhere
         self._context = context
         self._live = live
         self._limiter = anyio.CapacityLimiter(_LOOKING)
@@ -56,6 +71,8 @@ class Bounds:
 
         async def checked(request: ClientRequest, given: Json) -> object:
             await self.check(request.client, given)
+            if request.method in OPENING:
+                self._check_count(request.client, given.get("sessionId"))
             return await work(request, given)
 
         return checked
@@ -79,6 +96,15 @@ class Bounds:
         for where, path in named:
             if path not in within:
                 raise errors.invalid(_OUTSIDE, where)
+
+    def _check_count(self, client: Client, session_id: object) -> None:
+        """Raise RpcError if a login would open one more session than it may have open."""
+        open_ones = {of for who, of in self._elsewhere() if _is_same(who, client)}
+        for session in self._live.values():
+            if any(_is_same(view.client, client) for view in session.transcript.views):
+                open_ones.add(session.id)
+        if session_id not in open_ones and len(open_ones) >= MOST_OPEN:
+            raise errors.refused(f"this login has {MOST_OPEN} sessions open, which is the most")
 
     async def folder_of(self, session_id: str) -> str | None:
         """Return the folder of a session, live or not; None if it is none of ours. RpcError."""
@@ -139,6 +165,11 @@ class Bounds:
         if client.rights is None or self._context.settings.client_mcp:
             return []
         return [each for each in servers if not _is_remote(each)]
+
+
+def _is_same(one: Client, other: Client) -> bool:
+    """Return True for two clients of one login."""
+    return one.rights is not None and one.rights.login == (other.rights and other.rights.login)
 
 
 def _is_remote(server: object) -> bool:

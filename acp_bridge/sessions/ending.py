@@ -178,7 +178,7 @@ class Ending:
         It goes on if it has a client by then.
         """
         self._left.add(session)
-        self._context.tasks.start_soon(self._end_unattended, session)
+        session.spawn(self._end_unattended, session)
 
     async def _end_unattended(self, session: Session) -> None:
         try:

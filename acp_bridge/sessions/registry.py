@@ -68,7 +68,7 @@ class Sessions:
         #: one load, fork, close or delete of a session runs at a time.
         self._busy = KeyedLocks()
         self.attaching = Attaching(self.live, self._busy, kept=context.settings.keep > 0)
-        self.bounds = Bounds(context, self.live)
+        self.bounds = Bounds(context, self.live, lambda: self.passages.held)
         self._kept_work = KeptWork(context, self.attaching)
         self.passages = Passages(context, partial(self._load, replay=False))
         of_live = self.live, self._busy, self.attaching, self.passages
@@ -202,8 +202,8 @@ class Sessions:
         return await self.passages.or_elsewhere(request, work)
 
     async def _load(self, request: ClientRequest, given: Json, *, replay: bool) -> object:
-        workspace, session_id = params.workspace(given), params.session_id(given)
-        workspace = await self._workspace(request.client, session_id, workspace)
+        session_id = params.session_id(given)
+        workspace = await self._workspace(request.client, given)
         async with self.attaching.turn_of(request.client, session_id):
             if await self.passages.load_again(request, session_id):
                 return ANSWERED
@@ -237,12 +237,18 @@ class Sessions:
                 session.wake()
             return ANSWERED
 
-    async def _workspace(self, client: Client, session_id: str, given: Workspace) -> Workspace:
-        """Return the workspace that counts in a load: the session's own for who may not set it."""
+    async def _workspace(self, client: Client, given: Json) -> Workspace:
+        """Return the workspace that counts in a load: the session's own for who may not set it.
+
+        A remote client's is looked at here, too: it may be that of a load that was passed on.
+        """
+        workspace = params.workspace(given)
+        if client.rights:
+            await self.bounds.check(client, given)
         if client.sets_up:
-            return self.bounds.workspace(client, given)
-        folder = await self.bounds.folder_of(session_id)
-        return Workspace(folder or given.cwd)
+            return self.bounds.workspace(client, workspace)
+        folder = await self.bounds.folder_of(params.session_id(given))
+        return Workspace(folder or workspace.cwd)
 
     async def _make(
         self, request: ClientRequest, session_id: str, workspace: Workspace, replay: bool

@@ -116,6 +116,11 @@ def spoken(voice: Voice, paragraphs: Iterable[str]) -> str:
     return "".join(map(markup, paragraphs))
 
 
+def rest(message: Message) -> str:
+    """Return the text behind the finished paragraphs, and how much was not kept."""
+    return spoken(message.voice, [message.rest]) + _left(0, message.left)
+
+
 def asked(call: Json) -> str:
     """Return the whole call that a permission is about, as `tool_calls.shown` has it."""
     return f"<h2>{text(title(call))}</h2>\n" + _content(call, Extent.ASKED, folded=False)
@@ -125,7 +130,7 @@ def _message(message: Message) -> str:
     voice, at = message.voice, f"p{message.number}"
     said = (
         f'<div id="{at}-said">{spoken(voice, message.finished)}</div>'
-        f'<div id="{at}-rest">{spoken(voice, [message.rest])}</div>'
+        f'<div id="{at}-rest">{rest(message)}</div>'
     )
     head = _HEADS[voice]
     body = (

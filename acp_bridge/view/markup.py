@@ -5,6 +5,7 @@ Invariants
 - A link leads to http, https or mailto, and shows where to; another one is text, as it was written.
   An image is text: its address is never asked for anything.
 - What can't be seen is escaped, also where it was written as an entity.
+- A few thousand characters take some milliseconds: what is written to take longer is shown as text.
 """
 
 from __future__ import annotations
@@ -26,6 +27,14 @@ _SCHEMES: Final = ("http", "https", "mailto")
 _ABOVE: Final = 2
 _LOWEST: Final = 6
 _ALIGNED: Final = {"text-align:right": "right", "text-align:center": "center"}
+
+#: marks of Markdown, and of how many characters in a hundred they are at the most in any real text.
+_MARKS: Final = "[]()*_!<>&\\`~#=\n"
+_MOST_MARKS: Final = 40
+#: characters of a text that takes no time whatever it is.
+_SHORT: Final = 400
+#: cells of a table: a short row is drawn with all of them.
+_MOST_CELLS: Final = 4_000
 
 _Env = MutableMapping[str, Any]
 
@@ -51,7 +60,13 @@ def link(address: str, shown: str) -> str:
 
 def markup(of: str) -> str:
     """Return Markdown as HTML."""
-    return str(_PARSER.render(of))
+    marks = sum(map(of.count, _MARKS)) if len(of) > _SHORT else 0
+    if 100 * marks > _MOST_MARKS * len(of):
+        return f'<p class="plain">{text(of)}</p>\n'
+    lines = of.splitlines()
+    widest = max((line.count("|") for line in lines), default=0)
+    parser = _WITHOUT_TABLES if len(lines) * widest > _MOST_CELLS else _PARSER
+    return str(parser.render(of))
 
 
 def _opened(address: str) -> str:
@@ -162,3 +177,4 @@ def _parser() -> MarkdownIt:
 
 
 _PARSER: Final = _parser()
+_WITHOUT_TABLES: Final = _parser().disable("table")

@@ -23,7 +23,12 @@ class Message:
 
     number: int
     voice: Voice
+    #: characters that are kept; None: all.
+    most: int | None = None
     finished: list[str] = field(default_factory=list)
+    #: characters that were said beyond that.
+    left: int = 0
+    _said: int = 0
     _paragraphs: Paragraphs = field(default_factory=Paragraphs)
 
     @property
@@ -37,8 +42,12 @@ class Message:
         return "\n".join([*self.finished, self.rest])
 
     def add(self, text: str) -> None:
-        """Add to what is said."""
-        self.finished += self._paragraphs.add(text)
+        """Add to what is said; what is too much is counted."""
+        room = len(text) if self.most is None else max(0, self.most - self._said)
+        kept = text[:room]
+        self.left += len(text) - len(kept)
+        self._said += len(kept)
+        self.finished += self._paragraphs.add(kept)
 
 
 @dataclass(slots=True, eq=False)
@@ -64,8 +73,12 @@ Piece: TypeAlias = Message | ToolCall | Steps
 class Pieces:
     """Makes pieces of the updates of one session."""
 
-    def __init__(self, most_calls: int | None = None) -> None:
-        """`most_calls`: how many tool calls may still change, the newest; None: all."""
+    def __init__(self, most_calls: int | None = None, most_text: int | None = None) -> None:
+        """`most_calls`: how many tool calls may still change, the newest; None: all.
+
+        `most_text`: how many characters of a message are kept; None: all.
+        """
+        self._most_text = most_text
         self._updates = Updates(most_calls)
         self._most_calls = most_calls
         self._calls: dict[str, ToolCall] = {}
@@ -96,7 +109,7 @@ class Pieces:
         if self._message is None or not said.goes_on(self._last):
             if said.voice in (Voice.USER, Voice.HOOK):
                 self._steps = None
-            self._message = Message(self._next(), said.voice)
+            self._message = Message(self._next(), said.voice, self._most_text)
         self._last = said
         self._message.add(text)
         return self._message

@@ -3,6 +3,7 @@
 They have a token, as if it had been stolen; the server is on the loopback, where all reach it.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from tests.attacks.field import SECONDS, Field
 from tests.attacks.test_other_users import stranger
+from tests.process.bridge_support import ROOT
 from tests.process.test_serve import start
 from tests.support.rights import without_rights
 from tests.support.waiting import until
@@ -39,6 +41,22 @@ def come(port, token, *more):
 ITSELF = f"{COME}\ncome(*sys.argv[1:])\n"
 #: No process can look into one that is private, as those of acp-bridge are.
 PRIVATE = f"{COME}\nimport ctypes; ctypes.CDLL(None).prctl(4, 0)\ncome(*sys.argv[1:])\n"
+#: It says on the server's private socket that its connection is no agent's.
+VOUCHING = f"""
+import ctypes, pathlib, sys
+sys.path.insert(0, sys.argv.pop())
+home = pathlib.Path(sys.argv.pop())
+from acp_bridge.remote import control
+{COME}
+connect = socket.socket.connect
+def connect_and_vouch(talk, address):
+    connect(talk, address)
+    if talk.family == socket.AF_INET:
+        print(control.vouch(home, talk.getsockname()), end=" ")
+socket.socket.connect = connect_and_vouch
+ctypes.CDLL(None).prctl(4, 0)
+come(*sys.argv[1:])
+"""
 #: It has lost its parents, and its standard streams lead to a file.
 DAEMON = f"""{COME}
 readable, writable = os.pipe()
@@ -138,12 +156,30 @@ async def test_an_agent_does_not_come_in_with_a_stolen_token(target: Target, cod
     assert "may not connect" in said or "can't be seen" in said
 
 
+@pytest.mark.hazard("N1", "P17")
+async def test_an_agent_gets_at_no_descriptor_or_memory_of_the_server(target: Target) -> None:
+    told = json.loads(target.client("thief"))
+    assert told["seen"]
+    assert told["got"] == []
+
+
 @pytest.mark.hazard("S28")
 async def test_the_user_s_own_client_comes_in(target: Target) -> None:
     """So that the others are refused for what they are."""
     assert target.client("hello") == 'took ["hello"]'
     words = [sys.executable, "-I", "-c", ITSELF, target.port, target.token]
     assert ran([*without_rights(), *words], target.field).startswith("HTTP/1.1 101 ")
+
+
+@pytest.mark.hazard("S28")
+async def test_a_private_process_of_the_user_s_vouches_for_itself_and_an_agent_can_not(
+    target: Target,
+) -> None:
+    more = [str(target.field.home), str(ROOT)]
+    words = [sys.executable, "-c", VOUCHING, target.port, target.token, *more]
+    assert ran([*without_rights(), *words], target.field).startswith("True HTTP/1.1 101 ")
+    said = target.attack(VOUCHING, *more)
+    assert said.startswith("False HTTP/1.1 403 "), said
 
 
 @pytest.mark.hazard("S29", "N1")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.clients import socket_share
 from acp_bridge.runtime import waits
 from acp_bridge.sessions import bounds
 from acp_bridge.updates.wording import code
@@ -118,8 +119,10 @@ async def test_a_session_outside_is_neither_opened_nor_touched_in_any_way(
         client = await it.remote()
         error = await client.refused(method, {**it.setup(), "sessionId": session_id})
         assert (error.code, error.message.partition(":")[0]) == (-32602, "sessionId")
-        client.notify("session/cancel", {"sessionId": session_id})
+        for news in ("session/cancel", "_x/news"):
+            client.notify(news, {"sessionId": session_id})
         await client.handled()
+        assert it.agent.params("_x/news") == []
         assert client.texts(session_id) == []
         other = await it.remote(roots=["/"])
         given = {"cwd": str(it.root.parent), "mcpServers": [], "sessionId": session_id}
@@ -289,3 +292,49 @@ def test_links_that_go_round_lead_nowhere(tmp_path: Path) -> None:
     paths = {str(tmp_path / "root" / "a"), "relative", str(tmp_path / "b")}
     found = bounds._within([str(tmp_path / "root")], paths)
     assert not any(os.path.exists(path) for path in found)
+
+
+# --- how much one login may have ----------------------------------------------------------------
+
+
+async def test_a_login_has_so_many_sessions_open_over_all_connections_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "MOST_OPEN", 2)
+    async with remote_bench(tmp_path) as it:
+        one, two, other = await it.remote(), await it.remote(), await it.remote(name="phone")
+        first, second = await it.new(one), await it.new(two)
+        error = await two.refused("session/new", it.setup())
+        assert (error.code, "2 sessions open" in error.message) == (-32600, True)
+        third = await it.new(other)
+        error = await one.refused("_acp_bridge/attach", {"sessionId": third})
+        assert "2 sessions open" in error.message
+        await one.ask("_acp_bridge/attach", {"sessionId": second})
+        await one.ask("session/load", {**it.setup(), "sessionId": first})
+        two.leaves()
+        await two.parted.wait()
+        one.leaves()
+        await one.parted.wait()
+        await it.new(await it.remote())
+
+
+async def test_a_login_has_so_many_requests_at_work_and_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_share, "MOST_AT_WORK", 2)
+    async with remote_bench(tmp_path) as it:
+        session_id = await it.new()
+        slow = it.agent.stops_at("session/new")
+        one, two = await it.remote(), await it.holding("all", session_id)
+        asked = [one.send("session/new", it.setup()), two.send("session/new", it.setup())]
+        await until(lambda: slow.reached)
+        for client in (one, two):
+            error = await client.refused("session/list", {})
+            assert (error.code, "2 requests" in error.message) == (-32600, True)
+        assert await two.stop_reason(two.prompt(session_id, "hello")) == "end_turn"
+        other = await it.remote(name="phone")
+        assert (await other.ask("session/list", {}))["sessions"]
+        slow.open()
+        assert await one.result(asked[0])
+        assert await two.result(asked[1])
+        assert (await one.ask("session/list", {}))["sessions"]

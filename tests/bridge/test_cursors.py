@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import anyio
 import pytest
@@ -110,7 +111,7 @@ class Held(Gate):
 
 
 @asynccontextmanager
-async def playing(home: Path) -> AsyncIterator[Play]:
+async def playing(home: Path, **more: Any) -> AsyncIterator[Play]:
     """A session whose turns run until they are to end."""
     gates: list[Held] = []
 
@@ -121,7 +122,7 @@ async def playing(home: Path) -> AsyncIterator[Play]:
 
     agent = Agent()
     agent.script["session/prompt"] = prompted
-    async with bench(home, agent) as it:
+    async with bench(home, agent, **more) as it:
         session_id = await it.new()
         (process,) = agent.processes
         yield Play(it, session_id, process, gates)

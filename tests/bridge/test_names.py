@@ -314,6 +314,24 @@ async def test_the_close_of_another_leaves_the_session_to_the_prompt_of_one_that
         assert here.it.bridge._sessions.live == {}
 
 
+@pytest.mark.hazard("N2", "R4")
+async def test_a_load_by_another_moves_no_session_of_one_that_is_away_and_its_own_is_its_own(
+    tmp_path: Path,
+) -> None:
+    async with session(tmp_path) as here:
+        old = await attached(here.it, here.id)
+        await runs(here, old, "work")
+        await leaves(old, "noticed")
+        await here.editor.ask("session/close", {"sessionId": here.id})
+        other = {"sessionId": here.id, "cwd": "/", "mcpServers": []}
+        told = await here.editor.ask("session/load", other)
+        assert told["_meta"]["acp_bridge"]["attached"]["cwd"] == str(tmp_path)
+        await here.editor.ask("session/close", {"sessionId": here.id})
+        new = await here.it.joined_with(named())
+        assert (await new.refused("session/load", other)).code == -32602
+        here.gate.open()
+
+
 @pytest.mark.hazard("N2")
 async def test_a_session_that_was_closed_ends_with_the_prompts_of_one_that_stays_away(
     tmp_path: Path,
@@ -491,4 +509,22 @@ async def test_clients_with_names_are_told_one_id_of_each_question_and_others_no
         third = await attached(here.it, here.id, client="c" * 16)
         (asked,) = await third.got(PERMISSION)
         assert question(asked) == question(anew)
+        here.gate.open()
+
+
+@pytest.mark.hazard("N2", "X1")
+async def test_a_client_of_version_2_with_a_name_is_told_the_id_too(tmp_path: Path) -> None:
+    async with turn(tmp_path) as here:
+        known = await attached(here.it, here.id)
+        client = V2Editor()
+        here.it.context.tasks.start_soon(here.it._join, client)
+        able = {"_meta": {"acp_bridge": {"client": "b" * 16}}}
+        await client.ask("initialize", {**V2_HELLO, "capabilities": able})
+        await client.ask("session/resume", {"sessionId": here.id, "cwd": "/w"})
+        here.asks()
+        (one,), (two,) = await known.got(PERMISSION), await client.got(PERMISSION)
+        assert question(one) == question(two)
+        client.judge()
+        here.it.editor.answers_with((await here.it.editor.got(PERMISSION))[0], chosen("yes"))
+        assert await here.answered() == chosen("yes")
         here.gate.open()

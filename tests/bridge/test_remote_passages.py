@@ -29,8 +29,17 @@ def home(short: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Far:
     """A session of an editor's bridge, and the bridge that lets remote clients in."""
 
-    def __init__(self, editor: Bench, serve: RemoteBench, session_id: str) -> None:
+    def __init__(
+        self, editor: Bench, serve: RemoteBench, session_id: str, stack: AsyncExitStack
+    ) -> None:
+        """`stack` has the editor's bridge, which ends when it is closed."""
         self.editor, self.serve, self.session_id = editor, serve, session_id
+        self._stack = stack
+
+    async def editor_ends(self) -> None:
+        """End the editor's bridge, whoever is there."""
+        self.editor.bridge._ended.set()
+        await self._stack.aclose()
 
     @property
     def about(self) -> Json:
@@ -46,14 +55,14 @@ class Far:
 @asynccontextmanager
 async def far(home: Path, folder: str = "root", keep: float = 0) -> AsyncIterator[Far]:
     """A session of one finished prompt in this folder."""
-    async with AsyncExitStack() as stack:
-        (home / "home").mkdir()
+    async with remote_bench(home, lease_timeout=5) as serve, AsyncExitStack() as stack:
         editor, _, _ = await stack.enter_async_context(listening(home / "home", keep=keep))
-        serve = await stack.enter_async_context(remote_bench(home))
         given = {"cwd": str(home / folder), "mcpServers": [{"name": "x", "command": "y"}]}
         session_id = (await editor.editor.ask("session/new", given))["sessionId"]
         await editor.editor.stop_reason(editor.editor.prompt(session_id, "before"))
-        yield Far(editor, serve, session_id)
+        it = Far(editor, serve, session_id, stack)
+        yield it
+        await it.editor_ends()
 
 
 @asynccontextmanager
@@ -170,6 +179,19 @@ async def test_a_session_outside_is_not_reached_through_another_bridge(home: Pat
         assert it.serve.bridge._sessions.passages.held == {}
 
 
+async def test_what_another_bridge_has_outside_is_not_told_to_who_names_a_session_of_it(
+    home: Path,
+) -> None:
+    async with far(home) as it:
+        given = {"cwd": str(home), "mcpServers": []}
+        other = (await it.editor.editor.ask("session/new", given))["sessionId"]
+        await it.editor.editor.stop_reason(it.editor.editor.prompt(other, "secret"))
+        client = await it.remote("look")
+        for method in ("session/list", "_acp_bridge/live"):
+            rows = (await client.ask(method, it.about))["sessions"]
+            assert [row["sessionId"] for row in rows] == [it.session_id]
+
+
 async def test_a_bridge_that_is_silent_and_one_of_another_agent_are_left_out(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,13 +214,29 @@ async def test_a_bridge_that_is_silent_and_one_of_another_agent_are_left_out(
         assert [row["sessionId"] for row in live["sessions"]] == [inside]
 
 
+@pytest.mark.parametrize("where", ["cwd", "additionalDirectories"])
+async def test_a_session_is_not_moved_outside_by_a_load_when_its_bridge_ends(
+    home: Path, where: str
+) -> None:
+    async with far(home) as it:
+        client = await it.remote("all")
+        outside = str(home) if where == "cwd" else [str(home)]
+        client.send("session/load", {**it.serve.setup(), **it.about, where: outside})
+        await client.ask("_acp_bridge/queue/list", it.about)
+        await it.editor_ends()
+        await until(lambda: not it.serve.bridge._sessions.passages.continued)
+        await it.serve.remote("all")
+        assert it.session_id not in it.serve.bridge._sessions.live
+        assert any("could not be opened here" in each for each in client.texts(it.session_id))
+        assert it.serve.agent.params("session/resume") == []
+
+
 async def test_when_the_editors_bridge_ends_the_session_goes_on_for_who_may_act(
     home: Path,
 ) -> None:
     async with far(home) as it:
         looks, acts = await it.remote("look"), await it.remote("all")
-        it.editor.editor.leaves()
-        await it.editor.ended.wait()
+        await it.editor_ends()
         await until(lambda: it.session_id in it.serve.bridge._sessions.live)
         assert await acts.stop_reason(acts.prompt(it.session_id, "on")) == "end_turn"
         await until(lambda: "echo on" in looks.texts(it.session_id))

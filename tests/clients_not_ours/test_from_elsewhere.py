@@ -38,11 +38,12 @@ SCENARIOS = pytest.mark.parametrize(
 
 
 async def scenario(name: str, agent: Agent, env: dict[str, str], **given: Any) -> None:
-    """Run a scenario of sdk_scenarios.mjs to its good end."""
+    """Run a scenario of sdk_scenarios.mjs, or a script by itself, to its good end."""
     node = shutil.which("node")
     assert node, "there is no node"
     env = {**env, "GIVEN": json.dumps({**given, **agent.language})}
-    words = [node, str(HERE / "sdk_scenarios.mjs"), name]
+    script = name if name.endswith(".mjs") else "sdk_scenarios.mjs"
+    words = [node, str(HERE / script), name]
     with anyio.fail_after(LIMIT):
         done = await anyio.run_process(words, env=env, check=False, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout.decode()
@@ -72,6 +73,15 @@ async def test_a_deaf_agent_is_replaced_and_a_login_taken_from_elsewhere_too(
 ) -> None:
     async with served(folder, env, *agent.command) as far:
         await scenario(name, agent, env, url=far.url, token=far.token, cwd=str(folder))
+
+
+async def test_two_editors_have_one_session_and_one_leaves_and_comes_back(
+    folder: Path, env: dict[str, str]
+) -> None:
+    async with served(folder, env, *FIXTURE.command) as far:
+        await scenario(
+            "sdk_remote.mjs", FIXTURE, env, url=far.url, token=far.token, cwd=str(folder)
+        )
 
 
 @each_agent

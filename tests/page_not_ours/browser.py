@@ -23,6 +23,18 @@ _OPTIONS = (
     *("--headless", "--disable-gpu", "--no-first-run", "--disable-extensions"),
     *("--remote-debugging-port=0", "--disable-background-networking", "--no-sandbox"),
 )
+#: Where the middle of an element is, once it has stood still; null if it is not there, or moves.
+_STILL = """(async () => {
+  const found = document.querySelector(SELECTOR);
+  if (!found) return null;
+  found.scrollIntoView({block: 'center', behavior: 'instant'});
+  const before = found.getBoundingClientRect();
+  await new Promise((done) => setTimeout(done, 80));
+  const now = found.getBoundingClientRect();
+  const middle = {x: now.x + now.width / 2, y: now.y + now.height / 2};
+  const there = document.elementFromPoint(middle.x, middle.y);
+  return before.x === now.x && before.y === now.y && found.contains(there) && middle;
+})()"""
 _COMPLAINTS = ("Runtime.exceptionThrown", "Log.entryAdded", "Page.javascriptDialogOpening")
 
 
@@ -132,12 +144,7 @@ class BrowserPage:
 
     async def click(self, selector: str) -> None:
         """Press what is there, as a finger does: with the mouse events of a browser."""
-        where = await self.until(
-            f"(() => {{ const e = document.querySelector({selector!r}); if (!e) return null;"
-            " e.scrollIntoView({block: 'center', behavior: 'instant'});"
-            " const r = e.getBoundingClientRect();"
-            " return r.width && {x: r.x + r.width / 2, y: r.y + r.height / 2}; })()"
-        )
+        where = await self.until(_STILL.replace("SELECTOR", json.dumps(selector)))
         for kind in ("mousePressed", "mouseReleased"):
             await self.do(
                 "Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **where
@@ -181,13 +188,13 @@ class BrowserPage:
 
 
 @asynccontextmanager
-async def browser(folder: Path) -> AsyncIterator[Browser]:
+async def browser(folder: Path, *options: str) -> AsyncIterator[Browser]:
     """Give a browser with a profile of its own, until the block ends."""
     program = chromium()
     assert program, "there is no Chromium: apt-get install chromium, or name it in CHROMIUM"
     port = folder / "DevToolsActivePort"
     async with await anyio.open_process(
-        [program, *_OPTIONS, f"--user-data-dir={folder}", "about:blank"],
+        [program, *_OPTIONS, *options, f"--user-data-dir={folder}", "about:blank"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -93,6 +93,25 @@ async def test_two_pages_are_shown_one_session_and_one_answers_for_both(
             assert await page.value(count("Done with ask me.")) == 1
 
 
+async def test_who_may_approve_answers_and_stops_and_has_nothing_to_type_into(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with site(tmp_path / "home", Working()) as there:
+        owner = await there.it.remote()
+        session = await there.it.new(owner)
+        page = await chromium.page(there.at(f"#code={there.code('approve')}"))
+        owner.prompt(session, "ask me")
+        await page.click("#sessions a")
+        await page.shows("The agent asks", "#questions")
+        assert await page.value("document.querySelector('#prompt').checkVisibility()") is False
+        await anyio.sleep(SETTLED)
+        await page.click(".answers .deny")
+        await page.shows("It was no.", "#pieces")
+        sent = owner.prompt(session, "wait for me")
+        await page.click("#stop-alone")
+        assert await owner.stop_reason(sent) == "cancelled"
+
+
 async def test_what_an_agent_writes_does_nothing_and_fetches_nothing(
     chromium: Browser, tmp_path: Path
 ) -> None:
@@ -202,6 +221,24 @@ OPENED = """new Promise((done) => {
   socket.onerror = () => done('refused');
 })"""
 READ = "fetch(URL).then(() => 'read', () => 'refused')"
+
+
+async def test_a_page_that_is_looked_at_again_notices_a_line_that_is_dead(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with site(tmp_path / "home", Working()) as there:
+        page = await log_in(chromium, there)
+        await page.shows("No sessions yet")
+        await page.value(
+            """(() => {
+              const send = WebSocket.prototype.send;
+              WebSocket.prototype.send = () => {};
+              document.dispatchEvent(new Event('visibilitychange'));
+              WebSocket.prototype.send = send;
+              document.querySelector('#sessions').textContent = 'old';
+            })()"""
+        )
+        await page.shows("No sessions yet")
 
 
 async def test_a_server_on_another_port_of_the_host_gets_in_nowhere(

@@ -126,7 +126,7 @@ async def test_one_who_reads_too_little_is_let_go_and_comes_back_by_itself_with_
             assert await stopped(editor, asked, within=30) == "end_turn"
             await editor.logged("client.let_go")
             there.process.send_signal(signal.SIGCONT)
-            await there.sees(AGAIN)
+            await there.until(lambda: AGAIN in there.seen)
             asked = editor.send_prompt("say last")
             await there.sees("last")
             there.type("\x04")

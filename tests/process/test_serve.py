@@ -2,7 +2,10 @@
 
 import json
 import os
+import shutil
 import signal
+import ssl
+import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -14,12 +17,13 @@ import acp
 import anyio
 import pytest
 from acp.ws import create_websocket_stream
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.process.bridge_support import ROOT, World
 from tests.process.test_sdk_client import Editor
 from tests.process.tiny_agent import tiny_agent
+from tests.remote.certificate import certificate
 from tests.support.fixture_agents import fixture_command
 from tests.support.processes import descendants
 from tests.support.waiting import until
@@ -109,8 +113,8 @@ class Serving:
         with anyio.fail_after(30):
             await until(lambda: "\n" in self.said or self.process.poll() is not None)
         first = self.said.splitlines()[0]
-        assert first.startswith("acp-bridge serve: ws://127.0.0.1:"), first
-        self.port = int(first.partition("127.0.0.1:")[2].partition("/")[0])
+        assert first.startswith("acp-bridge serve: ws"), first
+        self.port = int(first.partition("127.0.0.1:")[2].partition("/")[0] or 0)
         return self
 
 
@@ -127,12 +131,16 @@ def start(
 
 @asynccontextmanager
 async def serving(
-    world: World, tmp_path: Path, *options: str, agent: list[str] | None = None
+    world: World,
+    tmp_path: Path,
+    *options: str,
+    agent: list[str] | None = None,
+    at: str = "127.0.0.1:0",
 ) -> AsyncIterator[Serving]:
     """A server on the loopback with a token, until the block ends."""
     _, secret, _ = await world.command("serve", "token", "laptop")
     said = tmp_path / "said"
-    words = ["serve", "127.0.0.1:0", "--root", str(world.cwd), *options]
+    words = ["serve", at, "--root", str(world.cwd), *options]
     command = [sys.executable, "-m", "acp_bridge", *words, "--", *(agent or fixture_command())]
     own = {"ACP_BRIDGE_HOME": str(world.home), "PYTHONPATH": str(ROOT)}
     with anyio.fail_after(60):
@@ -147,6 +155,12 @@ async def serving(
         finally:
             process.kill()
             process.wait()
+
+
+async def asking(client: Remote) -> None:
+    """Ask until the connection ends."""
+    while True:
+        await client.ask("session/list", {})
 
 
 def told_in_proc(pid: int) -> str:
@@ -191,6 +205,52 @@ async def test_the_python_sdk_s_websocket_client_works_through_it(
         assert editor.text
         await connection.close()
         await stream.close()
+
+
+async def test_behind_a_proxy_it_is_reached_on_a_socket_under_the_proxy_s_name(
+    world: World, tmp_path: Path
+) -> None:
+    path = tmp_path / "s"
+    options = "--behind-proxy", "https://bridge.example.org"
+    async with serving(world, tmp_path, *options, at=f"unix:{path}") as it:
+        assert it.said.startswith(
+            f"acp-bridge serve: wss://bridge.example.org/acp, behind a proxy at unix:{path}, for"
+        )
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        there = "ws://bridge.example.org/acp"
+        async with unix_connect(str(path), there, additional_headers=it.bearer) as socket:
+            assert await Remote(socket).session(world.cwd)
+        with pytest.raises(InvalidStatus, match="421"):
+            async with unix_connect(str(path), "ws://evil.example/acp"):
+                pass
+    assert not path.exists()
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+async def test_a_certificate_that_is_renewed_is_served_without_a_restart(
+    world: World, tmp_path: Path
+) -> None:
+    files = certificate(tmp_path, "IP:127.0.0.1")
+    async with serving(world, tmp_path, "--tls", *files) as it:
+        assert it.said.startswith("acp-bridge serve: wss://127.0.0.1:")
+        before = ssl.get_server_certificate(("127.0.0.1", it.port))
+        certificate(tmp_path, "IP:127.0.0.1")
+        log = world.home / "bridge.log"
+        await until(lambda: "remote.renewed" in log.read_text())
+        assert ssl.get_server_certificate(("127.0.0.1", it.port)) != before
+        secure = it.url.replace("ws:", "wss:")
+        trust = ssl.create_default_context(cafile=files[0])
+        async with connect(secure, additional_headers=it.bearer, proxy=None, ssl=trust) as socket:
+            assert await Remote(socket).session(world.cwd)
+
+
+async def test_at_its_end_every_client_is_let_go(world: World, tmp_path: Path) -> None:
+    async with serving(world, tmp_path) as it, it.client() as client:
+        await client.session(world.cwd)
+        it.process.send_signal(signal.SIGTERM)
+        with pytest.raises(ConnectionClosed):
+            await asking(client)
+        await until(lambda: it.process.poll() is not None, within=5)
 
 
 async def test_a_session_outlives_its_connection(world: World, tmp_path: Path) -> None:

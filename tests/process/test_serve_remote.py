@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from acp_bridge.bridge.bridge import Bridge
-from acp_bridge.bridge.serving import serve_remote
+from acp_bridge.bridge.serving import KEEP, serve_remote
 from acp_bridge.clients.rights import May, Rights
 from acp_bridge.settings import Settings
 from tests.process.bridge_support import World
@@ -20,12 +20,13 @@ pytestmark = pytest.mark.process
 
 async def test_it_serves_who_is_let_in_and_ends_at_a_signal(world: World, tmp_path: Path) -> None:
     command = tuple(fixture_command())
-    settings = Settings(command, "fixture", world.home, keep=60.0, listen=False)
+    settings = Settings(command, "fixture", world.home, listen=False)
     for name, value in world.env.items():
         world.monkeypatch.setenv(name, value)
     client, ended, cancelled = Served(), [], anyio.Event()
 
     async def let_in(bridge: Bridge) -> None:
+        assert bridge._settings.keep == KEEP
         try:
             rights = Rights(May.ALL, "laptop", (str(world.cwd),), "token")
             await bridge.join_remote(client.read, client.way, rights)

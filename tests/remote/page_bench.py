@@ -54,6 +54,9 @@ class Page:
         #: by the id of a place, the HTML that was put there, and what was added to it since.
         self.places: dict[str, str] = {}
         self.ended = anyio.Event()
+        #: nothing is read before this is set.
+        self.may_read = anyio.Event()
+        self.may_read.set()
 
     async def read(self) -> None:
         rest = b""
@@ -61,6 +64,7 @@ class Page:
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 self._take(json.loads(line))
+            await self.may_read.wait()
 
     def _take(self, message: Json) -> None:
         self.told.append(message)

@@ -1,6 +1,7 @@
 """Where a server listens, and the names under which it may be reached."""
 
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,15 @@ def test_only_the_loopback_and_sockets_are_this_machine_s_alone() -> None:
         assert not address.is_loopback(address.read(open_to_others)), open_to_others
     with pytest.raises(Bad, match=r"^nowhere\.invalid"):
         address.is_loopback(address.read("nowhere.invalid:1"))
+
+
+@pytest.mark.hazard("N1")
+def test_a_name_is_the_loopback_s_only_with_all_of_its_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [(0, 0, 0, "", (each, 1)) for each in ("127.0.0.1", "192.0.2.1")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    assert not address.is_loopback(address.read("both.example:1"))
 
 
 @pytest.mark.parametrize(
@@ -86,3 +96,17 @@ def test_a_certificate_without_names_or_with_another_key_is_refused(tmp_path: Pa
         address.tls(cert, certificate(other, "DNS:x")[1])
     with pytest.raises(Bad, match="there is no file"):
         address.tls(cert, str(tmp_path / "nothing"))
+
+
+@needs_openssl
+def test_a_renewed_certificate_is_served_and_a_broken_one_leaves_the_old(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+    files, renewed = certificate(old, "DNS:old.example"), certificate(new, "DNS:new.example")
+    context = address.tls(*files)
+    with pytest.raises(Bad):
+        address.renew(context, renewed[0], files[1])
+    assert address.certified(context, files[0]) == {"old.example"}
+    address.renew(context, *renewed)
+    assert address.certified(context, renewed[0]) == {"new.example"}

@@ -193,7 +193,7 @@ def file(path: str) -> Refusal | None:
     return Refusal(HTTPStatus.OK, "a file", {}) if path == "/" else None
 
 
-@pytest.mark.hazard("N1")
+@pytest.mark.hazard("N1", "S30")
 def test_a_page_comes_from_this_server_s_own_origin_and_proves_its_login_afterwards() -> None:
     names = address.names(LOCAL, frozenset[str](), None)
     at = Door(names, lambda _: None, file)

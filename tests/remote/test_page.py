@@ -6,7 +6,9 @@ import anyio
 import pytest
 
 from acp_bridge.protocol import Json
+from acp_bridge.remote.page import opened
 from acp_bridge.remote.page.files import page_file
+from acp_bridge.remote.page.shown import SessionShown
 from tests.bridge.remote import remote_bench
 from tests.remote.page_bench import CODE, SECRET, KnownLogins, page
 from tests.sessions.agent import Agent, Process, until
@@ -34,6 +36,8 @@ async def test_a_page_comes_in_with_its_login_alone_and_a_code_is_changed_for_on
             assert await phone.told_of("login") == SECRET
             assert await phone.told_of("may") == "all"
             await phone.has("No sessions yet", "sessions")
+            phone.sends(do="here")
+            assert await phone.told_of("here")
         async with page(it, logins, login=None, code=CODE) as again:
             await again.ended.wait()
             assert await again.told_of("login") is None
@@ -239,3 +243,101 @@ def test_the_page_is_four_files_under_a_policy_that_lets_nothing_else_in() -> No
         assert found.text
     for path in ("/index.html", "/../serve.py", "/page.js?x", "//page.js", "/files.py"):
         assert page_file(path) is None
+
+
+async def test_a_page_that_reads_slowly_is_told_the_end_of_it_and_little_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opened, "_GATHERED", 0)
+    agent = Agent()
+
+    async def talks(process: Process, params: Json) -> Json:
+        card = {"toolCallId": "t", "title": "pytest", "kind": "execute", "rawInput": {}}
+        process.shows(params["sessionId"], {"sessionUpdate": "tool_call", **card})
+        for number in range(300):
+            text = {"type": "text", "text": f"line {number} {'x' * 200}\n" * 50}
+            output = [{"type": "content", "content": text}]
+            update = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "content": output}
+            process.shows(params["sessionId"], update)
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
+        return {"stopReason": "end_turn"}
+
+    agent.script["session/prompt"] = talks
+    async with remote_bench(tmp_path, agent) as it:
+        session_id = await it.new()
+        async with page(it, KnownLogins(it), session=session_id) as phone:
+            await phone.told_of("opened")
+            phone.may_read = anyio.Event()
+            phone.sends(do="prompt", session=session_id, text="go", key="k")
+            owner = await it.remote()
+            await owner.ask("session/load", {**it.setup(), "sessionId": session_id})
+            await until(lambda: "line 299" in str(owner.out.messages))
+            phone.may_read.set()
+            await phone.has("line 299")
+            assert sum("line " in each.get("html", "") for each in phone.told) < 30
+
+
+def test_of_a_long_session_the_end_is_shown_and_the_rest_on_demand() -> None:
+    shown = SessionShown()
+    for number in range(2_500):
+        content = {"type": "text", "text": f"word{number}. "}
+        kind = "agent_message_chunk"
+        update = {"sessionUpdate": kind, "messageId": str(number), "content": content}
+        shown.on_update({"update": update})
+    earlier, pieces = shown.whole()
+    assert earlier["html"] == '<button data-do="earlier">Show 900 earlier</button>'
+    assert "word2499." in pieces["html"]
+    assert "word2399." not in pieces["html"]
+    assert "word1500." in shown.all()[1]["html"]
+    assert shown.changes() == []
+
+
+def test_of_a_huge_message_so_much_is_shown_and_the_rest_is_counted() -> None:
+    shown = SessionShown()
+    content = {"type": "text", "text": "word " * 200_000}
+    shown.on_update({"update": {"sessionUpdate": "agent_message_chunk", "content": content}})
+    (added,) = shown.changes()
+    assert added["html"].count("word") == 80_000
+    assert "… 600000 more characters" in added["html"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"do": "open", "session": 5},
+        {"do": "open", "session": "\ud800"},
+        {"do": "prompt", "session": [], "text": {}, "key": None},
+        {"do": "prompt", "session": "nobody's", "text": "x", "key": "k" * 300},
+        {"do": "answer", "question": None, "option": "9" * 5000},
+        {"do": "answer", "question": 1, "option": -1},
+        {"do": "move", "prompt": "x", "by": 1e400},
+        {"do": "drop", "prompt": "nobody's"},
+        {"do": "set", "kind": "mode", "value": "0"},
+        {"do": "set", "kind": ["mode"], "value": 0},
+        {"do": ["stop"]},
+        {"do": "visible", "visible": "no"},
+        {"login": "again"},
+    ],
+)
+async def test_an_odd_message_of_a_page_does_nothing_and_ends_nothing(
+    tmp_path: Path, odd: Json
+) -> None:
+    async with remote_bench(tmp_path) as it:
+        session_id = await it.new()
+        async with page(it, KnownLogins(it), session=session_id) as phone:
+            await phone.told_of("opened")
+            phone.sends(**odd)
+            phone.told.clear()
+            phone.sends(do="open", session=session_id)
+            await phone.told_of("opened")
+            phone.sends(do="prompt", session=session_id, text="hello", key="k")
+            await phone.has("echo hello")
+
+
+async def test_a_session_that_can_t_be_opened_says_why(tmp_path: Path) -> None:
+    async with (
+        remote_bench(tmp_path) as it,
+        page(it, KnownLogins(it), session="nobody's") as phone,
+    ):
+        await phone.has("be opened: ", "state")

@@ -57,6 +57,21 @@ async def test_no_secret_reaches_the_log_not_even_at_the_level_debug(
         assert not [line for line in logged.messages if it.secret in line or "wrongwrong" in line]
 
 
+async def test_who_is_refused_again_and_again_does_not_fill_the_log(
+    home: Path, logged: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_LOGGED", 2)
+    monkeypatch.setattr(anyio, "current_time", lambda: 30.0)
+    async with site(home) as it:
+        asked = f"GET /x HTTP/1.1\r\nHost: localhost:{it.port}\r\n\r\n".encode()
+        for _ in range(4):
+            assert (await it.raw(asked)).startswith(b"HTTP/1.1 404 ")
+        assert len([line for line in logged.messages if "remote.refused" in line]) == 2
+        monkeypatch.setattr(anyio, "current_time", lambda: 60.0)
+        await it.raw(asked)
+        assert len([line for line in logged.messages if "remote.refused" in line]) == 3
+
+
 @pytest.mark.hazard("N1")
 async def test_a_wrong_token_is_refused_before_a_websocket_is_opened(home: Path) -> None:
     async with site(home) as it:
@@ -246,6 +261,23 @@ async def test_an_odd_question_on_the_private_socket_is_refused(
         assert [each.name for each in it.tokens.all] == ["laptop"]
 
 
+async def test_a_question_that_fails_or_is_none_ends_neither_the_server_nor_the_next(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site(home) as it:
+        for said_there in (b"", b"no json\n", b"{}\n", b'{"id": 1, "method": 5, "params": 6}\n'):
+            async with await anyio.connect_unix(it.private) as stream:
+                await stream.send(said_there or b"\n")
+                await stream.send_eof()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(it.tokens, "add", None)
+            given = {"name": "x", "may": "all", "made": "", "hash": ""}
+            with pytest.raises(Unusable):
+                await in_thread(control.ask, str(it.private), control.ADD, given)
+        listed = await in_thread(control.ask, str(it.private), control.LIST, {})
+        assert len(listed["tokens"]) == 1
+
+
 @pytest.mark.process
 @pytest.mark.hazard("V6")
 async def test_a_private_process_comes_in_on_the_loopback_when_it_has_vouched(home: Path) -> None:
@@ -262,7 +294,8 @@ async def test_a_private_process_comes_in_on_the_loopback_when_it_has_vouched(ho
                 assert await in_thread(control.vouch, home, raw.getsockname())
                 async with it.connect(sock=raw.dup()) as client:
                     assert await said(client, "{}") == "{}"
-            assert await it.refused() == 403  # it counted for that connection alone
+            assert await it.refused() == 403
+            assert it.server._vouched == {}  # it counted for that connection alone
 
 
 async def test_nobody_can_vouch_where_no_server_runs(home: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,10 @@ def test_there_are_only_so_many(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.hazard("N1")
-def test_while_one_has_them_nobody_else_changes_them_and_learns_where_to_ask(home: Path) -> None:
+def test_while_one_has_them_nobody_else_changes_them_and_learns_where_to_ask(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "_LOCK_WAIT", 0.0)
     with held(home) as mine:
         with pytest.raises(Held) as early:
             made(home)
@@ -79,6 +83,15 @@ def test_while_one_has_them_nobody_else_changes_them_and_learns_where_to_ask(hom
             made(home)
     assert (early.value.socket, late.value.socket) == (None, "/run/x.sock")
     made(home)
+
+
+def test_a_command_that_has_them_for_a_moment_is_waited_for(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tokens.Tokens(home)
+    monkeypatch.setattr(time, "sleep", lambda _: mine.close())  # it ends meanwhile
+    made(home)
+    assert [each.name for each in read(home)] == ["laptop"]
 
 
 @pytest.mark.hazard("N1")

@@ -137,6 +137,17 @@ async def test_a_message_in_fragments_is_one_line_and_line_breaks_in_it_are_spac
         assert await client.recv() == '{"jsonrpc":"2.0", "method": "m"}'
 
 
+async def test_a_ping_between_two_fragments_is_no_part_of_the_message() -> None:
+    async with our_server(echo) as (url, _), connect(url) as client:
+        frames = [
+            Frame(Opcode.TEXT, b'{"a":', fin=False),
+            Frame(Opcode.PING, b"never"),
+            Frame(Opcode.CONT, b"1}"),
+        ]
+        client.transport.write(b"".join(frame.serialize(mask=True) for frame in frames))
+        assert await client.recv() == '{"a":1}'
+
+
 async def test_binary_messages_are_ignored_in_fragments_too() -> None:
     async with our_server(echo) as (url, _), connect(url) as client:
         await client.send(b"\x00\x01")

@@ -150,6 +150,22 @@ def test_no_markdown_raises_or_leaves_what_may_stand_there(of: str) -> None:
     harmless(markup(of))
 
 
+@pytest.mark.parametrize("hard", ["![", "[a](", "*_", "#\n", "a\n=", "`a", "\\\n"])
+def test_what_is_written_to_take_long_is_shown_as_text(hard: str) -> None:
+    text = hard * (8_000 // len(hard))
+    html = markup(text)
+    assert html.startswith('<p class="plain">')
+    assert "".join(harmless(html).text.split()) == "".join(text.split())
+
+
+def test_a_table_is_no_larger_than_what_was_written() -> None:
+    row = "|" + "a|" * 60 + "\n"
+    table = row + "|" + "-|" * 60 + "\n"
+    assert "<table>" in markup(table + row * 20)
+    assert "<table>" not in markup(table + "|a\n" * 1_000)
+    assert len(markup("|a" * 1_000 + "\n" + "|-" * 1_000 + "\n" + "|a\n" * 1_000)) < 20_000
+
+
 def test_a_call_says_in_words_how_it_stands_what_changed_and_who_allowed_it() -> None:
     diff = {"type": "diff", "path": "a.py", "oldText": "x\n", "newText": "y\n"}
     html = shown(

@@ -38,8 +38,8 @@ _LOOKS: Final = 2.0
 #: bytes of the first message, and of any other.
 _FIRST: Final = 8_192
 _LONGEST: Final = 1 << 20
-#: bytes that may wait for a page before nothing more is read for it.
-_FULL: Final = 1 << 20
+#: bytes that may wait for a page before it is told of more changes.
+_FULL: Final = 1 << 16
 #: prompts of one page that are on their way at once.
 _MOST_PROMPTS: Final = 8
 #: sessions that are listed.
@@ -261,6 +261,8 @@ class _Page:
     def _take(self, message: Json) -> None:
         do, opened = message.get("do"), self._opened
         match do:
+            case "here":
+                self.tell({"here": True})
             case "visible":
                 self._visible = message.get("visible") is not False
                 self._view.cancel()

@@ -7,11 +7,13 @@ gone takes no prompt with it.
 Invariants
 - An answer goes to the very question that was shown: one that the agent has changed is another.
 - What was shown before the load is answered stands on the page at once, and whole.
+- A slow page holds up nobody: it is told less often, and misses nothing but states in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from time import perf_counter
 from typing import Any, Final
 
 import anyio
@@ -35,8 +37,10 @@ from acp_bridge.wire.jsonrpc import RpcError
 #: seconds for the answer to `initialize`, and to a load: the agent may have to start.
 _PATIENCE: Final = 5.0
 _LOADS: Final = 120.0
-#: seconds in which changes are gathered before the page is told.
+#: seconds in which changes are gathered before the page is told; where that takes long, so many
+#: times as long, since the bridge does nothing else meanwhile.
 _GATHERED: Final = 0.05
+_PAUSES: Final = 4
 _ABILITIES: Final = {acp.HEARS_STATE: True, acp.HEARS_QUEUE: True, acp.WHOLE_CALLS: True}
 
 #: Tells the page.
@@ -47,11 +51,17 @@ class Opened:
     """The listener of a connection to the bridge, for one session of a page."""
 
     def __init__(
-        self, session_id: str, tell: Tell, room: Callable[[], Any], *, asks: bool, may_all: bool
+        self,
+        session_id: str,
+        tell: Tell,
+        room: Callable[[], Awaitable[None]],
+        *,
+        asks: bool,
+        may_all: bool,
     ) -> None:
         """`asks`: the page may answer questions; `may_all`: it may prompt and set, too.
 
-        `room` is awaited before more is read from the bridge.
+        `room` returns as soon as the page has taken what it was told.
         """
         self.session_id = session_id
         self._tell, self._room = tell, room
@@ -92,11 +102,15 @@ class Opened:
         self._tell({"put": "state", "html": text("the session was left: open it again")})
 
     async def _keep_told(self) -> None:
+        took = 0.0
         while True:
             await self._wake.wait()
-            await anyio.sleep(_GATHERED)
+            await anyio.sleep(max(_GATHERED, _PAUSES * took))
+            await self._room()  # over a slow line more is gathered, and the last state is told
             self._wake = anyio.Event()
+            began = perf_counter()
             self._flush()
+            took = perf_counter() - began
 
     def _flush(self) -> None:
         for each in self._shown.changes():
@@ -168,8 +182,7 @@ class Opened:
                 self._tell({"say": "A question is not asked any more"})
 
     async def room(self) -> None:
-        """Wait until the page has taken most of what it was told."""
-        await self._room()
+        """Return at once: of what the page has not taken yet the last state is kept."""
 
     # -- what a person does
 

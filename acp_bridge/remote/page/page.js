@@ -5,6 +5,8 @@
 
 const STORED = "acp-bridge-login";
 const SETTLED = 600; // ms in which a button has stood still and nobody has typed, before it acts
+const SILENT = 15000; // ms without a word from the server after which it is asked for one
+const ANSWERED = 4000; // ms in which it answers
 const RETRY = [500, 1000, 2000, 4000, 8000, 15000];
 
 const policy = window.trustedTypes?.createPolicy("pieces", { createHTML: (text) => text });
@@ -17,6 +19,7 @@ let tries = 0;
 let timer = 0;
 let may = "look";
 let typed = -SETTLED;
+let heard = 0;
 let busy = false;
 const stands = new WeakMap(); // since when a button that allows or denies stands where it is
 
@@ -36,6 +39,7 @@ function connect(code) {
     mine.send(JSON.stringify(code ? { ...first, code } : { ...first, login }));
   };
   mine.onmessage = (event) => {
+    heard = now();
     if (mine === socket) take(JSON.parse(event.data));
   };
   mine.onclose = () => {
@@ -50,6 +54,21 @@ function connect(code) {
 function send(message) {
   if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
 }
+
+// A line that was cut without a word looks open: the server answers, or another one is tried.
+function expectAnswer() {
+  const asked = socket;
+  const since = now();
+  setTimeout(() => {
+    if (asked && asked === socket && heard < since && visible()) connect();
+  }, ANSWERED);
+}
+
+setInterval(() => {
+  if (!visible() || socket?.readyState !== WebSocket.OPEN || now() - heard < SILENT) return;
+  expectAnswer();
+  send({ do: "here" });
+}, SILENT / 3);
 
 function take(message) {
   if ("login" in message) return onLogin(message);
@@ -257,8 +276,10 @@ document.addEventListener("change", (event) => {
   if (kind) send({ do: "set", kind, value: event.target.value });
 });
 document.addEventListener("visibilitychange", () => {
-  if (socket?.readyState === WebSocket.OPEN) send({ do: "visible", visible: visible() });
-  else if (visible()) connect();
+  if (socket?.readyState === WebSocket.OPEN) {
+    expectAnswer();
+    send({ do: "visible", visible: visible() });
+  } else if (visible()) connect();
 });
 window.addEventListener("online", () => connect());
 window.addEventListener("hashchange", () => {

@@ -11,14 +11,18 @@ from typing import Final
 from acp_bridge.protocol import Json
 from acp_bridge.view.block_text import one_line
 from acp_bridge.view.blocks import Extent, Voice
-from acp_bridge.view.html import article, spoken
+from acp_bridge.view.html import article, rest, spoken
 from acp_bridge.view.pieces import Message, Piece, Pieces
 
 #: pieces that are kept, and how many the page has at first.
-_MOST: Final = 2_000
-_FIRST: Final = 200
-#: tool calls that may still change.
-_MOST_CALLS: Final = 1_000
+_MOST: Final = 1_000
+_FIRST: Final = 100
+#: characters of HTML above which no further pieces are put there at first, and at all.
+_FIRST_LENGTH: Final = 500_000
+_LENGTH: Final = 5_000_000
+#: tool calls that may still change, and characters that are kept of a message.
+_MOST_CALLS: Final = 200
+_MOST_TEXT: Final = 400_000
 #: characters of a message that are read to who can't see it.
 _READ_OUT: Final = 600
 
@@ -27,7 +31,7 @@ class SessionShown:
     """Makes messages for the page of the updates of one session."""
 
     def __init__(self) -> None:
-        self._pieces = Pieces(_MOST_CALLS)
+        self._pieces = Pieces(_MOST_CALLS, _MOST_TEXT)
         self._kept: OrderedDict[int, Piece] = OrderedDict()
         self._changed: dict[int, Piece] = {}
         #: of the messages on the page: how many of their paragraphs are there.
@@ -58,10 +62,16 @@ class SessionShown:
             self._read_out.append(one_line(self._speaking.text, _READ_OUT))
             self._speaking = None
 
-    def whole(self, most: int = _FIRST) -> list[Json]:
+    def whole(self, most: int = _FIRST, length: int = _FIRST_LENGTH) -> list[Json]:
         """Return what puts the last pieces on the page, in the place of what was there."""
-        shown = list(self._kept.values())[-most:]
-        self._first = shown[0].number if shown else 0
+        shown: list[Piece] = []
+        html: list[str] = []
+        for piece in reversed(self._kept.values()):
+            if len(shown) == most or (html and sum(map(len, html)) > length):
+                break
+            shown.append(piece)
+            html.append(article(piece, Extent.ASKED))
+        self._first = shown[-1].number if shown else 0
         self._changed.clear()
         self._there = {
             each.number: len(each.finished) for each in shown if isinstance(each, Message)
@@ -69,12 +79,11 @@ class SessionShown:
         self._read_out.clear()
         left = len(self._kept) - len(shown)
         more = f'<button data-do="earlier">Show {left} earlier</button>' if left else ""
-        html = "".join(article(each, Extent.ASKED) for each in shown)
-        return [{"put": "earlier", "html": more}, {"put": "pieces", "html": html}]
+        return [{"put": "earlier", "html": more}, {"put": "pieces", "html": "".join(html[::-1])}]
 
     def all(self) -> list[Json]:
-        """Return what puts all pieces on the page that are kept."""
-        return self.whole(_MOST)
+        """Return what puts all pieces on the page that are kept, as far as it can take them."""
+        return self.whole(_MOST, _LENGTH)
 
     def changes(self) -> list[Json]:
         """Return what brings the page up to date."""
@@ -99,4 +108,4 @@ class SessionShown:
         told: list[Json] = []
         if more:
             told.append({"append": f"{at}-said", "html": spoken(piece.voice, more)})
-        return [*told, {"put": f"{at}-rest", "html": spoken(piece.voice, [piece.rest])}]
+        return [*told, {"put": f"{at}-rest", "html": rest(piece)}]

@@ -26,6 +26,7 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.audience import Audience
+from acp_bridge.session.clients.catching_up import CatchingUp
 from acp_bridge.session.clients.shown import Shown, cursor_of
 from acp_bridge.session.core import Core
 from acp_bridge.session.prompts.pauses import Pauses
@@ -115,6 +116,10 @@ class Replay:
         self._updates = updates
         self._limit = limit
         self._agent_replays = agent_replays
+        pacing = audience.pacing
+        pacing.look = CatchingUp(
+            core, journal, transcript, audience, self.replay_state, limit // 32, pacing.patience * 4
+        ).look
 
     def hold(self, view: ClientView, *, whole: bool) -> Hold:
         """Keep updates from this client until its load has replayed the transcript up to now.
@@ -150,17 +155,13 @@ class Replay:
         has_it = self._transcript.view_of(request.client) is not None
         view = self._transcript.attach(request.client)
         whole, replay = replay and after is None, replay or after is not None
+        if view.lag and not replay:  # it is shown what it lacks before
+            await view.lag.over.wait()
         hold = held if held and held.begins(view) else None
         hold = hold or Hold(view, places, self._stands(view), replays=replay, whole=whole)
         view.missed_some &= not replay
         try:
-            if replay:
-                cursor = await self._read(view, hold, after)
-                self.replay_state(view)
-            else:
-                cursor = await places.read(hold.reading) if hold.reading else None
-                self._say_what_goes_on(view, request)
-            self._say_what_waits(view, request)
+            cursor = await self._show(request, hold, after, replay=replay)
             request.answer(self.result(request, hold.stands, attached=attached, cursor=cursor))
         except WrongCursor as exc:
             if not has_it:
@@ -176,6 +177,21 @@ class Replay:
             hold.end()
             if not view.over:  # also if it has failed: the client has the session
                 self._audience.welcome(request.client)
+
+    async def _show(
+        self, request: ClientRequest, hold: Hold, after: Cursor | None, *, replay: bool
+    ) -> str | None:
+        """Show the client what comes before the answer; returns the cursor behind that."""
+        view = hold.view
+        if replay:
+            cursor = await self._read(view, hold, after)
+            self.replay_state(view)
+        else:
+            reading = hold.reading
+            cursor = await self._transcript.places.read(reading) if reading else None
+            self._say_what_goes_on(view, request)
+        self._say_what_waits(view, request)
+        return cursor
 
     def _unreadable(self, exc: JournalError) -> Exception:
         """Return what a client is told when the session can't be read."""

@@ -33,6 +33,7 @@ from acp_bridge.protocol import (
     own_meta,
     with_cursor,
 )
+from acp_bridge.session.transcript.lag import Lag
 from acp_bridge.session.transcript.places import Mark, Noted
 from acp_bridge.wire.jsonrpc import encode, notification
 
@@ -44,6 +45,11 @@ def _is_state(params: Json) -> bool:
 
 def _mark(noted: Noted | None) -> Mark | None:
     return noted.mark if noted else None
+
+
+def _is_plain_state(params: Json) -> bool:
+    """Return True for a state that the journal has."""
+    return _is_state(params) and not own_meta(params)
 
 
 def _is_aside(params: Json) -> bool:
@@ -118,6 +124,8 @@ class ClientView:
         self._states: dict[object, Json] = {}
         self._prompted = False
         self._pacing: anyio.CancelScope | None = None
+        #: what it lacks because it reads too slowly.
+        self.lag: Lag | None = None
 
     def send(self, lines: bytes, *, recorded: bool = False) -> None:
         """Send whole lines, in their order; `recorded`: a replay that begins later shows them."""
@@ -126,9 +134,12 @@ class ClientView:
     def _send(self, lines: bytes, kind: _Kind, *, recorded: bool = False) -> None:
         if self.over:
             return
-        if self._quiet is Quiet.ALL:
+        if self._lags:
+            if not recorded and kind is not _Kind.STATE:
+                self._lags.wait(lambda: self._send(lines, kind), len(lines))
+        elif self._quiet is Quiet.ALL:
             self._keep(_Kept(None, lines, recorded))
-        elif self._backlog is None:
+        elif self._backlog is None or self.lag:
             self.client.outgoing.write(lines)
         else:
             self._waiting_bytes += len(lines)
@@ -139,7 +150,9 @@ class ClientView:
 
         Those that wait have their cursors when they are sent: the places may be found by then.
         """
-        if self._backlog is None or self._quiet is Quiet.ALL:
+        if self._lags:
+            return
+        if self._backlog is None or self.lag or self._quiet is Quiet.ALL:
             lines = [self._line(params, _mark(noted)) for params, noted in updates]
             self.send(b"".join(lines), recorded=True)
             return
@@ -158,12 +171,21 @@ class ClientView:
         again: bool = False,
         recorded: bool = False,
         noted: Noted | None = None,
+        folded: bool = False,
     ) -> None:
         """Send one update, in its order; a list of commands that was shown is not shown again.
 
         `again`: the agent repeats itself, so a state of any kind that was shown is not shown again.
-        `recorded`: as in `send`. `noted`: the update as it was noted in the transcript.
+        `recorded`: as in `send`. `noted`: the update as it was noted in the transcript, `folded` if
+        it was another one there.
         """
+        if self._lags:
+            if _is_plain_state(params):  # the present ones are shown at the end
+                self._known(params)
+            elif folded or not noted:
+                later = partial(self.show, params, recorded=recorded, noted=noted, folded=folded)
+                self._lags.wait(later, len(self._line(params)))
+            return
         if noted and self.takes_cursors and self._quiet is Quiet.NONE:
             self.send_noted([(params, noted)])
             return
@@ -212,7 +234,9 @@ class ClientView:
 
     def then(self, action: Callable[[], None]) -> None:
         """Call `action`, which answers a request, say, once no replay runs."""
-        if self._backlog is None:
+        if self._lags:
+            self._lags.wait(action)
+        elif self._backlog is None or self.lag:
             action()
         else:
             self._backlog.append(_Waiting(_Kind.ACTION, action))
@@ -225,6 +249,8 @@ class ClientView:
         self.over = True
         self._kept = []
         self.hurry()
+        if self.lag:
+            self.end_lag(self.lag)
         while self._backlog is not None:
             self.end_replay()
 
@@ -285,6 +311,8 @@ class ClientView:
         """
         if whole:
             self._kept = [each for each in self._kept if not each.recorded]
+            if self.lag:
+                self.end_lag(self.lag)
         self.end_quiet()
         replay = _Waiting(_Kind.REPLAY, lambda: None)
         if self._backlog is None:
@@ -349,15 +377,55 @@ class ClientView:
         if self._backlog is None:
             self._caught_up.set()
 
+    # --- a client that falls behind ------------------------------------------------------------
+
+    @property
+    def _lags(self) -> Lag | None:
+        """What the client lacks, while nothing that has waited for that is done."""
+        return self.lag if self.lag and not self.lag.does else None
+
+    @property
+    def may_lag(self) -> bool:
+        """True for a client that may be shown from the journal what it is too slow for."""
+        able = self.takes_cursors and self.client.on_socket
+        return able and self._backlog is None and self._quiet is Quiet.NONE and not self.over
+
+    def begin_lag(self, lag: Lag) -> Lag:
+        """Send nothing more of what is recorded; what else is to be sent waits for that."""
+        self.lag, self._backlog = lag, []
+        self._caught_up = anyio.Event()
+        return lag
+
+    def catch_up(self, params: Json, mark: Mark | None) -> None:
+        """Send a recorded update that the client lacks."""
+        if self.lag:
+            noted = Noted(params)
+            noted.mark = mark
+            self.lag.does = True
+            self.show(params, recorded=True, noted=noted)
+            self.lag.does = False
+
+    def end_lag(self, lag: Lag) -> None:
+        """Do what still waits, and send what happens from now on."""
+        if self.lag is lag:
+            if self.client.gone:
+                lag.over.set()
+            else:
+                lag.give_up()
+            self.lag, self._backlog = None, None
+            self._caught_up.set()
+
     # --- a client that doesn't read ------------------------------------------------------------
 
     def full(self, limit: int) -> bool:
         """Return True when at least `limit` bytes wait for the client."""
+        if self.lag:
+            return self.lag.waiting_bytes >= limit
         return self.client.outgoing.pending + self._waiting_bytes >= limit
 
     async def room(self, limit: int) -> None:
         """Wait until less than `limit` bytes may be waiting; the caller looks again."""
-        if self._waiting_bytes:
+        if self._waiting_bytes or self.lag:
             await self._caught_up.wait()
         else:
             await self.client.outgoing.drain_below(limit)

@@ -42,11 +42,13 @@ class Pacing:
         self._transcript = transcript
         self.limit = limit
         self._go_on_without = go_on_without
-        self._patience = patience
+        self.patience = patience
         self._watched: set[ClientView] = set()
         #: the agent is not read, because a client doesn't read.
         self.waits = False
         self._pause = anyio.CancelScope()
+        #: lets clients that fall behind read on from the journal.
+        self.look: Callable[[], None] = lambda: None
 
     @property
     def unread(self) -> bool:
@@ -100,7 +102,7 @@ class Pacing:
             self.hurry()
 
     async def _is_given_up(self, view: ClientView) -> bool:
-        out, step = view.client.outgoing, self._patience / waits.UNREAD_STEPS
+        out, step = view.client.outgoing, self.patience / waits.UNREAD_STEPS
         taken, steps = out.taken, 0
         while not view.over and view.full(self.limit):
             with anyio.move_on_after(step):

@@ -85,6 +85,11 @@ class Places:
         """The cursor behind all that is recorded; None if it is not known."""
         return str(self._place.cursor) if self._place else None
 
+    @property
+    def now(self) -> Place | None:
+        """The same as a place of the caller's own."""
+        return self._place.copy() if self._place else None
+
     def stop(self) -> None:
         """Count no more: nobody wants to know it."""
         self._journal.follower = None

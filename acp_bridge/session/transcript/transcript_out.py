@@ -211,7 +211,8 @@ class TranscriptOut:
     ) -> None:
         """Show one update; `noted`: as it was noted, if it is recorded and its place is known."""
         for view, shown in self._for_views(params):
-            view.show(shown, again=again, recorded=recorded, noted=noted)
+            folded = shown is not params and not view.client.abilities.shows_subagents
+            view.show(shown, again=again, recorded=recorded, noted=noted, folded=folded)
 
     def show_to(self, client: Client, params: Json) -> None:
         """Show one update to one client, in its order, without recording it."""
@@ -243,6 +244,16 @@ class TranscriptOut:
         names = is_of_subagents
         return lambda params: [outward(params, self._session_id) if names(params) else params]
 
+    def as_recorded(self, view: ClientView, params: Json) -> list[Json]:
+        """Return what a client is shown for a recorded update that it lacks.
+
+        What subagents do waits for it if it can't show them (`ClientView.show`).
+        """
+        if not self._updates.children or not is_of_subagents(params):
+            return [params]
+        shows = view.client.abilities.shows_subagents
+        return [outward(params, self._session_id)] if shows else []
+
     def children_for(self, client: Client) -> list[Json]:
         """Return what tells a client that was replayed nothing of the children that work."""
         shows, folded = client.abilities.shows_subagents, self._folded
@@ -272,12 +283,15 @@ class TranscriptOut:
                 view.then(view.end_quiet_of_load)
                 as_read = noted.params if noted and view.takes_cursors else None
                 view.show(as_read or params, noted=noted)
+            elif noted and view.lag:
+                view.lag.hide()
 
     def record_said(self, client: Client, params: Json) -> None:
         """Record the user's own words, which the client that sent them shows by itself.
 
         For the others they end the quiet, as a turn does: what the words cause comes behind them.
         """
+        self.flush()  # so that this has a row of its own
         self.record_only(params)
         if self.has_others(client):
             noted = self.flush()
@@ -285,6 +299,8 @@ class TranscriptOut:
                 if view.client is not client:
                     view.then(view.end_quiet)
                     view.show(params, noted=noted)
+                elif view.lag:
+                    view.lag.hide()
 
     def tell_others(self, client: Client, params: Json) -> None:
         """Record a state that a client has set, and show it to all but that one."""

@@ -22,9 +22,12 @@ from acp_bridge.clients.client import ANSWERED, Client, ClientRequest
 from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.listening.holder import Holder, read_holder
 from acp_bridge.protocol import (
+    LIVE,
     SESSION_CANCEL,
     SESSION_DELETE,
+    SESSION_LIST,
     SESSION_LOAD,
+    SESSION_NEW,
     SESSION_RESUME,
     SESSION_UPDATE,
     SOCKET_PROTOCOL,
@@ -43,8 +46,11 @@ from acp_bridge.wire.peer import Call
 
 #: loads a session; its answer, or its error, is the request's.
 Load: TypeAlias = Callable[[ClientRequest, Json], Awaitable[object]]
-#: requests about the session as a whole go by way of the registry.
-_NOT_PASSED: Final = frozenset({SESSION_LOAD, SESSION_RESUME, SESSION_DELETE})
+#: requests about the session as a whole go by way of the registry, and about none or all of them
+#: they are this bridge's own, whatever session they name.
+_NOT_PASSED: Final = frozenset(
+    {SESSION_LOAD, SESSION_RESUME, SESSION_DELETE, SESSION_NEW, SESSION_LIST, LIVE}
+)
 
 
 class HeldElsewhere(Exception):

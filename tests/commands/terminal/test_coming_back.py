@@ -98,6 +98,7 @@ async def test_it_has_one_name_on_all_connections_and_goes_on_at_its_cursor(tmp_
     async with chat(tmp_path, first, second, third) as there:
         assert await attached(first) == {}
         await until(lambda: there.talk.session_id)
+        first.peer.notify("_acp_bridge/let_go", {"reason": "attach again"})
         first.close()
         assert await attached(second) == {"after": "c1"}
         second.peer.notify("session/update", {**said("hel"), **own(cursor="c2")})
@@ -110,6 +111,21 @@ async def test_it_has_one_name_on_all_connections_and_goes_on_at_its_cursor(tmp_
     shown = texts(there.talk)[1:]
     assert shown[:2] == [AGAIN, AGAIN]
     assert "hello" in shown
+    assert "attach again" not in shown
+
+
+async def test_what_is_read_right_behind_the_answer_counts(tmp_path: Path) -> None:
+    first, second = bridge(**{"_acp_bridge/attach": None}), bridge("c3")
+    async with chat(tmp_path, first, second) as there:
+        asked = await first.asked("_acp_bridge/attach")
+        lines: list[bytes] = []
+        first.peer.send_through(lines.append)
+        first.peer.answer(asked.id, own(cursor="c1"))
+        first.peer.notify("session/update", {**said("x"), **own(cursor="c2")})
+        first._outgoing.write(b"".join(lines))
+        await until(lambda: there.talk.session_id)
+        first.close()
+        assert await attached(second) == {"after": "c2"}
 
 
 def said(text: str) -> Json:
@@ -174,21 +190,22 @@ async def test_a_prompt_is_sent_again_under_its_key_and_a_command_is_not(tmp_pat
         await until(lambda: there.talk.session_id)
         for text in ("/queue pause", "taken", "work"):
             there.talk.enter(text)
-        await first.until(lambda: len(first.calls) == 5)
+        there.talk.enter("joins", steers=True)
+        await first.until(lambda: len(first.calls) == 6)
         there.talk.prompts.unanswered[1].taken_back = True
         first.close()
-        await second.until(lambda: second.notified and len(second.calls) == 4)
+        await second.until(lambda: second.notified and len(second.calls) == 5)
         again = second.calls[2:]
         before = {each.params["prompt"][0]["text"]: each.params for each in first.calls[2:]}
-        assert [each.params for each in again] == [before["taken"], before["work"]]
+        assert [each.params for each in again] == list(before.values())[1:]
         assert all(each.params["_meta"]["acp_bridge"]["promptKey"] for each in again)
         assert "_meta" not in before["/queue pause"]
         assert second.notified == [("$/cancel_request", {"requestId": again[0].id})]
         second.peer.answer(again[1].id, {"stopReason": "end_turn"})
-        await until(lambda: len(there.talk.prompts.unanswered) == 1)
+        await until(lambda: len(there.talk.prompts.unanswered) == 2)
     shown = texts(there.talk)
     assert "perhaps not done: /queue pause" in shown
-    assert shown.count("work") == 1
+    assert (shown.count("work"), shown.count("joins")) == (1, 1)
 
 
 async def test_words_of_its_own_are_shown_once_whether_it_or_the_bridge_shows_them(
@@ -215,6 +232,37 @@ async def test_words_of_its_own_are_shown_once_whether_it_or_the_bridge_shows_th
         await until(lambda: not there.talk.prompts.unanswered)
     shown = texts(there.talk)
     assert [shown.count(each) for each in ("one", "two", "three")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("anew", [False, True])
+async def test_the_words_of_an_answered_prompt_are_not_shown_again_but_in_a_session_shown_anew(
+    tmp_path: Path, anew: bool
+) -> None:
+    first, second = bridge(), bridge("c")
+    async with chat(tmp_path, first, second) as there:
+        await until(lambda: there.talk.session_id)
+        there.talk.enter("one")
+        there.talk.enter("two")
+        await first.until(lambda: len(first.calls) == 4)
+        for number, call in enumerate(first.calls[2:], start=1):
+            told = {"sessionId": SESSION, "requestId": call.id, "promptId": str(number)}
+            first.peer.notify("_acp_bridge/accepted", told)
+        first.peer.answer(first.calls[2].id, {"stopReason": "end_turn"})
+        await until(lambda: there.talk.prompts.begun and there.talk.prompts.begun.text == "two")
+        if not anew:
+            first.peer.notify("session/update", {**said("x"), **own(cursor="c")})
+            await until(lambda: there.talk.back.cursor)
+        first.close()
+        await attached(second)
+        for number, text in enumerate(("one", "two"), start=1):
+            update = said(text)
+            update["update"] |= {"sessionUpdate": "user_message_chunk", "messageId": text}
+            second.peer.notify("session/update", {**update, **own(promptId=str(number))})
+        await second.until(lambda: len(second.calls) == 3)
+        second.peer.answer(second.calls[2].id, {"stopReason": "end_turn"})
+        await until(lambda: not there.talk.prompts.unanswered)
+    shown = texts(there.talk)
+    assert [shown.count(each) for each in ("one", "two")] == [1 + anew, 1 + anew]
 
 
 async def test_a_question_that_is_asked_again_is_printed_once_and_answered_there(

@@ -1,0 +1,125 @@
+"""Clients that fall behind read from the journal, each at its own pace (invariant V4).
+
+- Nothing is kept in memory for such a client but what is in no journal: answers, say, which stay
+  in their order. It is let go only if it takes no byte for long.
+- It has every recorded update once. States are shown at the end, as they are then.
+- The journal's rows are not joined meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+
+from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.journal.history import Moment
+from acp_bridge.protocol import CONTEXT, Json, own_meta
+from acp_bridge.runtime.log import event
+from acp_bridge.session.clients.audience import Audience
+from acp_bridge.session.core import Core
+from acp_bridge.session.transcript.client_view import ClientView
+from acp_bridge.session.transcript.lag import Lag
+from acp_bridge.session.transcript.places import Mark
+from acp_bridge.session.transcript.transcript_out import TranscriptOut
+
+
+class CatchingUp:
+    """Lets the clients of one session read on that have fallen behind."""
+
+    def __init__(
+        self,
+        core: Core,
+        journal: SessionJournal,
+        transcript: TranscriptOut,
+        audience: Audience,
+        show_states: Callable[[ClientView], None],
+        limit: int,
+        patience: float,
+    ) -> None:
+        """`limit`: bytes that may wait for a client; `patience`: seconds without a byte taken."""
+        self._core = core
+        self._journal = journal
+        self._transcript = transcript
+        self._audience = audience
+        self._show_states = show_states
+        self._limit = limit
+        self._patience = patience
+
+    def look(self) -> None:
+        """Let the clients read on from the journal for which too much waits."""
+        for view in self._transcript.views:
+            if view.may_lag and view.client.outgoing.pending >= self._limit:
+                self._begin(view)
+
+    def _begin(self, view: ClientView) -> None:
+        self._transcript.flush()
+        if self._journal.behind:
+            return
+        event("client.lags", session=self._core.id)
+        moment = self._journal.moment()
+        place = self._transcript.places.now
+        lag = view.begin_lag(Lag(place, lambda: self._journal.last_row))
+        self._core.spawn(self._run, view, lag, moment)
+
+    async def _run(self, view: ClientView, lag: Lag, moment: Moment) -> None:
+        """Read on until the client has caught up, has gone, or is shown the session anew."""
+        try:
+            while not lag.over.is_set():
+                if self._core.closing:  # it ends for all, and what is recorded stays
+                    view.end_lag(lag)
+                elif not await self._takes(view, lag):
+                    self._audience.go_on_without(view)
+                elif await self._caught_up(view, lag):
+                    self._end(view, lag)
+        except JournalError as exc:
+            event("journal.failed", session=self._core.id, what=exc)
+            self._audience.go_on_without(view)
+        finally:
+            moment.close()
+
+    async def _takes(self, view: ClientView, lag: Lag) -> bool:
+        """Wait until the client has taken most of what waits; False if it takes nothing."""
+        out, enough = view.client.outgoing, max(1, self._limit // 4)
+        while out.pending >= enough and not (lag.over.is_set() or self._core.closing):
+            taken = out.taken
+            with anyio.move_on_after(self._patience):
+                await view.pace(enough)
+                continue
+            if out.taken == taken:
+                return False
+        return True
+
+    async def _caught_up(self, view: ClientView, lag: Lag) -> bool:
+        """Show the client more; True if there is nothing that it lacks."""
+        self._transcript.flush()
+        if self._journal.behind:  # what is not in the file can't be read from there
+            self._audience.go_on_without(view)
+        elif lag.row < (until := lag.until):
+            await self._read(view, lag, until)
+        else:
+            return not lag.go_on() and lag.until == lag.row
+        return False
+
+    async def _read(self, view: ClientView, lag: Lag, until: int) -> None:
+        async for page in self._journal.stretch(lag.row, until):
+            for params in page:
+                if lag.over.is_set():
+                    return
+                self._show(view, lag, params)
+            if view.client.outgoing.pending >= self._limit and not await self._takes(view, lag):
+                self._audience.go_on_without(view)
+        lag.row = until
+
+    def _show(self, view: ClientView, lag: Lag, params: Json) -> None:
+        if lag.place:
+            lag.place.add(params)
+        if not (lag.hides or own_meta(params).get(CONTEXT)):
+            for each in self._transcript.as_recorded(view, params):
+                view.catch_up(each, Mark.of(lag.place) if lag.place else None)
+
+    def _end(self, view: ClientView, lag: Lag) -> None:
+        """Show the client live again."""
+        self._show_states(view)
+        view.end_lag(lag)
+        self._audience.go_on(view.client)
