@@ -266,6 +266,8 @@ class Sessions:
             session.replayed = Replayed(session.shown, session.words)
             session.shown = session.replayed.now
             return whole
+        if (opening := session.opening) and self._replays(session):
+            return opening.method, opening.params
         session.unseen = session.had
         return self.dialect.after(session.id, session.opened, None)
 

@@ -470,3 +470,21 @@ def test_an_odd_message_of_either_side_raises_nothing_here(version: int, odd: An
     machine.from_server({"id": greeting.message["id"], "result": odd})
     machine.line_down()
     machine.end("why")
+
+
+def test_a_whole_resume_of_version_2_that_was_cut_before_its_first_word_is_asked_for_again() -> (
+    None
+):
+    here = Second()
+    start = {"sessionId": "s9", "cwd": "/w", "replayFrom": {"type": "start"}}
+    here.says("session/resume", start, id=7)
+    here.do(here.machine.line_down())
+    here.to_server.clear()
+    here.do(here.machine.line_up())
+    here.greets()
+    (again,) = [each for each in here.to_server if each["params"]["sessionId"] == "s9"]
+    assert again["params"] == start
+    while here.to_server[0] is not again:
+        here.answers({})
+    here.answers({"configOptions": []})
+    assert here.got[-1] == {"jsonrpc": "2.0", "id": 7, "result": {"configOptions": []}}
