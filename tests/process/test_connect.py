@@ -190,6 +190,31 @@ async def test_cut_after_some_bytes_again_and_again_each_prompt_runs_ends_and_is
     assert world.log.prompts() == texts
 
 
+@pytest.mark.parametrize("hello", [{"protocolVersion": 1, "clientCapabilities": {}}, HELLO])
+async def test_a_load_that_is_cut_again_and_again_shows_the_whole_session_once(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hello: Any
+) -> None:
+    monkeypatch.setattr(shell, "SHORTEST", 0.0)
+    monkeypatch.setattr(shell, "LONGEST", 0.05)
+    async with serving(world, tmp_path, "--allow-local", "--keep", "8h") as it:
+        async with editor(world, it, it.port) as client:
+            session = await client.new_session(world.cwd)
+            for number in range(20):
+                await client.prompt(f"say a; say b; say w{number}.")
+        async with cutter(it.port, 5, cuts=8) as line, test_shell.editor(line.port, it.secret) as e:
+            await e.request("initialize", hello, within=20)
+            params = {"sessionId": session, "cwd": str(world.cwd), "mcpServers": []}
+            whole = {**params, "replayFrom": {"type": "start"}}
+            if hello is HELLO:
+                await e.request("session/resume", whole, within=20)
+            else:
+                await e.request("session/load", params, within=20)
+            assert [e.text(session).count(f"w{number}.") for number in range(20)] == [1] * 20
+            kinds = [each["sessionUpdate"] for each in e.recording.updates(session)]
+            assert len([each for each in kinds if each.startswith("user_message")]) == 20
+            assert kinds.count("replay_complete") == (hello is HELLO)
+
+
 async def _new(client: RecordingClient, cwd: Path) -> None:
     """Make a session; one whose answer is lost is made anew, as an editor's user would."""
     while True:
