@@ -190,6 +190,35 @@ async def test_what_is_said_while_it_catches_up_is_neither_lost_nor_doubled(tmp_
         assert flat(list(filter(recorded, updates(client)))) == flat(await loaded(here.it, here.id))
 
 
+@pytest.mark.parametrize("how", ["session/load", "session/resume"])
+async def test_nothing_is_kept_while_it_is_slow_in_its_load(tmp_path: Path, how: str) -> None:
+    async with slow(tmp_path) as here:
+        first = await here.it.attached(here.id, cursors=True)
+        await here.prompt()
+        for number in range(60):
+            here.says("a" * LIMIT, messageId=str(number))
+        cursor = cursor_in(updates(first)[0])
+        client = await here.it.joined(cursors=True)
+        client.way.stuck = LIMIT
+        given = {**SETUP, "sessionId": here.id}
+        asked = client.send(how, here.after(cursor) if how == "session/resume" else given)
+        await until(lambda: len(updates(client)) > 1)
+        for number in range(100, 160):
+            await here.speaks("b" * LIMIT, messageId=str(number))
+        (view,) = (each for each in here.views if each.lag)
+        assert view.lag.waiting_bytes == 0
+        assert not client.answers(asked)
+        assert len(updates(client)) < 60
+        await here.reads(client)
+        await client.result(asked)
+        whole = flat(await loaded(here.it, here.id))[0 if how == "session/load" else len("hello") :]
+        assert flat(list(filter(recorded, updates(client)))) == whole
+        assert all(map(cursor_in, filter(recorded, updates(client))))
+        texts = [m.get("id") or m["params"].get("update", {}) for m in client.messages]
+        at = texts.index(asked)
+        assert "b" * LIMIT not in str(texts[:at])
+
+
 async def test_how_its_own_turn_ended_is_told_by_the_answer_alone(tmp_path: Path) -> None:
     async with slow(tmp_path) as here:
         client = await here.behind()
