@@ -27,8 +27,10 @@ from acp_bridge.protocol import (
     SESSION_LOAD,
     SESSION_RESUME,
     SESSION_UPDATE,
+    TAKES_CURSORS,
     ErrorCode,
     Json,
+    after_of,
     as_object,
     only_if_live,
     own_meta,
@@ -180,9 +182,15 @@ class Passage:
         self._holder = own_meta(agent)
 
     def load(self, request: ClientRequest) -> _Load:
-        """Send a load or a delete, once for each request; `loaded` waits for the answer."""
+        """Send a load or a delete, once for each request; `loaded` waits for the answer.
+
+        Raises RpcError for a cursor that the other bridge would not know as one.
+        """
         if load := self._loads.get(request):
             return load
+        after = after_of(request.method, as_object(request.params))
+        if after is not None and not self._holder.get(TAKES_CURSORS):
+            raise errors.wrong_cursor("the acp-bridge that has the session open knows no cursors")
         params: Json = request.params
         load = self._loads[request] = _Load()
         if request.method in _LOADING:
