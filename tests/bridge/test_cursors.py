@@ -143,6 +143,8 @@ async def play(events: list[tuple[str, int, str]], home: Path) -> None:
         for follower in here.followers:
             await follower.client.result(follower.asked)
             await follower.client.handled()
+        session = here.it.bridge._sessions.live[here.id]
+        await until(lambda: not any(view.lag for view in session.transcript.views))
         whole = flat(await loaded(here.it, here.id))
         for follower in here.followers:
             assert flat(list(filter(recorded, follower.seen))) == whole

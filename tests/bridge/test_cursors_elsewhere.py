@@ -42,6 +42,24 @@ async def test_a_client_comes_back_at_its_cursor_through_another_bridge(home: Pa
 
 
 @pytest.mark.hazard("N5", "V8")
+async def test_a_bridge_that_knows_no_cursors_is_asked_for_none(home: Path) -> None:
+    async with listening(home) as (holder, _, _), listening(home) as (other, _, _):
+        session_id = await holder.new()
+        await holder.editor.result(holder.editor.prompt(session_id, "before"))
+        client = await other.joined(cursors=True)
+        await client.ask("session/load", {**SETUP, "sessionId": session_id})
+        cursor = cursor_in(updates(client)[0])
+        await until(lambda: other.bridge._sessions.passages.held)
+        (passage,) = other.bridge._sessions.passages.held.values()
+        del passage._holder["cursors"]
+        error = await client.refused("session/resume", after(session_id, cursor))
+        assert error.code == -32602
+        assert "knows no cursors" in error.message
+        await client.ask("session/load", {**SETUP, "sessionId": session_id})
+        assert said(client) == ["before", "echo before"] * 2
+
+
+@pytest.mark.hazard("N5", "V8")
 async def test_who_had_the_session_from_a_bridge_that_ended_is_shown_what_it_missed_and_no_more(
     home: Path,
 ) -> None:

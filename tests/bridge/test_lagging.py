@@ -159,7 +159,8 @@ async def test_one_that_takes_nothing_for_long_is_let_go(tmp_path: Path) -> None
         client = await here.it.attached(here.id, cursors=True)
         await here.prompt()
         await here.stops(client)
-        await client.parted.wait()
+        with anyio.fail_after(20):  # before whatever else is patient with a client
+            await client.parted.wait()
         assert client.messages[-1]["method"] == "_acp_bridge/let_go"
 
 
@@ -188,6 +189,85 @@ async def test_what_is_said_while_it_catches_up_is_neither_lost_nor_doubled(tmp_
             await anyio.lowlevel.checkpoint()
         await until(lambda: not view.lag)
         assert flat(list(filter(recorded, updates(client)))) == flat(await loaded(here.it, here.id))
+
+
+@pytest.mark.parametrize("how", ["session/load", "session/resume"])
+async def test_nothing_is_kept_while_it_is_slow_in_its_load(tmp_path: Path, how: str) -> None:
+    async with slow(tmp_path) as here:
+        first = await here.it.attached(here.id, cursors=True)
+        await here.prompt()
+        for number in range(60):
+            here.says("a" * LIMIT, messageId=str(number))
+        cursor = cursor_in(updates(first)[0])
+        client = await here.it.joined(cursors=True)
+        client.way.stuck = LIMIT
+        given = {**SETUP, "sessionId": here.id}
+        asked = client.send(how, here.after(cursor) if how == "session/resume" else given)
+        await until(lambda: len(updates(client)) > 1)
+        for number in range(100, 160):
+            await here.speaks("b" * LIMIT, messageId=str(number))
+        (view,) = (each for each in here.views if each.lag)
+        assert view.lag.waiting_bytes == 0
+        assert not client.answers(asked)
+        assert len(updates(client)) < 60
+        await here.reads(client)
+        await client.result(asked)
+        whole = flat(await loaded(here.it, here.id))[0 if how == "session/load" else len("hello") :]
+        assert flat(list(filter(recorded, updates(client)))) == whole
+        last = cursor_in(list(filter(recorded, updates(client)))[-1])
+        assert last == cursor_in(await first.ask("session/load", given))
+        texts = [m.get("id") or m["params"].get("update", {}) for m in client.messages]
+        at = texts.index(asked)
+        assert "b" * LIMIT not in str(texts[:at])
+
+
+async def test_who_loads_the_session_is_asked_once_it_has_caught_up(tmp_path: Path) -> None:
+    async with slow(tmp_path) as here:
+        await here.prompt()
+        here.says("a" * LIMIT)
+        client = await here.it.joined(cursors=True)
+        client.way.stuck = LIMIT
+        asked = client.send("session/load", {**SETUP, "sessionId": here.id})
+        await until(lambda: any(view.lag for view in here.views))
+        options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
+        call = {"toolCallId": "t", "title": "Edit x"}
+        params = {"sessionId": "agent-1", "toolCall": call, "options": options}
+        here.says("why")
+        here.process.says({"id": 7, "method": "session/request_permission", "params": params})
+        await here.reads(client)
+        await client.result(asked)
+        await client.got("session/request_permission")
+        methods = [each.get("method") for each in client.messages]
+        assert "why" in client.texts(here.id)
+        last = max(at for at, each in enumerate(methods) if each == "session/update")
+        assert methods.index("session/request_permission") > last
+
+
+async def test_the_end_of_a_card_with_which_a_load_ends_is_shown_once(tmp_path: Path) -> None:
+    async with slow(tmp_path) as here:
+        await here.prompt()
+        here.shows(sessionUpdate="tool_call", toolCallId="t", title="x")
+        await here.end()
+        await here.prompt("more")
+        client = await here.it.joined(cursors=True)
+        await client.ask("session/load", {**SETUP, "sessionId": here.id})
+        await here.reads(client)
+        ends = [each["update"] for each in updates(client) if "toolCallId" in each["update"]]
+        assert [each.get("status") for each in ends] == [None, "completed"]
+
+
+async def test_what_it_says_itself_hides_nothing_else_that_it_lacks(tmp_path: Path) -> None:
+    async with slow(tmp_path) as here:
+        client = await here.behind()
+        transcript = here.it.bridge._sessions.live[here.id].transcript
+        (view,) = (each for each in here.views if each.lag)
+        content = {"type": "text", "text": "another's"}
+        told: Json = {"update": {"sessionUpdate": "agent_message_chunk", "content": content}}
+        transcript.show(told)
+        own = {"update": {**told["update"], "content": {**content, "text": "its own"}}}
+        transcript.record_said(view.client, own)
+        await here.reads(client)
+        assert said(client) == ["another's"]
 
 
 async def test_how_its_own_turn_ended_is_told_by_the_answer_alone(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ class Them:
         assert _words(self.editor, since[0]) == whole
         await self.laptop.until_recorded(lambda: _words(self.laptop, since[1]) == whole, LONG)
         with anyio.fail_after(LONG):
-            await self.phone.until(_count("w19.11") + " === 1")
+            await self.phone.until(_count("w19.11") + " === 2")
 
     async def _shown_to_editor(self, text: str, since: int) -> None:
         await self.editor.until_recorded(lambda: text in _words(self.editor, since), LONG)

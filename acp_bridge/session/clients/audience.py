@@ -335,7 +335,8 @@ class Audience:
 
     def go_on(self, client: Client) -> None:
         """Send the open questions, and the state, to a client whose load has shown it nothing."""
-        if self._questions.all:
+        view = self._transcript.view_of(client)
+        if self._questions.all and not (view and view.lag):
             self._questions.ask_too(client)
         self.standing.welcome()
         self._core.settle()

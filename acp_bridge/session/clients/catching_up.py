@@ -50,17 +50,36 @@ class CatchingUp:
         """Let the clients read on from the journal for which too much waits."""
         for view in self._transcript.views:
             if view.may_lag and view.client.outgoing.pending >= self._limit:
-                self._begin(view)
+                self._transcript.flush()
+                if not self._journal.behind:
+                    event("client.lags", session=self._core.id)
+                    moment, lag = self._journal.moment(), self.begin(view)
+                    lag.place = self._transcript.places.now
+                    self._core.spawn(self._run, view, lag, moment)
 
-    def _begin(self, view: ClientView) -> None:
+    def begin(self, view: ClientView) -> Lag:
+        """Show a client nothing more of what is recorded from now on, before `go_on`."""
+        return view.begin_lag(Lag(lambda: self._journal.last_row))
+
+    def go_on(self, view: ClientView, lag: Lag, moment: Moment) -> None:
+        """Let a client read on that has all up to a moment, with the present states."""
         self._transcript.flush()
-        if self._journal.behind:
-            return
-        event("client.lags", session=self._core.id)
-        moment = self._journal.moment()
-        place = self._transcript.places.now
-        lag = view.begin_lag(Lag(place, lambda: self._journal.last_row))
-        self._core.spawn(self._run, view, lag, moment)
+        if lag.over.is_set():
+            moment.close()
+        elif not self._journal.behind and self._has_all(lag):
+            moment.close()
+            view.end_lag(lag)
+        else:
+            self._core.spawn(self._run, view, lag, moment)
+
+    def _has_all(self, lag: Lag) -> bool:
+        """Do what waits where the client is; True if nothing is left that it lacks."""
+        try:
+            while lag.go_on():
+                pass
+            return lag.until <= lag.row
+        except JournalError:
+            return False
 
     async def _run(self, view: ClientView, lag: Lag, moment: Moment) -> None:
         """Read on until the client has caught up, has gone, or is shown the session anew."""

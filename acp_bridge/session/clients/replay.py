@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from acp_bridge import errors
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import GONE, WAL_GONE, JournalError, SessionJournal
@@ -85,6 +87,39 @@ class Hold:
         self.view.end_replay(self._replay)
 
 
+class LaggingHold(Hold):
+    """The same for a client that will read on from the journal where its replay ends."""
+
+    def __init__(
+        self,
+        view: ClientView,
+        places: Places,
+        stands: Json,
+        moment: Moment,
+        catching_up: CatchingUp,
+        *,
+        whole: bool,
+    ) -> None:
+        """`stands` and `moment`: those of now."""
+        self.view = view
+        self.stands = stands
+        self.moment = moment
+        self.ended = False
+        self.reading = places.begin()
+        self.lag = catching_up.begin(view)
+        self._places = places
+        self._go_on = partial(catching_up.go_on, view, self.lag, moment)
+        view.replays += whole
+
+    def end(self) -> None:
+        """Let the client read on; does nothing the second time."""
+        if not self.ended:
+            self.ended = True
+            if self.reading:
+                self._places.drop(self.reading)
+            self._go_on()
+
+
 class Replay:
     """Shows one session to the clients that load it."""
 
@@ -117,9 +152,10 @@ class Replay:
         self._limit = limit
         self._agent_replays = agent_replays
         pacing = audience.pacing
-        pacing.look = CatchingUp(
+        self._catching_up = CatchingUp(
             core, journal, transcript, audience, self.replay_state, limit // 32, pacing.patience * 4
-        ).look
+        )
+        pacing.look = self._catching_up.look
 
     def hold(self, view: ClientView, *, whole: bool) -> Hold:
         """Keep updates from this client until its load has replayed the transcript up to now.
@@ -151,14 +187,14 @@ class Replay:
         """
         if self._core.closing:
             raise errors.unknown_session()
-        after, places = cursor_of(request), self._transcript.places
+        after = cursor_of(request)
         has_it = self._transcript.view_of(request.client) is not None
         view = self._transcript.attach(request.client)
         whole, replay = replay and after is None, replay or after is not None
         if view.lag and not replay:  # it is shown what it lacks before
             await view.lag.over.wait()
         hold = held if held and held.begins(view) else None
-        hold = hold or Hold(view, places, self._stands(view), replays=replay, whole=whole)
+        hold = hold or self._new_hold(view, replays=replay, whole=whole)
         view.missed_some &= not replay
         try:
             cursor = await self._show(request, hold, after, replay=replay)
@@ -177,6 +213,14 @@ class Replay:
             hold.end()
             if not view.over:  # also if it has failed: the client has the session
                 self._audience.welcome(request.client)
+
+    def _new_hold(self, view: ClientView, *, replays: bool, whole: bool) -> Hold:
+        """Keep what happens from now on from a client that is to be shown the session."""
+        places, stands = self._transcript.places, self._stands(view)
+        if replays and view.may_lag and not self._journal.behind:
+            moment = self._journal.moment()
+            return LaggingHold(view, places, stands, moment, self._catching_up, whole=whole)
+        return Hold(view, places, stands, replays=replays, whole=whole)
 
     async def _show(
         self, request: ClientRequest, hold: Hold, after: Cursor | None, *, replay: bool
@@ -276,6 +320,7 @@ class Replay:
                 shown.show(params)
             # One on a socket is let go at the limit, and what is live is to count for that.
             limit = (self._limit + 1) // 2 if view.client.on_socket else self._limit
+            limit = self._limit // 32 if view.lag else limit
             if view.client.outgoing.pending >= limit:
                 event("client.slow", session=self._journal.info.session_id)
                 await view.pace(limit)
@@ -288,6 +333,8 @@ class Replay:
         shown.end()
         cursor = str(divided.place.cursor) if divided and marks else None
         if divided and hold.reading:
+            if view.lag and marks:
+                view.lag.place = divided.place.copy()
             self._transcript.places.done(hold.reading, divided.end())
         for card, params in cards.ends():
             if self._updates.settle(card):  # for all, once

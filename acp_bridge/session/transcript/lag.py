@@ -29,12 +29,13 @@ class _Waiting:
 class Lag:
     """How far behind one client is in one session."""
 
-    def __init__(self, place: Place | None, last_row: Callable[[], int]) -> None:
-        """The client has all that is recorded. `place`: that of now, if it is known.
+    def __init__(self, last_row: Callable[[], int]) -> None:
+        """The client has all that is recorded.
 
         `last_row` returns the number of the row that was recorded last.
         """
-        self.place = place
+        #: the place where it is, if that is known.
+        self.place: Place | None = None
         self.row = last_row()
         #: something that has waited is being done.
         self.does = False

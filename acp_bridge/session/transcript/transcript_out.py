@@ -198,6 +198,8 @@ class TranscriptOut:
         for each, shown in self._for_views(params):
             if each is view:  # what was recorded before comes to it behind this
                 each.replay(shown)
+                if each.lag:
+                    each.lag.hide()
             else:
                 each.pass_on(shown, noted)
 

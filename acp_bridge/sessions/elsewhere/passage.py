@@ -32,8 +32,10 @@ from acp_bridge.protocol import (
     SESSION_LOAD,
     SESSION_RESUME,
     SESSION_UPDATE,
+    TAKES_CURSORS,
     ErrorCode,
     Json,
+    after_of,
     as_object,
     meta_of,
     only_if_live,
@@ -206,9 +208,15 @@ class Passage:
         self._holder = own_meta(agent)
 
     def load(self, request: ClientRequest) -> _Load:
-        """Send a load or a delete, once for each request; `loaded` waits for the answer."""
+        """Send a load or a delete, once for each request; `loaded` waits for the answer.
+
+        Raises RpcError for a cursor that the other bridge would not know as one.
+        """
         if load := self._loads.get(request):
             return load
+        after = after_of(request.method, as_object(request.params))
+        if after is not None and not self._holder.get(TAKES_CURSORS):
+            raise errors.wrong_cursor("the acp-bridge that has the session open knows no cursors")
         params: Json = request.params
         method, load = request.method, _Load()
         self._loads[request] = load
