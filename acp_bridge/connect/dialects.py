@@ -11,6 +11,7 @@ from acp_bridge.protocol import (
     HEARS_ACCEPTED,
     HEARS_STATE,
     PROMPT_KEY,
+    REPLAY_AFTER,
     SESSION_LOAD,
     SESSION_RESUME,
     Json,
@@ -150,7 +151,7 @@ class Second(First):
     def after(self, session_id: str, opened: Json, cursor: object) -> tuple[str, Json]:
         params = opening(session_id, opened)
         if cursor is not None:
-            params[v2.REPLAY_FROM] = {"type": v2.FROM_CURSOR, "cursor": cursor}
+            params[v2.REPLAY_FROM] = {"type": REPLAY_AFTER, "cursor": cursor}
         return SESSION_RESUME, params
 
     def whole(self, session_id: str, opened: Json) -> tuple[str, Json] | None:

@@ -26,9 +26,8 @@ CANCEL_TERMINAL: Final = "terminal/cancel"
 
 #: of `session/resume`: what is to be replayed.
 REPLAY_FROM: Final = "replayFrom"
-#: types of it: all, and what follows a cursor of the bridge's own.
+#: a type of it: all.
 FROM_START: Final = "start"
-FROM_CURSOR: Final = "_acp_bridge_after"
 #: of `session/prompt` (Preview): the same for each attempt to send one prompt.
 IDEMPOTENCY_KEY: Final = "idempotencyKey"
 
