@@ -44,6 +44,10 @@ def make_folders(home: Path) -> None:
 def create_file(path: Path, info: SessionInfo) -> SessionFile:
     """Make a session's file, which is on disk on return.
 
+    It is complete before it has its name: no connection of this process may be in the file while
+    we close a descriptor of it, which drops SQLite's POSIX locks. Then another process that looks
+    into the file takes itself for the last one, and removes the WAL.
+
     Raises:
         JournalError: it is there already, or can't be written, and nothing is left of it.
     """
@@ -59,14 +63,16 @@ def create_file(path: Path, info: SessionInfo) -> SessionFile:
 
 
 def _create(path: Path, info: SessionInfo) -> SessionFile:
+    draft = path.with_suffix(".new")
     with journal_errors():
-        make_file(path)
-        with closing(connect(path, wait=1)) as connection:
-            connection.execute("PRAGMA synchronous=OFF").close()  # once, at the end, is enough
-            migrate(connection, SESSION_SCHEMA)
-            _insert(connection, info)
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
-        sync_path(path)
+        _remove(draft)
+        try:
+            _make(draft, info)
+            _take_name(draft, path)
+        except BaseException:
+            with suppress(OSError):
+                _remove(draft)
+            raise
         connection = connect(path, wait=1)
         try:
             begin_wal(connection)
@@ -77,14 +83,31 @@ def _create(path: Path, info: SessionInfo) -> SessionFile:
             raise
 
 
+def _make(draft: Path, info: SessionInfo) -> None:
+    make_file(draft)
+    with closing(connect(draft, wait=1)) as connection:
+        connection.execute("PRAGMA synchronous=OFF").close()  # once, at the end, is enough
+        migrate(connection, SESSION_SCHEMA)
+        _insert(connection, info)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+    sync_path(draft)
+
+
+def _take_name(draft: Path, path: Path) -> None:
+    """Give a session's file its name, which one that holds no session may have had."""
+    if path.exists():
+        if read_info(path) is not None:
+            raise SessionExists
+        _remove(path)
+    draft.rename(path)
+
+
 def _insert(connection: sqlite3.Connection, info: SessionInfo) -> None:
-    created = connection.execute(
+    connection.execute(
         f"INSERT INTO session(id, {', '.join(_INFO)})"
-        f" VALUES (1, {', '.join(f':{name}' for name in _INFO)}) ON CONFLICT DO NOTHING",
+        f" VALUES (1, {', '.join(f':{name}' for name in _INFO)})",
         asdict(info),
     )
-    if created.rowcount == 0:
-        raise SessionExists
 
 
 def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
@@ -147,9 +170,15 @@ def read_info(path: Path, *, read_only: bool = False) -> SessionInfo | None:
 
 
 def remove_files(path: Path) -> None:
-    """Remove the WAL before its file, as it would otherwise be played into a later file."""
+    """Remove a session's file and all that stands beside it."""
     with journal_errors():
-        shm = path.with_name(path.name + "-shm")
+        _remove(path)
         links = (left_queue.link_of(path), left_queue.draft_of(path))
-        for each in (wal_of(path), path, shm, *links, path.with_suffix(".lock")):
+        for each in (*links, path.with_suffix(".lock")):
             each.unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    """Remove the WAL before its file, as it would otherwise be played into a later file."""
+    for each in (wal_of(path), path, path.with_name(path.name + "-shm")):
+        each.unlink(missing_ok=True)

@@ -7,9 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import anyio
 import pytest
 
-from acp_bridge.journal import Journal, PromptState
+from acp_bridge.journal import Journal, PromptState, SessionExists, files
+from acp_bridge.journal.connection import connect, wal_of
+from acp_bridge.journal.files import read_info
+from acp_bridge.journal.schema import sync_path
 from tests.journal.sayings import text_of, transcript
 
 pytestmark = pytest.mark.process
@@ -99,3 +103,39 @@ async def test_a_disk_that_takes_no_more_stops_no_bridge_and_loses_nothing(home:
     assert shown == [str(number) for number in range(int(count) + 1)]
     assert session.prompts() == []
     await journal.close()
+
+
+@pytest.mark.hazard("Q13")
+async def test_a_look_into_a_new_session_s_file_takes_nothing_from_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own bridge looks into the folder while the file is made, and another one right after."""
+    looking = []
+
+    def sync(path: Path) -> None:
+        for each in sorted((home / "sessions").glob("*.db")):
+            looking.append(connection := connect(each, wait=1))
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+        sync_path(path)
+
+    monkeypatch.setattr(files, "sync_path", sync)
+    session = await Journal(home).create("s", cwd="/", agent="a")
+    for connection in looking:
+        connection.close()
+    look = f"import sys; from {read_info.__module__} import *; read_info(Path(sys.argv[1]))"
+    path = Journal(home).path("s")
+    await anyio.run_process([sys.executable, "-c", look, str(path)], cwd=ROOT)
+    assert not session.gone
+    assert session.accept("p", {"prompt": 1}) == 1
+
+
+async def test_a_file_that_a_kill_left_half_made_gives_way(home: Path) -> None:
+    await Journal(home).prepare()
+    path = Journal(home).path("s")
+    path.touch()
+    wal_of(path).write_bytes(b"x" * 4096)
+    session = await Journal(home).create("s", cwd="/", agent="a")
+    assert session.accept("p", {"prompt": 1}) == 1
+    assert not session.gone
+    with pytest.raises(SessionExists):
+        await Journal(home).create("s", cwd="/", agent="a")
