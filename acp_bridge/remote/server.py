@@ -229,16 +229,14 @@ class Server:
         address = self._address(raw, request)
         found = self._door.answer(request.path, request.headers, address, anyio.current_time())
         if not isinstance(found, Refusal):
-            found = await self._check(raw, found) or found
+            found = await self._entered(raw, address, found)
         if not isinstance(found, Refusal):
             response = protocol.accept(request)
             response.headers["Acp-Connection-Id"] = token_hex(16)
             protocol.send_response(response)
             if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
-                token = found if isinstance(found, Token) else None
-                connection = _Connection(address, token, token.name if token else "")
-                self._connections.append(connection)
-                return connection
+                return found
+            self._forget(found)
             return None
         if found.status != HTTPStatus.OK:
             self._log(address, found)
@@ -262,10 +260,28 @@ class Server:
         remote = raw.extra(SocketAttribute.remote_address)
         return str(remote[0]) if isinstance(remote, tuple) else "a local socket"
 
-    async def _check(self, raw: SocketStream, who: Token | Stranger) -> Refusal | None:
-        """Return why a connection does not come in all the same."""
-        if self._is_full(who.name if isinstance(who, Token) else None):
+    async def _entered(
+        self, raw: SocketStream, address: str, who: Token | Stranger
+    ) -> _Connection | Refusal:
+        """Return a connection that may come in, or why it may not all the same.
+
+        It belongs to its token while its process is looked at, so that it ends with that, too.
+        """
+        token = who if isinstance(who, Token) else None
+        if self._is_full(token.name if token else None):
             return Refusal(HTTPStatus.TOO_MANY_REQUESTS, _FULL, {})
+        connection = _Connection(address, token, token.name if token else "")
+        self._connections.append(connection)
+        refusal: Refusal | None = _REVOKED
+        try:
+            refusal = await self._look_at(raw)
+        finally:
+            if refusal is not None:
+                self._forget(connection)
+        return refusal or (connection if connection in self._connections else _REVOKED)
+
+    async def _look_at(self, raw: SocketStream) -> Refusal | None:
+        """Return why the process at the other end may not come in, None if it may."""
         if not self._proof.local or self._is_vouched(raw):
             return None
         try:
@@ -339,6 +355,7 @@ class Server:
 
 
 _FULL: Final = f"there are {MOST_OF_TOKEN} connections with this token, or {MOST} in all"
+_REVOKED: Final = Refusal(HTTPStatus.UNAUTHORIZED, "the token was revoked", {})
 _BAD: Final = HTTPStatus.BAD_REQUEST
 #: what a stream raises when the other end is gone, or speaks no TLS.
 _BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, ssl.SSLError)

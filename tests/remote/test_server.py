@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 import ssl
+import threading
 from pathlib import Path
 
 import anyio
@@ -178,6 +179,29 @@ async def test_a_revoked_token_ends_its_connections_and_no_other_s(home: Path) -
             assert (client.close_code, client.close_reason) == (1008, "the token was revoked")
             assert await said(other, "{}") == "{}"
         assert await it.refused() == 401
+
+
+@pytest.mark.hazard("N1")
+async def test_a_token_that_is_revoked_while_its_process_is_looked_at_does_not_come_in(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking, revoked = threading.Event(), threading.Event()
+
+    def look(*_: object, **__: object) -> None:
+        looking.set()
+        revoked.wait(10)
+
+    monkeypatch.setattr(server, "_look", look)
+    async with site(home, Proof(local=True, proxied=False)) as it, anyio.create_task_group() as all:
+
+        async def come() -> None:
+            assert await it.refused() == 401
+
+        all.start_soon(come)
+        await until(looking.is_set)
+        await in_thread(control.ask, str(it.private), control.REMOVE, {"name": "laptop"})
+        revoked.set()
+    assert it.came == []
 
 
 @pytest.mark.hazard("N1")
