@@ -63,8 +63,8 @@ class Visit(Protocol):
     def name(self) -> str:
         """The name of its login."""
 
-    async def serve(self) -> None:
-        """Serve the page until it is gone."""
+    async def serve(self) -> bool:
+        """Serve the page until it is gone; returns True if its user has ended the login."""
 
 
 #: returns the visit of a page that has proved its login; None if it has not.
@@ -339,10 +339,17 @@ class Server:
         else:
             connection.name = visit.name
             event("remote.page", token=visit.name)
-            await visit.serve()
+            if await visit.serve():
+                self.end(visit.name)
 
     def _bound(self, connection: _Connection) -> None:
-        """End the longest message of a login's, if all that have no end yet are too long."""
+        """End the longest message of a login's, if all that have no end yet are too long.
+
+        One that has still to prove its login may be no longer than a header.
+        """
+        socket = connection.socket
+        if not connection.name and socket and socket.unfinished > HEADER:
+            socket.close(CloseCode.MESSAGE_TOO_BIG, "a login is shorter than that")
         all_of_it = [each for each in self._connections if each.name == connection.name]
         mine = [each.socket for each in all_of_it if each.socket]
         if sum(socket.unfinished for socket in mine) > MOST_UNFINISHED:
