@@ -64,7 +64,7 @@ async def test_who_is_refused_again_and_again_does_not_fill_the_log(
     monkeypatch.setattr(server, "_LOGGED", 2)
     monkeypatch.setattr(anyio, "current_time", lambda: 30.0)
     async with site(home) as it:
-        asked = f"GET /x HTTP/1.1\r\nHost: localhost:{it.port}\r\n\r\n".encode()
+        asked = f"GET /x HTTP/1.1\r\nHost: 127.0.0.1:{it.port}\r\n\r\n".encode()
         for _ in range(4):
             assert (await it.raw(asked)).startswith(b"HTTP/1.1 404 ")
         assert len([line for line in logged.messages if "remote.refused" in line]) == 2
@@ -76,7 +76,7 @@ async def test_who_is_refused_again_and_again_does_not_fill_the_log(
 @pytest.mark.hazard("N1")
 async def test_a_wrong_token_is_refused_before_a_websocket_is_opened(home: Path) -> None:
     async with site(home) as it:
-        asked = f"GET /acp HTTP/1.1\r\nHost: localhost:{it.port}\r\n".encode()
+        asked = f"GET /acp HTTP/1.1\r\nHost: 127.0.0.1:{it.port}\r\n".encode()
         answer = await it.raw(asked + b"Authorization: Bearer x\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
         assert b"WWW-Authenticate: Bearer\r\n" in answer
@@ -89,7 +89,7 @@ async def test_a_wrong_token_is_refused_before_a_websocket_is_opened(home: Path)
 
 async def test_health_is_answered_to_anybody(home: Path) -> None:
     async with site(home) as it:
-        asked = f"GET /health HTTP/1.1\r\nHost: localhost:{it.port}\r\n\r\n".encode()
+        asked = f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{it.port}\r\n\r\n".encode()
         answer = await it.raw(asked)
         assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
         assert answer.endswith(b"\r\n\r\nok\n")
@@ -122,7 +122,7 @@ async def test_what_is_no_request_of_some_kilobytes_is_refused(
 async def test_frames_that_come_before_the_answer_are_not_taken(home: Path) -> None:
     async with site(home) as it:
         asked = (
-            f"GET /acp HTTP/1.1\r\nHost: localhost:{it.port}\r\nAuthorization: Bearer {it.secret}"
+            f"GET /acp HTTP/1.1\r\nHost: 127.0.0.1:{it.port}\r\nAuthorization: Bearer {it.secret}"
             "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
             "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
         ).encode()
