@@ -118,7 +118,7 @@ class Server:
         self._connections: list[_Connection] = []
         self._looking = anyio.CapacityLimiter(1)
         #: the other ends that a process which may connect has vouched for, and until when.
-        self._vouched: dict[Address, float] = {}
+        self._vouched: dict[Address | None, float] = {}
         #: how many refusals were logged in which minute.
         self._minute, self._logged = 0.0, 0
 
@@ -155,6 +155,7 @@ class Server:
                 tasks.start_soon(self._take, stream)
 
     async def _take(self, stream: SocketStream) -> None:
+        peer = _peer(stream)
         try:
             found = await self._greet(stream)
             if found is not None:
@@ -162,6 +163,7 @@ class Server:
         except Exception as exc:  # one connection is not to end the others
             errors.internal(exc, "a connection from elsewhere has failed")
         finally:
+            self._vouched.pop(peer, None)  # who has its address next is somebody else
             await anyio.aclose_forcefully(stream)
 
     # --- up to the login
@@ -227,9 +229,8 @@ class Server:
     ) -> _Connection | None:
         """Have the protocol answer a request; returns the connection if it comes in."""
         address = self._address(raw, request)
-        found = self._door.answer(request.path, request.headers, address, anyio.current_time())
-        if not isinstance(found, Refusal):
-            found = await self._entered(raw, address, found)
+        who = self._door.answer(request.path, request.headers, address, anyio.current_time())
+        found = who if isinstance(who, Refusal) else await self._entered(raw, address, who)
         if not isinstance(found, Refusal):
             response = protocol.accept(request)
             response.headers["Acp-Connection-Id"] = token_hex(16)
@@ -299,10 +300,7 @@ class Server:
         return of_token >= MOST_OF_TOKEN or len(self._connections) >= MOST
 
     def _is_vouched(self, raw: SocketStream) -> bool:
-        remote = raw.extra(SocketAttribute.remote_address)
-        if not isinstance(remote, tuple):
-            return False
-        end = self._vouched.pop((plain(str(remote[0])).compressed, remote[1]), None)
+        end = self._vouched.pop(_peer(raw), None)
         return end is not None and end > anyio.current_time()
 
     # --- behind it
@@ -375,6 +373,15 @@ async def _last_words(stream: ByteStream) -> None:
             await stream.send_eof()
         while True:
             await stream.receive()
+
+
+def _peer(raw: SocketStream) -> Address | None:
+    """Return the other end of a TCP connection; None for another one, or one that is cut."""
+    try:
+        remote = raw.extra(SocketAttribute.remote_address)
+    except OSError:
+        return None
+    return (plain(remote[0]).compressed, remote[1]) if isinstance(remote, tuple) else None
 
 
 def _look(raw: SocketStream, *, proxied: bool) -> None:

@@ -322,6 +322,21 @@ async def test_a_private_process_comes_in_on_the_loopback_when_it_has_vouched(ho
             assert it.server._vouched == {}  # it counted for that connection alone
 
 
+@pytest.mark.process
+@pytest.mark.hazard("V6", "N1")
+async def test_a_connection_that_was_vouched_for_and_has_ended_leaves_its_address_to_nobody(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acp_bridge.remote.local._has", lambda *_: False)
+    async with site(home, Proof(local=True, proxied=False)) as it:
+        async with await anyio.connect_tcp("127.0.0.1", it.port) as stream:
+            raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)
+            assert await in_thread(control.vouch, home, raw.getsockname())
+            await stream.send(b"GET / HTTP/1.1\r\nHost: elsewhere\r\n\r\n")
+            assert b" 421 " in await stream.receive()
+        await until(lambda: not it.server._vouched)
+
+
 async def test_nobody_can_vouch_where_no_server_runs(home: Path) -> None:
     assert not await in_thread(control.vouch, home, ("127.0.0.1", 1))
 
