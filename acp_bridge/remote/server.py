@@ -25,6 +25,7 @@ from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
 from acp_bridge import errors
+from acp_bridge.clients.rights import May
 from acp_bridge.clients.socket_share import MOST_UNFINISHED
 from acp_bridge.listening import peers
 from acp_bridge.remote import local
@@ -43,6 +44,8 @@ MOST_OF_TOKEN: Final = 16
 #: seconds, and bytes of a request's header, up to the login.
 PATIENCE: Final = 10.0
 HEADER: Final = 8192
+#: bytes of a message of a page, and of a client that may not prompt.
+MOST_WITHOUT_PROMPTS: Final = 1 << 20
 #: seconds after which accepting is tried again when the system has no descriptor left.
 _NO_ROOM: Final = 0.5
 #: seconds in which who is refused reads why.
@@ -87,6 +90,14 @@ class _Connection:
     #: the name of its token or login; "" before that is proved.
     name: str = ""
     socket: WebSocket | None = None
+
+    @property
+    def longest(self) -> int:
+        """The bytes of its longest message: prompts alone are long, and read at once they cost."""
+        if not self.name:
+            return HEADER
+        prompts = self.token is not None and self.token.may is May.ALL
+        return MOST_UNFINISHED if prompts else MOST_WITHOUT_PROMPTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,13 +352,13 @@ class Server:
                 self.end(visit.name)
 
     def _bound(self, connection: _Connection) -> None:
-        """End the longest message of a login's, if all that have no end yet are too long.
+        """End a connection whose message is too long for what it is for.
 
-        One that has still to prove its login may be no longer than a header.
+        Of all messages of a login's that have no end yet, the longest one, if they are together.
         """
         socket = connection.socket
-        if not connection.name and socket and socket.unfinished > HEADER:
-            socket.close(CloseCode.MESSAGE_TOO_BIG, "a login is shorter than that")
+        if socket and socket.unfinished > connection.longest:
+            socket.close(CloseCode.MESSAGE_TOO_BIG, "what this login may do is shorter than that")
         all_of_it = [each for each in self._connections if each.name == connection.name]
         mine = [each.socket for each in all_of_it if each.socket]
         if sum(socket.unfinished for socket in mine) > MOST_UNFINISHED:

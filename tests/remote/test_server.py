@@ -5,6 +5,7 @@ import logging
 import shutil
 import ssl
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -231,6 +232,23 @@ async def test_what_one_token_s_connections_send_without_an_end_is_bounded_toget
         for client, size in ((one, 40_000), (other, 90_000)):
             client.transport.write(Frame(Opcode.CONT, b"y").serialize(mask=True))
             assert len(str(await client.recv())) == size + 1
+
+
+@pytest.mark.hazard("N1", "N6")
+@pytest.mark.parametrize("may", [May.LOOK, May.APPROVE])
+async def test_who_may_not_prompt_sends_no_long_message(home: Path, may: May) -> None:
+    """Some 60 MB of brackets take gigabytes and seconds to be read."""
+    async with (
+        site(home) as it,
+        it.connect(max_size=None) as owner,
+        it.connect(it.token("phone", may)) as other,
+    ):
+        assert len(await said(other, "x" * 1_000_000)) == 1_000_000
+        with suppress(ConnectionClosed):
+            await other.send("[" * 2_000_000)
+        await other.wait_closed()
+        assert other.close_code == 1009
+        assert len(await said(owner, "x" * 3_000_000)) == 3_000_000
 
 
 async def test_tokens_are_made_and_listed_on_the_private_socket(home: Path) -> None:
