@@ -291,7 +291,7 @@ class Bridge:
             session = self._session(params)
             takes = session.pauses.take if method in pauses.METHODS else session.to_agent.pass_on
             takes(request)
-        elif method.startswith("session/"):
+        elif method.startswith(("session/", protocol.OWN_PREFIX)):
             raise errors.invalid("is missing", "sessionId")
         else:
             client.run(self._tasks, request, self._sessionless.pass_on, params)

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from acp_bridge.remote.door import Names
 
 _UNIX: Final = "unix:"
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+#: a name of 127.0.0.1 and of ::1, where an agent may listen: browsers take both for one origin.
+_LOCALHOST: Final = "localhost"
 _PORTS: Final = {"http": 80, "https": 443}
 _FORM: Final = "an address such as 127.0.0.1:8765, or unix:/path/of/a/socket"
 
@@ -48,7 +49,7 @@ def read(text: str) -> Address:
         raise Bad(f"{text}: an IPv6 address stands in brackets, as in [::1]:8765")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise Bad(f"{text}: {_FORM}")
-    return Address(host or "127.0.0.1", int(port))
+    return Address("127.0.0.1" if host.lower() in ("", _LOCALHOST) else host, int(port))
 
 
 def is_loopback(address: Address) -> bool:
@@ -97,9 +98,8 @@ def names(address: Address, certified: Iterable[str], named: str | None) -> Name
 
 def _hosts(address: Address) -> set[str]:
     if address.path is not None:
-        return {"localhost"}
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    return {host, *(_LOOPBACK if is_loopback(address) else ())}
+        return {_LOCALHOST}
+    return {f"[{address.host}]" if ":" in address.host else address.host}
 
 
 def tls(certificate: str, key: str) -> ssl.SSLContext:

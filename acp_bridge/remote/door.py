@@ -119,7 +119,7 @@ class Door:
         if host is None or not _is_named(host, self._names.hosts):
             return _refusal(
                 HTTPStatus.MISDIRECTED_REQUEST,
-                "this server is not reached under that name: use the one that it was started with",
+                "this server is not reached under that name: use the address that it has said",
             )
         if path == HEALTH:
             return _refusal(HTTPStatus.OK, "ok")

@@ -41,7 +41,7 @@ def check(peer: Address, own: Address, *, proxied: bool) -> None:
         raise Refused(UNSEEN + _HINT)
     try:
         found = _other_end(peer, own)
-        if found is None:
+        if found is None or not found[1]:  # nobody has that end any more
             raise Refused(UNSEEN + _HINT)
         uid, inode = found
         if uid != os.getuid():

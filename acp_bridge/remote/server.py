@@ -25,6 +25,7 @@ from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
 from acp_bridge import errors
+from acp_bridge.clients.rights import May
 from acp_bridge.clients.socket_share import MOST_UNFINISHED
 from acp_bridge.listening import peers
 from acp_bridge.remote import local
@@ -43,6 +44,8 @@ MOST_OF_TOKEN: Final = 16
 #: seconds, and bytes of a request's header, up to the login.
 PATIENCE: Final = 10.0
 HEADER: Final = 8192
+#: bytes of a message of a page, and of a client that may not prompt.
+MOST_WITHOUT_PROMPTS: Final = 1 << 20
 #: seconds after which accepting is tried again when the system has no descriptor left.
 _NO_ROOM: Final = 0.5
 #: seconds in which who is refused reads why.
@@ -63,8 +66,8 @@ class Visit(Protocol):
     def name(self) -> str:
         """The name of its login."""
 
-    async def serve(self) -> None:
-        """Serve the page until it is gone."""
+    async def serve(self) -> bool:
+        """Serve the page until it is gone; returns True if its user has ended the login."""
 
 
 #: returns the visit of a page that has proved its login; None if it has not.
@@ -87,6 +90,14 @@ class _Connection:
     #: the name of its token or login; "" before that is proved.
     name: str = ""
     socket: WebSocket | None = None
+
+    @property
+    def longest(self) -> int:
+        """The bytes of its longest message: prompts alone are long, and read at once they cost."""
+        if not self.name:
+            return HEADER
+        prompts = self.token is not None and self.token.may is May.ALL
+        return MOST_UNFINISHED if prompts else MOST_WITHOUT_PROMPTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +129,7 @@ class Server:
         self._connections: list[_Connection] = []
         self._looking = anyio.CapacityLimiter(1)
         #: the other ends that a process which may connect has vouched for, and until when.
-        self._vouched: dict[Address, float] = {}
+        self._vouched: dict[Address | None, float] = {}
         #: how many refusals were logged in which minute.
         self._minute, self._logged = 0.0, 0
 
@@ -155,6 +166,7 @@ class Server:
                 tasks.start_soon(self._take, stream)
 
     async def _take(self, stream: SocketStream) -> None:
+        peer = _peer(stream)
         try:
             found = await self._greet(stream)
             if found is not None:
@@ -162,6 +174,7 @@ class Server:
         except Exception as exc:  # one connection is not to end the others
             errors.internal(exc, "a connection from elsewhere has failed")
         finally:
+            self._vouched.pop(peer, None)  # who has its address next is somebody else
             await anyio.aclose_forcefully(stream)
 
     # --- up to the login
@@ -227,18 +240,15 @@ class Server:
     ) -> _Connection | None:
         """Have the protocol answer a request; returns the connection if it comes in."""
         address = self._address(raw, request)
-        found = self._door.answer(request.path, request.headers, address, anyio.current_time())
-        if not isinstance(found, Refusal):
-            found = await self._check(raw, found) or found
+        who = self._door.answer(request.path, request.headers, address, anyio.current_time())
+        found = who if isinstance(who, Refusal) else await self._entered(raw, address, who)
         if not isinstance(found, Refusal):
             response = protocol.accept(request)
             response.headers["Acp-Connection-Id"] = token_hex(16)
             protocol.send_response(response)
             if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
-                token = found if isinstance(found, Token) else None
-                connection = _Connection(address, token, token.name if token else "")
-                self._connections.append(connection)
-                return connection
+                return found
+            self._forget(found)
             return None
         if found.status != HTTPStatus.OK:
             self._log(address, found)
@@ -262,10 +272,28 @@ class Server:
         remote = raw.extra(SocketAttribute.remote_address)
         return str(remote[0]) if isinstance(remote, tuple) else "a local socket"
 
-    async def _check(self, raw: SocketStream, who: Token | Stranger) -> Refusal | None:
-        """Return why a connection does not come in all the same."""
-        if self._is_full(who.name if isinstance(who, Token) else None):
+    async def _entered(
+        self, raw: SocketStream, address: str, who: Token | Stranger
+    ) -> _Connection | Refusal:
+        """Return a connection that may come in, or why it may not all the same.
+
+        It belongs to its token while its process is looked at, so that it ends with that, too.
+        """
+        token = who if isinstance(who, Token) else None
+        if self._is_full(token.name if token else None):
             return Refusal(HTTPStatus.TOO_MANY_REQUESTS, _FULL, {})
+        connection = _Connection(address, token, token.name if token else "")
+        self._connections.append(connection)
+        refusal: Refusal | None = _REVOKED
+        try:
+            refusal = await self._look_at(raw)
+        finally:
+            if refusal is not None:
+                self._forget(connection)
+        return refusal or (connection if connection in self._connections else _REVOKED)
+
+    async def _look_at(self, raw: SocketStream) -> Refusal | None:
+        """Return why the process at the other end may not come in, None if it may."""
         if not self._proof.local or self._is_vouched(raw):
             return None
         try:
@@ -283,10 +311,7 @@ class Server:
         return of_token >= MOST_OF_TOKEN or len(self._connections) >= MOST
 
     def _is_vouched(self, raw: SocketStream) -> bool:
-        remote = raw.extra(SocketAttribute.remote_address)
-        if not isinstance(remote, tuple):
-            return False
-        end = self._vouched.pop((plain(str(remote[0])).compressed, remote[1]), None)
+        end = self._vouched.pop(_peer(raw), None)
         return end is not None and end > anyio.current_time()
 
     # --- behind it
@@ -323,10 +348,17 @@ class Server:
         else:
             connection.name = visit.name
             event("remote.page", token=visit.name)
-            await visit.serve()
+            if await visit.serve():
+                self.end(visit.name)
 
     def _bound(self, connection: _Connection) -> None:
-        """End the longest message of a login's, if all that have no end yet are too long."""
+        """End a connection whose message is too long for what it is for.
+
+        Of all messages of a login's that have no end yet, the longest one, if they are together.
+        """
+        socket = connection.socket
+        if socket and socket.unfinished > connection.longest:
+            socket.close(CloseCode.MESSAGE_TOO_BIG, "what this login may do is shorter than that")
         all_of_it = [each for each in self._connections if each.name == connection.name]
         mine = [each.socket for each in all_of_it if each.socket]
         if sum(socket.unfinished for socket in mine) > MOST_UNFINISHED:
@@ -339,6 +371,7 @@ class Server:
 
 
 _FULL: Final = f"there are {MOST_OF_TOKEN} connections with this token, or {MOST} in all"
+_REVOKED: Final = Refusal(HTTPStatus.UNAUTHORIZED, "the token was revoked", {})
 _BAD: Final = HTTPStatus.BAD_REQUEST
 #: what a stream raises when the other end is gone, or speaks no TLS.
 _BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, ssl.SSLError)
@@ -351,6 +384,15 @@ async def _last_words(stream: ByteStream) -> None:
             await stream.send_eof()
         while True:
             await stream.receive()
+
+
+def _peer(raw: SocketStream) -> Address | None:
+    """Return the other end of a TCP connection; None for another one, or one that is cut."""
+    try:
+        remote = raw.extra(SocketAttribute.remote_address)
+    except OSError:
+        return None
+    return (plain(remote[0]).compressed, remote[1]) if isinstance(remote, tuple) else None
 
 
 def _look(raw: SocketStream, *, proxied: bool) -> None:

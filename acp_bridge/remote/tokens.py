@@ -79,7 +79,7 @@ def new_secret() -> str:
 
 def digest(secret: str) -> str:
     """Return what is kept of a secret."""
-    return hashlib.sha256(secret.encode(errors="surrogateescape")).hexdigest()
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
 def check_name(name: str) -> None:

@@ -38,6 +38,7 @@ from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
 from acp_bridge.session.session_context import SessionContext
+from acp_bridge.sessions import params
 from acp_bridge.updates import notices
 from acp_bridge.updates.remote_notices import servers_left_out
 
@@ -84,7 +85,8 @@ class Bounds:
             named.append(("cwd", cwd))
         for number, folder in enumerate(strings(given.get("additionalDirectories"))):
             named.append((f"additionalDirectories.{number}", folder))
-        if isinstance(session_id := given.get("sessionId"), str):
+        if given.get("sessionId") is not None:
+            session_id = params.session_id(given)
             if (folder_of := await self.folder_of(session_id)) is not None:
                 named.append(("sessionId", folder_of))
             elif "cwd" not in given or not client.may(Right.OPEN):  # the agent may have it

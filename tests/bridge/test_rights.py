@@ -70,6 +70,28 @@ async def test_who_may_only_look_is_refused_all_else_with_a_sentence(
         assert it.agent.params("_x/news") == []
 
 
+@pytest.mark.parametrize("method", ["_acp_bridge/hold", "_acp_bridge/go", "_acp_bridge/pause"])
+async def test_what_is_the_bridge_s_own_reaches_no_agent_though_it_names_no_session(
+    tmp_path: Path, method: str
+) -> None:
+    async with remote_bench(tmp_path) as it:
+        client = await it.remote()
+        error = await client.refused(method, {})
+        assert (error.code, error.message) == (-32602, "sessionId: is missing")
+        assert it.agent.params(method) == []
+
+
+@pytest.mark.parametrize("method", [*LOOKS, "session/prompt", "_acp_bridge/ask", "x/y"])
+@pytest.mark.parametrize("odd", [[], {}, 5, ["a"]])
+async def test_an_odd_id_of_a_session_is_a_refusal_and_no_error_of_the_bridge_s(
+    tmp_path: Path, method: str, odd: object
+) -> None:
+    async with remote_bench(tmp_path) as it:
+        client = await it.remote()
+        error = await client.refused(method, {**it.setup(), "sessionId": odd})
+        assert (error.code, error.message) == (-32602, "sessionId: must be a string")
+
+
 @pytest.mark.parametrize("method", REFUSED)
 async def test_who_may_approve_is_refused_what_brings_words_or_sets_something(
     tmp_path: Path, method: str

@@ -264,6 +264,51 @@ async def test_a_server_on_another_port_of_the_host_gets_in_nowhere(
         tasks.cancel_scope.cancel()
 
 
+async def test_a_page_elsewhere_that_leads_here_with_a_wrong_code_ends_no_login(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with site(tmp_path / "home", Working()) as there:
+        secret = await (await log_in(chromium, there)).value(LOGIN)
+        page = await chromium.page(there.at("#code=AAAA-AAAA"))
+        await page.shows("No sessions yet")
+        await page.shows("does not count", "#link")
+        assert await page.value(LOGIN) == secret
+
+
+STEALING = (
+    b"<script>addEventListener('load', () =>"
+    b" { document.body.textContent = 'It has ' + localStorage.getItem('acp-bridge-login') })"
+    b"</script><p>"
+)
+
+
+async def test_who_listens_on_another_address_of_this_machine_under_its_name_gets_no_login(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    """An agent has the same port of ::1, and a browser asks there first for localhost."""
+    async with site(tmp_path / "home", Working()) as there:
+        named = there.url.replace("127.0.0.1", "localhost")
+        page = await chromium.page(f"{named}/#code={there.code()}")
+        await page.shows("not reached under that name", "body")
+        async with (
+            await anyio.create_tcp_listener(
+                local_host="::1", local_port=int(there.url.rpartition(":")[2])
+            ) as listener,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(listener.serve, _stealing)
+            other = await chromium.page(f"{named}/")
+            await other.shows("It has null", "body")
+            tasks.cancel_scope.cancel()
+
+
+async def _stealing(stream: SocketStream) -> None:
+    async with stream:
+        await stream.receive()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {len(STEALING)}"
+        await stream.send(f"{head}\r\nConnection: close\r\n\r\n".encode() + STEALING)
+
+
 VIOLATIONS = """axe.run(document, {
   runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
 }).then((found) => found.violations.map((each) => [each.id, each.nodes.map((n) => n.html)]))"""

@@ -87,6 +87,18 @@ def test_a_process_that_has_ended_may_not() -> None:
             look(connection)
 
 
+def test_behind_a_proxy_one_that_has_closed_its_end_is_not_taken_for_another_user_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The system says root of an end that nobody has any more; what was sent can still be read."""
+    with connected() as (connection, process):
+        process.kill()
+        process.wait()
+        monkeypatch.setattr(os, "getuid", lambda: 54321)
+        with pytest.raises(Refused, match="can't be seen"):
+            look(connection, proxied=True)
+
+
 def test_another_user_s_may_not_unless_a_proxy_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     with connected() as (connection, _):
         monkeypatch.setattr(os, "getuid", lambda: 54321)

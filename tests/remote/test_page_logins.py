@@ -73,6 +73,20 @@ async def test_a_login_counts_until_it_was_idle_for_thirty_days(tmp_path: Path) 
         assert mine.all == []
 
 
+@pytest.mark.hazard("N1")
+async def test_a_login_that_is_revoked_while_its_use_is_noted_counts_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = Days()
+    with tokens.held(tmp_path) as mine:
+        pages, codes = logins(mine, days)
+        secret = await pages.exchange(codes.make("phone", "all", anyio.current_time()))
+        assert secret is not None
+        days.now += timedelta(days=1)
+        monkeypatch.setattr(mine, "use", lambda token, day: mine.remove(token.name))
+        assert await pages.enter(secret) is None
+
+
 async def test_a_code_whose_name_was_taken_meanwhile_gives_nothing(tmp_path: Path) -> None:
     with tokens.held(tmp_path) as mine:
         pages, codes = logins(mine, Days())

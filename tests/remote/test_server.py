@@ -4,6 +4,8 @@ import json
 import logging
 import shutil
 import ssl
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -63,7 +65,7 @@ async def test_who_is_refused_again_and_again_does_not_fill_the_log(
     monkeypatch.setattr(server, "_LOGGED", 2)
     monkeypatch.setattr(anyio, "current_time", lambda: 30.0)
     async with site(home) as it:
-        asked = f"GET /x HTTP/1.1\r\nHost: localhost:{it.port}\r\n\r\n".encode()
+        asked = f"GET /x HTTP/1.1\r\nHost: 127.0.0.1:{it.port}\r\n\r\n".encode()
         for _ in range(4):
             assert (await it.raw(asked)).startswith(b"HTTP/1.1 404 ")
         assert len([line for line in logged.messages if "remote.refused" in line]) == 2
@@ -75,7 +77,7 @@ async def test_who_is_refused_again_and_again_does_not_fill_the_log(
 @pytest.mark.hazard("N1")
 async def test_a_wrong_token_is_refused_before_a_websocket_is_opened(home: Path) -> None:
     async with site(home) as it:
-        asked = f"GET /acp HTTP/1.1\r\nHost: localhost:{it.port}\r\n".encode()
+        asked = f"GET /acp HTTP/1.1\r\nHost: 127.0.0.1:{it.port}\r\n".encode()
         answer = await it.raw(asked + b"Authorization: Bearer x\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
         assert b"WWW-Authenticate: Bearer\r\n" in answer
@@ -88,7 +90,7 @@ async def test_a_wrong_token_is_refused_before_a_websocket_is_opened(home: Path)
 
 async def test_health_is_answered_to_anybody(home: Path) -> None:
     async with site(home) as it:
-        asked = f"GET /health HTTP/1.1\r\nHost: localhost:{it.port}\r\n\r\n".encode()
+        asked = f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{it.port}\r\n\r\n".encode()
         answer = await it.raw(asked)
         assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
         assert answer.endswith(b"\r\n\r\nok\n")
@@ -121,7 +123,7 @@ async def test_what_is_no_request_of_some_kilobytes_is_refused(
 async def test_frames_that_come_before_the_answer_are_not_taken(home: Path) -> None:
     async with site(home) as it:
         asked = (
-            f"GET /acp HTTP/1.1\r\nHost: localhost:{it.port}\r\nAuthorization: Bearer {it.secret}"
+            f"GET /acp HTTP/1.1\r\nHost: 127.0.0.1:{it.port}\r\nAuthorization: Bearer {it.secret}"
             "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
             "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
         ).encode()
@@ -181,6 +183,29 @@ async def test_a_revoked_token_ends_its_connections_and_no_other_s(home: Path) -
 
 
 @pytest.mark.hazard("N1")
+async def test_a_token_that_is_revoked_while_its_process_is_looked_at_does_not_come_in(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking, revoked = threading.Event(), threading.Event()
+
+    def look(*_: object, **__: object) -> None:
+        looking.set()
+        revoked.wait(10)
+
+    monkeypatch.setattr(server, "_look", look)
+    async with site(home, Proof(local=True, proxied=False)) as it, anyio.create_task_group() as all:
+
+        async def come() -> None:
+            assert await it.refused() == 401
+
+        all.start_soon(come)
+        await until(looking.is_set)
+        await in_thread(control.ask, str(it.private), control.REMOVE, {"name": "laptop"})
+        revoked.set()
+    assert it.came == []
+
+
+@pytest.mark.hazard("N1")
 async def test_what_one_token_s_connections_send_without_an_end_is_bounded_together(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +232,23 @@ async def test_what_one_token_s_connections_send_without_an_end_is_bounded_toget
         for client, size in ((one, 40_000), (other, 90_000)):
             client.transport.write(Frame(Opcode.CONT, b"y").serialize(mask=True))
             assert len(str(await client.recv())) == size + 1
+
+
+@pytest.mark.hazard("N1", "N6")
+@pytest.mark.parametrize("may", [May.LOOK, May.APPROVE])
+async def test_who_may_not_prompt_sends_no_long_message(home: Path, may: May) -> None:
+    """Some 60 MB of brackets take gigabytes and seconds to be read."""
+    async with (
+        site(home) as it,
+        it.connect(max_size=None) as owner,
+        it.connect(it.token("phone", may)) as other,
+    ):
+        assert len(await said(other, "x" * 1_000_000)) == 1_000_000
+        with suppress(ConnectionClosed):
+            await other.send("[" * 2_000_000)
+        await other.wait_closed()
+        assert other.close_code == 1009
+        assert len(await said(owner, "x" * 3_000_000)) == 3_000_000
 
 
 async def test_tokens_are_made_and_listed_on_the_private_socket(home: Path) -> None:
@@ -296,6 +338,21 @@ async def test_a_private_process_comes_in_on_the_loopback_when_it_has_vouched(ho
                     assert await said(client, "{}") == "{}"
             assert await it.refused() == 403
             assert it.server._vouched == {}  # it counted for that connection alone
+
+
+@pytest.mark.process
+@pytest.mark.hazard("V6", "N1")
+async def test_a_connection_that_was_vouched_for_and_has_ended_leaves_its_address_to_nobody(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acp_bridge.remote.local._has", lambda *_: False)
+    async with site(home, Proof(local=True, proxied=False)) as it:
+        async with await anyio.connect_tcp("127.0.0.1", it.port) as stream:
+            raw = stream.extra(anyio.abc.SocketAttribute.raw_socket)
+            assert await in_thread(control.vouch, home, raw.getsockname())
+            await stream.send(b"GET / HTTP/1.1\r\nHost: elsewhere\r\n\r\n")
+            assert b" 421 " in await stream.receive()
+        await until(lambda: not it.server._vouched)
 
 
 async def test_nobody_can_vouch_where_no_server_runs(home: Path) -> None:

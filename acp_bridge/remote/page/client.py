@@ -83,11 +83,13 @@ class Visit:
         """The name of its login."""
         return self._page.login.name
 
-    async def serve(self) -> None:
-        """Serve the page until it is gone, or its user logs out."""
-        if await self._page.run(self._messages):
+    async def serve(self) -> bool:
+        """Serve the page until it is gone, or its user logs out, which returns True."""
+        logs_out = await self._page.run(self._messages)
+        if logs_out:
             await self.logins.leave(self._secret)
             self._page.tell({"login": None, "line": "You are logged out."})
+        return logs_out
 
 
 async def come_in(incoming: Incoming, outgoing: Outgoing, logins: Logins) -> Visit | None:

@@ -59,6 +59,8 @@ class PageLogins:
             return None
         if idle:
             await self._written(partial(self._tokens.use, token, self._day().isoformat()))
+            if self._tokens.find(secret, of_page=True) is None:  # revoked in this moment
+                return None
         return Login(token.name, token.may, partial(self._join_as, token))
 
     async def exchange(self, code: str) -> str | None:

@@ -21,6 +21,7 @@ let may = "look";
 let typed = -SETTLED;
 let heard = 0;
 let busy = false;
+let refusal = "";
 const stands = new WeakMap(); // since when a button that allows or denies stands where it is
 
 // -- the server
@@ -40,7 +41,14 @@ function connect(code) {
   };
   mine.onmessage = (event) => {
     heard = now();
-    if (mine === socket) take(JSON.parse(event.data));
+    if (mine !== socket) return;
+    const message = JSON.parse(event.data);
+    // A page elsewhere can lead here with any code: that is not to end a login.
+    if (code && login && message.login === null) {
+      refusal = message.line;
+      return connect();
+    }
+    take(message);
   };
   mine.onclose = () => {
     if (mine !== socket) return;
@@ -115,7 +123,8 @@ function onLogin(message) {
 function onWelcome(message) {
   tries = 0;
   may = message.may;
-  say("link", "");
+  say("link", refusal);
+  refusal = "";
   at("prompt-form").hidden = may !== "all";
   setBusy(false);
   const waits = waiting();
