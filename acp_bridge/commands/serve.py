@@ -51,8 +51,6 @@ proxies, limits and what a token may.
 exit code: 0 it was told to end, or done, 1 not done, or nothing can listen there, 2 wrong usage."""
 _NO_TOKEN: Final = "there is no token yet, so nobody could come in: acp-bridge serve token NAME"
 _TOKEN, _TOKENS, _REVOKE = "token", "tokens", "revoke"
-#: seconds; how long a session goes on that no client has open.
-_KEEP: Final = 8 * 3600.0
 #: the options of serving that this command has itself.
 _OWN: Final = ("keep", "home")
 
@@ -276,8 +274,7 @@ def _run(plan: Plan, parsed: options.Options, tokens: Tokens, *, client_mcp: boo
 
     from acp_bridge.remote import serving
 
-    settings = stdio.settled(parsed)
-    settings = replace(settings, client_mcp=client_mcp, keep=settings.keep or _KEEP)
+    settings = replace(stdio.settled(parsed), client_mcp=client_mcp)
     roots = ", ".join(map(exact, plan.roots))
 
     def ready(url: str) -> None:
