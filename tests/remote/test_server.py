@@ -151,6 +151,22 @@ async def test_who_says_nothing_gives_way_and_is_cut_after_a_while(
 
 
 @pytest.mark.hazard("N1")
+async def test_who_comes_again_and_again_puts_out_nobody_at_another_address(home: Path) -> None:
+    async with site(home) as it:
+        slow = await anyio.connect_tcp("127.0.0.1", it.port)
+        await until(lambda: len(it.server._waiting) == 1)
+        there = "127.0.0.1", it.port
+        many = [await anyio.connect_tcp(*there, local_host="127.0.0.2") for _ in range(2 * WAITING)]
+        for each in many[:WAITING]:
+            with pytest.raises(anyio.EndOfStream):
+                await each.receive()
+        await slow.send(f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{it.port}\r\n\r\n".encode())
+        assert (await slow.receive()).startswith(b"HTTP/1.1 200 ")
+        for each in (slow, *many):
+            await each.aclose()
+
+
+@pytest.mark.hazard("N1")
 async def test_a_token_has_so_many_connections_and_others_their_own(home: Path) -> None:
     async with site(home) as it:
         clients = [await it.connect() for _ in range(MOST_OF_TOKEN)]
