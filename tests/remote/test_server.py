@@ -298,6 +298,17 @@ async def test_a_code_for_a_page_is_made_on_the_private_socket_for_a_name_that_i
                 await in_thread(control.ask, path, control.CODE, taken)
 
 
+@pytest.mark.hazard("N1")
+async def test_a_code_that_nobody_has_used_is_revoked_by_its_name(home: Path) -> None:
+    async with site(home) as it:
+        path, given = str(it.private), {"name": "phone", "may": "look"}
+        await in_thread(control.ask, path, control.CODE, given)
+        revoked = path, control.REMOVE, {"name": "phone"}
+        assert await in_thread(control.ask, *revoked) == {"ended": 0}
+        with pytest.raises(Unusable, match="no token phone"):
+            await in_thread(control.ask, *revoked)
+
+
 @pytest.mark.parametrize(
     ("method", "given"),
     [
