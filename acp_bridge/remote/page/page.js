@@ -4,7 +4,7 @@
 "use strict";
 
 const STORED = "acp-bridge-login";
-const SETTLED = 600; // ms in which a button has stood still, and nobody has typed or come back, before it acts
+const SETTLED = 600; // ms in which a button has stood still, and nobody typed or came, to act
 const SILENT = 15000; // ms without a word from the server after which it is asked for one
 const ANSWERED = 4000; // ms in which it answers
 const RETRY = [500, 1000, 2000, 4000, 8000, 15000];
