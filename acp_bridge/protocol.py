@@ -64,6 +64,8 @@ READ_TEXT_FILE: Final = "fs/read_text_file"
 WRITE_TEXT_FILE: Final = "fs/write_text_file"
 CREATE_TERMINAL: Final = "terminal/create"
 RELEASE_TERMINAL: Final = "terminal/release"
+#: how requests of an agent begin that read, write or run something on the client's machine.
+ON_THE_MACHINE: Final = ("fs/", "terminal/")
 CREATE_ELICITATION: Final = "elicitation/create"
 #: methods with which an agent asks a person, through a client.
 ASKS_A_PERSON: Final = (REQUEST_PERMISSION, CREATE_ELICITATION)
@@ -509,6 +511,11 @@ def without_key(params: Json) -> Json:
 def without_client_name(capabilities: Json) -> Json:
     """Return a client's capabilities without the name of the client."""
     return _without_mark(capabilities, CLIENT_NAME)
+
+
+def without_machine(capabilities: Json) -> Json:
+    """Return a client's capabilities without its files and its terminals."""
+    return {name: can for name, can in capabilities.items() if name not in ("fs", "terminal")}
 
 
 def cursor_of(params: Json) -> object:

@@ -37,6 +37,7 @@ from acp_bridge.protocol import (
     objects,
     with_own_meta,
     without_client_name,
+    without_machine,
 )
 
 #: The built-in agent's answer, known without starting it (a test compares the two).
@@ -79,8 +80,6 @@ _OWN_INFO: Json = {"name": "acp-bridge", "title": "acp-bridge", "version": __ver
 #: in ACP's form alone, and an index of sessions, whose methods and rows have the agent's ids.
 _KEPT_BACK = ("subagents", "sessionIndex")
 _AIR_KEPT_BACK = ("nativeSubagentSessions", "sessionIndex")
-#: abilities that are of no use to an agent once the client is gone.
-_OF_THE_CLIENT = ("fs", "terminal")
 _OWN_SESSION_CAPABILITIES = ("list", "resume", "close", "delete")
 
 
@@ -93,7 +92,7 @@ def for_agent(params: Json, *, kept: bool = False) -> Json:
     if isinstance(can := params.get("clientCapabilities", {}), dict):
         can = without_client_name(_without_kept_back(can))
         if kept:
-            can = {name: able for name, able in can.items() if name not in _OF_THE_CLIENT}
+            can = without_machine(can)
         told["clientCapabilities"] = can if _has_other_form(can) else {**can, SUBAGENTS: {}}
     return told
 

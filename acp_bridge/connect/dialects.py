@@ -20,6 +20,7 @@ from acp_bridge.protocol import (
     own_meta,
     prompt_key,
     with_own_meta,
+    without_machine,
 )
 from acp_bridge.versions import v2
 from acp_bridge.wire import jsonrpc
@@ -50,8 +51,11 @@ class First:
         return own_meta(as_object(params.get("clientCapabilities")))
 
     def greeting(self, params: Json, own: Json) -> Json:
-        """Return an `initialize` with other abilities of the bridge's own."""
-        able = as_object(params.get("clientCapabilities"))
+        """Return an `initialize` with other abilities of the bridge's own.
+
+        This machine has neither files nor terminals for what runs elsewhere.
+        """
+        able = without_machine(as_object(params.get("clientCapabilities")))
         return {**params, "clientCapabilities": with_own_meta(able, own)}
 
     def can(self, result: Json, ability: str) -> bool:

@@ -9,6 +9,8 @@ Invariants (N2)
 - A prompt is sent on each connection, under its key, until it is answered; prompts of a session
   are sent in the order in which they came.
 - A Stop counts for the prompt that it was said for, or for nothing: it carries that prompt's key.
+- What runs elsewhere reads, writes and runs nothing on this machine: the editor is neither asked to
+  nor offered to log in by a command.
 - A session is shown on another connection from the place on up to which it was shown; until that
   is done nothing is sent to it.
 """
@@ -21,6 +23,7 @@ from itertools import count
 from typing import Any, Final, TypeAlias
 
 from acp_bridge import errors
+from acp_bridge.clients.handshake import for_remote
 from acp_bridge.connect import rules
 from acp_bridge.connect.dialects import First, Second
 from acp_bridge.connect.dialogs import Dialogs
@@ -36,6 +39,7 @@ from acp_bridge.protocol import (
     HEARS_STATE,
     INITIALIZE,
     LET_GO,
+    ON_THE_MACHINE,
     PROMPT_KEY,
     QUEUE_LIST,
     SESSION_CANCEL,
@@ -112,6 +116,8 @@ class Machine:
         method = message.get("method")
         if method is None:
             self._answered(message)
+        elif "id" in message and str(method).startswith(ON_THE_MACHINE):
+            self._out.to_server(jsonrpc.error(message["id"], errors.unknown_method(str(method))))
         elif "id" in message:
             self._dialogs.ask(message)
         elif method == CANCEL_REQUEST:
@@ -334,6 +340,8 @@ class Machine:
             return
         del self._asked[id]
         if asked.method == INITIALIZE:
+            if isinstance(result := message.get("result"), dict):
+                message = {**message, "result": for_remote(result)}
             self._greeted_first(asked, message)
         self._sessions.pass_answer(asked, message)
         self._flush()
@@ -380,6 +388,7 @@ class Machine:
             said = as_object(message.get("error")).get("message")
             self._out.hang_up(f"initialize was refused: {said}")
             return
+        result = for_remote(result)
         self._is_greeted(result)
         if what := rules.changed(before, result, self._dialect.members):
             self._answer = result

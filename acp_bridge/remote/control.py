@@ -137,13 +137,23 @@ class Control:
             code = self._codes.make(name, may, anyio.current_time())
             event("remote.code", token=name, may=may)
             return {"code": code, "page": self._page}
-        result = await in_thread(done, self._tokens, method, params)
         if method == REMOVE:
-            result["ended"] = self._server.end(params["name"])
-        elif method == LIST:
+            return await self._removed(str(params["name"]))
+        result = await in_thread(done, self._tokens, method, params)
+        if method == LIST:
             for each in result["tokens"]:
                 each["open"] = self._server.count(each["name"])
         return result
+
+    async def _removed(self, name: str) -> Json:
+        """Revoke a token, and each code that could be changed for one of its name."""
+        dropped = self._codes.drop(name, anyio.current_time())
+        try:
+            await in_thread(done, self._tokens, REMOVE, {"name": name})
+        except Unusable:
+            if not dropped:
+                raise
+        return {"ended": self._server.end(name)}
 
 
 def done(tokens: Tokens, method: str, params: Json) -> Json:

@@ -80,14 +80,14 @@ class Failures:
 
     def note(self, address: str, now: float) -> None:
         """Count one more."""
-        key = _of_one(address)
+        key = of_one(address)
         self._times[key] = [*self._counting(address, now), now]
         self._times.move_to_end(key)
         while len(self._times) > _ADDRESSES:
             self._times.popitem(last=False)
 
     def _counting(self, address: str, now: float) -> list[float]:
-        return [at for at in self._times.get(_of_one(address), ()) if now - at < WITHIN]
+        return [at for at in self._times.get(of_one(address), ()) if now - at < WITHIN]
 
 
 class Door:
@@ -189,7 +189,7 @@ def _without_port(origin: str) -> str:
     return origin.rpartition(":")[0] if usual else origin
 
 
-def _of_one(address: str) -> str:
+def of_one(address: str) -> str:
     """Return what stands for all addresses that one machine may have: of IPv6, its network."""
     try:
         found = ip_address(address.partition("%")[0])

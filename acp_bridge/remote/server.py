@@ -1,7 +1,8 @@
 """Takes connections from elsewhere, and hands over those that come in with a token.
 
-- Before its login a connection has some seconds, some kilobytes and one of few places; the one that
-  has waited longest gives way to a new one, so that who says nothing keeps nobody out.
+- Before its login a connection has some seconds, some kilobytes and one of few places. To a new one
+  gives way who has waited longest at the address that has most of them, so that who says nothing
+  keeps nobody out, and who comes again and again only those at the same address.
 - The token is looked at before a WebSocket is opened, and then, on the same machine, the process.
 - Every connection belongs to a token, and ends with it.
 """
@@ -9,6 +10,7 @@
 from __future__ import annotations
 
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +31,7 @@ from acp_bridge.clients.rights import May
 from acp_bridge.clients.socket_share import MOST_UNFINISHED
 from acp_bridge.listening import peers
 from acp_bridge.remote import local
-from acp_bridge.remote.door import Door, Refusal, Stranger
+from acp_bridge.remote.door import Door, Refusal, Stranger, of_one
 from acp_bridge.remote.local import Address, plain
 from acp_bridge.remote.tokens import Token
 from acp_bridge.remote.websocket import WebSocket, opened, server_protocol
@@ -125,7 +127,8 @@ class Server:
         """Nothing is taken before `serve`. `come_in`: how pages do, where there are some."""
         self._come_in = come_in
         self._door, self._join, self._proof, self._tls = door, join, proof, tls
-        self._waiting: dict[object, anyio.CancelScope] = {}
+        #: those that have not come in, the oldest first, with the address of each.
+        self._waiting: dict[anyio.CancelScope, str] = {}
         self._connections: list[_Connection] = []
         self._looking = anyio.CapacityLimiter(1)
         #: the other ends that a process which may connect has vouched for, and until when.
@@ -184,7 +187,7 @@ class Server:
     ) -> tuple[ByteStream, ServerProtocol, _Connection] | None:
         """Return an open WebSocket with its token; None for a connection that does not come in."""
         connection: _Connection | None = None
-        with self._place():
+        with self._place(peer[0] if (peer := _peer(raw)) else ""):
             try:
                 stream, protocol, request = await self._asked(raw)
                 connection = await self._let_in(raw, protocol, request)
@@ -198,18 +201,22 @@ class Server:
         return None
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
-        """Have one of the places of those that have not come in, for some seconds."""
-        key = object()
+    def _place(self, address: str) -> Iterator[None]:
+        """Have one of the places of those that have not come in, for some seconds.
+
+        Where there is none left, the oldest one gives way of the address that has the most.
+        """
         if len(self._waiting) >= WAITING:
-            oldest = next(iter(self._waiting))
-            self._waiting.pop(oldest).cancel()
+            of_each = Counter(self._waiting.values())
+            oldest = max(self._waiting, key=lambda each: of_each[self._waiting[each]])
+            del self._waiting[oldest]
+            oldest.cancel()
         with anyio.move_on_after(PATIENCE) as scope:
-            self._waiting[key] = scope
+            self._waiting[scope] = of_one(address)
             try:
                 yield
             finally:
-                self._waiting.pop(key, None)
+                self._waiting.pop(scope, None)
 
     async def _asked(self, raw: SocketStream) -> tuple[ByteStream, ServerProtocol, Request]:
         """Return the request of a connection; raises NotIn."""
@@ -339,7 +346,7 @@ class Server:
         """Serve a page once it has proved its login, for which it has the same time as others."""
         assert self._come_in is not None, "the door lets no page in"
         visit: Visit | None = None
-        with self._place():
+        with self._place(connection.address):
             visit = await self._come_in(socket)
         if visit is None:
             self._door.failed(connection.address, anyio.current_time())

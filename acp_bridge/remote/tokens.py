@@ -18,7 +18,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from dataclasses import replace as with_changes
@@ -104,7 +104,7 @@ class Tokens:
         private_folder(folder)
         self._path = folder / FILE
         self._lock = _locked(folder / _LOCK)
-        #: the file is written and looked at by different threads.
+        #: the tokens are changed, and the file is looked at, by different threads.
         self._writing = threading.Lock()
         try:
             self.all = read(home)
@@ -127,12 +127,18 @@ class Tokens:
 
     def add(self, token: Token) -> None:
         """Keep a token; raises Unusable if the name is taken, OSError."""
-        self.check_new(token.name)
-        self._write([*self.all, token])
+
+        def added() -> list[Token]:
+            self.check_new(token.name)
+            return [*self.all, token]
+
+        self._write(added)
 
     def use(self, token: Token, day: str) -> None:
         """Note that the login of a page is used on a day; raises OSError."""
-        self._write([with_changes(each, used=day) if each == token else each for each in self.all])
+        self._write(
+            lambda: [with_changes(each, used=day) if each == token else each for each in self.all]
+        )
 
     def check_new(self, name: str) -> None:
         """Raise Unusable if no token can be added with this name."""
@@ -147,11 +153,16 @@ class Tokens:
 
     def remove(self, name: str) -> Token:
         """Forget a token, which is returned; raises Unusable if there is none, OSError."""
-        for token in self.all:
-            if token.name == name:
-                self._write([each for each in self.all if each is not token])
-                return token
-        raise Unusable(f"there is no token {name}: acp-bridge serve tokens lists them")
+        removed = list[Token]()
+
+        def others() -> list[Token]:
+            removed.extend(each for each in self.all if each.name == name)
+            if not removed:
+                raise Unusable(f"there is no token {name}: acp-bridge serve tokens lists them")
+            return [each for each in self.all if each not in removed]
+
+        self._write(others)
+        return removed[0]
 
     def changed_behind(self) -> bool:
         """Return True, once for each change, if somebody else has changed the file."""
@@ -173,9 +184,11 @@ class Tokens:
             os.close(self._lock)
             self._lock = -1
 
-    def _write(self, tokens: list[Token]) -> None:
-        told = {"version": 1, "tokens": [asdict(token) for token in tokens]}
+    def _write(self, changed: Callable[[], list[Token]]) -> None:
+        """Write and keep what `changed` makes of the tokens, one change after the other."""
         with self._writing:
+            tokens = changed()
+            told = {"version": 1, "tokens": [asdict(token) for token in tokens]}
             replace(self._path, json.dumps(told, indent=1) + "\n")
             self.all = tokens
             self._seen = _stamp(self._path)

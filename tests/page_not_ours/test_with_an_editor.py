@@ -71,5 +71,8 @@ async def test_a_phone_sees_and_approves_what_an_editor_s_bridge_runs(
             await editor.until(lambda m: "say from the phone" in str(m.get("params")))
             await page.until(f"{count('from the phone')} === 2")  # the prompt and its answer
             code, told, why = await world.command("serve", "revoke", "phone")
-            assert (code, told) == (0, "The token phone is revoked; 1 connection of it ended.\n")
+            assert (code, told) == (
+                0,
+                "The token phone is revoked; 1 connection of it has ended.\n",
+            )
             await page.shows("does not count", "#link")

@@ -22,3 +22,13 @@ def test_a_code_counts_for_five_minutes_and_only_the_newest_are_kept() -> None:
     assert codes.take(first, LIFE + 1) is None
     assert all(codes.take(each, LIFE + 1) for each in others)
     assert len({first, *others}) == 21
+
+
+def test_a_code_is_dropped_with_its_name() -> None:
+    codes = Codes()
+    made = [codes.make(name, "look", 0) for name in ("phone", "tablet", "phone")]
+    assert codes.drop("phone", 1)
+    assert not codes.drop("phone", 1)
+    assert [codes.take(each, 1) is None for each in made] == [True, False, True]
+    codes.make("phone", "look", 1)
+    assert not codes.drop("phone", 1 + LIFE)

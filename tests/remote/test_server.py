@@ -151,6 +151,22 @@ async def test_who_says_nothing_gives_way_and_is_cut_after_a_while(
 
 
 @pytest.mark.hazard("N1")
+async def test_who_comes_again_and_again_puts_out_nobody_at_another_address(home: Path) -> None:
+    async with site(home) as it:
+        slow = await anyio.connect_tcp("127.0.0.1", it.port)
+        await until(lambda: len(it.server._waiting) == 1)
+        there = "127.0.0.1", it.port
+        many = [await anyio.connect_tcp(*there, local_host="127.0.0.2") for _ in range(2 * WAITING)]
+        for each in many[:WAITING]:
+            with pytest.raises(anyio.EndOfStream):
+                await each.receive()
+        await slow.send(f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{it.port}\r\n\r\n".encode())
+        assert (await slow.receive()).startswith(b"HTTP/1.1 200 ")
+        for each in (slow, *many):
+            await each.aclose()
+
+
+@pytest.mark.hazard("N1")
 async def test_a_token_has_so_many_connections_and_others_their_own(home: Path) -> None:
     async with site(home) as it:
         clients = [await it.connect() for _ in range(MOST_OF_TOKEN)]
@@ -280,6 +296,17 @@ async def test_a_code_for_a_page_is_made_on_the_private_socket_for_a_name_that_i
         for taken in ({**given, "name": "laptop"}, {**given, "name": "a b"}):
             with pytest.raises(Unusable):
                 await in_thread(control.ask, path, control.CODE, taken)
+
+
+@pytest.mark.hazard("N1")
+async def test_a_code_that_nobody_has_used_is_revoked_by_its_name(home: Path) -> None:
+    async with site(home) as it:
+        path, given = str(it.private), {"name": "phone", "may": "look"}
+        await in_thread(control.ask, path, control.CODE, given)
+        revoked = path, control.REMOVE, {"name": "phone"}
+        assert await in_thread(control.ask, *revoked) == {"ended": 0}
+        with pytest.raises(Unusable, match="no token phone"):
+            await in_thread(control.ask, *revoked)
 
 
 @pytest.mark.parametrize(

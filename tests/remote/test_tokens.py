@@ -1,16 +1,19 @@
 """Tokens at rest: hashes in a private file, which one program at a time may change."""
 
+import dataclasses
 import json
 import os
 import stat
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from acp_bridge.clients.rights import May
+from acp_bridge.keys.file import replace
 from acp_bridge.remote import tokens
-from acp_bridge.remote.tokens import Held, Unusable, held, new_secret, new_token, read
+from acp_bridge.remote.tokens import Held, Token, Unusable, held, new_secret, new_token, read
 
 
 def made(home: Path, name: str = "laptop", may: May = May.ALL) -> str:
@@ -61,6 +64,35 @@ def test_a_revoked_token_is_no_more(home: Path) -> None:
 def test_a_name_that_would_need_care_is_refused(name: str) -> None:
     with pytest.raises(Unusable, match="letters"):
         new_token(name, May.ALL, "x")
+
+
+@pytest.mark.hazard("N1")
+def test_a_revoked_token_does_not_come_back_when_another_is_used_at_the_same_time(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, others = threading.Event(), list[threading.Thread]()
+
+    def changed(token: Token, used: str) -> Token:
+        begun.set()
+        return dataclasses.replace(token, used=used)
+
+    with tokens.held(home) as mine:
+        for name in ("stolen", "phone"):
+            mine.add(new_token(name, May.ALL, new_secret(), "2026-11-01"))
+
+        def slow(path: Path, text: str) -> None:  # meanwhile the other one is used
+            if not others:
+                others.append(threading.Thread(target=mine.use, args=(mine.all[1], "2026-11-02")))
+                others[0].start()
+                begun.wait(0.2)
+            replace(path, text)
+
+        monkeypatch.setattr(tokens, "with_changes", changed)
+        monkeypatch.setattr(tokens, "replace", slow)
+        mine.remove("stolen")
+        others[0].join(10)
+        assert [(each.name, each.used) for each in mine.all] == [("phone", "2026-11-02")]
+        assert [each.name for each in tokens.read(home)] == ["phone"]
 
 
 def test_there_are_only_so_many(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

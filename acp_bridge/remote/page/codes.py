@@ -50,6 +50,14 @@ class Codes:
         self._forget(now)
         return self._promises.pop(_digest(code), None)
 
+    def drop(self, name: str, now: float) -> bool:
+        """Let no code for this name count any more; returns True if one did."""
+        self._forget(now)
+        dropped = [key for key, promise in self._promises.items() if promise.name == name]
+        for key in dropped:
+            del self._promises[key]
+        return bool(dropped)
+
     def _forget(self, now: float) -> None:
         for key, promise in list(self._promises.items()):
             if promise.until <= now:

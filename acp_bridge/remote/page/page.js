@@ -4,7 +4,7 @@
 "use strict";
 
 const STORED = "acp-bridge-login";
-const SETTLED = 600; // ms in which a button has stood still and nobody has typed, before it acts
+const SETTLED = 600; // ms in which a button has stood still, and nobody typed or came, to act
 const SILENT = 15000; // ms without a word from the server after which it is asked for one
 const ANSWERED = 4000; // ms in which it answers
 const RETRY = [500, 1000, 2000, 4000, 8000, 15000];
@@ -19,6 +19,7 @@ let tries = 0;
 let timer = 0;
 let may = "look";
 let typed = -SETTLED;
+let focused = -SETTLED; // a window that lay over the page may have gone under the finger
 let heard = 0;
 let busy = false;
 let refusal = "";
@@ -272,7 +273,8 @@ const visible = () => document.visibilityState === "visible";
 
 function mayAct(button) {
   if (!("careful" in button.dataset)) return true;
-  return now() - (stands.get(button) ?? now()) >= SETTLED && now() - typed >= SETTLED;
+  const since = Math.max(stands.get(button) ?? now(), typed, focused);
+  return now() - since >= SETTLED;
 }
 
 document.addEventListener("click", (event) => {
@@ -291,6 +293,7 @@ document.addEventListener("visibilitychange", () => {
   } else if (visible()) connect();
 });
 window.addEventListener("online", () => connect());
+window.addEventListener("focus", () => (focused = now()));
 window.addEventListener("hashchange", () => {
   if (takeCode()) return;
   send(session() ? { do: "open", session: session() } : { do: "list" });
