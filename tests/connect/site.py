@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from ssl import SSLContext
@@ -12,7 +13,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import ByteStream, SocketAttribute, SocketStream, TaskGroup
+from anyio.abc import ByteStream, SocketAttribute, SocketStream
 from anyio.streams.tls import TLSStream
 from websockets.http11 import Request
 
@@ -20,6 +21,7 @@ from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.remote.websocket import WebSocket, opened, server_protocol
 from acp_bridge.wire.jsonrpc import Decoder
 from tests.connect.model import Server
+from tests.support.wire import Wire, wire
 
 TOKEN = "acpb_token-of-a-test"
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
@@ -117,41 +119,12 @@ async def site(seed: int = 0, tls: SSLContext | None = None) -> AsyncIterator[Si
             yield it
 
 
-class Cutter:
-    """A line that loses its connections after some bytes, and hands bytes over in pieces."""
-
-    def __init__(self, port: int, rng: Random, cuts: int) -> None:
-        self._there, self._rng = port, rng
-        self.cuts = cuts
-        self.port = 0
-
-    async def take(self, here: SocketStream) -> None:
-        left = self._rng.randrange(1, 6000) if self.cuts > 0 else 1 << 30
-        self.cuts -= 1
-
-        async def carry(one: SocketStream, other: SocketStream, tasks: TaskGroup) -> None:
-            nonlocal left
-            with suppress(*_GONE):
-                while left > 0:
-                    data = await one.receive(self._rng.randrange(1, 4096))
-                    await other.send(data[:left])
-                    left -= len(data)
-            tasks.cancel_scope.cancel()
-
-        there = await anyio.connect_tcp("127.0.0.1", self._there)
-        async with here, there, anyio.create_task_group() as tasks:
-            tasks.start_soon(carry, here, there, tasks)
-            tasks.start_soon(carry, there, here, tasks)
-
-
 @asynccontextmanager
-async def cutter(port: int, seed: int, cuts: int) -> AsyncIterator[Cutter]:
-    it = Cutter(port, Random(seed), cuts)
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
-        it.port = listener.extra(SocketAttribute.local_port)
-        async with beside() as tasks:
-            tasks.start_soon(listener.serve, it.take)
-            yield it
+async def cutter(port: int, seed: int, cuts: int) -> AsyncIterator[Wire]:
+    """A line that loses its connections after some bytes, and hands bytes over in pieces."""
+    async with wire(partial(anyio.connect_tcp, "127.0.0.1", port)) as it:
+        it.pieces, it.to_break = Random(seed), cuts
+        yield it
 
 
 def logged_in(home: Path, port: int, token: str = TOKEN, **more: Any) -> list[str]:
