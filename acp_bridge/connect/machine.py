@@ -139,6 +139,7 @@ class Machine:
             self._request_own(INITIALIZE, as_object(self._hello.get("params")), self._greeted_again)
         elif self._hello and (asked := self._asked.get(self._hello["id"])):
             self._send(asked)
+        self._flush()
         return self._out.taken()
 
     def line_down(self) -> list[Action]:
@@ -233,8 +234,8 @@ class Machine:
 
     def _flush(self) -> None:
         """Send what waits and may go, in the order in which it came."""
-        if not self._greeted:
-            return
+        if not self._out.up or (self._hello and not self._greeted):
+            return  # without an `initialize` the other end says what is wrong
         for id, asked in list(self._asked.items()):
             if asked.line == self._out.line or not self._sessions.takes(asked.session_id):
                 continue
@@ -350,19 +351,23 @@ class Machine:
         """Take what the editor may not have asked for."""
         params = as_object(message.get("params"))
         if message["method"] == ACCEPTED:
-            self._accepted(params)
+            is_new = self._accepted(params)
         else:
+            is_new = True
             self._sessions.note_stands(params)
-        if message["method"] not in self._unasked:
+        if is_new and message["method"] not in self._unasked:
             self._out.to_editor(message)
 
-    def _accepted(self, params: Json) -> None:
-        """Take that a prompt is on disk, or was before."""
+    def _accepted(self, params: Json) -> bool:
+        """Take that a prompt is on disk, or was before; returns False if that was told before."""
         id = params.get("requestId")
         asked = self._asked.get(id) if jsonrpc.is_id(id) else None
+        is_known = False
         if asked is not None and isinstance(turn := params.get("promptId"), str):
+            is_known = asked.turn == turn
             asked.turn = turn
             asked.is_over = params.get("ended") is True and params.get("begun") is True
+        return not is_known
 
     def _greeted_first(self, asked: Asked, message: Message) -> None:
         result = message.get("result")

@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import ByteStream, SocketAttribute, SocketStream, TaskGroup
+from anyio.abc import ByteStream, SocketAttribute, SocketStream
 from anyio.streams.tls import TLSStream
 from websockets.http11 import Request
 
@@ -20,6 +20,7 @@ from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.remote.websocket import WebSocket, opened, server_protocol
 from acp_bridge.wire.jsonrpc import Decoder
 from tests.connect.model import Server
+from tests.support.wire import Wire, laid
 
 TOKEN = "acpb_token-of-a-test"
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
@@ -117,63 +118,30 @@ async def site(seed: int = 0, tls: SSLContext | None = None) -> AsyncIterator[Si
             yield it
 
 
-class Cutter:
-    """A line that loses its connections after some bytes, and hands bytes over in pieces."""
+class Cutter(Wire):
+    """A wire to a server on a port of this machine, which is asked under its own name."""
 
-    def __init__(self, port: int, rng: Random, cuts: int) -> None:
-        self.there, self._rng = port, rng
-        self.cuts = cuts
-        self.port = 0
-        self._open: list[TaskGroup] = []
+    def __init__(self, there: int) -> None:
+        super().__init__(self._reach)
+        self.there = there
 
-    def cut(self) -> None:
-        """Let the connections drop that there are."""
-        for tasks in self._open:
-            tasks.cancel_scope.cancel()
+    async def _reach(self) -> ByteStream:
+        return await anyio.connect_tcp("127.0.0.1", self.there)
 
-    async def take(self, here: SocketStream) -> None:
-        """Carry one connection, until it is cut or one of its ends is gone."""
-        async with here:
-            with suppress(*_GONE, OSError):
-                async with await anyio.connect_tcp("127.0.0.1", self.there) as there:
-                    await self._introduce(here, there)
-                    await self._carry(here, there)
-
-    async def _introduce(self, here: SocketStream, there: SocketStream) -> None:
-        """Pass the request on under the name that the server has."""
+    async def introduce(self, near: ByteStream, far: ByteStream) -> None:
         request = b""
         while b"\r\n\r\n" not in request:
-            request += await here.receive()
-        here_name, there_name = (f"127.0.0.1:{each}" for each in (self.port, self.there))
-        await there.send(request.replace(here_name.encode(), there_name.encode()))
-
-    async def _carry(self, here: SocketStream, there: SocketStream) -> None:
-        left = self._rng.randrange(1, 6000) if self.cuts > 0 else 1 << 30
-        self.cuts -= 1
-
-        async def carry(one: SocketStream, other: SocketStream) -> None:
-            nonlocal left
-            with suppress(*_GONE):
-                while left > 0:
-                    data = await one.receive(self._rng.randrange(1, 4096))
-                    await other.send(data[:left])
-                    left -= len(data)
-            tasks.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as tasks:
-            self._open.append(tasks)
-            tasks.start_soon(carry, here, there)
-            tasks.start_soon(carry, there, here)
+            request += await near.receive()
+        named, known = (f"127.0.0.1:{each}".encode() for each in (self.port, self.there))
+        await far.send(request.replace(named, known))
 
 
 @asynccontextmanager
 async def cutter(port: int, seed: int, cuts: int) -> AsyncIterator[Cutter]:
-    it = Cutter(port, Random(seed), cuts)
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
-        it.port = listener.extra(SocketAttribute.local_port)
-        async with beside() as tasks:
-            tasks.start_soon(listener.serve, it.take)
-            yield it
+    """A line that loses its connections after some bytes, and hands bytes over in pieces."""
+    async with laid(Cutter(port)) as it:
+        it.pieces, it.to_break = Random(seed), cuts
+        yield it
 
 
 def logged_in(home: Path, port: int, token: str = TOKEN, **more: Any) -> list[str]:

@@ -299,13 +299,14 @@ def test_a_dialog_is_withdrawn_when_the_other_end_withdraws_its_question() -> No
 class Second:
     """An editor of version 2, whose other end the test plays."""
 
-    def __init__(self) -> None:
+    def __init__(self, **own: bool) -> None:
         self.machine = Machine("the name", "host", lambda: "key 1")
         self.to_server: list[Any] = []
         self.got: list[Any] = []
         self.do(self.machine.line_up())
         info = {"name": "e", "version": "1"}
-        params = {"protocolVersion": 2, "capabilities": {}, "info": info}
+        able = {"_meta": {"acp_bridge": own}}
+        params = {"protocolVersion": 2, "capabilities": able, "info": info}
         self.says("initialize", params, id=0)
         self.greets()
         self.says("session/new", {"cwd": "/w", "mcpServers": []}, id=1)
@@ -488,3 +489,29 @@ def test_a_whole_resume_of_version_2_that_was_cut_before_its_first_word_is_asked
         here.answers({})
     here.answers({"configOptions": []})
     assert here.got[-1] == {"jsonrpc": "2.0", "id": 7, "result": {"configOptions": []}}
+
+
+def test_an_editor_is_told_once_that_a_prompt_is_accepted_that_is_sent_again() -> None:
+    here = Second(accepted=True)
+    here.says("session/prompt", {"sessionId": "s0", "prompt": WORDS}, id=2)
+    for _ in range(2):
+        accepted(here, 2, "m1")
+        here.do(here.machine.line_down())
+        here.do(here.machine.line_up())
+    assert str(here.got).count("_acp_bridge/accepted") == 1
+
+
+def test_when_initialize_was_refused_the_other_end_says_what_is_wrong_with_the_rest() -> None:
+    machine = Machine("the name", "host", lambda: "key 1")
+    machine.line_up()
+    machine.from_editor(asks("initialize", 0))
+    machine.from_editor(asks("session/list", 1))
+    failed = {"jsonrpc": "2.0", "id": 0, "error": {"code": -32603, "message": "no agent"}}
+    waited = machine.from_server(failed)
+    later = machine.from_editor(asks("session/list", 2))
+    sent = [each.message["id"] for each in (*waited, *later) if isinstance(each, ToServer)]
+    assert sent == [1, 2]
+
+
+def asks(method: str, id: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": {"protocolVersion": 1}}

@@ -9,6 +9,7 @@ from typing import Final
 
 from tests.fuzz import script
 from tests.fuzz.caller import Caller
+from tests.fuzz.far import FarLife, far_editor
 from tests.fuzz.life import Life
 from tests.fuzz.operations import Operations
 from tests.fuzz.place import Place
@@ -32,6 +33,8 @@ class Fleet:
     #: the one that was started last, and the one beside it, if there is one.
     first: Life = field(init=False)
     other: Life | None = None
+    #: the one that serves an editor from elsewhere.
+    far: FarLife | None = None
     #: those whose client has ended, the oldest first.
     kept: list[Life] = field(default_factory=list)
     _guests: int = 0
@@ -39,7 +42,7 @@ class Fleet:
     @property
     def all(self) -> list[Life]:
         """Those that live, the one with the run's first client first."""
-        return [self.first, *([self.other] if self.other else []), *self.kept]
+        return [self.first, *filter(None, [self.other, self.far]), *self.kept]
 
     @property
     def callers(self) -> list[Caller]:
@@ -57,6 +60,11 @@ class Fleet:
         """The bridge whose client is the run's first, from one to the next."""
         self.first = await self.place.start()
         await self._begin(self.first)
+
+    async def start_far(self) -> None:
+        """An editor from elsewhere comes, for all of the run."""
+        self.far = await far_editor(self.place, self.next_guest())
+        await self._begin(self.far)
 
     async def _begin(self, life: Life) -> None:
         await life.begin()
@@ -195,13 +203,13 @@ class Fleet:
         if self.kept:  # what has been said since is shown, too
             await self._load_all()
             await self.settle()
-        for life in [*self.kept, *([self.other] if self.other else [])]:
+        for life in [*self.kept, *filter(None, [self.other, self.far])]:
             if life.is_kept:
                 await life.end_kept("SIGTERM", rng)
             else:
                 await life.end_at_once(rng)
             await self._leave(life, "at rest")
-        self.kept, self.other = [], None
+        self.kept, self.other, self.far = [], None, None
         await self.first.end_at_once(rng)
         await self._leave(self.first, "EOF")
 

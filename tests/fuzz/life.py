@@ -74,6 +74,11 @@ class Life:
         return self.place.ledger
 
     @property
+    def said(self) -> str:
+        """The bridge's log."""
+        return self.first.client.stderr.decode(errors="replace")
+
+    @property
     def here(self) -> list[Caller]:
         """The clients that there are now."""
         first = [] if self.is_kept else [self.first]

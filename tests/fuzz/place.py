@@ -114,13 +114,17 @@ class Place:
         """A bridge has ended: judge what all its clients were told. Raises Lost."""
         await life.leave()
         self.ledger.alive.discard(life.number)
-        self.ledger.turns.append(len(self.log.turns()))
-        for other in self.living:
-            other.note_end_of_another()
+        self.note_end()
         for caller in life.callers:
             self.judge(life, caller)
         assert life.owned
         await life.owned.close()
+
+    def note_end(self) -> None:
+        """A bridge has ended."""
+        self.ledger.turns.append(len(self.log.turns()))
+        for other in self.living:
+            other.note_end_of_another()
 
     def judge(self, life: Life, caller: Caller) -> None:
         """Judge what one client was told, once, when its connection has ended. Raises Lost."""
@@ -129,7 +133,7 @@ class Place:
         caller.judged = True
         self.ledger.judge_life(
             caller.client.recording,
-            life.first.client.stderr.decode(errors="replace"),
+            life.said,
             caller.prompts,
             quiet=caller.quiet,
             guest=caller.guest,

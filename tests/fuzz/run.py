@@ -35,7 +35,7 @@ class Run:
         self._place.keeps = script.keeps(seed)
         self._ledger = self._place.ledger
         others = script.has_two(seed) or script.is_watched(seed) or script.is_acted(seed)
-        self._ledger.several = script.keeps(seed) or others
+        self._ledger.several = script.keeps(seed) or others or script.is_far(seed)
         self._ledger.reuses_ids = "reuses-ids" in self._place.behaviours
         self._ledger.replays_late = "late-replay" in self._place.behaviours
         self._seed = seed
@@ -75,11 +75,16 @@ class Run:
     async def _operate(self, count: int) -> None:
         fleet, operations = self._fleet, self._operations
         await fleet.start()
+        if script.is_far(self._seed):
+            await fleet.start_far()
         for operation in script.operations(self._seed, count):
             operations.note_new_sessions()
             operations.callers = fleet.callers
             which = script.place(operation.who, len(operations.callers))
             operations.caller = operations.callers[which]
+            far = fleet.far and script.goes_far(self._seed, operation)
+            if fleet.far and far:
+                operations.caller = fleet.far.first
             done = self._perform[operation.kind](operation)
             if done is not None:
                 await done
@@ -87,6 +92,8 @@ class Run:
                 await self._watchers.step(random.Random(f"{self._seed}.{operation.who}"))
             if self._actors and (acts := script.acts(self._seed, operation)):
                 await self._actors.step(acts)
+            if fleet.far and far:
+                await fleet.far.step(far)
             await self._pause(operation.rng)
             self._ledger.counts["operations"] += 1
         operations.note_new_sessions()

@@ -60,6 +60,8 @@ _KEPT, _TWO = 0.45, 0.35
 _WATCHED, WATCHED = 0.3, 0.4
 #: Runs in which clients of version 2 act, and the share of operations after which one does.
 _ACTED, ACTED = 0.35, 0.5
+#: One in so many seeds has an editor from elsewhere, which does this share of the operations.
+_FAR, FAR = 5, 0.35
 #: What a client that joins may declare of itself.
 DECLARED: tuple[dict[str, bool], ...] = (
     *[{}] * 3,
@@ -142,6 +144,17 @@ def is_watched(seed: int) -> bool:
 def is_acted(seed: int) -> bool:
     """True if clients of version 2 do things of their own."""
     return random.Random(f"{seed}.acted").random() < _ACTED
+
+
+def is_far(seed: int) -> bool:
+    """True if an editor comes from elsewhere, behind `acp-bridge connect`."""
+    return seed % _FAR == 0
+
+
+def goes_far(seed: int, operation: Operation) -> random.Random | None:
+    """Where the decisions come from if that editor does an operation."""
+    rng = random.Random(f"{seed}.{operation.who}.far")
+    return rng if rng.random() < FAR else None
 
 
 def acts(seed: int, operation: Operation) -> random.Random | None:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from acp_bridge.protocol import STATE, USER_MESSAGE, own_meta
+from acp_bridge.protocol import PROMPT_ID, STATE, USER_MESSAGE, own_meta
 from tests.crash.told import Lost
 from tests.fuzz.transcripts import Updates, kept
 from tests.support.recording import Message
@@ -22,7 +22,7 @@ _NEXT = "\0"
 def part_of(params: Message) -> Message | None:
     """An update as a part of the whole, or None for what is none: states, and what bridges say."""
     update = params["update"]
-    if update["sessionUpdate"] in STATE or own_meta(params):
+    if update["sessionUpdate"] in STATE or own_meta(params).keys() - {PROMPT_ID}:
         return None
     return {**update} if update["sessionUpdate"] == USER_MESSAGE else kept(params)
 
@@ -222,11 +222,12 @@ class Sight:
 
     def _message(self, what: str, shown: str, whole: Updates) -> str:
         all_of_it = flat(whole, self.own)
-        at = _common(shown, all_of_it)
+        at = _longest(shown, all_of_it)
+        there = all_of_it.find(shown[:at]) + at
         return (
             f"{self.who}, session {self.session_id}: {what} is not as it is in the end: shown"
             f" ...{shown[max(0, at - 100) : at + 300]!r} ({len(shown)}), and there is"
-            f" ...{all_of_it[max(0, at - 100) : at + 300]!r} ({len(all_of_it)})"
+            f" ...{all_of_it[max(0, there - 100) : there + 300]!r} ({len(all_of_it)})"
         )
 
 

@@ -64,7 +64,7 @@ async def test_a_turn_that_ends_while_the_line_is_down_is_shown_and_answered(
         asked = client.send_prompt("say before; gate g; say after")
         await world.gates.reached("g")
         await client.until_text("before")
-        line.cut()
+        await line.cut()
         world.gates.open("g")
         answer = await client.answer_to(asked, within=20)
         assert answer["result"] == {"stopReason": "end_turn"}
@@ -80,7 +80,7 @@ async def test_a_stop_said_while_the_line_is_down_reaches_its_prompt_alone(
         asked = client.send_prompt("gate g; say never")
         follows = client.send_prompt("say follows")
         await world.gates.reached("g")
-        line.cut()
+        await line.cut()
         client.cancel()
         assert (await client.answer_to(asked, 20))["result"] == {"stopReason": "cancelled"}
         assert (await client.answer_to(follows, 20))["result"] == {"stopReason": "end_turn"}
@@ -93,7 +93,7 @@ async def test_an_answer_given_while_the_line_is_down_reaches_its_question(
         client.side.permission = "never"
         asked = client.send_prompt("permission")
         question = await client.until_request("session/request_permission")
-        line.cut()
+        await line.cut()
         option = question["params"]["options"][0]["optionId"]
         client.answer(question["id"], {"outcome": {"outcome": "selected", "optionId": option}})
         assert (await client.answer_to(asked, 20))["result"] == {"stopReason": "end_turn"}
@@ -178,7 +178,7 @@ async def test_cut_after_some_bytes_again_and_again_each_prompt_runs_ends_and_is
         for text in texts:
             asked.append(client.send_prompt(text))
             if rng.random() < 0.3:
-                line.cut()
+                await line.cut()
             if rng.random() < 0.4:
                 await client.answer_to(rng.choice(asked), within=20)
         for each in asked:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from tests.remote.certificate import certificate
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
 from tests.support.gates import Gates
-from tests.two_machines.machines import HOME, PORT, Wire, at, wire
+from tests.support.wire import Wire, wire
+from tests.two_machines.machines import HOME, PORT, at
 
 ROOT = Path(__file__).parents[2]
 BRIDGE = (sys.executable, "-m", "acp_bridge")
@@ -52,7 +54,8 @@ async def story(folder: Path) -> None:
     async with Gates() as gates:
         at_hand.home |= gates.env
         token = await _command(at_hand.home, "serve", "token", "laptop")
-        async with _server(at_hand), _editor(at_hand) as editor, wire() as line:
+        dial = partial(anyio.connect_tcp, HOME.address, PORT)
+        async with _server(at_hand), _editor(at_hand) as editor, wire(dial, PORT) as line:
             login = ["connect", "--login", WIRED]
             await _command(at_hand.away, *login, said=token)
             code = (await _command(at_hand.home, "serve", "token", "--phone", "phone")).split()[-1]
