@@ -97,6 +97,7 @@ def work(updates: Iterable[tuple[int, Json]]) -> Work:
 
 def _diffs(update: Json) -> Iterator[Diff]:
     """Give the changes that an update tells, but for those that change nothing."""
-    for each in card({"content": update.get("content")}).content:
+    told = [item for item in objects(update.get("content")) if item.get("type") == "diff"]
+    for each in card({"content": told}).content if told else ():
         if isinstance(each, Diff) and each.path and (each.old or "") != each.new:
             yield each

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from acp_bridge.commands.terminal.table import table
 from acp_bridge.journal import SessionInfo
 from acp_bridge.journal.reading import in_turns
 from acp_bridge.protocol import Json
 from acp_bridge.view.work import Done, work
+
+#: how many turns of a file or a command are shown.
+_TURNS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +46,7 @@ def files_table(found: list[Deed], columns: int | None) -> str:
     """Return a table with a line for each file and command."""
     if not found:
         return "Nothing was read, edited or run.\n"
-    rows = [
-        [
-            deed.did,
-            ", ".join(map(_turn, deed.turns)),
-            deed.what + (f" ({deed.end})" * bool(deed.end)),
-        ]
-        for deed in found
-    ]
+    rows = [[deed.did, _turns(deed.turns), _what(deed)] for deed in found]
     return table(["DID", "TURN", "WHAT"], rows, columns)
 
 
@@ -78,5 +75,8 @@ def _what(deed: Deed) -> str:
     return f"{deed.what} ({deed.end})" if deed.end else deed.what
 
 
-def _turn(number: int) -> str:
-    return str(number or "-")
+def _turns(numbers: list[int]) -> str:
+    """Return the numbers of turns, of many the first ones; `-`: outside of any."""
+    told = [str(number or "-") for number in numbers]
+    more = [f"{len(told) - _TURNS} more"] if len(told) > _TURNS else []
+    return ", ".join([*told[:_TURNS], *more])
