@@ -99,6 +99,16 @@ def turns_of(home: Path, session_id: str) -> list[TurnRow]:
         return turns.read(db)
 
 
+def usage_of(home: Path, session_id: str) -> list[tuple[int, dict[str, Any]]]:
+    """Return what was told of the usage of each turn, in order; raises as `transcript` does.
+
+    Of each the number, 0 outside of any, and what `session/prompts/account.py` keeps.
+    """
+    path = _path(home, session_id)
+    with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
+        return turns.usage(db)
+
+
 def waiting_prompts(home: Path, session_id: str) -> list[PromptRow]:
     """Return the prompts that wait or are left over, in order; raises as `transcript` does."""
     path = _path(home, session_id)

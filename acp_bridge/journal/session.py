@@ -395,6 +395,10 @@ class SessionJournal:
         """Keep a JSON value under a key. Raises JournalError as `record` does."""
         self._file.write_or_keep(Write(((_SET, (key, dumps(value).decode())),)), key=(_SET, key))
 
+    def set_usage(self, turn: str, told: Mapping[str, Any]) -> None:
+        """Keep what the agent tells of a turn's usage. Raises JournalError as `record` does."""
+        self.set(f"{turns.USAGE}{turn}", told)
+
     @property
     def closed(self) -> bool:
         """True once `close` was called."""

@@ -9,8 +9,10 @@ from datetime import datetime
 from pathlib import Path
 
 from acp_bridge.agents import lease
+from acp_bridge.agents.usage_figures import Span, is_amount, of_agent
 from acp_bridge.cli.harmless import one_line
 from acp_bridge.commands.terminal.kept import local_time, updates_in_turns, who
+from acp_bridge.commands.terminal.spending import TurnSpent, cost_words, turns_spent, usage
 from acp_bridge.commands.terminal.table import table
 from acp_bridge.journal import Journal, SessionInfo
 from acp_bridge.journal.reading import turns_of
@@ -26,7 +28,14 @@ class Turn:
     row: TurnRow
     #: it runs now.
     runs: bool
+    #: what it has used.
+    used: TurnSpent | None = None
     decided: list[Json] = field(default_factory=list)
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """What it has cost, by currency, as far as that is known."""
+        return self.used.spent.costs if self.used else {}
 
     @property
     def seconds(self) -> float | None:
@@ -50,17 +59,16 @@ class Turn:
                 return "not recorded"
         return "interrupted"
 
-    @property
-    def usage(self) -> Json:
-        """The usage in the agent's answer, as it tells it."""
-        return as_object(as_object(self.row.prompt.agent_outcome).get("usage"))
-
 
 def turns(home: Path, info: SessionInfo) -> list[Turn]:
     """Return the turns of a session in order. Raises JournalError."""
     live = lease.is_held(Journal(home).lock_path(info.session_id))
     rows = turns_of(home, info.session_id)
-    found = {row.prompt.seq: Turn(row, live and row.prompt.outcome is None) for row in rows}
+    used = {each.told.turn: each for each in turns_spent(home, info)}
+    found = {
+        row.prompt.seq: Turn(row, live and row.prompt.outcome is None, used.get(row.prompt.seq))
+        for row in rows
+    }
     for turn, params in updates_in_turns(home, info):
         decided = as_object(own_meta(params).get("decided"))
         if decided and turn in found:
@@ -78,12 +86,13 @@ def turns_table(found: Sequence[Turn], columns: int | None) -> str:
             local_time(turn.row.began) if turn.row.began else "",
             "" if turn.seconds is None else duration(turn.seconds),
             turn.end,
-            tokens(turn.usage),
+            _tokens(turn),
+            cost_words(turn.costs),
             ", ".join(_decisions(turn.decided)),
         ]
         for turn in found
     ]
-    return table(["TURN", "BEGAN", "TOOK", "ENDED", "TOKENS", "DECIDED"], rows, columns)
+    return table(["TURN", "BEGAN", "TOOK", "ENDED", "TOKENS", "COST", "DECIDED"], rows, columns)
 
 
 def turns_as_json(found: Sequence[Turn], session_id: str) -> Iterator[Json]:
@@ -97,21 +106,22 @@ def turns_as_json(found: Sequence[Turn], session_id: str) -> Iterator[Json]:
             "ended": turn.row.ended,
             "seconds": turn.seconds,
             "end": turn.end,
-            "usage": turn.usage or None,
+            "usage": usage(turn.row) or None,
+            "costs": turn.costs,
             "decided": turn.decided,
         }
 
 
-def tokens(usage: Json) -> str:
-    """Return the tokens that an agent tells, in a few words; "" if it tells none."""
-    told = {name: usage.get(f"{name}Tokens") for name in ("input", "output", "total")}
-    both = [f"{told[name]} {name}" for name in ("input", "output") if _is_count(told[name])]
-    total = [f"{told['total']} in all"] if _is_count(told["total"]) else []
-    return ", ".join(both or total)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _tokens(turn: Turn) -> str:
+    """Return the tokens that the agent tells of a turn, and of what they are if not of it."""
+    told = usage(turn.row)
+    counts = {name: told.get(f"{name}Tokens") for name in ("input", "output", "total")}
+    known = {name: number for name, number in counts.items() if is_amount(number)}
+    both = [f"{known[name]} {name}" for name in ("input", "output") if name in known]
+    words = ", ".join(both or [f"{number} in all" for number in known.values()])
+    by = turn.used.told if turn.used else None
+    span = of_agent(by and by.agent, by and by.version).tokens
+    return words if not words or span is Span.TURN else f"{words} ({span.value})"
 
 
 def _decisions(decided: Sequence[Json]) -> list[str]:

@@ -98,7 +98,9 @@ async def test_each_turn_is_a_line_with_its_end_its_tokens_and_who_decided(
     turn(session, ends=None)
     found = cells(said("show", "abcd", "--turns")[1])
     assert [each.split()[0] for each in found] == ["1", "2", "4", "5"]
-    assert found[0].endswith("done 12 input, 3 output 2 allow by client phone\\x1b, deny by rule")
+    assert found[0].endswith(
+        "done 12 input, 3 output (unknown) 2 allow by client phone\\x1b, deny by rule"
+    )
     assert found[1].endswith("error: gone\\x1b")
     assert found[2].endswith("cancelled")
     assert found[3].endswith("interrupted")
