@@ -50,6 +50,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "sessions": Command("list them", "commands.reading", "", "sessions"),
     "show": Command("the transcript of one", "commands.reading", "[ID]", "show"),
+    "cost": Command("what they have cost, as far as agents tell it", "commands.cost"),
     "ps": Command(
         "list them: what each does, what waits, what is asked", "commands.live", "", "ps"
     ),

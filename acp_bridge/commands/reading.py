@@ -10,6 +10,7 @@ from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, fail, print_json, print_text
+from acp_bridge.commands import looking_back
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.kept import (
     decisions,
@@ -58,12 +59,15 @@ def show_parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge show`."""
     parser = CommandParser(
         "show",
-        "acp-bridge show [ID] [--html FILE | --json | --decisions]",
+        "acp-bridge show [ID] [--html FILE | --json | --decisions]\n"
+        "acp-bridge show [ID] --turns | --files | --diff [--turn N] [--json]",
         _SHOW_ABOUT,
         [
             "acp-bridge show 3f2a | less",
             "acp-bridge show --html session.html 3f2a",
             "acp-bridge show --json 3f2a > session.jsonl",
+            "acp-bridge show 3f2a --turns",
+            "acp-bridge show 3f2a --diff --turn 2",
         ],
         "exit code: 0 done, 1 no such session, or it can't be read, 2 wrong usage.",
     )
@@ -76,13 +80,15 @@ def show_parser() -> CommandParser:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="each update as one line of JSON, as an editor would get it",
+        help="each update as one line of JSON, as an editor would get it;\n"
+        "with --turns, --files and --diff a line for each",
     )
     parser.add_argument(
         "--decisions",
         action="store_true",
         help="only what was decided about permissions, and by whom\n(docs/permissions.md)",
     )
+    looking_back.add_options(parser)
     parser.add_home()
     return parser
 
@@ -108,7 +114,10 @@ def sessions(arguments: Sequence[str]) -> int:
 def show(arguments: Sequence[str]) -> int:
     """Run `acp-bridge show`; returns the exit code."""
     log.configure("error", None)
-    given = show_parser().parse_args(arguments)
+    parser = show_parser()
+    given = parser.parse_args(arguments)
+    if given.turn is not None and not given.diff:
+        parser.error("--turn goes with --diff")
     home = data_folder(given.home)
     try:
         if given.session is None:
@@ -120,6 +129,8 @@ def show(arguments: Sequence[str]) -> int:
     try:
         if given.decisions:
             return print_text(decisions(home, info, columns()))
+        if given.turns or given.files or given.diff:
+            return looking_back.show(given, home, info)
         if given.html is not None:
             write_new(Path(given.html).expanduser(), html_page(home, info))
             return Exit.DONE

@@ -11,20 +11,23 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import fields
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
-from acp_bridge.journal import prompt_rows
+from acp_bridge.journal import prompt_rows, turns
 from acp_bridge.journal.connection import connect, is_damage, journal_errors
 from acp_bridge.journal.errors import IndexUnusable, JournalError, UnknownSession
 from acp_bridge.journal.files import read_info
 from acp_bridge.journal.history import Row, snapshot
 from acp_bridge.journal.index import SOUND
-from acp_bridge.journal.merge import Entry, Merger
+from acp_bridge.journal.merge import merged
 from acp_bridge.journal.prompt_rows import prompt_of, read_words
 from acp_bridge.journal.records import PromptRow, PromptState, SessionInfo
 from acp_bridge.journal.schema import INDEX_SCHEMA
 from acp_bridge.journal.store import Journal
+from acp_bridge.journal.turns import TurnRow
 
 #: the SQL in the place of a column that an index of an earlier version lacks.
 _EARLIER: Final = {"agent_info": "NULL", "prompted": "1"}
@@ -64,20 +67,46 @@ def transcript(home: Path, session_id: str) -> Iterator[dict[str, Any]]:
         JournalError: the file can't be read.
     """
     path = _path(home, session_id)
-    for entry in _entries(snapshot(path)):
-        if entry.params is None:
-            continue
-        if (seq := prompt_of(entry.params)) is None:
-            yield entry.params
+    for _, params in _entries(snapshot(path)):
+        if (seq := prompt_of(params)) is None:
+            yield params
         else:
             yield from read_words(path, seq, read_only=True)
 
 
-def _entries(rows: list[Row]) -> Iterator[Entry]:
-    merger = Merger()
-    for row in rows:
-        yield from merger.feed(row.turn, row.lines)
-    yield from merger.flush()
+def in_turns(home: Path, session_id: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Give the same without the words of prompts, each update with the turn in which it came.
+
+    That is the number of its prompt, 0 outside of any. Raises as `transcript` does.
+    """
+    for turn, params in _entries(snapshot(_path(home, session_id))):
+        if prompt_of(params) is None:
+            yield turn, params
+
+
+def _entries(rows: list[Row]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Give the lines of some rows that can be read, each with its turn."""
+    for turn, same in groupby(rows, key=attrgetter("turn")):
+        for entry in merged((row.turn, row.lines) for row in same):
+            if entry.params is not None:
+                yield turn, entry.params
+
+
+def turns_of(home: Path, session_id: str) -> list[TurnRow]:
+    """Return the turns of a session, in order; raises as `transcript` does."""
+    path = _path(home, session_id)
+    with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
+        return turns.read(db)
+
+
+def usage_of(home: Path, session_id: str) -> list[tuple[int, dict[str, Any]]]:
+    """Return what was told of the usage of each turn, in order; raises as `transcript` does.
+
+    Of each the number, 0 outside of any, and what `session/prompts/account.py` keeps.
+    """
+    path = _path(home, session_id)
+    with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
+        return turns.usage(db)
 
 
 def waiting_prompts(home: Path, session_id: str) -> list[PromptRow]:

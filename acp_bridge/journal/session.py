@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 
-from acp_bridge.journal import left_queue, prompt_rows
+from acp_bridge.journal import left_queue, prompt_rows, turns
 from acp_bridge.journal.connection import in_thread, journal_errors
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.file import SessionFile, Unwritten, Write
@@ -95,7 +95,7 @@ class SessionJournal:
         """
         move = prompt_rows.move(seq, PromptState.WAITING, PromptState.SENT)
         words = b"" if shown else words_line(seq)
-        self._take(seq, Write((move,), seq, (words,), Went.SENT))
+        self._take(seq, Write((move, turns.began(seq)), seq, (words,), Went.SENT))
         self._follow(words)
 
     def start_steering(self, seq: int, turn: int) -> None:
@@ -158,7 +158,7 @@ class SessionJournal:
         end = prompt_rows.end(seq, outcome, agent_outcome)
         # An interrupted one counts as that without its end.
         went = Went.NOTHING if outcome == INTERRUPTED else Went.ENDED
-        self._file.write_or_keep(Write((end,), seq, went=went))
+        self._file.write_or_keep(Write((end, turns.ended(seq)), seq, went=went))
 
     def release(self, seq: int) -> None:
         """Let a left-over prompt wait again, on the user's word.
@@ -394,6 +394,10 @@ class SessionJournal:
     def set(self, key: str, value: object) -> None:
         """Keep a JSON value under a key. Raises JournalError as `record` does."""
         self._file.write_or_keep(Write(((_SET, (key, dumps(value).decode())),)), key=(_SET, key))
+
+    def set_usage(self, turn: str, told: Mapping[str, Any]) -> None:
+        """Keep what the agent tells of a turn's usage. Raises JournalError as `record` does."""
+        self.set(f"{turns.USAGE}{turn}", told)
 
     @property
     def closed(self) -> bool:

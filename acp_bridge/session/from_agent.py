@@ -33,6 +33,7 @@ from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.process.silence import Silence
 from acp_bridge.session.process.work import Work
+from acp_bridge.session.prompts.account import Account
 from acp_bridge.session.prompts.steering import Steering
 from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.requests.to_agent import ToAgent
@@ -66,6 +67,7 @@ class FromAgent:
         work: Work,
         silence: Silence,
         limit: UsageLimit,
+        account: Account,
         disturb: Callable[[], None] | None,
     ) -> None:
         """`disturb` notes that the agent has said something; None: the session never sleeps."""
@@ -75,8 +77,7 @@ class FromAgent:
         self._to_agent = to_agent
         self._steering = steering
         self._subagents, self._work = subagents, work
-        self._silence = silence
-        self._limit = limit
+        self._silence, self._limit, self._account = silence, limit, account
         self._disturb = disturb
         self._journal = journal
         self._updates = updates
@@ -119,7 +120,7 @@ class FromAgent:
             self._work.note_update(shown)
         is_a_state = is_state(shown)
         self._progress |= not is_a_state
-        if is_a_state and (shown := self._note_state(shown)) is None:
+        if is_a_state and (shown := self._note_state(link, shown)) is None:
             return
         told = {**params, "update": shown}
         told.pop("sessionId", None)
@@ -271,7 +272,7 @@ class FromAgent:
         if self._pacing.waits and not self._core.now.permits.paced:
             self._pacing.hurry()
 
-    def _note_state(self, update: Json) -> Json | None:
+    def _note_state(self, link: Link, update: Json) -> Json | None:
         """Note a mode, options, a title or another state that the agent tells.
 
         Returns it as it is to be shown, or None if no client is to see it.
@@ -284,6 +285,7 @@ class FromAgent:
         told_later = not announced and chosen.tells_later(update)
         if update["sessionUpdate"] == USAGE_UPDATE:
             self._limit.note_usage(update)
+            self._account.note_usage(link, update)
         elif update["sessionUpdate"] == INFO_UPDATE:
             update = self._title.note_update(update)
         return None if again or told_later else update

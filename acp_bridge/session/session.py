@@ -46,6 +46,7 @@ from acp_bridge.session.process.silence import Silence
 from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import queue_command
+from acp_bridge.session.prompts.account import Account
 from acp_bridge.session.prompts.changes import Changes
 from acp_bridge.session.prompts.hooks import SessionHooks, moments_of
 from acp_bridge.session.prompts.pauses import Pauses
@@ -131,7 +132,10 @@ class Session:
         self._receipts = Receipts(core, journal, shown, prompts, pauses)
         limit = UsageLimit(core, prompts, pauses, resumes=settings.resume_at_reset)
         self.background = background = Background(core, updates, shown, patience)
-        turn = Turn(core, journal, shown, updates, prompts, memory, self.hooks, limit, background)
+        account = Account(journal, chosen)
+        turn = Turn(
+            core, journal, shown, updates, prompts, memory, self.hooks, limit, background, account
+        )
         self._steering = steering = Steering(core, journal, shown, prompts, turn.join, self._unread)
 
         # The clients that have the session.
@@ -188,6 +192,7 @@ class Session:
             work,
             silence,
             limit,
+            account,
             sleep.disturb if sleep.seconds else None,
         )
         processes.owner = from_agent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.table import table
 from acp_bridge.commands.terminal.view.markdown import markdown
 from acp_bridge.journal import Journal, PromptRow, PromptState, SessionInfo
-from acp_bridge.journal.reading import transcript, waiting_prompts
+from acp_bridge.journal.reading import in_turns, transcript, waiting_prompts
 from acp_bridge.protocol import Json, as_object, own_meta
 from acp_bridge.updates.children import Children
 from acp_bridge.updates.folded import Folded
@@ -40,7 +40,7 @@ def sessions_table(
     rows = [
         [
             ids[info.session_id],
-            _local_time(info.updated_at),
+            local_time(info.updated_at),
             *([] if short else [info.agent, known.with_tilde(info.cwd)]),
             info.title or "",
         ]
@@ -56,13 +56,24 @@ def transcript_of(home: Path, info: SessionInfo) -> list[Json]:
     return [for_replay(each) for each in shown]
 
 
+def updates_in_turns(home: Path, info: SessionInfo) -> Iterator[tuple[int, Json]]:
+    """Give the same without the words of prompts, each with its turn; 0: outside of any.
+
+    Raises JournalError.
+    """
+    folded = Folded(Children(), replays=True)
+    for turn, params in in_turns(home, info.session_id):
+        for each in folded.fold(params):
+            yield turn, for_replay(each)
+
+
 def page(home: Path, info: SessionInfo) -> str:
     """Return a session's page as Markdown, for `acp-bridge show`. Raises JournalError."""
     queue = [f"- {each}" for each in _queue(home, info)]
     head = [
         f"# {one_line(info.title or _UNTITLED)}",
         f"Session `{one_line(info.session_id)}` of {one_line(info.agent)}"
-        f" in `{one_line(info.cwd)}`, last used {_local_time(info.updated_at)}.",
+        f" in `{one_line(info.cwd)}`, last used {local_time(info.updated_at)}.",
     ]
     said = markdown(transcript_of(home, info))
     parts = [*head, said, *(["## Waiting", "\n".join(queue)] if queue else [])]
@@ -74,7 +85,7 @@ def html_page(home: Path, info: SessionInfo) -> str:
     queue = _queue(home, info)
     facts = [
         f"Session {one_line(info.session_id)} of {one_line(info.agent)} in {one_line(info.cwd)},"
-        f" last used {_local_time(info.updated_at)}."
+        f" last used {local_time(info.updated_at)}."
     ]
     said = transcript_of(home, info)
     return document(info.title or _UNTITLED, facts, said, queue, session_style())
@@ -95,7 +106,7 @@ def decisions(home: Path, info: SessionInfo, columns: int | None) -> str:
             more = ", ".join(map(str, rules if isinstance(rules, list) else [])) or str(
                 decided.get("option", "")
             )
-            by = _who(decided)
+            by = who(decided)
             rows.append([str(decided.get("decision")), by, titles.get(card, ""), more])
     if not rows:
         return "Nothing was decided in this session.\n"
@@ -109,7 +120,7 @@ def _queue(home: Path, info: SessionInfo) -> list[str]:
     return [f"{row.seq}: {_waiting(row, live=live)}" for row in waits]
 
 
-def _who(decided: Json) -> str:
+def who(decided: Json) -> str:
     """Return who has decided about a call, with the login of a client that has one."""
     by, name = str(decided.get("by")), decided.get("name")
     return f"{by} {one_line(name)}" if isinstance(name, str) else by
@@ -123,7 +134,7 @@ def _waiting(row: PromptRow, *, live: bool) -> str:
     return harmless(f"{text} ({'waiting' if waits else 'left over'})")
 
 
-def _local_time(updated_at: str) -> str:
+def local_time(updated_at: str) -> str:
     try:
         return datetime.fromisoformat(updated_at).astimezone().strftime("%Y-%m-%d %H:%M")
     except ValueError:

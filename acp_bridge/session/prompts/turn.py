@@ -24,6 +24,7 @@ from acp_bridge.session.core import Core
 from acp_bridge.session.process.background import Background
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.prompts import answers
+from acp_bridge.session.prompts.account import Account
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.prompt import Prompt
 from acp_bridge.session.prompts.prompts import Prompts
@@ -48,8 +49,10 @@ class Turn:
         hooks: SessionHooks,
         limit: UsageLimit,
         background: Background,
+        account: Account,
     ) -> None:
         """No turn runs yet."""
+        self._account = account
         self._background = background
         self._limit = limit
         self._core = core
@@ -71,6 +74,7 @@ class Turn:
             event("journal.failed", session=session_id, what=exc)
             self._core.feed(ev.NotBegun(key))
             return
+        self._account.begin_turn(link, prompt.seq)
         blocks = prompt.params["prompt"]
         carried = self._memory.take_transcript(blocks) if self._memory.transcript else None
         added = self._added(prompt, key)

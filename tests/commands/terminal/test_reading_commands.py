@@ -2,44 +2,18 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from acp_bridge import cli
 from acp_bridge.agents import lease
 from acp_bridge.commands.terminal.known import short_ids
 from acp_bridge.journal import Journal
+from tests.commands.terminal.conftest import Said
 from tests.journal.sayings import chunk, lines
 
-Said = Callable[..., tuple[int, str, str]]
 FIRST, SECOND, THIRD = "abcd" + "1" * 28, "abce" + "2" * 28, "f" * 32
-
-
-@pytest.fixture
-def said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Said:
-    """Run a command in a folder: its exit code, stdout and stderr."""
-    monkeypatch.setenv("ACP_BRIDGE_HOME", str(tmp_path / "home"))
-    (tmp_path / "project").mkdir()
-    monkeypatch.chdir(tmp_path / "project")
-
-    def said(*words: str) -> tuple[int, str, str]:
-        code = cli.run(words)
-        found = capsys.readouterr()
-        return code, found.out, found.err
-
-    return said
-
-
-@pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = Journal(tmp_path / "home")
-    yield journal
-    await journal.close()
 
 
 async def keep(journal: Journal, session_id: str, cwd: Path, title: str, *words: str) -> None:

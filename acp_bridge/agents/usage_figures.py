@@ -1,0 +1,68 @@
+"""Tells what the figures of an agent mean that it gives about its tokens and costs.
+
+The protocol has the tokens in the answer to a prompt and the costs in a `usage_update`, and agents
+take either for a turn, for all that the session has used, or for the last of a turn's calls of
+the model. Of an agent that is not in the table nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from math import isfinite
+from typing import Final, TypeGuard
+
+from acp_bridge.protocol import BUILTIN_INFO
+
+
+class Span(Enum):
+    """What a figure is of."""
+
+    #: the turn in which it is told.
+    TURN = "turn"
+    #: all of the session until then.
+    SESSION = "session"
+    #: the last call of the model in the turn: less than the turn has used.
+    LAST_CALL = "last call"
+    #: nobody knows.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the figures of an agent are of."""
+
+    tokens: Span = Span.UNKNOWN
+    cost: Span = Span.UNKNOWN
+    #: the first version of which that is known.
+    since: tuple[int, ...] = ()
+
+
+#: by the agent's name for itself; tests/agents/usage_figures.json has what was recorded of them.
+_AGENTS: Final = {
+    "@agentclientprotocol/claude-agent-acp": Figures(Span.TURN, Span.SESSION),
+    "@agentclientprotocol/codex-acp": Figures(tokens=Span.TURN, since=(2, 6)),
+    "OpenCode": Figures(Span.LAST_CALL, Span.SESSION),
+    BUILTIN_INFO: Figures(cost=Span.SESSION),
+    "acp-bridge-openhands": Figures(cost=Span.SESSION),
+}
+
+
+def of_agent(name: object, version: object = None) -> Figures:
+    """Return what is known of the figures of the agent that calls itself so."""
+    known = _AGENTS.get(name, Figures()) if isinstance(name, str) else Figures()
+    return known if _numbers(version) >= known.since else Figures()
+
+
+def _numbers(version: object) -> tuple[int, ...]:
+    """Return the numbers at the beginning of a version."""
+    found = re.match(r"\d{1,9}(?:\.\d{1,9})*", version) if isinstance(version, str) else None
+    return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def is_amount(value: object) -> TypeGuard[float]:
+    """Return True for a number that can be an amount of tokens or money."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return isfinite(value) and value >= 0

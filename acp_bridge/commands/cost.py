@@ -1,0 +1,66 @@
+"""`acp-bridge cost`: what the kept sessions have used, from what their agents told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from acp_bridge.cli.options import data_folder
+from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.printing import columns, fail, print_json, print_text
+from acp_bridge.commands.terminal import known
+from acp_bridge.commands.terminal.costs import WAYS, costs, costs_as_json, costs_table
+from acp_bridge.journal.records import days_ago
+from acp_bridge.runtime import log
+
+_ABOUT: Final = """\
+Sum up what the kept sessions have used: the tokens and costs that their agents told. Figures of
+which nobody knows if they are of a turn or totals are named and never summed. A cost is the
+agent's own estimate and no bill. Nothing is started, and nothing is changed."""
+_SINCE: Final = re.compile(r"(\d{1,5})([hdw])")
+_DAYS: Final = {"h": 1 / 24, "d": 1, "w": 7}
+
+
+def parser() -> CommandParser:
+    """Return the parser of the arguments of `acp-bridge cost`."""
+    parser = CommandParser(
+        "cost",
+        "acp-bridge cost [--since TIME] [--by WHAT] [--json]",
+        _ABOUT,
+        ["acp-bridge cost --since 7d --by model", "acp-bridge cost --by day --json"],
+        "exit code: 0 done, 1 the sessions can't be read, 2 wrong usage.",
+    )
+    parser.add_argument(
+        "--since", metavar="TIME", help="only turns of this last time, such as 12h, 7d or 4w"
+    )
+    parser.add_argument(
+        "--by",
+        metavar="WHAT",
+        choices=WAYS,
+        default="agent",
+        help="a line for each agent (the default), folder, session, day or\nmodel",
+    )
+    parser.add_argument("--json", action="store_true", help="an object for each line")
+    parser.add_home()
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run `acp-bridge cost`; returns the exit code."""
+    log.configure("error", None)
+    reader = parser()
+    given = reader.parse_args(arguments)
+    found = None if given.since is None else _SINCE.fullmatch(given.since)
+    if given.since is not None and found is None:
+        reader.error("--since: a time such as 12h, 7d or 4w")
+    since = days_ago(int(found[1]) * _DAYS[found[2]]) if found else ""
+    home = data_folder(given.home)
+    try:
+        listed = known.listing(home)
+    except known.NotFound as why:
+        return fail("cost", why)
+    counted = costs(home, listed, given.by, since)
+    if given.json:
+        return print_json(costs_as_json(counted))
+    return print_text(costs_table(counted, columns()))

@@ -1,0 +1,53 @@
+"""What `acp-bridge show` tells of a session beside its transcript: turns, files, changes."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.printing import columns, print_json, print_text
+from acp_bridge.commands.terminal.changes import changes, changes_as_json, changes_text
+from acp_bridge.commands.terminal.files import deeds, files_as_json, files_table
+from acp_bridge.commands.terminal.turns import turns, turns_as_json, turns_table
+from acp_bridge.journal import SessionInfo
+
+
+def add_options(parser: CommandParser) -> None:
+    """Add the options that say what is told."""
+    parser.add_argument(
+        "--turns",
+        action="store_true",
+        help="a line for each turn: when it began, how long it took, how it\n"
+        "ended, the tokens that the agent tells, and who decided what",
+    )
+    parser.add_argument(
+        "--files", action="store_true", help="what was read, edited and run, each once"
+    )
+    parser.add_argument(
+        "--diff",
+        action="store_true",
+        help="what the session changed, as a patch from its tool calls; what it\n"
+        "can't tell is said in lines that begin with #",
+    )
+    parser.add_argument(
+        "--turn", type=int, metavar="N", help="with --diff: only what this turn changed"
+    )
+
+
+def show(given: Namespace, home: Path, info: SessionInfo) -> int:
+    """Print what the options say; returns the exit code. Raises JournalError."""
+    if given.turns:
+        ran = turns(home, info)
+        if given.json:
+            return print_json(turns_as_json(ran, info.session_id))
+        return print_text(turns_table(ran, columns()))
+    if given.diff:
+        changed = changes(home, info, given.turn)
+        if given.json:
+            return print_json(changes_as_json(changed, info.session_id))
+        return print_text(changes_text(changed))
+    did = deeds(home, info)
+    if given.json:
+        return print_json(files_as_json(did, info.session_id))
+    return print_text(files_table(did, columns()))

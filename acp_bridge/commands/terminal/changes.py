@@ -1,0 +1,182 @@
+"""What a kept session changed, as a patch from its tool calls, compared with its folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from acp_bridge.cli.harmless import exact, harmless
+from acp_bridge.commands.terminal.files import within
+from acp_bridge.commands.terminal.folder import Git, content
+from acp_bridge.journal import SessionInfo
+from acp_bridge.journal.reading import in_turns
+from acp_bridge.protocol import Json
+from acp_bridge.view.blocks import Diff
+from acp_bridge.view.patch import hunks, patch
+from acp_bridge.view.session_diff import UNKNOWN, Content, FileChanges, fits, folded
+from acp_bridge.view.work import Work, work
+
+
+@dataclass(slots=True)
+class _File:
+    """The changes of one file that the session's tool calls tell, and which of them are meant."""
+
+    diffs: list[Diff] = field(default_factory=list)
+    wanted: list[bool] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What became of one file."""
+
+    path: str
+    changes: FileChanges
+    #: how the folder's file differs from what the session has left; "" if it does not.
+    differs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a session, or one turn of it, changed, and what may be missing in that."""
+
+    files: list[Changed]
+    #: commands that may have changed more.
+    commands: list[str]
+    #: files of calls that have changed them and don't tell how.
+    untold: list[str]
+    #: files that git sees changed, and no call of the session names.
+    others: list[str]
+
+
+def changes(home: Path, info: SessionInfo, turn: int | None) -> Changes:
+    """Return the changes of a session, or of one turn. Raises JournalError."""
+    did = work(in_turns(home, info.session_id))
+    folder = Path(os.path.realpath(info.cwd or "/"))
+    git = Git(folder)
+    seen, files = set(git.changed()), _files(did, turn, folder)
+    committed = git.committed(files)
+    found = [
+        _changed(path, file, folder, committed.get(path, UNKNOWN)) for path, file in files.items()
+    ]
+    untold, commands = dict[str, None](), dict[str, None]()
+    for done in did.of(turn):
+        if done.changes and not done.diffs:
+            untold.update((within(path, info.cwd), None) for path in done.paths)
+        commands.update(dict.fromkeys(done.commands))
+    known = {_real(path, str(folder)) for done in did.done if done.changes for path in done.paths}
+    others = sorted(seen - known) if turn is None else []
+    return Changes(
+        [each for each in found if each.changes.changes or each.changes.fragments],
+        list(commands),
+        list(untold),
+        [within(str(path), str(folder)) for path in others],
+    )
+
+
+def changes_text(found: Changes) -> str:
+    """Return the changes as a patch; what is no part of it stands in lines that begin with `#`."""
+    notes: list[str] = []
+    if not any(each.changes.changes or each.changes.fragments for each in found.files):
+        notes.append("No tool call tells of a change.")
+    notes += [f"{each.path}: {each.differs}" for each in found.files if each.differs]
+    notes += [f"{path}: changed by a tool call that does not tell how" for path in found.untold]
+    notes += [f"{path}: changed, and no tool call names it" for path in found.others]
+    if found.commands:
+        notes += ["Commands that were run, and may have changed more:"]
+        notes += [f"  {command}" for command in found.commands]
+    lines = [f"# {exact(note)}" for note in notes]
+    for each in found.files:
+        lines += map(harmless, _patch(each))
+    for each in found.files:
+        for fragment in each.changes.fragments:
+            lines += _marked(each.path, fragment)
+    return "\n".join(lines) + "\n"
+
+
+def changes_as_json(found: Changes, session_id: str) -> Iterator[Json]:
+    """Give an object for each file, and one for what may be missing."""
+    for each in found.files:
+        yield {
+            "sessionId": session_id,
+            "path": each.path,
+            "patch": "".join(f"{line}\n" for line in _patch(each)),
+            "fragments": [
+                {"oldText": diff.old, "newText": diff.new} for diff in each.changes.fragments
+            ],
+            "differs": each.differs or None,
+        }
+    yield {
+        "sessionId": session_id,
+        "commands": found.commands,
+        "untold": found.untold,
+        "others": found.others,
+    }
+
+
+def _files(did: Work, turn: int | None, folder: Path) -> dict[Path, _File]:
+    """Return the files that were changed in the turn, or in any, each with all of its changes."""
+    files: dict[Path, _File] = {}
+    for done in did.done:
+        for diff in done.diffs if done.completed else ():
+            file = files.setdefault(_real(diff.path, str(folder)), _File())
+            file.diffs.append(diff)
+            file.wanted.append(turn in (None, done.turn))
+    return {path: file for path, file in files.items() if any(file.wanted)}
+
+
+@lru_cache(maxsize=4096)
+def _real(path: str, folder: str) -> Path:
+    """Return the real path of a file that is named in a folder."""
+    path = os.path.join(folder, path)
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError:  # a NUL in a path that an agent tells
+        return Path(path)
+
+
+def _changed(path: Path, file: _File, folder: Path, committed: Content) -> Changed:
+    """Return what became of a file, with its difference to the folder and to the last commit."""
+    now = content(path)
+    found = folded(file.diffs, file.wanted, now, committed)
+    differs = _difference(file.diffs, found, now)
+    if not differs and committed is not UNKNOWN and all(file.wanted):
+        differs = _difference_to_commit(found, now, committed)
+    return Changed(within(str(path), str(folder)), found, differs)
+
+
+def _difference(diffs: Sequence[Diff], found: FileChanges, now: Content) -> str:
+    if now is UNKNOWN:
+        return "it can't be read as a text, so it was not compared"
+    if now is None and diffs[-1].new:
+        return "the folder has no such file any more"
+    if not fits(diffs, now):
+        return "the folder has it otherwise than the last of its changes left it"
+    if found.fragments or len(found.changes) > 1:
+        return "not all of its changes follow from each other, or have a clear place"
+    return ""
+
+
+def _difference_to_commit(found: FileChanges, now: Content, committed: Content) -> str:
+    if found.changes and now == committed:
+        return "git shows no change: it is as in the last commit"
+    if found.changes and found.changes[0].before != committed:
+        return "git shows another change: before the session it was not as in the last commit"
+    return ""
+
+
+def _patch(each: Changed) -> Iterator[str]:
+    """Give the lines of the patch of a file."""
+    path = exact(each.path.lstrip("/"))
+    for change in each.changes.changes:
+        yield from patch(path, change.before, change.after)
+
+
+def _marked(path: str, fragment: Diff) -> Iterator[str]:
+    """Give the lines of a fragment, which are no part of the patch."""
+    yield f"# {exact(path)}: a fragment without a place"
+    for line in hunks(fragment.old or "", fragment.new):
+        if not line.startswith("@@"):
+            yield f"#   {harmless(line)}"

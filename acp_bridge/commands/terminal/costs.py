@@ -1,0 +1,143 @@
+"""Sums up what kept sessions have used, by agent, folder, session, day or model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from acp_bridge.agents.usage_figures import Span
+from acp_bridge.cli.harmless import one_line
+from acp_bridge.commands.terminal import known
+from acp_bridge.commands.terminal.spending import TurnSpent, cost_words, turns_spent
+from acp_bridge.commands.terminal.table import table
+from acp_bridge.journal import JournalError, SessionInfo
+from acp_bridge.protocol import Json
+from acp_bridge.view.spending import Spent
+
+#: by what is summed.
+WAYS: Final = ("agent", "folder", "session", "day", "model")
+_NOT_TOLD: Final = "not told"
+#: why figures are not summed, behind the agent's name and "its tokens" or "its costs".
+_WHY: Final = {
+    Span.LAST_CALL: "are of the last call of the model in a turn alone, so they are not summed",
+    Span.UNKNOWN: "are not summed: it is not known if they are of a turn or totals",
+}
+
+
+@dataclass(slots=True)
+class Sum:
+    """What some turns have used together."""
+
+    name: str
+    turns: int = 0
+    #: how many of them were told nothing of.
+    untold: int = 0
+    spent: Spent = field(default_factory=Spent)
+
+    def add(self, each: TurnSpent) -> None:
+        """Count a turn, or what was told outside of any."""
+        used = each.spent
+        self.turns += bool(each.told.turn)
+        told = used.tokens or used.costs or used.uncounted
+        self.untold += bool(each.told.turn) and not told
+        self.spent.add(used)
+
+
+@dataclass(slots=True)
+class Costs:
+    """The sums of all sessions, and what is missing in them."""
+
+    way: str
+    sums: dict[str, Sum] = field(default_factory=dict)
+    whole: Sum = field(default_factory=lambda: Sum("all"))
+    #: sessions whose files can't be read, by their ids.
+    unread: list[str] = field(default_factory=list)
+
+
+def costs(home: Path, listed: Iterable[SessionInfo], way: str, since: str) -> Costs:
+    """Sum up the turns that began at or after a time, in UTC as ISO 8601; "": all."""
+    found = Costs(way)
+    for info in listed:
+        if info.updated_at < since:
+            continue
+        try:
+            used = turns_spent(home, info)
+        except JournalError:
+            found.unread.append(info.session_id)
+            continue
+        for each in used:
+            if each.at >= since and (each.told.turn or each.spent.costs):
+                name = _name(info, each, way)
+                found.sums.setdefault(name, Sum(name)).add(each)
+                found.whole.add(each)
+    return found
+
+
+def costs_table(found: Costs, columns: int | None) -> str:
+    """Return a table with a line for each sum, and below it what is missing."""
+    if not found.sums:
+        return "No turns.\n" + "".join(f"{note}\n" for note in _notes(found))
+    sums = sorted(found.sums.values(), key=lambda each: each.name)
+    rows = [_row(each) for each in [*sums, *([found.whole] if len(sums) > 1 else [])]]
+    head = [found.way.upper(), "TURNS", "INPUT", "OUTPUT", "TOKENS", "COST"]
+    notes = "".join(f"{note}\n" for note in _notes(found))
+    return table(head, rows, columns) + (f"\n{notes}" if notes else "")
+
+
+def costs_as_json(found: Costs) -> Iterator[Json]:
+    """Give an object for each sum."""
+    for each in sorted(found.sums.values(), key=lambda each: each.name):
+        yield {
+            "by": found.way,
+            "name": each.name,
+            "turns": each.turns,
+            "untold": each.untold,
+            "tokens": each.spent.tokens,
+            "costs": each.spent.costs,
+            "uncounted": [
+                {"what": what, "agent": agent, "of": span.value}
+                for what, agent, span in sorted(each.spent.uncounted, key=str)
+            ],
+        }
+
+
+def _name(info: SessionInfo, each: TurnSpent, way: str) -> str:
+    match way:
+        case "agent":
+            return info.agent
+        case "folder":
+            return known.with_tilde(info.cwd)
+        case "session":
+            return info.session_id
+        case "day":
+            return _day(each.at)
+        case _:
+            return each.told.model or _NOT_TOLD
+
+
+def _day(at: str) -> str:
+    try:
+        return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d")
+    except ValueError:
+        return "not kept"
+
+
+def _row(each: Sum) -> list[str]:
+    tokens = [each.spent.tokens.get(f"{kind}Tokens") for kind in ("input", "output", "total")]
+    told = ["" if number is None else str(number) for number in tokens]
+    return [each.name, str(each.turns), *told, cost_words(each.spent.costs)]
+
+
+def _notes(found: Costs) -> Iterator[str]:
+    """Give a sentence for each thing that the sums lack."""
+    for what, agent, span in sorted(found.whole.spent.uncounted, key=str):
+        figures = "tokens" if what == "tokens" else "costs"
+        yield f"{one_line(agent)}: its {figures} {_WHY[span]}."
+    if found.whole.untold:
+        number = found.whole.untold
+        yield f"Of {number} turn{'' if number == 1 else 's'} no agent told what they used."
+    for session_id in found.unread:
+        yield f"Session {one_line(session_id)[:8]} can't be read, and is not counted."

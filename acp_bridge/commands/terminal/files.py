@@ -1,0 +1,82 @@
+"""What a kept session has read, changed and run, as its tool calls tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from acp_bridge.commands.terminal.table import table
+from acp_bridge.journal import SessionInfo
+from acp_bridge.journal.reading import in_turns
+from acp_bridge.protocol import Json
+from acp_bridge.view.work import Done, work
+
+#: how many turns of a file or a command are shown.
+_TURNS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """A file that was read or edited, or a command that was run, with the turns in which it was."""
+
+    did: str
+    what: str
+    #: how the command ended last; "" for a success, and where that is not known.
+    end: str = ""
+    turns: list[int] = field(default_factory=list)
+
+
+def deeds(home: Path, info: SessionInfo) -> list[Deed]:
+    """Return what a session did: what was read, edited, run, each once. Raises JournalError."""
+    found: dict[tuple[str, str], Deed] = {}
+    for done in work(in_turns(home, info.session_id)).done:
+        for did, what in _did(done, info.cwd):
+            before = found.get((did, what))
+            turns = before.turns if before else []
+            found[did, what] = Deed(did, what, done.end if did == "run" else "", turns)
+            if done.turn not in turns:
+                turns.append(done.turn)
+    order = ("read", "edited", "run")
+    return sorted(found.values(), key=lambda deed: order.index(deed.did))
+
+
+def files_table(found: list[Deed], columns: int | None) -> str:
+    """Return a table with a line for each file and command."""
+    if not found:
+        return "Nothing was read, edited or run.\n"
+    rows = [[deed.did, _turns(deed.turns), _what(deed)] for deed in found]
+    return table(["DID", "TURN", "WHAT"], rows, columns)
+
+
+def files_as_json(found: list[Deed], session_id: str) -> Iterator[Json]:
+    """Give an object for each file and command."""
+    for deed in found:
+        what = {"command": deed.what, "end": deed.end} if deed.did == "run" else {"path": deed.what}
+        yield {"sessionId": session_id, "did": deed.did, **what, "turns": deed.turns}
+
+
+def within(path: str, folder: str) -> str:
+    """Return a path as it is named in a folder, if it is in it; else as it is."""
+    inside = folder.rstrip("/") + "/"
+    return path[len(inside) :] if folder and path.startswith(inside) else path
+
+
+def _did(done: Done, folder: str) -> Iterator[tuple[str, str]]:
+    for command in done.commands:
+        yield "run", command
+    if done.changes or done.reads:
+        for path in done.paths:
+            yield "edited" if done.changes else "read", within(path, folder)
+
+
+def _what(deed: Deed) -> str:
+    return f"{deed.what} ({deed.end})" if deed.end else deed.what
+
+
+def _turns(numbers: list[int]) -> str:
+    """Return the numbers of turns, of many the first ones; `-`: outside of any."""
+    told = [str(number or "-") for number in numbers]
+    more = [f"{len(told) - _TURNS} more"] if len(told) > _TURNS else []
+    return ", ".join([*told[:_TURNS], *more])

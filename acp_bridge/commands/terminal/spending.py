@@ -1,0 +1,53 @@
+"""What the turns of kept sessions have used, from what their agents told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from acp_bridge.journal import SessionInfo
+from acp_bridge.journal.reading import turns_of, usage_of
+from acp_bridge.journal.turns import TurnRow
+from acp_bridge.protocol import Json, as_object
+from acp_bridge.view.spending import Spent, Told, spent, told
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSpent:
+    """What a turn has used, with who ran it."""
+
+    told: Told
+    #: when it began, in UTC as ISO 8601; "" if that is not kept.
+    at: str
+    spent: Spent
+
+
+def usage(row: TurnRow) -> Json:
+    """Return the usage in the agent's answer to a prompt, as it tells it."""
+    return as_object(as_object(row.prompt.agent_outcome).get("usage"))
+
+
+def turns_spent(home: Path, info: SessionInfo) -> list[TurnSpent]:
+    """Return what each turn of a session has used, in order. Raises JournalError.
+
+    What was told outside of any turn has the number 0.
+    """
+    rows = {row.prompt.seq: row for row in turns_of(home, info.session_id)}
+    kept = usage_of(home, info.session_id)
+    accounted = {number for number, _ in kept}
+    earlier = [(number, dict[str, object]()) for number in rows if number not in accounted]
+    found = [
+        told(number, about, usage(rows[number]) if number in rows else {}, info.agent_info)
+        for number, about in [*earlier, *kept]
+    ]
+    times = {number: str(about.get("at", "")) for number, about in kept}
+    times |= {number: row.began for number, row in rows.items() if row.began}
+    return [
+        TurnSpent(each, times.get(each.turn, ""), count)
+        for each, count in zip(found, spent(found), strict=True)
+    ]
+
+
+def cost_words(costs: dict[str, float]) -> str:
+    """Return costs in each currency, in words."""
+    return ", ".join(f"{amount:.4f} {currency}" for currency, amount in sorted(costs.items()))

@@ -1,0 +1,68 @@
+"""Keeps what the agent of one session tells of its costs, turn by turn, for `acp-bridge cost`.
+
+Nothing is counted here: what the figures mean is each agent's own (`agents/usage_figures.py`). What
+comes after the end of a turn is that turn's, until the next one begins; what an agent tells before
+the first one belongs to none.
+"""
+
+from __future__ import annotations
+
+from secrets import token_hex
+from typing import Final
+
+from acp_bridge.agents.link import Link
+from acp_bridge.agents.usage_figures import is_amount
+from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.journal.records import now
+from acp_bridge.protocol import SET_MODEL, Json, as_object
+from acp_bridge.runtime.log import event
+from acp_bridge.session.requests import options
+from acp_bridge.session.requests.user_settings import UserSettings
+
+#: characters of a name, a version, a model or a currency that are kept.
+_LONGEST: Final = 200
+
+
+class Account:
+    """Notes who ran each turn of a session, on which model, and the costs that were told in it."""
+
+    def __init__(self, journal: SessionJournal, user_settings: UserSettings) -> None:
+        """No turn has run yet in this bridge."""
+        self._journal = journal
+        self._settings = user_settings
+        #: what is told before the first turn has a name of its own in each bridge.
+        self._turn, self._began = f"0.{token_hex(4)}", now()
+        self._costs: list[Json] = []
+
+    def begin_turn(self, link: Link, seq: int) -> None:
+        """Note that a turn begins, and who runs it."""
+        self._turn, self._began, self._costs = str(seq), now(), []
+        self._keep(link)
+
+    def note_usage(self, link: Link, update: Json) -> None:
+        """Note the cost that a `usage_update` tells, in the place of a lower one before it."""
+        cost = as_object(update.get("cost"))
+        amount, currency = cost.get("amount"), cost.get("currency")
+        if not is_amount(amount) or not isinstance(currency, str) or len(currency) > _LONGEST:
+            return
+        last = self._costs[-1] if self._costs else {}
+        if last.get("currency") == currency and amount >= last["amount"]:
+            self._costs.pop()  # a total that is lower has begun anew, so the last one counts, too
+        self._costs.append({"amount": amount, "currency": currency})
+        if last != self._costs[-1]:
+            self._keep(link)
+
+    def _keep(self, link: Link) -> None:
+        about = as_object(link.initialized.get("agentInfo"))
+        told = {"agent": about.get("name"), "version": about.get("version"), "model": self._model()}
+        kept = {name: value[:_LONGEST] for name, value in told.items() if isinstance(value, str)}
+        try:
+            self._journal.set_usage(self._turn, {**kept, "at": self._began, "costs": self._costs})
+        except JournalError as exc:
+            event("journal.failed", session=self._journal.info.session_id, what=exc)
+
+    def _model(self) -> object:
+        """Return the model that is in force, as the agent names it."""
+        shown = self._settings.shown
+        chosen = [option.value for option in options.of_category(shown, "model")]
+        return chosen[0] if chosen else options.current(shown, SET_MODEL, {})

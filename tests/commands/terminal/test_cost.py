@@ -1,0 +1,134 @@
+"""`acp-bridge cost`: what the kept sessions have used, by agent, folder, session, day and model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from acp_bridge.journal import Journal, SessionJournal
+from acp_bridge.protocol import BUILTIN_INFO, SESSION_PROMPT
+from tests.commands.terminal.conftest import Said
+from tests.commands.terminal.test_looking_back import SESSION, cells, session_in, turn
+from tests.session.living import DONE, first, living
+
+CLAUDE = "@agentclientprotocol/claude-agent-acp"
+OTHER = "b" * 32
+
+
+def account(session: SessionJournal, seq: int, agent: str, model: str, *amounts: float) -> None:
+    costs = [{"amount": each, "currency": "USD"} for each in amounts]
+    at = f"2000-01-{seq:02}T12:00:00.000000Z"
+    session.set_usage(str(seq), {"agent": agent, "model": model, "at": at, "costs": costs})
+    session._file.write("DELETE FROM settings WHERE key = ?", (f"turnBegan:{seq}",))
+
+
+def usage(given: int, got: int) -> dict[str, Any]:
+    told = {"inputTokens": given, "outputTokens": got, "totalTokens": given + got}
+    return {**DONE, "usage": told}
+
+
+async def test_a_living_session_keeps_the_costs_that_its_agent_tells(
+    tmp_path: Path, said: Said
+) -> None:
+    agent = first()
+    agent.initialized["agentInfo"] = {"name": BUILTIN_INFO, "version": "1"}
+
+    def tells(amount: object) -> None:
+        cost = {"amount": amount, "currency": "USD"}
+        agent.update(sessionUpdate="usage_update", used=1, size=9, cost=cost)
+
+    async with living(tmp_path / "home", first=agent, cwd=str(tmp_path)) as here:
+        opus = {"id": "m", "category": "model", "currentValue": "opus", "options": []}
+        for amounts, later in (((0.25, 0.5), 0.75), ((1.0, "odd"), 1.0)):
+            request = here.prompt()
+            asked = await agent.asked(SESSION_PROMPT)
+            for each in amounts:
+                tells(each)
+            agent.answer(asked, DONE)
+            await here.answered(request)
+            tells(later)
+            agent.update(sessionUpdate="config_option_update", configOptions=[opus])
+        assert rows(said, "--by", "session") == [
+            {
+                "by": "session",
+                "name": here.session.id,
+                "turns": 2,
+                "untold": 0,
+                "tokens": {},
+                "costs": {"USD": 1.0},
+                "uncounted": [],
+            }
+        ]
+        models = {row["name"]: row["costs"] for row in rows(said, "--by", "model")}
+        assert models == {"not told": {"USD": 0.75}, "opus": {"USD": 0.25}}
+        told = said("show", here.session.id, "--turns", "--json")[1].splitlines()
+        assert [json.loads(line)["costs"] for line in told] == [{"USD": 0.75}, {"USD": 0.25}]
+
+
+def rows(said: Said, *options: str) -> list[dict[str, Any]]:
+    code, out, err = said("cost", "--json", *options)
+    assert (code, err) == (0, "")
+    return [json.loads(line) for line in out.splitlines()]
+
+
+async def test_sums_are_by_agent_folder_session_day_or_model(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    assert said("cost") == (0, "No turns.\n", "")
+    session = await session_in(journal, tmp_path)
+    for seq, model, amount in ((1, "opus", 0.5), (2, "opus", 0.75), (3, "haiku", 1.0)):
+        assert turn(session, ends=usage(10, 2)) == seq
+        account(session, seq, CLAUDE, model, amount)
+    other = await journal.create(OTHER, cwd="/elsewhere", agent="who-knows")
+    await journal.touch(OTHER, title="x")
+    turn(other, ends=usage(100, 1))
+    assert cells(said("cost")[1]) == [
+        "codex-acp 3 30 6 36 1.0000 USD",
+        "who-knows 1",
+        "all 4 30 6 36 1.0000 USD",
+        "",
+        "an unknown agent: its tokens are not summed: it is not known if they are of a turn or"
+        " totals.",
+    ]
+    costs = {way: {row["name"]: row["costs"] for row in rows(said, "--by", way)} for way in WAYS}
+    assert costs["folder"] == {str(tmp_path): {"USD": 1.0}, "/elsewhere": {}}
+    assert costs["session"] == {SESSION: {"USD": 1.0}, OTHER: {}}
+    assert costs["model"] == {"opus": {"USD": 0.75}, "haiku": {"USD": 0.25}, "not told": {}}
+    days = list(costs["day"].values())
+    assert days[:3] == [{"USD": 0.5}, {"USD": 0.25}, {"USD": 0.25}]
+
+
+WAYS = ("agent", "folder", "session", "day", "model")
+
+
+async def test_only_turns_since_a_time_are_counted_and_a_total_from_before_is_known(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    session = await session_in(journal, tmp_path)
+    for seq, amount in ((1, 0.5), (2, 0.75)):
+        turn(session)
+        account(session, seq, BUILTIN_INFO, "m", amount)
+    turn(session)
+    session.set_usage("3", {"agent": BUILTIN_INFO, "at": "9999", "costs": []})
+    session.set_usage("2", {"agent": BUILTIN_INFO, "at": "9998", "costs": [COST]})
+    (found,) = rows(said, "--since", "4w")
+    assert (found["turns"], found["costs"]) == (2, {"USD": 0.25})
+    code, _, err = said("cost", "--since", "soon")
+    assert (code, err.splitlines()[0]) == (
+        2,
+        "acp-bridge cost: --since: a time such as 12h, 7d or 4w",
+    )
+
+
+COST = {"amount": 0.75, "currency": "USD"}
+
+
+async def test_a_session_that_can_not_be_read_is_named(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    session = await session_in(journal, tmp_path)
+    turn(session)
+    await journal.close()
+    journal.path(SESSION).unlink()
+    told = said("cost")[1]
+    assert f"Session {SESSION[:8]} can't be read, and is not counted." in told
+    assert "0.0" not in told

@@ -1,0 +1,161 @@
+"""`acp-bridge show --turns` and `--files`: what a session did, turn by turn and in all."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from acp_bridge.agents import lease
+from acp_bridge.journal import Journal, SessionJournal
+from acp_bridge.protocol import SESSION_PROMPT
+from tests.commands.terminal.conftest import Said
+from tests.journal.sayings import Params, lines
+from tests.session.living import DONE, Living, first, living
+from tests.session.test_rules import ruled
+
+SESSION = "abcd" + "1" * 28
+
+
+async def session_in(journal: Journal, folder: Path) -> SessionJournal:
+    session = await journal.create(SESSION, cwd=str(folder), agent="codex-acp")
+    await journal.touch(SESSION, title="Parser")
+    return session
+
+
+def turn(session: SessionJournal, *updates: Params, ends: dict[str, Any] | None = DONE) -> int:
+    """A turn with these updates; `ends`: its answer, None while it runs."""
+    number = len(session.prompts()) + 1
+    seq = session.accept(f"p{number}", {"prompt": [{"type": "text", "text": "please"}]})
+    session.start_turn(seq)
+    if updates:
+        session.record(seq, lines(*updates))
+    if ends is not None:
+        session.end_prompt(seq, ends, ends)
+    return seq
+
+
+def card(call: str, **more: Any) -> Params:
+    """A call that is told at once, with its end."""
+    told = {"sessionUpdate": "tool_call", "toolCallId": call, "title": call, "status": "completed"}
+    return {"update": {**told, **more}}
+
+
+def decided(call: str, decision: str, by: str, **more: Any) -> Params:
+    update = {"sessionUpdate": "tool_call_update", "toolCallId": call}
+    meta = {"acp_bridge": {"decided": {"decision": decision, "by": by, **more}}}
+    return {"update": update, "_meta": meta}
+
+
+def cells(table: str) -> list[str]:
+    return [" ".join(line.split()) for line in table.splitlines()[1:]]
+
+
+async def test_a_living_session_keeps_when_its_turns_began_and_ended(
+    tmp_path: Path, said: Said
+) -> None:
+    agent = first()
+    async with living(tmp_path / "home", first=agent, cwd=str(tmp_path)) as here:
+        here.prompt()
+        agent.answer(await agent.asked(SESSION_PROMPT), {**DONE, "usage": {"totalTokens": 7}})
+        await here.answered(1)
+        here.prompt()
+        await agent.asked(SESSION_PROMPT)
+        one, two = turns_of(said, here)
+    assert one["began"] < one["ended"] <= two["began"]
+    assert one["seconds"] >= 0
+    assert (one["turn"], one["end"], one["usage"]) == (1, "done", {"totalTokens": 7})
+    assert (two["turn"], two["ended"], two["seconds"]) == (2, None, None)
+
+
+async def test_a_turn_tells_what_rules_have_decided_in_it(tmp_path: Path, said: Said) -> None:
+    async with ruled(tmp_path) as it:
+        await it.runs("ls -l")
+        await it.runs("rm x")
+        (told,) = turns_of(said, it.here)
+    assert [(each["decision"], each["by"]) for each in told["decided"]] == [
+        ("allow", "rule"),
+        ("deny", "rule"),
+    ]
+
+
+def turns_of(said: Said, here: Living) -> list[dict[str, Any]]:
+    code, out, err = said("show", here.session.id, "--turns", "--json")
+    assert (code, err) == (0, "")
+    return [json.loads(line) for line in out.splitlines()]
+
+
+async def test_each_turn_is_a_line_with_its_end_its_tokens_and_who_decided(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    session = await session_in(journal, tmp_path)
+    assert said("show", "abcd", "--turns") == (0, "No turns.\n", "")
+    usage = {"inputTokens": 12, "outputTokens": 3, "totalTokens": "x"}
+    allowed = decided("a", "allow", "client", name="phone\x1b")
+    turn(session, allowed, allowed, decided("b", "deny", "rule"), ends={**DONE, "usage": usage})
+    turn(session, ends={"error": {"code": -32603, "message": "gone\x1b"}})
+    session.accept("waits", {"prompt": []})
+    turn(session, ends={"stopReason": "cancelled"})
+    turn(session, ends=None)
+    found = cells(said("show", "abcd", "--turns")[1])
+    assert [each.split()[0] for each in found] == ["1", "2", "4", "5"]
+    assert found[0].endswith(
+        "done 12 input, 3 output (unknown) 2 allow by client phone\\x1b, deny by rule"
+    )
+    assert found[1].endswith("error: gone\\x1b")
+    assert found[2].endswith("cancelled")
+    assert found[3].endswith("interrupted")
+    lock = await lease.acquire(journal.lock_path(SESSION), 0)
+    assert lock is not None
+    assert cells(said("show", "abcd", "--turns")[1])[3].endswith("runs")
+    os.close(lock)
+
+
+async def test_turns_of_an_older_bridge_are_shown_without_times(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    session = await session_in(journal, tmp_path)
+    turn(session)
+    session._file.write("DELETE FROM settings")
+    assert cells(said("show", "abcd", "--turns")[1]) == ["1 done"]
+    session._file.write("INSERT INTO settings VALUES ('turnBegan:1', '[1]'), ('turnEnded:1', '{')")
+    assert cells(said("show", "abcd", "--turns")[1]) == ["1 done"]
+
+
+async def test_files_are_listed_as_read_edited_and_run_and_not_what_was_refused(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    session = await session_in(journal, tmp_path)
+    assert said("show", "abcd", "--files")[1] == "Nothing was read, edited or run.\n"
+    there = {"locations": [{"path": f"{tmp_path}/src/a.py", "line": 3}]}
+    diff = {"type": "diff", "path": f"{tmp_path}/b.py", "oldText": "1", "newText": "2"}
+    edit: Any = {"kind": "edit", "content": [diff]}
+    command: Any = {"kind": "execute", "rawInput": {"command": ["rm", "a b"]}}
+    turn(
+        session,
+        card("r", kind="read", **there),
+        card("e", **edit),
+        card("c", **command, rawOutput={"exitCode": 2}),
+        card("no", kind="edit", locations=[{"path": "/never"}], status="failed"),
+    )
+    denied = card("d", kind="execute", rawInput={"command": "never"}, status="failed")
+    turn(session, card("r2", kind="read", **there), decided("d", "deny", "rule"), denied)
+    turn(session, card("open", kind="read", locations=[{"path": "/x"}], status="pending"))
+    assert cells(said("show", "abcd", "--files")[1]) == [
+        "read 1, 2 src/a.py",
+        "edited 1 b.py",
+        "run 1 rm 'a b' (exit code 2)",
+    ]
+    told = [json.loads(line) for line in said("show", "abcd", "--files", "--json")[1].splitlines()]
+    assert told[0] == {"sessionId": SESSION, "did": "read", "path": "src/a.py", "turns": [1, 2]}
+    assert told[2]["command"] == "rm 'a b'"
+    assert told[2]["end"] == "exit code 2"
+
+
+async def test_what_a_subagent_did_counts_and_its_calls_are_not_taken_for_others(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    session = await session_in(journal, tmp_path)
+    mine = card("1", kind="read", locations=[{"path": "/mine"}])
+    its = {**card("1", kind="read", locations=[{"path": "/its"}]), "sessionId": "#1"}
+    turn(session, mine, its)
+    assert cells(said("show", "abcd", "--files")[1]) == ["read 1 /mine", "read 1 /its"]
