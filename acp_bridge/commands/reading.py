@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from acp_bridge.commands.terminal.kept import (
     sessions_table,
     transcript_of,
 )
+from acp_bridge.commands.terminal.searching import places, with_places
 from acp_bridge.commands.terminal.writing import NotWritten, write_new
 from acp_bridge.journal import JournalError, SessionInfo
 from acp_bridge.protocol import CONTEXT, Json, own_meta
@@ -39,14 +40,15 @@ def sessions_parser() -> CommandParser:
         "sessions",
         "acp-bridge sessions [--cwd FOLDER] [--search TEXT] [--json]",
         _SESSIONS_ABOUT,
-        ["acp-bridge sessions --cwd .", "acp-bridge sessions --search parser"],
-        "exit code: 0 done, 1 the list can't be read, 2 wrong usage.",
+        ["acp-bridge sessions --cwd .", "acp-bridge sessions --search 'parser \"empty line\"'"],
+        "exit code: 0 done, 1 the list can't be read or searched, 2 wrong usage.",
     )
     parser.add_argument("--cwd", metavar="FOLDER", help="only sessions that work in this folder")
     parser.add_argument(
         "--search",
         metavar="TEXT",
-        help="only sessions whose title, folder, agent or id has this text; capitals don't\nmatter",
+        help="only sessions in which these words, or beginnings of words, were said at once;\n"
+        'or whose title, folder, agent or id has this text. A phrase is put in "quotes"',
     )
     parser.add_argument(
         "--json", action="store_true", help="one line of JSON for each session, whole"
@@ -97,18 +99,26 @@ def sessions(arguments: Sequence[str]) -> int:
     """Run `acp-bridge sessions`; returns the exit code."""
     log.configure("error", None)
     given = sessions_parser().parse_args(arguments)
+    home = data_folder(given.home)
     try:
-        found = known.listing(data_folder(given.home))
-    except known.NotFound as why:
+        found = known.listing(home)
+        said = None if given.search is None else places(home, found, given.search)
+    except (known.NotFound, JournalError) as why:
         return fail("sessions", why)
     if given.cwd is not None:
         folder = known.real_path(given.cwd)
         found = [info for info in found if info.cwd and known.real(info.cwd) == folder]
-    if given.search is not None:
-        found = [info for info in found if _has(info, given.search.casefold())]
+    if said is None:
+        return print_json(map(_as_json, found)) if given.json else _print_table(found, {})
+    text = given.search.casefold()
+    found = [info for info in found if info.session_id in said or _has(info, text)]
     if given.json:
-        return print_json(map(_as_json, found))
-    return print_text(sessions_table(found, columns()))
+        return print_json({**_as_json(i), "said": said.get(i.session_id)} for i in found)
+    return _print_table(found, said)
+
+
+def _print_table(found: list[SessionInfo], said: Mapping[str, str]) -> int:
+    return print_text(with_places(sessions_table(found, columns()), found, said, columns()))
 
 
 def show(arguments: Sequence[str]) -> int:

@@ -138,8 +138,8 @@ def read_entries(
     return with_short_words(path, entries), last
 
 
-def snapshot(path: Path) -> list[Row]:
-    """Return all rows as they are at one moment, for a reader that no bridge knows of.
+def snapshot(path: Path, after: int = 0) -> list[Row]:
+    """Return the rows behind one as they are at one moment, for a reader that no bridge knows of.
 
     A bridge joins rows meanwhile, so pages that are read one by one would repeat what they hold.
     Nothing of the file is changed. Raises JournalError: the file can't be opened.
@@ -147,7 +147,7 @@ def snapshot(path: Path) -> list[Row]:
     rows: list[Row] = []
     with journal_errors(), closing(connect(path, wait=5, read_only=True)) as connection:
         connection.execute("BEGIN")
-        after, to = 0, _last_row(connection)
+        to = _last_row(connection)
         while after < to:
             try:
                 page = _page(connection, after, to, None)

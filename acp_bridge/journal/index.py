@@ -91,7 +91,7 @@ class IndexFile:
         for _ in range(_TRIES):
             if not path.exists():
                 _make(path)
-            with _locked(path):
+            with locked(path):
                 if not path.exists():
                     continue  # put aside meanwhile
                 try:
@@ -117,12 +117,12 @@ class IndexFile:
         """Close it. Raises sqlite3.Error."""
         with ExitStack() as lock:
             with suppress(OSError):  # then SQLite's own look, whether the file has moved, must do
-                lock.enter_context(_locked(self._path, waits.INDEX_CLOSE))
+                lock.enter_context(locked(self._path, waits.INDEX_CLOSE))
             self.db.close()
 
     def discard(self, error: Exception) -> None:
         """Close it and put it aside, unless another bridge has. Raises sqlite3.Error, OSError."""
-        with _locked(self._path):
+        with locked(self._path):
             with suppress(sqlite3.Error):
                 self.db.close()
             if not self.replaced:
@@ -195,7 +195,7 @@ def _make(path: Path) -> None:
         with closing(connect(draft, wait=1)) as connection:
             migrate(connection, INDEX_SCHEMA)
             _fill(connection, path.with_name("sessions"))
-        with _locked(path):
+        with locked(path):
             if not path.exists():
                 wal_of(path).unlink(missing_ok=True)  # the file was deleted by hand
                 _shm_of(path).unlink(missing_ok=True)
@@ -220,8 +220,8 @@ def _fill(index: sqlite3.Connection, folder: Path) -> None:
 
 
 @contextmanager
-def _locked(path: Path, wait: float = _LOCK_WAIT) -> Iterator[None]:
-    """Hold the lock of the index; raises BlockingIOError if another does for `wait` seconds."""
+def locked(path: Path, wait: float = _LOCK_WAIT) -> Iterator[None]:
+    """Hold the lock of a shared file; raises BlockingIOError if another does for `wait` seconds."""
     descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline = time.monotonic() + wait

@@ -33,6 +33,7 @@ from acp_bridge.journal.files import (
 )
 from acp_bridge.journal.index import Index
 from acp_bridge.journal.records import UNSET, Owns, SessionInfo, Unset, now
+from acp_bridge.journal.search import SEARCHED, forget
 from acp_bridge.journal.session import SessionJournal
 from acp_bridge.runtime.keyed_locks import KeyedLocks
 
@@ -326,6 +327,7 @@ class Journal:
     async def _remove(self, session_id: str) -> None:
         self._rows.forget(session_id)
         await in_thread(remove_files, self.path(session_id))
+        await in_thread(forget, self._home / SEARCHED, self.path(session_id))
         self._unwritten.pop(session_id, None)  # not before: what can't be removed is used again
 
     async def close(self) -> None:

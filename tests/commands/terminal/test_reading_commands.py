@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.agents import lease
+from acp_bridge.commands.terminal import searching
 from acp_bridge.commands.terminal.known import short_ids
 from acp_bridge.journal import Journal
 from tests.commands.terminal.conftest import Said
@@ -59,6 +60,40 @@ async def test_sessions_are_found_by_folder_and_by_text(
     assert ids("--search", "LEX") == ids("--search", "abce") == [SECOND]
     assert ids("--search", "codex") == [SECOND, FIRST]
     assert ids("--search", "LEX", "--cwd", ".") == []
+
+
+async def test_sessions_are_found_by_what_was_said_in_them_each_with_the_place(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    await keep(journal, FIRST, tmp_path / "project", "Parser", "on empty\nlines\x1b[31m it fails")
+    await keep(journal, SECOND, tmp_path, "Empty lines")
+    code, out, err = said("sessions", "--search", '"empty lines"')
+    _, first, place = out.splitlines()
+    assert (code, err) == (0, "")
+    assert first.startswith("abcd1111")
+    assert place == "    on empty lines\\x1b[31m it fails"
+    _, second, first, place = said("sessions", "--search", "empty lines")[1].splitlines()
+    assert second.startswith("abce2222")
+    assert (first[:8], place[:12]) == ("abcd1111", "    on empty")
+    listed = said("sessions", "--search", "empty lines", "--json")[1].splitlines()
+    assert [json.loads(line)["said"] for line in listed] == [
+        None,
+        "on empty\nlines\x1b[31m it fails",
+    ]
+    assert said("sessions", "--search", "fails", "--cwd", "..")[1] == "No sessions.\n"
+
+
+async def test_a_search_that_takes_long_says_on_stderr_how_far_it_is(
+    said: Said, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await keep(journal, FIRST, tmp_path, "Parser")
+    await keep(journal, SECOND, tmp_path, "Lexer")
+    monkeypatch.setattr(searching, "_QUIET", 0)
+    assert said("sessions", "--json", "--search", "nothing") == (
+        0,
+        "",
+        "acp-bridge sessions: reading what was said, 0 of 2 sessions\n",
+    )
 
 
 async def test_json_is_what_was_kept_and_not_made_harmless(

@@ -1,0 +1,429 @@
+"""Finds words in what was said, by an index of its own beside the sessions: SQLite's FTS5.
+
+Invariants
+- Commands make it when somebody searches; no bridge ever waits for it. Sessions are read beside
+  their bridges, and nothing of their files is changed.
+- It is a copy: where it is damaged or of another version, it is made again.
+- What was deleted, or edited away, leaves the file's bytes too: a session's text when the session
+  is deleted, at the latest with the next search.
+- `search.lock` is held while the file is open, which is never while a session is read.
+
+What stands up to a session's merged row does not change any more: it is read once. What follows,
+and the prompts that wait, is read again when the session's file has changed.
+"""
+
+import logging
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from acp_bridge.journal import prompt_rows
+from acp_bridge.journal.connection import connect, journal_errors, wal_of
+from acp_bridge.journal.errors import JournalError
+from acp_bridge.journal.files import stamp_of
+from acp_bridge.journal.history import Row, snapshot
+from acp_bridge.journal.index import locked
+from acp_bridge.journal.merge import merged
+from acp_bridge.journal.prompt_rows import prompt_of, words_in
+from acp_bridge.journal.records import PromptState
+from acp_bridge.journal.schema import make_file
+from acp_bridge.protocol import CONTEXT, MESSAGES, as_object, own_meta, words_of
+
+#: the name of the file in the data folder.
+SEARCHED: Final = "search.db"
+_VERSION: Final = 1
+_TABLES: Final = """
+    CREATE TABLE sessions(
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, stamp TEXT, last INTEGER, sum TEXT
+    );
+    CREATE TABLE pieces(
+        id INTEGER PRIMARY KEY, session INTEGER NOT NULL, stays INTEGER NOT NULL, prompt INTEGER
+    );
+    CREATE INDEX of_session ON pieces(session, stays);
+    CREATE VIRTUAL TABLE said USING fts5(text, tokenize = 'unicode61 remove_diacritics 2');
+"""
+#: characters of a piece; a longer message is several pieces, cut at the end of a line.
+_PIECE: Final = 20_000
+#: sessions, or characters, that are written at once.
+_AT_ONCE: Final = 50
+_CHARACTERS: Final = 4_000_000
+#: A file that was changed so short ago may be changed again without another stamp.
+_UNSURE_NS: Final = 2_000_000_000
+_ROW: Final = "SELECT coalesce(CAST(lines AS BLOB), x'') FROM updates WHERE id = ?"
+#: characters that are shown before a place and from it on.
+_BEFORE: Final = 40
+_BEHIND: Final = 120
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Piece(NamedTuple):
+    """A text that was said; `prompt`: the number of the prompt whose words it is."""
+
+    prompt: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """How far a session was read: up to the row `last`, which had this sum."""
+
+    stamp: str = ""
+    last: int = 0
+    sum: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was read of a session, and how far it is known by that.
+
+    `anew`: from its beginning. `stays`: what does not change any more.
+    """
+
+    path: Path
+    known: Known
+    anew: bool
+    stays: list[Piece]
+    may_change: list[Piece]
+
+    @property
+    def size(self) -> int:
+        """The number of characters."""
+        return sum(len(piece.text) for piece in (*self.stays, *self.may_change))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is searched for: phrases, and beginnings of words."""
+
+    phrases: list[str]
+    words: list[str]
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read what a person has given: what stands in quotes is a phrase, all else are words."""
+        parts = text.encode(errors="replace").decode().split('"')
+        phrases = parts[1 : len(parts) - 1 : 2]
+        words = " ".join([*parts[::2], *([] if len(parts) % 2 else parts[-1:])]).split()
+        return cls([*filter(_has_word, phrases)], [*filter(_has_word, words)])
+
+    @property
+    def query(self) -> str:
+        """What FTS5 is asked for: all of it, in quotes, so that nothing is its syntax."""
+        return " AND ".join([*map('"{}"'.format, self.phrases), *map('"{}"*'.format, self.words)])
+
+    def place(self, text: str) -> str:
+        """Return the words around the first place in a text in which something of it stands.
+
+        The beginning of the text if FTS5 has found it in another form.
+        """
+        for term in (*self.phrases, *self.words):
+            words = r"\W+".join(map(re.escape, re.findall(r"\w+", term)))
+            if found := re.search(rf"\b{words}", text, re.IGNORECASE):
+                before = text[max(0, found.start() - _BEFORE) : found.start()]
+                if found.start() > _BEFORE:
+                    before = "..." + before.partition(" ")[2]
+                return before + _beginning(text[found.start() :])
+        return _beginning(text)
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= _BEHIND else text[:_BEHIND].rpartition(" ")[0] + "..."
+
+
+def _has_word(text: str) -> bool:
+    return any(char.isalnum() for char in text)
+
+
+def search(
+    home: Path, paths: Mapping[str, Path], text: str, progress: Callable[[int, int], None]
+) -> dict[str, str]:
+    """Return the sessions in which all words of a text were said at once, each with a place.
+
+    `paths`: the files of all sessions by their ids. What was said since the last search is read
+    first: `progress` is told how many sessions have been read, and of how many.
+
+    Raises JournalError: it can't be searched; the text says why.
+    """
+    file = home.absolute() / SEARCHED
+    asked = Asked.read(text)
+    if not asked.query or not (paths or file.exists()):
+        return {}
+    try:
+        try:
+            found = _search(file, paths, asked, progress)
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise
+            with locked(file):
+                _remove(file)
+            found = _search(file, paths, asked, progress)
+    except BlockingIOError as error:
+        raise JournalError("another search writes the index; try again") from error
+    except (sqlite3.Error, OSError) as error:
+        raise JournalError(f"what was said can't be searched: {error}") from error
+    names = {path.stem: session_id for session_id, path in paths.items()}
+    return {names[name]: place for name, place in found.items() if name in names}
+
+
+def forget(file: Path, path: Path) -> None:
+    """Take what was said in a session that is deleted out of the index. Never raises.
+
+    Where that fails, the next search does it.
+    """
+    if not file.exists():
+        return
+    try:
+        _use(file, lambda db: _drop(db, lambda name: name != path.stem))
+    except (sqlite3.Error, OSError) as error:
+        logger.warning("journal: a deleted session is still in %s: %s", file.name, error)
+
+
+def _search(
+    file: Path, paths: Mapping[str, Path], asked: Asked, progress: Callable[[int, int], None]
+) -> dict[str, str]:
+    names = {path.stem for path in paths.values()}
+    known = _use(file, lambda db: _drop(db, names.__contains__))
+    for part in _parts(_read_changed(known, paths.values(), progress)):
+        _use(file, partial(_write, part))
+    return _use(file, partial(_places, asked))
+
+
+# -- reading sessions ----------------------------------------------------------------------
+
+
+def _read_changed(
+    known: Mapping[str, Known], paths: Iterable[Path], progress: Callable[[int, int], None]
+) -> Iterator[Read]:
+    """Read the sessions whose files have changed; one that can't be read hides no other (K2)."""
+    stamps = {path: stamp for path in paths if (stamp := _stamp(path)) is not None}
+    read = {path: known.get(path.stem, Known()) for path in stamps}
+    changed = [path for path in stamps if not stamps[path] or read[path].stamp != stamps[path]]
+    for number, path in enumerate(changed):
+        progress(number, len(changed))
+        with suppress(JournalError):
+            yield _read(path, read[path], stamps[path])
+    progress(len(changed), len(changed))
+
+
+def _stamp(path: Path) -> str | None:
+    """Return the stamp of a file, an empty one if it may be changed under the same stamp."""
+    try:
+        newest = max(each.stat().st_mtime_ns for each in (path, wal_of(path)) if each.exists())
+        return str(stamp_of(path)) if time.time_ns() - newest > _UNSURE_NS else ""
+    except (OSError, ValueError, JournalError):  # it is gone, and its bridge deletes it
+        return None
+
+
+def _read(path: Path, known: Known, stamp: str) -> Read:
+    """Return what a session's file has beyond what is known. Raises JournalError."""
+    with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
+        found = db.execute("SELECT merged_to FROM session").fetchone()
+        merged_to = int(found[0] or 0) if found else 0
+        last = db.execute(_ROW, (known.last,)).fetchone()
+    anew = not last or _sum(last[0]) != known.sum
+    rows = snapshot(path, 0 if anew else known.last)
+    stay = [row for row in rows if row.id <= merged_to]
+    with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
+        stays = [*_said(db, stay)]
+        may_change = [*_said(db, rows[len(stay) :]), *_waiting(db)]
+    if stay:
+        known = Known(stamp, stay[-1].id, _sum(stay[-1].lines))
+    else:
+        known = Known(stamp) if anew else Known(stamp, known.last, known.sum)
+    return Read(path, known, anew, stays, may_change)
+
+
+def _sum(lines: bytes) -> str:
+    return blake2b(lines, digest_size=16).hexdigest()
+
+
+def _said(db: sqlite3.Connection, rows: list[Row]) -> Iterator[Piece]:
+    for entry in merged((row.turn, row.lines) for row in rows):
+        if entry.params is None:
+            continue
+        if (seq := prompt_of(entry.params)) is None:
+            yield from _pieces(entry.params)
+        else:
+            yield from _words(seq, words_in(db, [seq]).get(seq, []))
+
+
+def _waiting(db: sqlite3.Connection) -> Iterator[Piece]:
+    for row in prompt_rows.read(db, (PromptState.WAITING, PromptState.LEFT_OVER)):
+        yield from _words(row.seq, words_of(row.params))
+
+
+def _words(seq: int, words: list[dict[str, Any]]) -> Iterator[Piece]:
+    for each in words:
+        for piece in _pieces(each):
+            yield piece._replace(prompt=seq)
+
+
+def _pieces(params: dict[str, Any]) -> Iterator[Piece]:
+    update = as_object(params.get("update"))
+    text = as_object(update.get("content")).get("text")
+    if update.get("sessionUpdate") not in MESSAGES or own_meta(params).get(CONTEXT):
+        return
+    rest = text.encode(errors="replace").decode() if isinstance(text, str) else ""
+    while rest:
+        end = len(rest) if len(rest) <= _PIECE else rest.rfind("\n", 0, _PIECE) + 1 or _PIECE
+        yield Piece(None, rest[:end])
+        rest = rest[end:]
+
+
+def _parts(read: Iterable[Read]) -> Iterator[list[Read]]:
+    """Give what was read in parts that are written at once."""
+    part: list[Read] = []
+    for each in read:
+        part.append(each)
+        if len(part) == _AT_ONCE or sum(one.size for one in part) > _CHARACTERS:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+# -- the file ------------------------------------------------------------------------------
+
+
+def _use(file: Path, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Hold the lock and do this in one transaction. Raises sqlite3.Error, OSError."""
+    with locked(file), closing(_open(file)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        done = work(db)
+        db.execute("COMMIT")
+        return done
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    """Open the index; one that is missing or of another version is made. The lock is held."""
+    if file.exists():
+        db = _connected(file)
+        try:
+            if db.execute("PRAGMA user_version").fetchone() == (_VERSION,):
+                return db
+        except BaseException:
+            db.close()
+            raise
+        db.close()
+        _remove(file)
+    make_file(file)
+    db = _connected(file)
+    try:
+        db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={_VERSION}; COMMIT;")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _connected(file: Path) -> sqlite3.Connection:
+    db = connect(file, wait=5)
+    db.execute("PRAGMA secure_delete=ON").close()
+    return db
+
+
+def _remove(file: Path) -> None:
+    """Remove the index, its journal first: that would be played into the next one."""
+    for each in (file.with_name(f"{file.name}-journal"), file):
+        each.unlink(missing_ok=True)
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+
+
+def _drop(db: sqlite3.Connection, stays: Callable[[str], bool]) -> dict[str, Known]:
+    """Take all sessions out that don't stay; returns how far the others are known."""
+    known = {}
+    gone = []
+    for number, name, *read in db.execute("SELECT id, name, stamp, last, sum FROM sessions"):
+        if stays(name):
+            known[name] = Known(*read)
+        else:
+            gone.append((number,))
+    for number in gone:
+        _delete(db, db.execute("SELECT id FROM pieces WHERE session = ?", number).fetchall())
+    db.executemany("DELETE FROM sessions WHERE id = ?", gone)
+    if gone:
+        _leave_nothing(db)
+    return known
+
+
+def _write(part: list[Read], db: sqlite3.Connection) -> None:
+    """Write what was read; texts that are no more, not even as the beginning of one, leave."""
+    went = False
+    for read in part:
+        if not read.path.is_file():  # it was deleted meanwhile
+            continue
+        name, known = read.path.stem, read.known
+        db.execute("INSERT INTO sessions(name) VALUES (?) ON CONFLICT DO NOTHING", (name,))
+        (session,) = db.execute("SELECT id FROM sessions WHERE name = ?", (name,)).fetchone()
+        db.execute(
+            "UPDATE sessions SET stamp = ?, last = ?, sum = ? WHERE id = ?",
+            (known.stamp, known.last, known.sum, session),
+        )
+        before = _replaced(db, session, read)
+        new = [piece.text for piece in (*read.stays, *read.may_change)]
+        went = went or any(not _stands_in(text, new) for _, text in before)
+        _delete(db, [(number,) for number, _ in before])
+        _insert(db, session, read)
+    if went:
+        _leave_nothing(db)
+
+
+def _replaced(db: sqlite3.Connection, session: int, read: Read) -> list[tuple[int, str]]:
+    """Return the pieces, number and text, in whose place those come that were read."""
+    prompts = {piece.prompt for piece in (*read.stays, *read.may_change)} - {None}
+    rows = db.execute(
+        "SELECT pieces.id, text, prompt, stays FROM pieces JOIN said ON said.rowid = pieces.id"
+        " WHERE session = ? AND (? OR NOT stays OR prompt IS NOT NULL)",
+        (session, read.anew),
+    )
+    return [
+        (number, text)
+        for number, text, prompt, stays in rows
+        if read.anew or not stays or prompt in prompts
+    ]
+
+
+def _stands_in(text: str, new: list[str]) -> bool:
+    return any(each.startswith(text) for each in new)
+
+
+def _insert(db: sqlite3.Connection, session: int, read: Read) -> None:
+    for stays, pieces in ((1, read.stays), (0, read.may_change)):
+        for piece in pieces:
+            row = (session, stays, piece.prompt)
+            added = db.execute("INSERT INTO pieces(session, stays, prompt) VALUES (?, ?, ?)", row)
+            db.execute("INSERT INTO said(rowid, text) VALUES (?, ?)", (added.lastrowid, piece.text))
+
+
+def _delete(db: sqlite3.Connection, numbers: list[tuple[int]]) -> None:
+    db.executemany("DELETE FROM said WHERE rowid = ?", numbers)
+    db.executemany("DELETE FROM pieces WHERE id = ?", numbers)
+
+
+def _leave_nothing(db: sqlite3.Connection) -> None:
+    """Write the index of words anew, in which deleted ones stand until then."""
+    db.execute("INSERT INTO said(said) VALUES ('optimize')")
+
+
+def _places(asked: Asked, db: sqlite3.Connection) -> dict[str, str]:
+    """Return for each session in which it was found the words around the newest place."""
+    newest = db.execute(
+        "SELECT name, max(pieces.id) FROM said JOIN pieces ON pieces.id = said.rowid"
+        " JOIN sessions ON sessions.id = session WHERE said MATCH ? GROUP BY sessions.id",
+        (asked.query,),
+    ).fetchall()
+    sql = "SELECT text FROM said WHERE rowid = ?"
+    return {name: asked.place(db.execute(sql, (number,)).fetchone()[0]) for name, number in newest}
