@@ -3,6 +3,7 @@
 - The place up to which a session was shown is taken off its updates, and a session is resumed from
   there. Where that is refused all of it is read, and what was not shown is shown.
 - Words that the editor has sent are not shown to it by a replay.
+- A session that the editor has and loads is loaded again, if nothing of the replay has come.
 - While a session is opened again, a notice that is not recorded is not said a second time.
 - The end of a turn that was missed is told (version 2, in which no answer tells it).
 """
@@ -78,12 +79,13 @@ class Sessions:
             session.cursor, session.shown, session.whole = None, Shown(), replays
             session.words = OwnWords()
             session.whole_words.clear()
+            session.awaits_replay = session.had
 
     def note_failed(self, asked: Asked) -> None:
         """Note that a request was answered here."""
         session = self.get(asked.session_id)
         if session and session.opening is asked:
-            session.opening = None
+            session.opening, session.awaits_replay = None, False
             if not session.had:
                 del self._sessions[session.id]
 
@@ -113,6 +115,7 @@ class Sessions:
 
     def _note_opened(self, session: Session, message: Message) -> None:
         result, session.opening = message.get("result"), None
+        session.awaits_replay = False
         if isinstance(result, dict):
             session.had = True
             self._note_place(session, cursor_of(result))
@@ -166,15 +169,23 @@ class Sessions:
             return
         update = as_object(params.get("update"))
         if session.reopening:
-            self._show_again(session, message, told, update)
+            self._show_again(session, message, params, update)
         else:
             self._note_state(session, update)
             self._out.to_editor(message)
             self._note_notice(session, params, update)
+            if session.awaits_replay and not self._begins_replay(session, update):
+                return
         # Where there are cursors, what has none is not recorded; a holder may know of none.
         if session.replayed is None and (cursor is not None or session.cursor is None):
             session.shown.note(params)
         self._note_place(session, cursor)
+
+    def _begins_replay(self, session: Session, update: Json) -> bool:
+        words = self.dialect.whole_words(update) is not None
+        begins = words or update.get("sessionUpdate") == USER_MESSAGE
+        session.awaits_replay = not begins
+        return begins
 
     def _note_place(self, session: Session, cursor: object) -> None:
         # A whole replay begins before the place up to which the session was shown.
@@ -189,7 +200,7 @@ class Sessions:
         elif self.dialect.ends_replay(update) and not self._replays(session):
             pass
         elif session.replayed is not None:
-            for each in session.replayed.take(params):
+            for each in session.replayed.take(as_object(message.get("params"))):
                 self._out.to_editor({**message, "params": each})
         elif not self._is_known(session, params, update):
             self._note_state(session, update)
@@ -256,6 +267,9 @@ class Sessions:
 
     def way_back(self, session: Session) -> tuple[str, Json]:
         """Return the request that shows a session from where the editor has seen it."""
+        if session.awaits_replay and (opening := session.opening):
+            session.awaits_replay = False
+            return opening.method, opening.params
         if session.cursor is not None and self.has_cursors:
             return self.dialect.after(session.id, session.opened, session.cursor)
         return self._whole(session)

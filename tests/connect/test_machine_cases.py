@@ -172,6 +172,74 @@ def test_of_a_session_whose_holder_knows_no_cursors_what_was_shown_is_not_shown_
     assert world.texts("s0") == session.entries[-1][1]
 
 
+@pytest.mark.hazard("N2")
+def test_a_load_that_is_cut_off_behind_what_happened_before_it_shows_the_whole() -> None:
+    world = opened()
+    prompt(world)
+    world.settle()
+    session = world.server.sessions["s0"]
+    world.server.step(session, 0)
+    world.server.step(session, 0)
+    world.collect()
+    asked = world.send("session/load", {"sessionId": "s0", "cwd": "/w", "mcpServers": []})
+    while world.to_machine:
+        world.machine_reads()
+    since = len(world.shown["s0"])
+    world.cut()
+    world.server.step(session, 0)
+    world.connect()
+    world.settle()
+    assert "result" in world.answered[asked]
+    assert world.shown["s0"][since:] == session.entries
+
+
+@pytest.mark.hazard("N2")
+def test_a_load_that_is_cut_off_in_its_replay_goes_on_from_there() -> None:
+    world = opened()
+    prompt(world)
+    world.settle()
+    session = world.server.sessions["s0"]
+    world.server.step(session, 0)
+    world.server.step(session, 0)
+    world.collect()
+    world.settle()
+    since = len(world.shown["s0"])
+    asked = world.send("session/load", {"sessionId": "s0", "cwd": "/w", "mcpServers": []})
+    world.server_reads()
+    world.machine_reads()
+    world.cut()
+    world.server.step(session, 0)
+    world.connect()
+    world.settle()
+    assert "result" in world.answered[asked]
+    assert world.shown["s0"][since:] == session.entries
+
+
+@pytest.mark.hazard("N2")
+def test_what_the_bridge_has_recorded_twice_is_shown_twice_over_a_line_that_dropped() -> None:
+    world = opened()
+    prompt(world)
+    world.settle()
+    session = world.server.sessions["s0"]
+    world.server.step(session, 0)
+    world.server.step(session, 0)
+    world.collect()
+    world.settle()
+    for cursor in ("1:1", "1:2", None, None):
+        own = {"notice": True, **({"cursor": cursor} if cursor else {})}
+        text = "recorded" if cursor else "not recorded"
+        update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+        params = {"sessionId": "s0", "update": update, "_meta": {"acp_bridge": own}}
+        world.cut()
+        world.connect()
+        world.server_reads()
+        world.machine_reads()
+        shown = {"jsonrpc": "2.0", "method": "session/update", "params": params}
+        world._do(world.machine.from_server(shown))
+        world.settle()
+    assert notices(world) == ["recorded", "recorded", "not recorded"]
+
+
 def test_a_transcript_that_does_not_go_on_what_was_shown_is_said_to_be_another() -> None:
     world = opened()
     prompt(world)
