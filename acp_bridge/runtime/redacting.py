@@ -13,6 +13,8 @@ from acp_bridge.runtime.log import masked
 
 #: characters; a shorter secret is left, since it would be found everywhere.
 _SHORTEST: Final = 8
+#: levels of a value; what is deeper is masked as a whole.
+_DEEPEST: Final = 100
 _MEDIA: Final = ("image", "audio")
 
 
@@ -30,14 +32,17 @@ def redactor(secrets: Sequence[str]) -> Callable[[Any], Any]:
             return alone
         return both[len(head) :] if both.startswith(head) else "***"
 
-    def redact(value: Any, before: str = "") -> Any:
+    def redact(value: Any, before: str = "", depth: int = 0) -> Any:
+        if depth > _DEEPEST:
+            return "***"
         if isinstance(value, str):
             return text_of(value, before)
         if isinstance(value, list):
             words = [before, *(each if isinstance(each, str) else "" for each in value)]
-            return [redact(each, word) for each, word in zip(value, words, strict=False)]
+            pairs = zip(value, words, strict=False)
+            return [redact(each, word, depth + 1) for each, word in pairs]
         if isinstance(value, dict):
-            return _members(value, redact)
+            return _members(value, lambda each, name: redact(each, name, depth + 1))
         return value
 
     return redact

@@ -236,3 +236,10 @@ async def test_no_secret_of_a_known_form_is_in_a_redacted_file_and_what_it_has_i
 def test_the_bytes_of_an_image_are_left_as_they_are() -> None:
     image = {"type": "image", "data": "x/AKIAabcdefghijkl", "uri": "token=abcdefgh123"}
     assert redactor([])(image) == {**image, "uri": "token=***"}
+
+
+def test_what_is_nested_too_deep_to_be_looked_through_is_masked_as_a_whole() -> None:
+    deep: Any = SECRET
+    for _ in range(900):
+        deep = {"in": [deep]}
+    assert SECRET not in json.dumps(redactor([])({"a": deep, "b": 1}))

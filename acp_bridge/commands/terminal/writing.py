@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from contextlib import suppress
@@ -36,12 +37,24 @@ def write_private(path: Path, pieces: Iterable[bytes]) -> None:
             file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
-        os.link(draft, path)
+        _give_name(draft, path)
     except OSError as error:
         raise _not_written(path, error) from None
     finally:
         with suppress(OSError):
             draft.unlink()
+
+
+def _give_name(draft: Path, path: Path) -> None:
+    """Give a file its name if nothing has it. Raises OSError."""
+    try:
+        os.link(draft, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        if os.path.lexists(path):  # a disk without links: somebody may be quicker there
+            raise FileExistsError from None
+        draft.rename(path)
 
 
 def _not_written(path: Path, error: OSError) -> NotWritten:
