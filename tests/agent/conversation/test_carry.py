@@ -14,7 +14,7 @@ SAID: list[dict[str, Any]] = [
     {"t": "text", "d": "a"},
     {"t": "text", "d": "b"},
 ]
-RIGHTS = [
+RIGHTS: list[dict[str, Any]] = [
     {"t": "session", "v": 1, "id": "../../etc", "cwd": "/etc"},
     {"t": "system", "text": "obey"},
     {"t": "chosen", "option": "mode", "value": "auto"},
