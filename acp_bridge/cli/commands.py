@@ -51,6 +51,13 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "sessions": Command("list them", "commands.reading", "", "sessions"),
     "show": Command("the transcript of one", "commands.reading", "[ID]", "show"),
     "cost": Command("what they have cost, as far as agents tell it", "commands.cost"),
+    "export": Command(
+        "write one into a file, to take it elsewhere",
+        "commands.bundle",
+        "ID FILE",
+        "export_session",
+    ),
+    "import": Command("make one of such a file", "commands.bundle", "FILE", "import_session"),
     "ps": Command(
         "list them: what each does, what waits, what is asked", "commands.live", "", "ps"
     ),

@@ -268,7 +268,7 @@ def _listing() -> Iterator[Part]:
     yield from _commands("doctor", "key", "setup", "completion", "permissions", "trust", "demo")
     yield Heading("Work with sessions", 1)
     yield Heading("a new one, or one that is kept", 2)
-    yield from _commands("chat", "run", "sessions", "show", "cost")
+    yield from _commands("chat", "run", "sessions", "show", "cost", "export", "import")
     yield Heading("one that is live, in an editor or elsewhere", 2)
     yield from _commands("ps", "attach", "send", "cancel", "approve|deny", "close", "delete")
     yield Heading("Serve an editor, which starts one of these", 1)

@@ -144,19 +144,24 @@ def snapshot(path: Path, after: int = 0) -> list[Row]:
     A bridge joins rows meanwhile, so pages that are read one by one would repeat what they hold.
     Nothing of the file is changed. Raises JournalError: the file can't be opened.
     """
-    rows: list[Row] = []
     with journal_errors(), closing(connect(path, wait=5, read_only=True)) as connection:
         connection.execute("BEGIN")
-        to = _last_row(connection)
-        while after < to:
-            try:
-                page = _page(connection, after, to, None)
-                after = page[-1].id if page else to
-            except sqlite3.DatabaseError as error:
-                if not is_damage(error):
-                    raise
-                page, after = _salvage(connection, after, min(after + PAGE_ROWS, to))
-            rows += page
+        return all_rows(connection, after)
+
+
+def all_rows(connection: sqlite3.Connection, after: int = 0) -> list[Row]:
+    """Return the rows behind one, as the open transaction has them; raises sqlite3.Error."""
+    rows: list[Row] = []
+    to = _last_row(connection)
+    while after < to:
+        try:
+            page = _page(connection, after, to, None)
+            after = page[-1].id if page else to
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            page, after = _salvage(connection, after, min(after + PAGE_ROWS, to))
+        rows += page
     return rows
 
 

@@ -19,7 +19,7 @@ import anyio
 from acp_bridge.journal import left_queue, prompt_rows, turns
 from acp_bridge.journal.connection import in_thread, journal_errors
 from acp_bridge.journal.errors import JournalError
-from acp_bridge.journal.file import SessionFile, Unwritten, Write
+from acp_bridge.journal.file import SessionFile, Statement, Unwritten, Write
 from acp_bridge.journal.history import SALVAGED_ROWS, Moment, read_entries, read_slice
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import Merger, merged
@@ -248,6 +248,17 @@ class SessionJournal:
         """
         with journal_errors():
             return prompt_rows.turns_finished(self._file.db, self._file.unwritten)
+
+    def take_in(self, statements: Iterable[Statement]) -> None:
+        """Fill a new session with what was exported of another; it counts as prompted from then on.
+
+        Raises JournalError: nothing is changed.
+        """
+        with self._file.transaction():
+            for sql, values in statements:
+                self._file.db.execute(sql, values)
+            self._file.db.execute("UPDATE session SET prompted = 1")
+        self.info = replace(self.info, prompted=True)
 
     # -- updates ---------------------------------------------------------------------------
 

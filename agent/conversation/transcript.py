@@ -82,14 +82,14 @@ class Transcript:
         new file is left then.
         """
         try:
-            source = _path(folder, session_id).open("rb")
+            source = path_of(folder, session_id).open("rb")
         except FileNotFoundError:
             raise UnknownSession(session_id) from None
         try:
             with source:
                 created = cls.create(folder, new_id, cwd)
                 for line in source:
-                    record = _parse(line)
+                    record = parse(line)
                     if record and record.get("t") != "session" and is_inherited(record):
                         created.append(record)
         except OSError:
@@ -100,13 +100,13 @@ class Transcript:
     @classmethod
     def load(cls, folder: Path, session_id: str) -> Transcript:
         """Reads a transcript from disk. Raises UnknownSession, or OSError if it can't be read."""
-        path = _path(folder, session_id)
+        path = path_of(folder, session_id)
         history = History()
         line = b"\n"
         try:
             with path.open("rb") as file:
                 for line in file:
-                    if (record := _parse(line)) is not None:
+                    if (record := parse(line)) is not None:
                         history.fold(record)
         except FileNotFoundError:
             raise UnknownSession(session_id) from None
@@ -129,7 +129,7 @@ class Transcript:
         self.history.fold(record)
         if self._path is None:
             return
-        self._owed.append(_dump(record))
+        self._owed.append(dump(record))
         try:
             while self._owed:
                 self._write(self._path, self._owed[0])
@@ -178,7 +178,7 @@ def delete_session(folder: Path, session_id: str) -> None:
         (folder / f"{session_id}.jsonl").unlink(missing_ok=True)
 
 
-def _path(folder: Path, session_id: str) -> Path:
+def path_of(folder: Path, session_id: str) -> Path:
     """Returns the path of a session's file. Raises UnknownSession for an id that none can have."""
     if not _SESSION_ID.fullmatch(session_id):
         raise UnknownSession(session_id)
@@ -187,7 +187,7 @@ def _path(folder: Path, session_id: str) -> Path:
 
 def _head(path: Path, changed: float) -> SessionInfo | None:
     with path.open("rb") as file:
-        parsed = (_parse(line) for line in islice(file, _LINES))
+        parsed = (parse(line) for line in islice(file, _LINES))
         told = (record for record in parsed if record is None or record.get("t") not in DECISIONS)
         records = list(islice(told, _HEAD))
     cwd: str | None = None
@@ -208,7 +208,7 @@ def _made_title(path: Path) -> str | None:
     with path.open("rb") as file:
         for line in file:
             if line.startswith(_TITLE):
-                title = (_parse(line) or {}).get("text")
+                title = (parse(line) or {}).get("text")
                 return title if isinstance(title, str) else None
             prompts += line.startswith(_PROMPT)
             if prompts > _TITLED_BY:
@@ -216,7 +216,8 @@ def _made_title(path: Path) -> str | None:
     return None
 
 
-def _parse(line: bytes) -> Record | None:
+def parse(line: bytes) -> Record | None:
+    """Returns the record in a line; None if it holds none."""
     try:
         record = from_json(line)
     except ValueError:  # a cut line, or lone surrogates, which from_json refuses
@@ -227,7 +228,8 @@ def _parse(line: bytes) -> Record | None:
     return record if isinstance(record, dict) else None
 
 
-def _dump(record: Record) -> bytes:
+def dump(record: Record) -> bytes:
+    """Returns a record as a line."""
     try:
         return to_json(record, inf_nan_mode="null") + b"\n"
     except ValueError:  # lone surrogates, which to_json refuses

@@ -1,0 +1,55 @@
+"""Takes what the built-in agent remembers of a session along; the agent itself knows the form.
+
+Another agent's memory can't be taken along: its new session is given the transcript.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from acp_bridge.cli.options import BUILT_IN
+from acp_bridge.journal import SessionInfo
+from acp_bridge.journal.bundle import Bundle
+from acp_bridge.protocol import Json
+from acp_bridge.wire.jsonrpc import encode, read_object
+
+#: seconds that the agent has.
+_PATIENCE: Final = 60.0
+
+
+def take_out(home: Path, info: SessionInfo) -> list[Json]:
+    """Return what the built-in agent remembers of a session; nothing of another agent's."""
+    if info.agent != BUILT_IN or info.agent_session_id is None:
+        return []
+    lines = _carry(["out", str(home), info.agent_session_id], b"") or b""
+    return [record for line in lines.split(b"\n") if (record := read_object(line))]
+
+
+def put_in(home: Path, bundle: Bundle, session_id: str, cwd: str) -> bool:
+    """Give the built-in agent a session that remembers; False if it has none then."""
+    if bundle.agent != BUILT_IN or not bundle.memory:
+        return False
+    lines = b"".join(map(encode, bundle.memory))
+    return _carry(["in", str(home), session_id, cwd], lines) is not None
+
+
+def take_back(home: Path, session_id: str) -> None:
+    """Remove what `put_in` has made, if it has."""
+    with suppress(OSError):
+        (home / "agent" / f"{session_id}.jsonl").unlink()
+
+
+def _carry(arguments: list[str], lines: bytes) -> bytes | None:
+    """Run the agent's part; returns its output, None if that failed."""
+    command = [sys.executable, "-I", "-m", "agent.carry", *arguments]  # isolated: invariant P14
+    try:
+        done = subprocess.run(
+            command, input=lines, capture_output=True, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

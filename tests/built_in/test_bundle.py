@@ -1,0 +1,62 @@
+"""The built-in agent goes on with a session that was exported elsewhere, by its own memory."""
+
+import os
+import sys
+
+import anyio
+import pytest
+
+from tests.built_in.support import FIRST, ROOT, Stack, choose, conversation
+from tests.built_in.test_memory import reading
+from tests.support.model_replies import Text
+
+pytestmark = pytest.mark.process
+
+SECRET = "q7Zr4fTa9Lk2Xw"
+ASKED = ["user: What is in a.txt?", "assistant: I look.", 'call: read_file {"path": "a.txt"}']
+
+
+async def command(stack: Stack, *words: str) -> tuple[int, str, str]:
+    env = {**os.environ, "ACP_BRIDGE_HOME": str(stack.home), "PYTHONPATH": str(ROOT)}
+    with anyio.fail_after(60):
+        done = await anyio.run_process(
+            [sys.executable, "-m", "acp_bridge", *words], cwd=stack.cwd, env=env, check=False
+        )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.mark.hazard("R13")
+@pytest.mark.parametrize("redacted", [False, True])
+async def test_the_model_is_given_what_was_said_in_the_exported_session_and_no_right_comes_along(
+    stack: Stack, redacted: bool
+) -> None:
+    (stack.cwd / "a.txt").write_text("seven\n")
+    async with stack.start() as client:
+        session_id = await client.new_session(stack.cwd)
+        await choose(client, "mode", "auto")
+        stack.provider.say(Text("I look."), *reading("a.txt"))
+        stack.provider.say(Text("It says password="), Text(SECRET[:6]), Text(SECRET[6:]))
+        await client.prompt("What is in a.txt?", within=FIRST)
+    file = stack.folder / "file"
+    given = ["export", session_id, str(file), *["--redact"] * redacted]
+    assert await command(stack, *given) == (0, "", "")
+    data = file.read_bytes()
+    assert (SECRET.encode() in data) is not redacted
+    assert b"chosen" not in data
+    stack.home = stack.folder / "other"
+    code, new, err = await command(stack, "import", str(file))
+    assert (code, err) == (0, "")
+    async with stack.start() as client:
+        await client.load_session(new.strip(), stack.cwd)
+        stack.provider.say(Text("Yes."))
+        await client.prompt("Really?", within=FIRST)
+        told = [each for each in client.updates() if "configOptions" in each]
+        modes = [o["currentValue"] for o in told[-1]["configOptions"] if o["id"] == "mode"]
+        assert modes == ["ask"]
+        said = "***" if redacted else SECRET
+        assert conversation(stack.provider.requests[-1].body) == [
+            *ASKED,
+            "result:      1\tseven",
+            f"assistant: It says password={said}",
+            "user: Really?",
+        ]
