@@ -13,10 +13,9 @@ from acp_bridge.agents import lease
 from acp_bridge.commands.bundle import import_session
 from acp_bridge.commands.terminal import agent_memory
 from acp_bridge.journal import Journal, JournalError
-from tests.commands.terminal.test_reading_commands import FIRST, Said, journal, keep, said
+from tests.commands.terminal.conftest import Said
+from tests.commands.terminal.test_reading_commands import FIRST, keep
 from tests.journal.files import mode
-
-__all__ = ["journal", "said"]
 
 Taken = Callable[..., Awaitable[tuple[int, str, str]]]
 
