@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tests.crash.alone import ALONE, move
+from tests.crash.far import FAR
 from tests.crash.kept import KEPT
 from tests.crash.queue import QUEUE
 from tests.crash.rounds import Round
@@ -20,7 +21,7 @@ from tests.support.model_replies import Json, Step, Text
 from tests.support.model_server import ModelRequest, ModelServer
 from tests.support.processes import kill_marked
 
-PHASES = {**ALONE, **TOGETHER, **KEPT, **QUEUE, **VERSION_2}
+PHASES = {**ALONE, **TOGETHER, **KEPT, **QUEUE, **VERSION_2, **FAR}
 #: also a phase, of the built-in agent with LiteLLM alone.
 MOVE = "move"
 

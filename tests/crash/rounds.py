@@ -78,6 +78,13 @@ class Round:
     def bridge(
         self, *behaviours: str, keep: bool = False
     ) -> AbstractAsyncContextManager[RecordingClient]:
+        agent, env = self.agent(*behaviours)
+        options = ["--keep", "1h"] if keep else []
+        command = [sys.executable, "-m", "acp_bridge", *options, *agent]
+        return RecordingClient.start(command, env=env)
+
+    def agent(self, *behaviours: str) -> tuple[list[str], dict[str, str]]:
+        """Return a bridge's words for its agent, and its environment."""
         env = {
             "ACP_BRIDGE_HOME": str(self.bridge_home),
             "ACP_BRIDGE_DRAIN_TIMEOUT": "0.3",
@@ -94,9 +101,7 @@ class Round:
             dialogue = self.home / "dialogue"
             dialogue.write_text(DIALOGUE.format(deaf="deaf" if behaviours else ""))
             agent = ["--model", f"scripted:{dialogue}"]
-        options = ["--keep", "1h"] if keep else []
-        command = [sys.executable, "-m", "acp_bridge", *options, *agent]
-        return RecordingClient.start(command, env=env)
+        return agent, env
 
     @asynccontextmanager
     async def joined(self, pid: int) -> AsyncIterator[RecordingClient]:

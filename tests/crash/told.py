@@ -52,8 +52,8 @@ class Told:
             if record.direction == "out" and record.message and _is_prompt(record.message)
         }
         for message in client.recording.requests("_acp_bridge/accepted"):
-            text = texts[message["params"]["requestId"]]
-            if text not in self.accepted:
+            text = texts.get(message["params"]["requestId"])
+            if text is not None and text not in self.accepted:
                 self.accepted.append(text)
         for request, text in texts.items():
             for answer in client.recording.answers(request):
@@ -192,4 +192,7 @@ def held_in(result: dict[str, Any]) -> list[str]:
 
 
 def _is_prompt(message: Message) -> bool:
-    return bool(message.get("method") == "session/prompt")
+    """Return True for a prompt that is no command."""
+    if message.get("method") != "session/prompt":
+        return False
+    return not message["params"]["prompt"][0]["text"].startswith("/queue")

@@ -45,6 +45,7 @@ def main() -> int:
                 failed += 1
                 names = ",".join(script.behaviours(seed)) or "none"
                 how = " ".join(script.options(seed)) + " and a second bridge" * script.has_two(seed)
+                how += " and an editor from elsewhere" * script.is_far(seed)
                 print(f"\nFAILED with the agent's behaviours {names}, {how}: {problem}")
                 print(f"again: make fuzz SEED={seed} N={count}", flush=True)
             print(".", end="" if number % 25 else f" {number}\n", flush=True)

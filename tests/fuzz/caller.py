@@ -44,6 +44,8 @@ class Caller:
     judged: bool = False
     #: how many lines it had sent and got when each other bridge ended.
     ends: list[int] = field(default_factory=list)
+    #: when its line dropped, in monotonic seconds.
+    drops: list[float] = field(default_factory=list)
 
     @property
     def number(self) -> int:

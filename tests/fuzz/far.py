@@ -8,7 +8,6 @@ drops is no reason for a gap.
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -70,8 +69,7 @@ class FarLife(Life):
         return super().said + self._served.log.read_text(errors="replace")
 
     def pid(self) -> int | None:
-        process = self._served.process
-        return process.pid if process and process.poll() is None else None
+        return self._served.pid()
 
     def note_end_of_another(self) -> None:
         """It has cursors: what another bridge had not passed on is shown to it from the journal."""
@@ -161,29 +159,31 @@ async def far_editor(place: Place, number: int) -> FarLife:
     """A server of the run's home, and an editor that starts `connect`; `number`: of a client."""
     owned = await Owned.open(place.tasks, _far(place, Guest(number, 0)))
     owned.value.owned = owned
+    assert isinstance(owned.value, FarLife)
     return owned.value
 
 
 @asynccontextmanager
-async def _far(place: Place, guest: Guest) -> AsyncIterator[FarLife]:
+async def _far(place: Place, guest: Guest) -> AsyncIterator[Life]:
     mark, folder = uuid4().hex, place.folder
     agent = fixture_command(*place.behaviours)
     async with Gates() as gates:
         env = {
-            **os.environ,
             **gates.env,
             **place.log.env,
             "ACP_BRIDGE_LOG_LEVEL": "info",
             "FIXTURE_HOME": str(folder / "agent"),
             MARK: mark,
         }
-        served = Served(place.home, folder / "laptop", folder, place.options, agent, env)
+        words = [*place.options, "--", *agent]
+        served = Served(place.home, folder / "laptop", folder, words, env)
         async with served.wired():
             served.start()
             async with RecordingClient.start(served.connect) as client:
                 number = len(place.lives)
                 guest.life, guest.began = number, time.monotonic()
                 first = Caller(client, place.ledger, number, guest)
+                first.drops = served.wire.ended
                 place.recordings.append(client.recording)
                 life = FarLife(place, number, first, gates, place.behaviours, mark, served=served)
                 place.lives.append(life)

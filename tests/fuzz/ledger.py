@@ -113,18 +113,20 @@ class Ledger:
         company: bool = False,
         declared: Message | None = None,
         ends: Collection[int] = (),
+        drops: Collection[float] = (),
     ) -> None:
         """Take all that one bridge said to one client; `prompts`: by the key of their ids.
 
         `guest`: the client is not the one that starts the bridges. `company`: there was more than
         one client. `declared`: what it said of itself. `ends`: how many lines there were when
-        other bridges ended. Raises Lost.
+        other bridges ended. `drops`: when the line of this client dropped. Raises Lost.
         """
         who = guest or Guest(0, len(self.turns) - 1, transcripts=self.transcripts)
         if company and who.transcripts is self.transcripts:
             for transcript in self.transcripts.values():
                 transcript.missed()
         walk = Walk(self, who, prompts, Counter(LEAK.findall(said)), company=company)
+        walk.drops = sorted(drops)
         recording, quiet = _whole_lines(recording, quiet=quiet)
         for at, record in enumerate(recording):
             for _ in range(list(ends).count(at)):

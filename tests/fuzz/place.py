@@ -140,4 +140,5 @@ class Place:
             company=self.ledger.several or len(life.callers) > 1 or life.keeps,
             declared=caller.declared,
             ends=caller.ends,
+            drops=caller.drops,
         )

@@ -61,7 +61,7 @@ _WATCHED, WATCHED = 0.3, 0.4
 #: Runs in which clients of version 2 act, and the share of operations after which one does.
 _ACTED, ACTED = 0.35, 0.5
 #: One in so many seeds has an editor from elsewhere, which does this share of the operations.
-_FAR, FAR = 5, 0.35
+_FAR, FAR = 10, 0.35
 #: What a client that joins may declare of itself.
 DECLARED: tuple[dict[str, bool], ...] = (
     *[{}] * 3,

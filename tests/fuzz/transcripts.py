@@ -127,6 +127,8 @@ class Transcript:
     _left_in: set[str] = field(default_factory=set)
     #: the loads that were open then: it may have been closed behind them.
     _closed_in: set[str] = field(default_factory=set)
+    #: the loads that were open when the line dropped: what their replays lack is not known.
+    _dropped_in: set[str] = field(default_factory=set)
     #: what a load that is compared shows need not be what was shown.
     _is_left: bool = False
     #: the client has read `cancelled` and said nothing since: what the agent does outside of a
@@ -162,7 +164,11 @@ class Transcript:
         before, window = self.live[:mark], self.live[mark:]
         self._is_left = self.leaving > 0 or self.closed or request in self._left_in
         self._left_in.discard(request)
-        if not self.unknown:
+        if request in self._dropped_in:
+            self._dropped_in.remove(request)
+            self._settle([])
+            self.whole = False
+        elif not self.unknown:
             cut = self._replay_begins(before, window)
             if self._is_left:  # where the replay begins is not known, so no more is said of it
                 self._settle([])
@@ -178,6 +184,10 @@ class Transcript:
             self._closed_in.remove(request)
             self.missed()
             self.closed = True
+
+    def line_dropped(self) -> None:
+        """The line to the bridge dropped: a load that is open goes on over another one."""
+        self._dropped_in |= self._marks.keys()
 
     def cut_off(self) -> None:
         """What is shown until the next load need not be followed by all the rest.

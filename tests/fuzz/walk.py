@@ -90,6 +90,8 @@ class Walk:
         self._closed: list[Prompt] = []
         #: what others have closed for all, and is not taken yet.
         self._closings = [each for each in ledger.closings if each.by != who.number]
+        #: when the line of this client drops, in monotonic seconds.
+        self.drops: list[float] = []
         #: the lines without those of a replay, where ended cards and messages come again.
         self.outside: list[Record] = []
 
@@ -100,9 +102,22 @@ class Walk:
         for transcript in self._who.transcripts.values():
             transcript.cut_off()
 
+    def _line_dropped(self) -> None:
+        """Behind a load that was sent and not answered nobody knows where its replay began.
+
+        `connect` does not know it either: one that was behind live updates may lack its beginning.
+        """
+        for method, session_id in self._openings.values():
+            if method in (SESSION_LOAD, SESSION_RESUME):
+                self._sight(session_id).bridge_ended()
+                self._transcript(session_id).line_dropped()
+
     def take(self, record: Record) -> None:
         while self._closings and self._closings[0].time <= record.time:
             self._closed_for_all(self._closings.pop(0).session_id)
+        while self.drops and self.drops[0] <= record.time:
+            self.drops.pop(0)
+            self._line_dropped()
         message = record.message or {}
         method, about = message.get("method"), message.get("params")
         session_id = about.get("sessionId") if isinstance(about, dict) else None

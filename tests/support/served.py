@@ -6,6 +6,7 @@ same place.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -31,8 +32,8 @@ class Served:
     home: Path
     laptop: Path
     root: Path
-    options: Sequence[str]
-    agent: Sequence[str]
+    #: its options, with `--` and its agent behind them.
+    words: Sequence[str]
     env: Mapping[str, str]
     wire: Wire = field(init=False)
     process: subprocess.Popen[bytes] | None = None
@@ -71,13 +72,17 @@ class Served:
         words = [sys.executable, "-m", "acp_bridge", "serve", *where, "--root", str(self.root)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*words, *self.options, "--", *self.agent],
-                env={**self.env, "ACP_BRIDGE_HOME": str(self.home)},
+                [*words, *self.words],
+                env={**os.environ, **self.env, "ACP_BRIDGE_HOME": str(self.home)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
+
+    def pid(self) -> int | None:
+        """The server that runs now."""
+        return self.process.pid if self.process and self.process.poll() is None else None
 
     async def end(self, number: int, within: float = 5) -> int:
         """End the server by a signal; returns its exit code. Raises TimeoutError."""

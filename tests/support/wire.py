@@ -6,6 +6,7 @@ not do.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from random import Random
@@ -44,6 +45,8 @@ class Wire:
         #: nobody gets through.
         self.down = False
         self.cuts = 0
+        #: when connections ended, in monotonic seconds.
+        self.ended: list[float] = []
         self._ends: list[ByteStream] = []
         #: set while nothing holds up what is said.
         self._flows = anyio.Event()
@@ -54,8 +57,7 @@ class Wire:
         self.cuts += 1
         self.breaks_after = self.takes_only = None
         ends, self._ends = self._ends, []
-        for end in ends:
-            await anyio.aclose_forcefully(end)
+        await _closed(*ends)
 
     def hold(self) -> None:
         """Carry nothing until `flow`."""
@@ -79,20 +81,22 @@ class Wire:
         except OSError:  # the server is not there
             far = None
         if far is None:
-            await anyio.aclose_forcefully(near)
+            await _closed(near)
             return
         if self.to_break and self.pieces:
             self.to_break -= 1
             way = self.pieces.choice(["breaks_after", "takes_only"])
             setattr(self, way, self.pieces.randrange(1, _STRETCH))
         self._ends += [near, far]
-        with suppress(*_GONE):
-            await self.introduce(near, far)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._carry, near, far, "takes_only", tasks.cancel_scope)
-            tasks.start_soon(self._carry, far, near, "breaks_after", tasks.cancel_scope)
-        for end in (near, far):
-            await anyio.aclose_forcefully(end)
+        try:
+            with suppress(*_GONE):
+                await self.introduce(near, far)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._carry, near, far, "takes_only", tasks.cancel_scope)
+                tasks.start_soon(self._carry, far, near, "breaks_after", tasks.cancel_scope)
+        finally:
+            self.ended.append(time.monotonic())
+            await _closed(near, far)
         self._ends = [each for each in self._ends if each not in (near, far)]
 
     async def introduce(self, near: ByteStream, far: ByteStream) -> None:
@@ -116,6 +120,13 @@ class Wire:
                     setattr(self, left, may_pass - len(data))
                 await other.send(data)
         scope.cancel()
+
+
+async def _closed(*ends: ByteStream) -> None:
+    """Close connections, with what they have not sent yet."""
+    with anyio.CancelScope(shield=True):
+        for end in ends:
+            await end.aclose()
 
 
 @asynccontextmanager
