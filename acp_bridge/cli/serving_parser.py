@@ -227,6 +227,12 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
             "the least that the log has (ACP_BRIDGE_LOG_LEVEL; default\n"
             f"{FILE_LEVEL} in a file, {STDERR_LEVEL} on stderr)",
         ),
+        Option(
+            "trace",
+            "FILE",
+            "what goes over the wire to client and agent, but for logins\n"
+            "(ACP_BRIDGE_TRACE; docs/trace.md)",
+        ),
     ),
 }
 OPTIONS: Final = {option.name: option for group in GROUPS.values() for option in group}

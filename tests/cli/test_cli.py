@@ -179,6 +179,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         "ACP_BRIDGE_SPARE": "on",
         "ACP_BRIDGE_KEEP": "1h",
         "ACP_BRIDGE_RULES": "/rules",
+        "ACP_BRIDGE_TRACE": "/trace",
         "ACP_BRIDGE_MODEL": "demo",
         "ACP_BRIDGE_OPENHANDS": "http://server:1",
         "ACP_BRIDGE_OPENHANDS_PROFILE": "bench",
@@ -191,6 +192,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     assert set(map(serving_parser.variable, names)) == env.keys()
     parsed = options.parse(["--drain-timeout", "0.5"], env)
     settings = parsed.settings
+    assert settings.trace == Path("/trace")
     assert (settings.delivery, settings.on_cancel) == (Delivery.INTERRUPT, OnCancel.CLEAR)
     restart = settings.reload_after_cancel
     assert (settings.agent_protocol, restart) == (AgentProtocol.V2, ReloadAfterCancel.ALWAYS)
