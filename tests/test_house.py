@@ -94,6 +94,7 @@ SANS_IO = (
     *("connect.dialects", "connect.dialogs", "connect.kept", "connect.machine", "connect.rules"),
     *("connect.folders", "connect.sessions", "connect.shown", "connect.way_out"),
     "trace.events",
+    "trace.exchanges",
     "updates.updates",
     "versions.activity",
     "versions.agent_end",

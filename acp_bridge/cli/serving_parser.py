@@ -280,7 +280,7 @@ def _listing() -> Iterator[Part]:
     yield Heading("Serve an editor, which starts one of these", 1)
     yield Entry("acp-bridge", "the built-in agent")
     yield Entry("acp-bridge -- codex-acp", "any other ACP agent")
-    yield from _commands("agent", "serve", "connect")
+    yield from _commands("agent", "replay", "serve", "connect")
     yield Heading("Options for serving (and the environment variables that set them)", 1)
 
 
