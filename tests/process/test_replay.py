@@ -1,7 +1,6 @@
 """`acp-bridge replay`: an agent that is made of a trace."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from tests.process.bridge_support import ROOT, World, shown
 from tests.support.client import RecordingClient
+from tests.support.fixture_agents import replay_command
 from tests.support.recording import Message, RpcError
 from tests.support.trace_reader import read_trace
 
@@ -21,12 +21,8 @@ PROMPTS = (
 )
 
 
-def replay(file: Path, *options: str) -> list[str]:
-    return [sys.executable, "-m", "acp_bridge", "replay", str(file), *options]
-
-
 def player(file: Path, *options: str) -> Any:
-    return RecordingClient.start(replay(file, *options), env={"PYTHONPATH": str(ROOT)})
+    return RecordingClient.start(replay_command(file, *options), env={"PYTHONPATH": str(ROOT)})
 
 
 def allow(client: RecordingClient) -> None:
@@ -99,7 +95,7 @@ async def test_a_bridge_shows_the_same_session_with_the_recording_behind_it(
 ) -> None:
     file = tmp_path / "trace"
     before = await recorded(world, file, *PROMPTS)
-    async with world.inside(command=replay(file)) as client:
+    async with world.inside(command=replay_command(file)) as client:
         allow(client)
         for prompt in PROMPTS:
             assert await client.prompt(prompt) == {"stopReason": "end_turn"}
