@@ -84,6 +84,8 @@ class Settings:
     client_mcp: bool = False
     #: the file of the user's rules; None: the one in the home folder, if it is there.
     rules: Path | None = None
+    #: the file that gets what goes over the wires of the bridge; None: none does.
+    trace: Path | None = None
     #: what waits behind a usage limit goes on by itself when the agent has said that it resets.
     resume_at_reset: bool = False
     #: how long work may go on without a client; 0: the bridge ends with its client.

@@ -43,6 +43,7 @@ from acp_bridge.runtime.log import event, masked
 from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, RpcError, encode
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
+from acp_bridge.wire.streams import Incoming, Outgoing
 
 if TYPE_CHECKING:
     from acp_bridge.agents.translated import Translated
@@ -165,7 +166,7 @@ class Link:
         #: it is killed because it could not be initialized: `start` says why.
         self._unfit = False
         self._process: AgentProcess | None = None
-        self._writer: Writer | None = None
+        self._writer: Outgoing | None = None
         self._parked, self._parked_bytes, self._kept = parked, 0, list[tuple[str, Any]]()
         self._hurry = anyio.CancelScope()
         #: the end of its stderr, until a session has it.
@@ -194,8 +195,12 @@ class Link:
         self._process, self.pid, self.light = process, process.pid, process.light
         event("agent.started", agent=self.name, pid=self.pid)
         stdin, stdout = process.take_pipes()
-        writer = self._writer = Writer(stdin, on_broken=self._cut_off.set)
-        tasks.start_soon(self._live, process, writer, Reader(stdout, _READ_BYTES))
+        reader: Incoming = Reader(stdout, _READ_BYTES)
+        writer: Outgoing = Writer(stdin, on_broken=self._cut_off.set)
+        if trace := self.command.trace:
+            reader, writer = trace.of_agent(reader, writer)
+        self._writer = writer
+        tasks.start_soon(self._live, process, writer, reader)
         try:
             result = await self._initialize()
             if self.command.standing.kept:
@@ -234,7 +239,7 @@ class Link:
         with anyio.CancelScope(shield=True):
             await self.kill()
 
-    async def _live(self, process: AgentProcess, writer: Writer, reader: Reader) -> None:
+    async def _live(self, process: AgentProcess, writer: Outgoing, reader: Incoming) -> None:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(writer.run)
@@ -275,7 +280,7 @@ class Link:
         killed = self._exit is not None and self._exit.by_others
         self.peer.close(errors.AgentEnded(how, killed=killed))
 
-    async def _read(self, reader: Reader) -> None:
+    async def _read(self, reader: Incoming) -> None:
         while data := await reader.read():
             (self._translated or self.peer).feed(data)
             if self._parked_bytes > _PARKED_LIMIT:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -30,6 +30,9 @@ from acp_bridge.agents.stderr import LineForwarder
 from acp_bridge.agents.tree import Tree
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.threads import NoThread, in_thread
+
+if TYPE_CHECKING:
+    from acp_bridge.trace.trace import Trace
 
 __all__ = ["AgentProcess", "Exit", "StartFailed"]
 
@@ -249,6 +252,8 @@ class AgentCommand:
     parent: AgentParent | None = None
     #: the agent is of this project: what it writes to stderr is its log.
     ours: bool = False
+    #: has what goes over the wires of the bridge; None: there is none.
+    trace: "Trace | None" = None
 
     async def start(
         self,

@@ -38,7 +38,7 @@ from acp_bridge.sessions.registry import Sessions
 from acp_bridge.sessions.sessionless import Sessionless
 from acp_bridge.updates.children import parted
 from acp_bridge.wire.jsonrpc import UNSET, is_id
-from acp_bridge.wire.streams import Incoming, Outgoing
+from acp_bridge.wire.streams import Incoming, Outgoing, Streams
 
 CANCELS = frozenset({protocol.SESSION_CANCEL, protocol.CANCEL_REQUEST})
 #: requests about what a client has in a session that bring no words for the agent.
@@ -116,7 +116,7 @@ class Bridge:
         `received` is where signals are read (`signals.Received`). The clean-up is bounded
         (invariant P2).
         """
-        client = Client(self, incoming, outgoing)
+        client = Client(self, *self._traced(incoming, outgoing))
         self._clients.append(client)
         self._tasks.start_soon(self._serve_client, client)
         await self._until_its_end(received)
@@ -177,11 +177,17 @@ class Bridge:
 
         Owns the streams. Raises nothing but a cancellation (invariant V5).
         """
-        await self._serve_joined(Client(self, incoming, outgoing, self._share))
+        await self._serve_joined(Client(self, *self._traced(incoming, outgoing), self._share))
 
     async def join_remote(self, incoming: Incoming, outgoing: Outgoing, login: Rights) -> None:
         """Do as `join` does for a client that has come from elsewhere, with its rights."""
-        await self._serve_joined(Client(self, incoming, outgoing, self._share, login))
+        await self._serve_joined(
+            Client(self, *self._traced(incoming, outgoing), self._share, login)
+        )
+
+    def _traced(self, incoming: Incoming, outgoing: Outgoing) -> Streams:
+        trace = self._context.command.trace
+        return trace.of_client(incoming, outgoing) if trace else (incoming, outgoing)
 
     async def _serve_joined(self, client: Client) -> None:
         self._clients.append(client)

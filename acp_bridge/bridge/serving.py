@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -19,10 +20,13 @@ from acp_bridge.bridge.bridge import Bridge
 from acp_bridge.journal import Journal
 from acp_bridge.runtime import signals
 from acp_bridge.runtime.keep import Waiter
-from acp_bridge.runtime.log import event
+from acp_bridge.runtime.log import event, logger
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.settings import AgentProtocol, Settings
 from acp_bridge.wire.stdio import Reader, Writer
+
+if TYPE_CHECKING:
+    from acp_bridge.trace.trace import Trace
 
 #: seconds for which work of remote clients goes on that none of them has open.
 KEEP: Final = 8 * 3600.0
@@ -68,8 +72,11 @@ async def _bridge(
 ) -> AsyncIterator[tuple[Bridge, TaskGroup, int]]:
     """Give a bridge that listens, the tasks of all of it, and where signals are read."""
     event("bridge.started", agent=settings.agent_name, home=settings.home.name)
-    with signals.Received() as received:  # until the tasks have ended, when nobody reads them
+    # until the tasks have ended, when nobody reads or writes them
+    with signals.Received() as received, _traced(settings.trace) as trace:
         async with anyio.create_task_group() as tasks:
+            if trace:
+                tasks.start_soon(trace.run)
             # A process that does not answer one of these is to be started all the same.
             standing = StandingRequests(min(settings.request_timeout, settings.start_timeout / 4))
             parent = None
@@ -80,9 +87,30 @@ async def _bridge(
             files = settings.agent_files
             spoken = SpokenVersion(AgentProtocol.V1 if settings.ours else settings.agent_protocol)
             started = standing, spoken, files, settings.folder, parent
-            command = AgentCommand(settings.command, {}, *started, ours=settings.ours)
+            command = AgentCommand(settings.command, {}, *started, ours=settings.ours, trace=trace)
             context = SessionContext(settings, Journal(settings.home), tasks, command)
             bridge = Bridge(context, on_end, waiter)
             bridge.listen()
             yield bridge, tasks, received
             tasks.cancel_scope.cancel()
+
+
+@contextmanager
+def _traced(path: Path | None) -> Iterator[Trace | None]:
+    """Give the trace that is written to a file; None, which is logged, if it can't be."""
+    if path is None:
+        yield None
+        return
+    from acp_bridge.trace.file import TraceFile
+    from acp_bridge.trace.trace import Trace
+
+    try:
+        trace = Trace(TraceFile(path))
+    except OSError as exc:
+        logger.warning("there is no trace: %s: %s", path, exc.strerror)
+        yield None
+        return
+    try:
+        yield trace
+    finally:
+        trace.close()

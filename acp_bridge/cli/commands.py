@@ -95,6 +95,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "commands.serve",
         "HOST:PORT",
     ),
+    "replay": Command("an agent that is made of a trace", "commands.replay", "FILE"),
     "agent": Command("the built-in agent alone, without a bridge", "commands.agent"),
     "demo": Command("show it working, offline, in under 20 seconds", "commands.demo"),
 }

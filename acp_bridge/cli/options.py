@@ -151,10 +151,8 @@ def _place(name: str, value: str | None) -> str:
 def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, str]) -> Settings:
     other = command or (_openhands(given) if given.openhands else [])
     if other and given.model and variable("model") not in env:
-        instead = (
-            "give it to the command after -- instead" if command else "--openhands has its own"
-        )
-        fail(f"--model is the built-in agent's; {instead}")
+        way = "give it to the command after -- instead" if command else "--openhands has its own"
+        fail(f"--model is the built-in agent's; {way}")
     server = given.openhands, given.openhands_profile
     if wrong := openhands.misused(*server, other=bool(command), env=env):
         fail(wrong)
@@ -187,6 +185,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         spare=waits.SPARE if _choice(Switch, "spare", given.spare) is Switch.ON else 0.0,
         keep=_duration("keep", given.keep),
         rules=_file(given.rules),
+        trace=_file(given.trace),
     )
 
 

@@ -227,6 +227,12 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
             "the least that the log has (ACP_BRIDGE_LOG_LEVEL; default\n"
             f"{FILE_LEVEL} in a file, {STDERR_LEVEL} on stderr)",
         ),
+        Option(
+            "trace",
+            "FILE",
+            "what goes over the wire to client and agent, but for logins\n"
+            "(ACP_BRIDGE_TRACE; docs/trace.md)",
+        ),
     ),
 }
 OPTIONS: Final = {option.name: option for group in GROUPS.values() for option in group}
@@ -274,7 +280,7 @@ def _listing() -> Iterator[Part]:
     yield Heading("Serve an editor, which starts one of these", 1)
     yield Entry("acp-bridge", "the built-in agent")
     yield Entry("acp-bridge -- codex-acp", "any other ACP agent")
-    yield from _commands("agent", "serve", "connect")
+    yield from _commands("agent", "replay", "serve", "connect")
     yield Heading("Options for serving (and the environment variables that set them)", 1)
 
 

@@ -119,7 +119,7 @@ class RotatedFile(logging.Handler):
         super().__init__()
         self._path = path
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._fd = self._opened()
+        self._fd = opened_to_append(self._path)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -142,7 +142,7 @@ class RotatedFile(logging.Handler):
                 if self._has_the_name():
                     self._path.replace(self._path.with_name(f"{self._path.name}.1"))
         if not self._has_the_name():
-            before, self._fd = self._fd, self._opened()
+            before, self._fd = self._fd, opened_to_append(self._path)
             os.close(before)
 
     def _has_the_name(self) -> bool:
@@ -151,21 +151,22 @@ class RotatedFile(logging.Handler):
         except FileNotFoundError:
             return False
 
-    def _opened(self) -> int:
-        """Return a descriptor of the file, made if it is missing; raises OSError.
 
-        An agent has the rights to put something else there: neither a link is followed, nor is
-        anybody waited for who reads a pipe.
-        """
-        fd = os.open(self._path, _APPENDING, 0o600)
-        try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise OSError(errno.EINVAL, "it is no file")
-            os.fchmod(fd, 0o600)
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd
+def opened_to_append(path: Path) -> int:
+    """Return a descriptor of a file of mode 0600, made if it is missing; raises OSError.
+
+    An agent has the rights to put something else there: neither a link is followed, nor is
+    anybody waited for who reads a pipe.
+    """
+    fd = os.open(path, _APPENDING, 0o600)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        os.fchmod(fd, 0o600)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def configure(

@@ -179,6 +179,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         "ACP_BRIDGE_SPARE": "on",
         "ACP_BRIDGE_KEEP": "1h",
         "ACP_BRIDGE_RULES": "/rules",
+        "ACP_BRIDGE_TRACE": "/trace",
         "ACP_BRIDGE_MODEL": "demo",
         "ACP_BRIDGE_OPENHANDS": "http://server:1",
         "ACP_BRIDGE_OPENHANDS_PROFILE": "bench",
@@ -192,15 +193,14 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     parsed = options.parse(["--drain-timeout", "0.5"], env)
     settings = parsed.settings
     assert (settings.delivery, settings.on_cancel) == (Delivery.INTERRUPT, OnCancel.CLEAR)
-    restart = settings.reload_after_cancel
-    assert (settings.agent_protocol, restart) == (AgentProtocol.V2, ReloadAfterCancel.ALWAYS)
+    assert settings.agent_protocol is AgentProtocol.V2
+    assert settings.reload_after_cancel is ReloadAfterCancel.ALWAYS
     assert (settings.drain_timeout, settings.request_timeout) == (0.5, 9)
     assert (settings.sleep_after, settings.spare, settings.keep) == (30, 600, 3600)
-    assert (settings.home, settings.rules) == (Path("/h"), Path("/rules"))
-    assert (settings.agent_name, settings.named) == ("mine", True)
-    assert settings.command[3:8] == (
-        *("agent.openhands", "--url", "http://server:1", "--profile", "bench"),
-    )
+    assert (settings.home, settings.agent_name, settings.named) == (Path("/h"), "mine", True)
+    assert (settings.rules, settings.trace) == (Path("/rules"), Path("/trace"))
+    agent = "agent.openhands", "--url", "http://server:1", "--profile", "bench"
+    assert settings.command[3:8] == agent
     assert "openhands" in settings.former_names
     assert (parsed.log_file, parsed.log_level) == (Path("/log"), "debug")
     # A model of the environment is the built-in agent's; another agent is not meant by it.

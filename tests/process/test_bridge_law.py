@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from tests.process.bridge_support import ROOT, World, fails, stopped
+from tests.support.fixture_agents import replayed
 from tests.support.recording import Message, RpcError
 
 pytestmark = pytest.mark.process
@@ -173,7 +174,7 @@ async def test_a_request_may_be_cancelled_while_it_is_answered_by_the_agent(worl
 
 
 async def test_the_error_of_the_agent_comes_out_as_it_is(world: World) -> None:
-    async with world.inside() as client:
+    async with world.inside(command=replayed("errors")) as client:
         with pytest.raises(RpcError) as caught:
             await client.prompt("fail")
         assert (caught.value.code, caught.value.args[0]) == (-32603, "-32603 the model failed")

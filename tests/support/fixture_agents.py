@@ -25,6 +25,16 @@ BEHAVIOURS = sorted(
 V2_AGENT = [sys.executable, "-I", "-S", str(FOLDER / "v2_agent.py")]
 
 
+def replay_command(file: Path, *options: str) -> list[str]:
+    """The command of an agent that is made of this trace."""
+    return [sys.executable, "-m", "acp_bridge", "replay", str(file), *options]
+
+
+def replayed(name: str) -> list[str]:
+    """The command of an agent that does again what one has done (fixtures/traces)."""
+    return replay_command(FOLDER.with_name("traces") / f"{name}.jsons")
+
+
 def fixture_command(*behaviours: str) -> list[str]:
     """The command that starts an agent with these behaviours; with none it behaves well."""
     command = [sys.executable, "-I", "-S", str(FOLDER / "fixture_agent.py")]

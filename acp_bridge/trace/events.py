@@ -1,0 +1,165 @@
+"""Turns the lines of one connection into events of a trace, a line of JSON each. Sans-IO.
+
+The format is that of the conductor of the protocol's Rust SDK (`agent-client-protocol-conductor`
+2.2): requests, responses and notifications between named components. docs/trace.md has it.
+
+- Of a login or a provider's settings there is no event, neither for the request nor for its answer;
+  of MCP servers, and of commands in a client's terminal, there are no environments and no headers.
+- Ids are made unique in the trace, since several connections meet at the bridge.
+- A line that is no message, or that answers nothing, makes no event.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pydantic_core import from_json
+
+from acp_bridge.protocol import (
+    AUTHENTICATE,
+    CANCEL_REQUEST,
+    CREATE_TERMINAL,
+    SESSION_UPDATE,
+    Json,
+)
+from acp_bridge.versions.v2 import AUTH_LOGIN
+from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT, RequestId, encode, is_id, read_object
+
+#: the component that a bridge is.
+BRIDGE: Final = "Proxy(0)"
+_SERVERS: Final = "mcpServers"
+_IN_LINE: Final = _SERVERS.encode()
+_KEPT_BACK: Final = frozenset({"env", "headers"})
+_PROVIDERS: Final = "providers/"
+#: how nearly every line begins. The rest of such a line is the end of its event, too.
+_UPDATE: Final = f'{{"jsonrpc":"2.0","method":"{SESSION_UPDATE}","params":'.encode()
+_BEGUN: Final = len(_UPDATE)
+#: members of a message that is an update and nothing more.
+_MEMBERS: Final = 3
+
+
+class Direction:
+    """The lines from one component to another, one of which is the bridge."""
+
+    def __init__(self, sender: str, receiver: str, *, trusted: bool) -> None:
+        """`trusted`: the lines are the bridge's own, so each of them is JSON."""
+        self._sender, self._receiver, self._trusted = sender, receiver, trusted
+        #: the requests that are not answered, and whether they have an event.
+        self._asked: dict[RequestId, bool] = {}
+        self._partial = bytearray()
+        update = {"protocol": "acp", "from": sender, "to": receiver, "method": SESSION_UPDATE}
+        self._update = encode(update)[1:-2] + b',"params":'
+        #: how the event of an update begins at this time.
+        self._head, self._at = b"", -1.0
+        #: the other direction of the connection, which has the answers.
+        self.back: Direction = self
+
+    def feed(self, data: bytes, seconds: float) -> list[bytes]:
+        """Return the events of the lines that end in these bytes; a line too long makes none."""
+        *lines, rest = data.split(b"\n")
+        if lines and self._partial:
+            lines[0] = bytes(self._partial) + lines[0]
+            self._partial = bytearray()
+        if rest:
+            self._partial += rest[: DEFAULT_LIMIT - len(self._partial)]
+        return self.events(lines, seconds)
+
+    def events(self, lines: Iterable[bytes], seconds: float) -> list[bytes]:
+        """Return the events of whole lines, without their newlines."""
+        if seconds != self._at:
+            self._head = b'{"type":"notification","ts":%.6f,%b' % (seconds, self._update)
+            self._at = seconds
+        events: list[bytes] = []
+        head = self._head
+        for line in lines:
+            if (
+                line.startswith(_UPDATE)
+                and _IN_LINE not in line
+                and (self._trusted or _is_update(line))
+            ):
+                events.append(head + line[_BEGUN:] + b"\n")
+            elif line and (event := self._event(line, seconds)):
+                events.append(event)
+        return events
+
+    def _event(self, line: bytes, seconds: float) -> bytes | None:
+        message = read_object(line)
+        if message is None or not is_id(message.get("id")):
+            return None
+        try:
+            event = self._of(message, round(seconds, 6))
+            return encode(event) if event else None
+        except (ValueError, TypeError, RecursionError):  # deeper than JSON is written
+            return None
+
+    def _of(self, message: Json, seconds: float) -> Json | None:
+        method = message.get("method")
+        if not isinstance(method, str):
+            return self._answer(message, seconds)
+        told = not _is_secret(method)
+        request = "id" in message
+        if request:
+            self._asked[message["id"]] = told
+        if not told:
+            return None
+        event: Json = {"type": "request" if request else "notification", "ts": seconds}
+        event |= {"protocol": "acp", "from": self._sender, "to": self._receiver}
+        if request:
+            event["id"] = _unique(self._sender, message["id"])
+        return event | {"method": method, "params": self._params(method, message.get("params"))}
+
+    def _answer(self, message: Json, seconds: float) -> Json | None:
+        request_id = message.get("id")
+        if "id" not in message or not self.back._asked.pop(request_id, False):
+            return None
+        failed = message.get("error") is not None
+        payload = message["error"] if failed else message.get("result")
+        event: Json = {"type": "response", "ts": seconds, "from": self._sender}
+        event |= {"to": self._receiver, "id": _unique(self._receiver, request_id)}
+        return event | {"is_error": failed, "payload": _without_secrets(payload)}
+
+    def _params(self, method: str, params: Any) -> Any:
+        shown = _without_secrets(params, among_servers=method == CREATE_TERMINAL)
+        if method == CANCEL_REQUEST and isinstance(shown, dict) and "requestId" in shown:
+            shown["requestId"] = _unique(self._sender, shown["requestId"])
+        return shown
+
+
+def _is_update(line: bytes) -> bool:
+    """Return True if a line that begins as an update is one, and nothing but that."""
+    try:
+        message = from_json(line, allow_inf_nan=False, cache_strings="keys")
+    except ValueError:
+        return False
+    return len(message) == _MEMBERS and line.endswith(b"}")
+
+
+def _is_secret(method: str) -> bool:
+    return method in (AUTHENTICATE, AUTH_LOGIN) or method.startswith(_PROVIDERS)
+
+
+def _unique(sender: str, request_id: Any) -> str:
+    """Return the id of a request for the trace; `request_id` is the sender's own."""
+    return f"{sender}:{json.dumps(request_id)}"
+
+
+def _without_secrets(value: Any, *, among_servers: bool = False) -> Any:
+    """Return a copy without what MCP servers are given: their environments and headers."""
+    if isinstance(value, dict):
+        return {
+            key: _without_secrets(each, among_servers=among_servers or key == _SERVERS)
+            for key, each in value.items()
+            if not (among_servers and key in _KEPT_BACK)
+        }
+    if isinstance(value, list):
+        return [_without_secrets(each, among_servers=among_servers) for each in value]
+    return value
+
+
+def both_ways(other: str) -> tuple[Direction, Direction]:
+    """Return the directions of a connection of the bridge: from the other end, and to it."""
+    coming, going = Direction(other, BRIDGE, trusted=False), Direction(BRIDGE, other, trusted=True)
+    coming.back, going.back = going, coming
+    return coming, going

@@ -1,0 +1,56 @@
+"""What `--trace` costs for each update, in microseconds: both sides, with writing the file.
+
+python -m tests.benchmarks.trace_bench
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+
+from acp_bridge.trace.events import both_ways
+from acp_bridge.trace.file import TraceFile
+from acp_bridge.trace.trace import Trace
+from acp_bridge.wire.jsonrpc import encode, notification
+from tests.benchmarks.versions_bench import CALL, CHUNK, Nowhere, best
+
+
+class Nothing:
+    """Nothing comes from here."""
+
+    async def read(self) -> bytes:
+        return b""
+
+    def close(self) -> None: ...
+
+
+def a_round(trace: Trace, line: bytes, updates: int) -> Callable[[], object]:
+    """So many updates that are read at once, and each of them sent to a client."""
+    coming, _ = both_ways("Agent")
+    _, outgoing = trace.of_client(Nothing(), Nowhere())
+    data = line * updates
+
+    def play() -> None:
+        trace.came(coming, data)
+        for _ in range(updates):
+            outgoing.write(line)
+        trace.end_round()
+
+    return play
+
+
+async def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Trace(TraceFile(Path(folder) / "trace"))
+        for name, update in (("a chunk", CHUNK), ("a tool call's update", CALL)):
+            line = encode(notification("session/update", {"sessionId": "s" * 32, "update": update}))
+            alone, many = (best(a_round(trace, line, each)) / each for each in (1, 20))
+            print(f"{name:22} {alone:5.1f} us alone, {many:5.1f} us of 20 in one round")
+        trace.close()
+
+
+if __name__ == "__main__":
+    anyio.run(main)
