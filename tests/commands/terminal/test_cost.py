@@ -16,7 +16,7 @@ OTHER = "b" * 32
 
 def account(session: SessionJournal, seq: int, agent: str, model: str, *amounts: float) -> None:
     costs = [{"amount": each, "currency": "USD"} for each in amounts]
-    at = f"2000-01-{seq:02}T12:00:00.000000Z"
+    at = f"2000-01-{seq:02}"
     session.set_usage(str(seq), {"agent": agent, "model": model, "at": at, "costs": costs})
     session._file.write("DELETE FROM settings WHERE key = ?", (f"turnBegan:{seq}",))
 
