@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from acp_bridge.protocol import ENDED, Json, as_object, objects, own_meta
-from acp_bridge.updates.tool_calls import commands_of
+from acp_bridge.updates.tool_calls import commands_of, plain_name
 from acp_bridge.view.blocks import Call, Diff
 from acp_bridge.view.command_ends import command_end, runs_a_command
 from acp_bridge.view.from_updates import Updates, card
@@ -91,8 +91,21 @@ def work(updates: Iterable[tuple[int, Json]]) -> Work:
                 here.refused = here.refused if decision is None else decision != "allow"
                 if not here.ended and call.now.get("status") in ENDED:
                     here.ended, here.turn = True, turn
+                    here.diffs = here.diffs or _written(call.now)
                     found.done.append(here)
     return found
+
+
+def _written(call: Json) -> tuple[Diff, ...]:
+    """Return the file that a call without a diff has written, if its input has all of the text.
+
+    opencode tells so what its tool `write` does.
+    """
+    found = {plain_name(name): text for name, text in as_object(call.get("rawInput")).items()}
+    path, text = found.get("filepath"), found.get("content")
+    if call.get("kind") != "edit" or not isinstance(path, str) or not isinstance(text, str):
+        return ()
+    return (Diff(path, None, text),) if path else ()
 
 
 def _diffs(update: Json) -> Iterator[Diff]:

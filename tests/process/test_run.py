@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -15,6 +16,7 @@ import anyio
 import pytest
 from anyio.abc import Process
 
+from tests.process.bridge_support import ROOT
 from tests.process.tiny_agent import tiny_agent
 from tests.support.fixture_agents import FixtureLog, fixture_command
 from tests.support.gates import Gates
@@ -252,3 +254,20 @@ async def test_closed_standard_descriptors_get_nothing_of_others(terminal: Termi
         shell[2] = 'exec "$@" >&-'
         done = await anyio.run_process(shell, cwd=terminal.folder, env=env, check=False)
         assert (done.returncode, b"there is no stdout" in done.stderr) == (1, True)
+
+
+async def test_what_a_run_has_edited_is_shown_as_git_shows_it(terminal: Terminal) -> None:
+    shutil.copytree(ROOT / "fixtures/example", terminal.folder, dirs_exist_ok=True)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        await anyio.run_process([*git, *words], cwd=terminal.folder)
+    run = ["run", "--permissions", "allow", "--model", "scripted:answers"]
+    code, _, _ = await terminal.command(*run, "parser.py fails on empty lines, fix it")
+    assert code == 0
+    code, ours, _ = await terminal.command("show", "--diff")
+    theirs = (await anyio.run_process([*git, "diff"], cwd=terminal.folder)).stdout.decode()
+    assert code == 0
+    assert "+    return [line for line in lines if line and" in ours
+    assert ours.splitlines() == [each for each in theirs.splitlines() if each[:6] != "index "]
+    _, turns, _ = await terminal.command("show", "--turns", "--json")
+    assert [each["by"] for each in json.loads(turns)["decided"]] == ["client"]

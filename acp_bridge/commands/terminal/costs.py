@@ -136,8 +136,8 @@ def _notes(found: Costs) -> Iterator[str]:
     for what, agent, span in sorted(found.whole.spent.uncounted, key=str):
         figures = "tokens" if what == "tokens" else "costs"
         yield f"{one_line(agent)}: its {figures} {_WHY[span]}."
-    if found.whole.untold:
-        number = found.whole.untold
-        yield f"Of {number} turn{'' if number == 1 else 's'} no agent told what they used."
+    if number := found.whole.untold:
+        whose = "1 turn: its agent" if number == 1 else f"{number} turns: their agents"
+        yield f"{whose} told nothing of what was used."
     for session_id in found.unread:
         yield f"Session {one_line(session_id)[:8]} can't be read, and is not counted."

@@ -16,7 +16,7 @@ OTHER = "b" * 32
 
 def account(session: SessionJournal, seq: int, agent: str, model: str, *amounts: float) -> None:
     costs = [{"amount": each, "currency": "USD"} for each in amounts]
-    at = f"2000-01-{seq:02}T08:00:00.000000Z"
+    at = f"2000-01-{seq:02}"
     session.set_usage(str(seq), {"agent": agent, "model": model, "at": at, "costs": costs})
     session._file.write("DELETE FROM settings WHERE key = ?", (f"turnBegan:{seq}",))
 
@@ -62,6 +62,32 @@ async def test_a_living_session_keeps_the_costs_that_its_agent_tells(
         assert models == {"not told": {"USD": 0.75}, "opus": {"USD": 0.25}}
         told = said("show", here.session.id, "--turns", "--json")[1].splitlines()
         assert [json.loads(line)["costs"] for line in told] == [{"USD": 0.75}, {"USD": 0.25}]
+
+
+async def test_what_a_turn_cost_whose_agent_died_or_was_stopped_is_kept(
+    tmp_path: Path, said: Said
+) -> None:
+    about = {"name": CLAUDE, "version": "0.101.0"}
+    agent = first()
+    agent.initialized["agentInfo"] = about
+    cost = {"amount": 0.5, "currency": "USD"}
+    async with living(tmp_path / "home", first=agent, cwd=str(tmp_path)) as here:
+        request = here.prompt()
+        await agent.asked(SESSION_PROMPT)
+        agent.update(sessionUpdate="usage_update", used=1, size=9, cost=cost)
+        agent.dies()
+        await here.answered(request)
+        request = here.prompt()
+        other = await here.agent(2)
+        asked = await other.asked(SESSION_PROMPT)
+        other.initialized["agentInfo"] = about
+        other.update(sessionUpdate="usage_update", used=1, size=9, cost={**cost, "amount": 0.25})
+        here.session.audience.cancel(here.client.client)
+        other.answer(asked, {**usage(10, 5), "stopReason": "cancelled"})
+        assert (await here.answered(request))["stopReason"] == "cancelled"
+        (found,) = rows(said)
+    assert found["costs"] == {"USD": 0.75}
+    assert found["tokens"] == {"inputTokens": 10, "outputTokens": 5, "totalTokens": 15}
 
 
 def rows(said: Said, *options: str) -> list[dict[str, Any]]:

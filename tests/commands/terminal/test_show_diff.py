@@ -113,6 +113,33 @@ async def test_a_change_counts_though_the_calls_end_tells_words_in_its_place(
     assert said("show", "abcd", "--diff")[1].endswith("-n19\n+nineteen\n")
 
 
+async def test_a_file_that_a_calls_input_has_whole_counts_without_a_diff(
+    said: Said, journal: Journal, folder: Path
+) -> None:
+    session = await session_in(journal, folder)
+    (folder / "b.txt").write_text("new\n")
+    given = {"filePath": str(folder / "b.txt"), "content": "new\n"}
+    words = [{"type": "content", "content": {"type": "text", "text": "Wrote file successfully."}}]
+    turn(
+        session,
+        card("w", kind="edit", rawInput=given, content=words),
+        card("r", kind="read", rawInput={**given, "filePath": "other"}),
+        card("odd", kind="edit", rawInput={"filePath": 3, "content": "x"}),
+    )
+    assert said("show", "abcd", "--diff")[1].splitlines() == [
+        "diff --git a/b.txt b/b.txt",
+        "new file mode 100644",
+        "--- /dev/null",
+        "+++ b/b.txt",
+        "@@ -0,0 +1 @@",
+        "+new",
+    ]
+    committed(folder)
+    (folder / "b.txt").write_text("newer\n")
+    turn(session, card("w2", kind="edit", rawInput={**given, "content": "newer\n"}))
+    assert "-new\n+newer\n" in said("show", "abcd", "--diff", "--turn", "2")[1]
+
+
 async def test_commands_and_calls_that_tell_no_change_are_named_beside_it(
     said: Said, journal: Journal, folder: Path
 ) -> None:
