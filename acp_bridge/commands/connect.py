@@ -98,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
         say_on_stderr(
             "acp-bridge connect speaks ACP on stdin: an editor starts it. Ctrl-D ends it.\n"
         )
-    return _serve(where, login, folders)
+    return _serve(home, where, login, folders)
 
 
 def _pair(reader: CommandParser, text: str) -> tuple[str, str]:
@@ -112,7 +112,7 @@ def _pair(reader: CommandParser, text: str) -> tuple[str, str]:
 # --- the editor
 
 
-def _serve(where: Where, login: Login, folders: Folders) -> int:
+def _serve(home: Path, where: Where, login: Login, folders: Folders) -> int:
     """Serve the editor on stdin and stdout; returns the exit code."""
     import anyio
 
@@ -127,7 +127,7 @@ def _serve(where: Where, login: Login, folders: Folders) -> int:
 
     @asynccontextmanager
     async def opened() -> AsyncGenerator[Streams, None]:
-        async with line.connected(where, login) as socket:
+        async with line.connected(where, login, home) as socket:
             yield socket, socket
 
     def tell(why: str) -> None:
@@ -156,7 +156,7 @@ def _log_in(home: Path, where: Where) -> int:
 
     certificate = anyio.run(_certificate, where)
     login = Login(token_of(_asked()), certificate)
-    anyio.run(_try, where, login)
+    anyio.run(_try, home, where, login)
     keep(home, where, login)
     return print_text(f"The token for {harmless(where.url)} is kept. An editor can start it now.\n")
 
@@ -190,12 +190,12 @@ async def _certificate(where: Where) -> str | None:
     return None
 
 
-async def _try(where: Where, login: Login) -> None:
+async def _try(home: Path, where: Where, login: Login) -> None:
     """Come in once; raises Unusable."""
     from acp_bridge.connect.line import NotTrusted, Unreached, connected
 
     try:
-        async with connected(where, login):
+        async with connected(where, login, home):
             pass
     except (Unreached, NotTrusted) as exc:
         raise Unusable(f"{where.place} did not take it: {exc}. Nothing is kept") from exc
