@@ -25,6 +25,7 @@ from acp_bridge.cli.harmless import one_line
 from acp_bridge.commands.terminal.agent_words import last_words_shown
 from acp_bridge.commands.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.commands.terminal.permissions import Permissions, Policy
+from acp_bridge.commands.terminal.reach import NotThere
 from acp_bridge.commands.terminal.sending import prompt_params
 from acp_bridge.commands.terminal.waiting import Stop, first_of
 from acp_bridge.protocol import (
@@ -79,6 +80,8 @@ class Order:
     drain_timeout: float = DRAIN
     #: the agent has a login command; the built-in agent instead says which key is missing.
     has_login: bool = True
+    #: what the command that answers a question has besides, to reach the session.
+    at: str = ""
 
 
 async def run(order: Order, screen: Screen, connect: Connect, stop: Stop) -> Exit:
@@ -162,7 +165,7 @@ class _Turn:
             card = str(as_object(request.params.get("toolCall")).get("toolCallId"))
             self._waiting.add(card)
             self._screen.tell(f"acp-bridge: waits for your word: {decision.summary}")
-            session = one_line(self._session_id[:8])
+            session = one_line(f"{self._order.at} {self._session_id[:8]}")
             self._screen.tell(f"acp-bridge: to answer: acp-bridge approve {session}, or deny")
             return
         request.answer(decision.result)
@@ -196,6 +199,9 @@ class _Turn:
             why = [str(error)]
             outcome = {"error": {"code": ErrorCode.INTERNAL_ERROR, "message": str(error)}}
             code = Exit.FAILED if isinstance(error, ConnectionLost) else Exit.AGENT
+        except NotThere as error:
+            self._screen.tell(f"acp-bridge: {one_line(error.why)}")
+            return error.code
         except OSError as error:
             self._screen.tell(f"acp-bridge: the bridge can't be started: {error.strerror}")
             return Exit.FAILED

@@ -24,7 +24,6 @@ from acp_bridge.commands.terminal.question import summary_of
 from acp_bridge.commands.terminal.waiting import Stop, first_of
 from acp_bridge.protocol import (
     ACCEPTED,
-    ATTACH,
     HEARS_ACCEPTED,
     HEARS_STATE,
     LET_GO,
@@ -123,15 +122,14 @@ class Sending:
 
     # -- steps of the prompt
 
-    async def send(self, connection: Connection) -> None:
+    async def send(self, connection: Connection, joining: tuple[str, Json]) -> None:
         """Attach to the session, send the prompt and wait until it is accepted.
 
-        Raises NotAccepted, RpcError, ConnectionLost, NoAnswer.
+        `joining`: the request for that. Raises NotAccepted, RpcError, ConnectionLost, NoAnswer.
         """
         own = dict.fromkeys((HEARS_ACCEPTED, HEARS_STATE, OWN_TURNS_ONLY, WHOLE_CALLS), True)
         await connection.initialize("acp-bridge send", own=own, within=_PATIENCE)
-        attach = {"sessionId": self._session_id, "replay": False}
-        await connection.request(ATTACH, attach, within=_PATIENCE)
+        await connection.request(*joining, within=_PATIENCE)
         sent = self._sent = connection.send(SESSION_PROMPT, self._params)
         with anyio.move_on_after(_PATIENCE):
             await first_of(self._accepted, sent.answered, self._stop.asked)
