@@ -53,7 +53,7 @@ The options of 'acp-bridge' itself may be given too, such as --model, --openhand
 exit code: 0 the turn has ended, 1 no such session, stdout can't be written, or an error of
 acp-bridge, 2 wrong usage, 3 something was denied, 4 a limit of tokens or requests was reached, 5
 the agent refuses, 6 the agent failed, 7 the time was over, 8 somebody else cancelled the turn, 9
-the agent wants a login, or its model a key, 130 interrupted."""
+the agent wants a login, its model a key, or --at a token, 130 interrupted."""
 _MOST_SECONDS: Final = 7 * 24 * 3600
 
 
@@ -71,17 +71,21 @@ def main(arguments: Sequence[str]) -> int:
     bridge = own_bridge(given, agent)
     order = _order(given, bridge)
     log.configure("error", None)
+    return anyio.run(_run, order, bridge)
 
+
+async def _run(order: headless.Order, bridge: OwnBridge) -> int:
     def connect(screen: StdScreen) -> headless.Connect:
         def told(line: str) -> None:
             screen.tell(one_line(line))
 
         return partial(over_process, bridge.command, tell=told, env=environment(), log=bridge.log)
 
-    return anyio.run(_run, order, connect)
+    return await _over(order, connect)
 
 
-async def _run(order: headless.Order, connect: Callable[[StdScreen], headless.Connect]) -> int:
+async def _over(order: headless.Order, connect: Callable[[StdScreen], headless.Connect]) -> int:
+    """Run the prompt over the connection that is made for a screen; returns the exit code."""
     stop = Stop()
     async with stopped_by_signals(stop), std_screen(stop) as screen:
         code = await headless.run(order, screen, connect(screen), stop)
@@ -110,7 +114,7 @@ async def _ordered(there: There, given: argparse.Namespace) -> int:
         if isinstance(session, int):
             return session
         cwd, session_id = str(session.about.get("cwd")), session.session_id
-    return await _run(_order_of(given, cwd, session_id), lambda _: there.open)
+    return await _over(_order_of(given, cwd, session_id), lambda _: there.open)
 
 
 def parser() -> CommandParser:

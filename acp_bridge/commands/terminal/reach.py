@@ -270,8 +270,8 @@ def add_at(parser: CommandParser) -> None:
     parser.add_argument(
         "--at",
         metavar="URL",
-        help="at the bridge that 'acp-bridge serve' runs there, on another machine, say; it\n"
-        "needs a login by 'acp-bridge connect'",
+        help="at the bridge that 'acp-bridge serve' runs there, on another machine,\n"
+        "say; it needs a login by 'acp-bridge connect'",
     )
 
 
