@@ -112,7 +112,8 @@ async def _send(given: argparse.Namespace, reach: Reach) -> int:
         def listener(session: LiveSession) -> Sending:
             how = {"delivery": given.delivery, "no_demo": given.wait}
             params = prompt_params(session.session_id, given.prompt, **how)
-            sendings.append(Sending(params, screen, stop, shows=given.wait, json=given.json))
+            shown = {"shows": given.wait, "json": given.json, "again": reach.again}
+            sendings.append(Sending(params, screen, stop, **shown))
             return sendings[0]
 
         async def act(connection: Connection, session: LiveSession) -> int:

@@ -251,6 +251,29 @@ async def test_one_who_attaches_comes_back_when_the_line_drops_and_sees_every_wo
         assert line.count >= 4
 
 
+async def test_a_run_whose_line_drops_says_how_to_come_back_to_its_turn(
+    world: World, tmp_path: Path
+) -> None:
+    async with serving(world, tmp_path) as it, line_to(it.port) as line:
+        here, said = laptop(it, tmp_path, port=line.port), list[str]()
+
+        async def run() -> None:
+            code, out = await here.says("run", "gate middle; say on")
+            assert code == 1
+            said.append(out)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await world.gates.reached("middle")
+            await line.cut()
+        back = f"the turn goes on there: acp-bridge attach --at {here.at[1]} "
+        assert back in said[0]
+        world.gates.open("middle")
+        session = said[0].partition(back)[2][:8]
+        code, out = await here.says("send", "--wait", session, "say more")
+        assert (code, out) == (0, "more\n")
+
+
 async def test_one_who_attaches_ends_with_the_reason_when_the_token_is_revoked(
     world: World, tmp_path: Path
 ) -> None:

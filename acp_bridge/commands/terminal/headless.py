@@ -196,7 +196,7 @@ class _Turn:
             outcome = {"error": error.to_wire()}
             code = of_error(error)
         except (ConnectionLost, NoAnswer) as error:
-            why = [str(error)]
+            why = [str(error), *self._goes_on()]
             outcome = {"error": {"code": ErrorCode.INTERNAL_ERROR, "message": str(error)}}
             code = Exit.FAILED if isinstance(error, ConnectionLost) else Exit.AGENT
         except NotThere as error:
@@ -263,6 +263,13 @@ class _Turn:
         connection.notify(SESSION_CANCEL, {"sessionId": self._session_id})
         with anyio.move_on_after(self._order.drain_timeout + waits.GIVE_UP + _OVER):
             await first_of(sent.answered, self._stop.at_once)
+
+    def _goes_on(self) -> list[str]:
+        """Return what is said of a turn that the end of the connection does not end."""
+        at, session = self._order.at, self._session_id[:8]
+        if self._sent is None or not at:
+            return []
+        return [f"the turn goes on there: acp-bridge attach {one_line(f'{at} {session}')} shows it"]
 
     def _words_of(self, error: RpcError) -> list[str]:
         details = error.data.get("details") if isinstance(error.data, dict) else None

@@ -75,10 +75,20 @@ class Sending:
     """The client that sends one prompt to a live session; a `Listener`."""
 
     def __init__(
-        self, params: Json, screen: Screen, stop: Stop, *, shows: bool, json: bool = False
+        self,
+        params: Json,
+        screen: Screen,
+        stop: Stop,
+        *,
+        shows: bool,
+        json: bool = False,
+        again: str = "",
     ) -> None:
-        """`shows`: show the turn, as text or, with `json`, as JSON."""
-        self._shows = shows
+        """`shows`: show the turn, as text or, with `json`, as JSON.
+
+        `again`: what the command that answers a question has besides the session.
+        """
+        self._shows, self._again = shows, again
         self._params, self._screen, self._stop = params, screen, stop
         self._session_id = params["sessionId"]
         self._answer = JsonAnswer(screen) if json else TextAnswer(screen)
@@ -109,7 +119,7 @@ class Sending:
     def on_request(self, request: BridgeRequest) -> None:
         """Print that the agent asks for a permission; another client has to answer it."""
         if request.method == REQUEST_PERMISSION:
-            how = f"acp-bridge approve {self._session_id[:8]}"
+            how = f"acp-bridge approve {self._again}{self._session_id[:8]}"
             self._screen.tell(f"acp-bridge: asked: {summary_of(request.params)} ({how})")
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
