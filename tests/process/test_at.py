@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 import anyio
 import pytest
@@ -18,6 +19,7 @@ from tests.connect.site import logged_in
 from tests.process.bridge_support import World
 from tests.process.test_serve import Serving, serving
 from tests.support.person import person
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.hazard("N1")]
 
@@ -177,6 +179,8 @@ class Line:
     port: int = 0
     up: bool = True
     count: int = 0
+    #: bytes from the server after which it is cut by itself, in the middle of a message, say.
+    left: int = 1 << 30
     _open: list[SocketStream] = field(default_factory=list)
 
     async def take(self, here: SocketStream, port: int) -> None:
@@ -192,9 +196,15 @@ class Line:
                 await there.send(asked.replace(name.encode(), real.encode()))
 
                 async def carry(one: SocketStream, other: SocketStream) -> None:
+                    over = False
                     with suppress(*_GONE):
-                        while True:
-                            await other.send(await one.receive())
+                        while not over:
+                            data = await one.receive()
+                            if one is there:
+                                data = data[: self.left]
+                                self.left -= len(data)
+                                over = not self.left
+                            await other.send(data)
                     tasks.cancel_scope.cancel()
 
                 tasks.start_soon(carry, here, there)
@@ -249,6 +259,42 @@ async def test_one_who_attaches_comes_back_when_the_line_drops_and_sees_every_wo
             words = me.seen
         assert [words.count(f"w{n}") for n in (1, 2, 3)] == [2, 2, 2]  # in the prompt, and said
         assert line.count >= 4
+
+
+@pytest.mark.hazard("N2", "X2")
+@pytest.mark.parametrize("seed", range(4))
+async def test_cut_after_any_byte_every_word_is_shown_once(
+    world: World, tmp_path: Path, seed: int
+) -> None:
+    rng = Random(seed)
+    parts = [[f"w{part}{number:02}" for number in range(20)] for part in range(4)]
+    words = [word for part in parts for word in part]
+    steps = [
+        f"gate {at}; " + "; ".join(f"say {word}" for word in part) for at, part in enumerate(parts)
+    ]
+    async with (
+        serving(world, tmp_path) as it,
+        line_to(it.port) as line,
+        world.bridge(capabilities={}) as editor,
+    ):
+        here = laptop(it, tmp_path, port=line.port)
+        first = editor.send_prompt("; ".join(steps))
+        async with person(["attach", editor.session_id[:6], *here.at], world.cwd, world.env) as me:
+            await me.sees("/help lists keys")
+            for at, part in enumerate(parts):
+                line.left = rng.randrange(1, 4000)
+                count = line.count
+                await world.gates.reached(str(at))
+                world.gates.open(str(at))
+                await until(lambda: line.left == 0, within=20)
+                line.left = 1 << 30
+                await until(lambda: line.count > count, within=20)  # noqa: B023
+                await me.until(lambda: me.seen.count(part[-1]) >= 2)  # noqa: B023
+            assert (await editor.answer_to(first))["result"]["stopReason"] == "end_turn"
+            me.type("\x04")
+            assert await me.process.wait() == 0
+            seen = me.seen.replace("\n", "")  # where a word is wrapped
+        assert [seen.count(word) for word in words] == [2] * len(words)  # in the prompt, and said
 
 
 async def test_a_run_whose_line_drops_says_how_to_come_back_to_its_turn(
