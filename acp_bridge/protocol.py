@@ -164,6 +164,9 @@ TAKES_CURSORS: Final = "cursors"
 CLIENT_NAME: Final = "client"
 #: the name of the login with which a remote client came in that another bridge passes on.
 LOGIN: Final = "login"
+#: what a remote client may do, in the answer to its `initialize`; one of its values.
+MAY: Final = "may"
+ONLY_LOOKS: Final = "look"
 #: it speaks version 2, and is shown what an agent of version 2 has said as the agent has said it.
 SHOWS_SAID: Final = "said"
 
@@ -427,6 +430,11 @@ def resuming(params: Json, cursor: str | None) -> Json:
     """Return the parameters of a request that shows what follows a cursor; None: nothing old."""
     own = {key: value for key, value in own_meta(params).items() if key != AFTER}
     return with_own_meta(params, {**own, AFTER: cursor} if cursor else own)
+
+
+def may_of(initialized: Json) -> object:
+    """Return what a bridge has told a remote client that it may do, by its `initialize`."""
+    return own_meta(as_object(initialized.get("agentCapabilities"))).get(MAY)
 
 
 def can_own(capabilities: object, ability: str) -> bool:

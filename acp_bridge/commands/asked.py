@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import anyio
@@ -14,13 +13,11 @@ from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.harmless import one_line
-from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail, print_text
 from acp_bridge.commands.live import at_session, named, read
 from acp_bridge.commands.terminal.consent import says_yes
 from acp_bridge.commands.terminal.live import Asleep, LiveSession
-from acp_bridge.commands.terminal.place import add_at
 from acp_bridge.commands.terminal.question import (
     NotAnswered,
     Question,
@@ -28,6 +25,7 @@ from acp_bridge.commands.terminal.question import (
     shown,
     summary_of,
 )
+from acp_bridge.commands.terminal.reach import Reach, add_at, reach_of
 from acp_bridge.commands.terminal.reminder import reminder
 from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
 from acp_bridge.protocol import Json, as_object
@@ -38,13 +36,13 @@ was shown alone: if it was settled elsewhere meanwhile, this is said, and nothin
 An agent can't use this command. ID is the session's id; its first characters are enough."""
 _APPROVE_AFTER: Final = """\
 exit code: 0 allowed, 1 not: nothing is asked, it was settled elsewhere, the answer was no, no such
-session, or nobody answers, 2 wrong usage, 130 interrupted."""
+session, or nobody answers, 2 wrong usage, 9 --at without a token that counts, 130 interrupted."""
 _DENY_ABOUT: Final = """\
 Show what the agent asks for in a session, and deny it, once.
 ID is the session's id; its first characters are enough."""
 _DENY_AFTER: Final = """\
 exit code: 0 denied, 1 not: nothing is asked, it was settled elsewhere, no such session, or nobody
-answers, 2 wrong usage, 130 interrupted."""
+answers, 2 wrong usage, 9 --at without a token that counts, 130 interrupted."""
 
 
 def approve_parser() -> CommandParser:
@@ -86,9 +84,8 @@ def _run(parser: CommandParser, arguments: Sequence[str], *, allow: bool) -> int
     given = read(parser, arguments)
     if allow and given.option is None and not (sys.stdin and sys.stdin.isatty()):
         parser.error("nobody can say yes where stdin is no terminal: give it --option")
-    home = data_folder(given.home)
-    order = _Order(parser.name, home, given.session, given.option, allow, given.at)
-    return anyio.run(_answered, order)
+    reach = reach_of(parser, given)
+    return anyio.run(_answered, _Order(parser.name, reach, given.session, given.option, allow))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +93,10 @@ class _Order:
     """The parsed arguments of `approve` or `deny`."""
 
     command: str
-    home: Path
+    reach: Reach
     session: str
     option: str | None
     allow: bool
-    #: the address of a bridge elsewhere.
-    at: str | None
 
 
 async def _answered(order: _Order) -> int:
@@ -126,7 +121,7 @@ async def _answered(order: _Order) -> int:
         tasks.start_soon(interrupted)
         try:
             code = await at_session(
-                order.command, order.home, order.session, act, lambda session: question, order.at
+                order.command, order.reach, order.session, act, lambda session: question
             )
         except Asleep as asleep:
             code = fail(order.command, asleep)
@@ -142,7 +137,7 @@ async def _answer(
     """
     if "asks" not in session.about:
         raise NotAnswered(f"nothing is asked in session {named(session)}")
-    params = await question.ask(connection, session.session_id)
+    params = await question.ask(connection, order.reach.joining(session, replay=False))
     print_text(f"Session {named(session)} asks:\n\n{shown(params)}\n\n")
     meant = option_for(params, allow=order.allow, given=order.option)
 

@@ -20,22 +20,24 @@ from acp_bridge.cli.options import BUILT_IN, data_folder
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail
 from acp_bridge.commands.chat import HISTORY
-from acp_bridge.commands.live import read
-from acp_bridge.commands.terminal import known, live
+from acp_bridge.commands.live import found_by, read
+from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.chat import opening
-from acp_bridge.commands.terminal.chat.main import Plan, add_bell, converse, unfit
-from acp_bridge.commands.terminal.place import add_at, place_of
+from acp_bridge.commands.terminal.chat.main import Connect, Plan, add_bell, converse, unfit
+from acp_bridge.commands.terminal.live import LiveSession
+from acp_bridge.commands.terminal.reach import Again, Reach, There, add_at, reach_of
 
 _ABOUT: Final = """\
 See a live session in this terminal and take part in it, beside the editor or the terminal that has
 it open: its transcript, what goes on, its questions. What you enter goes onto the session's queue;
-a permission is answered by whoever is first. 'acp-bridge ps' lists what is live."""
+a permission is answered by whoever is first. 'acp-bridge ps' lists what is live. With --at a
+session that is not live is opened, and a connection that drops is made again without end."""
 _AFTER: Final = """\
 Keys are those of 'acp-bridge chat'. Esc or Ctrl-C stops the turn, whoever asked for it; Ctrl-C
 twice, or Ctrl-D on an empty line, leaves, and the session goes on.
 
 exit code: 0 you left, 1 there is no such live session, or its bridge has ended, 2 wrong usage, or
-no terminal."""
+no terminal, 9 --at without a token that counts."""
 
 #: what `chat --resume` needs behind the id, by the session's agent.
 _AGAIN: Final = {BUILT_IN: "", openhands.NAME: " --openhands URL"}
@@ -47,7 +49,11 @@ def parser() -> CommandParser:
         "attach",
         "acp-bridge attach [ID] [--read-only] [--bell] [--at URL]",
         _ABOUT,
-        ["acp-bridge attach", "acp-bridge attach 3f2a --read-only"],
+        [
+            "acp-bridge attach",
+            "acp-bridge attach 3f2a --read-only",
+            "acp-bridge attach --at https://home.example:8765 3f2a",
+        ],
         _AFTER,
         column=18,
     )
@@ -71,44 +77,46 @@ def parser() -> CommandParser:
 
 def main(arguments: Sequence[str]) -> int:
     """Run `acp-bridge attach`; returns the exit code."""
-    given = read(parser(), arguments)
+    reader = parser()
+    given = read(reader, arguments)
     if (why := unfit(os.environ)) is not None:
         return fail("attach", why, Exit.USAGE)
-    return anyio.run(_attach, data_folder(given.home), given)
+    return anyio.run(_attach, data_folder(given.home), reach_of(reader, given), given)
 
 
-async def _attach(home: Path, given: argparse.Namespace) -> int:
-    try:
-        place = await place_of(home, given.at)
-        session = await place.find(given.id or await place.last_used())
-    except live.Asleep as asleep:
-        return fail(
-            "attach", f"{asleep}: acp-bridge chat --resume {asleep.session_id[:8]} opens it"
-        )
-    except known.NotFound as why:
-        return fail("attach", why)
+async def _attach(home: Path, reach: Reach, given: argparse.Namespace) -> int:
+    session = await found_by("attach", reach, given.id, known.here())
+    if isinstance(session, int):
+        return session
+    return await converse(_plan(home, reach, session, given))
 
-    def connect(
-        listener: Listener, *, tell: Callable[[str], None]
-    ) -> AbstractAsyncContextManager[Connection]:
-        return place.connect(session.bridge, listener)
 
-    there = f" --at {given.at}" if given.at else ""
-    come_back = f"acp-bridge attach {{}}{there} comes back to it"
+def _plan(home: Path, reach: Reach, session: LiveSession, given: argparse.Namespace) -> Plan:
     cwd = session.about.get("cwd")
+    comes_back = f"acp-bridge attach {reach.again}{{}} comes back to it"
     # no agent's command, and no address, is kept with a session
     again = _AGAIN.get(str(session.about.get("agent")), " -- COMMAND")
-    plan = Plan(
-        connect,
-        opening.attach(session.session_id),
+    there = isinstance(reach, There)
+    return Plan(
+        Again(reach).connect if isinstance(reach, There) else _connects(reach, session),
+        opening.join(reach, session),
         Path(cwd) if isinstance(cwd, str) else home,
         home / HISTORY,
-        home,
-        f"The session goes on; {come_back}".format,
-        (come_back if there else f"acp-bridge chat --resume {{}}{again} goes on with it").format,
+        None if there else home,
+        f"The session goes on; {comes_back}".format,
+        (comes_back if there else f"acp-bridge chat --resume {{}}{again} goes on with it").format,
         own_bridge=False,
-        come_again=partial(opening.attach, session.session_id),
+        come_again=partial(opening.join, reach, session),
+        endless=there,
         read_only=given.read_only,
         bell=given.bell,
     )
-    return await converse(plan)
+
+
+def _connects(reach: Reach, session: LiveSession) -> Connect:
+    def connect(
+        listener: Listener, *, tell: Callable[[str], None]
+    ) -> AbstractAsyncContextManager[Connection]:
+        return reach.connect(session, listener)
+
+    return connect

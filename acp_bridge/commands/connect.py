@@ -7,7 +7,6 @@ import secrets
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,11 +14,11 @@ from acp_bridge.agents import origin
 from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.harmless import harmless, one_line
 from acp_bridge.cli.options import data_folder
-from acp_bridge.cli.own_agent import install_command, isolated_path
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail, print_text, say_on_stderr
+from acp_bridge.commands.terminal.reach import check_package, login_for, token_refused
 from acp_bridge.connect.folders import Folders
-from acp_bridge.connect.logins import Login, Unusable, Where, find, keep, read_address, token_of
+from acp_bridge.connect.logins import Login, Unusable, Where, keep, read_address, token_of
 
 if TYPE_CHECKING:
     from acp_bridge.wire.streams import Streams
@@ -75,30 +74,22 @@ def main(arguments: Sequence[str]) -> int:
     """
     reader = parser()
     given = reader.parse_args(arguments)
-    if find_spec("websockets") is None:
-        how = install_command("remote", isolated_path(os.environ))
-        return fail(
-            "connect", f"the package websockets is missing, of the extra remote. Run: {how}"
-        )
+    check_package("connect")
     if origin.runs_in_agent():
         return fail("connect", "an agent can't connect to a bridge: use a terminal of your own")
     home = data_folder(given.home)
     try:
         folders = Folders([_pair(reader, text) for text in given.folder])
-        where = read_address(given.url)
         if given.login:
-            return _log_in(home, where)
-        login = find(home, where)
+            return _log_in(home, read_address(given.url))
     except Unusable as why:
         return fail("connect", why)
-    if login is None:
-        what = f"there is no token for {where.url}: run acp-bridge connect --login {given.url}"
-        return fail("connect", what, Exit.AUTHENTICATION)
+    where, login = login_for("connect", home, given.url)
     if sys.stdin is not None and sys.stdin.isatty():
         say_on_stderr(
             "acp-bridge connect speaks ACP on stdin: an editor starts it. Ctrl-D ends it.\n"
         )
-    return _serve(where, login, home, folders)
+    return _serve(home, where, login, folders)
 
 
 def _pair(reader: CommandParser, text: str) -> tuple[str, str]:
@@ -112,7 +103,7 @@ def _pair(reader: CommandParser, text: str) -> tuple[str, str]:
 # --- the editor
 
 
-def _serve(where: Where, login: Login, home: Path, folders: Folders) -> int:
+def _serve(home: Path, where: Where, login: Login, folders: Folders) -> int:
     """Serve the editor on stdin and stdout; returns the exit code."""
     import anyio
 
@@ -140,10 +131,7 @@ def _serve(where: Where, login: Login, home: Path, folders: Folders) -> int:
     try:
         anyio.run(serve)
     except shell.Refused as exc:
-        what = f"{where.place} has refused the token: {one_line(str(exc))}. Another one is kept by"
-        return fail(
-            "connect", f"{what} acp-bridge connect --login {where.url}", Exit.AUTHENTICATION
-        )
+        return fail("connect", token_refused(where, str(exc)), Exit.AUTHENTICATION)
     return Exit.DONE
 
 
@@ -156,7 +144,7 @@ def _log_in(home: Path, where: Where) -> int:
 
     certificate = anyio.run(_certificate, where)
     login = Login(token_of(_asked()), certificate)
-    anyio.run(_try, where, login, home)
+    anyio.run(_try, home, where, login)
     keep(home, where, login)
     return print_text(f"The token for {harmless(where.url)} is kept. An editor can start it now.\n")
 
@@ -190,7 +178,7 @@ async def _certificate(where: Where) -> str | None:
     return None
 
 
-async def _try(where: Where, login: Login, home: Path) -> None:
+async def _try(home: Path, where: Where, login: Login) -> None:
     """Come in once; raises Unusable."""
     from acp_bridge.connect.line import NotTrusted, Unreached, connected
 

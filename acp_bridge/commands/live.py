@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,15 +18,15 @@ from acp_bridge.bridge_client.own_process import over_process
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.harmless import one_line
-from acp_bridge.cli.options import data_folder, split
+from acp_bridge.cli.options import split
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, fail, print_json, print_text
 from acp_bridge.commands import own_bridge
-from acp_bridge.commands.terminal import known, live
+from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.consent import says_yes
 from acp_bridge.commands.terminal.live import Asleep, LiveSession
-from acp_bridge.commands.terminal.place import add_at, place_of
 from acp_bridge.commands.terminal.ps import as_json, as_text
+from acp_bridge.commands.terminal.reach import NotThere, Reach, add_at, reach_of
 from acp_bridge.protocol import CANCEL_TURN, CLOSE_FOR_ALL, OBSERVES, SESSION_DELETE, Json
 from acp_bridge.runtime import log
 from acp_bridge.wire.jsonrpc import RpcError
@@ -40,12 +41,13 @@ Prompts that wait run after it.
 ID is the session's id; its first characters are enough."""
 _CANCEL_AFTER: Final = """\
 exit code: 0 it was cancelled, 1 nothing runs there, no such session, or nobody answers, 2 wrong
-usage."""
+usage, 9 --at without a token that counts."""
 _CLOSE_ABOUT: Final = """\
 Close a live session for all clients that have it: its turn is cancelled and its agent ends. It is
 kept, and can be loaded again. ID is the session's id; its first characters are enough."""
 _CLOSE_AFTER: Final = """\
-exit code: 0 closed, 1 no such live session, or nobody answers, 2 wrong usage."""
+exit code: 0 closed, 1 no such live session, or nobody answers, 2 wrong usage, 9 --at without a
+token that counts."""
 _DELETE_ABOUT: Final = """\
 Delete a session for good, here and at its agent, also one that is live.
 One that is not live needs its agent for that: its command stands after --, but for the built-in
@@ -72,22 +74,27 @@ def read(parser: CommandParser, arguments: Sequence[str]) -> argparse.Namespace:
 
 async def at_session(
     command: str,
-    home: Path,
+    reach: Reach,
     given: str,
     act: Act,
     listener: Callable[[LiveSession], Listener],
-    at: str | None = None,
+    *,
+    asleep: bool = False,
 ) -> int:
     """Connect to the bridge of a live session and run `act`; returns the exit code.
 
-    `given`: the beginning of the session's id; `at`: the address of a bridge elsewhere.
-    `listener`: makes what gets the bridge's messages.
-    Raises Asleep if no bridge has the session; other failures are printed.
+    `given`: the beginning of the session's id. `listener`: makes what gets the bridge's messages.
+    `asleep`: a session that a bridge elsewhere could open will do. Raises Asleep if no bridge has
+    the session; other failures are printed.
     """
     try:
-        place = await place_of(home, at)
-        session = await place.find(given)
-        async with place.connect(session.bridge, listener(session)) as connection:
+        try:
+            session = await reach.find(given)
+        except Asleep as why:
+            if not asleep or why.session is None:
+                raise
+            session = why.session
+        async with reach.connect(session, listener(session)) as connection:
             return await act(connection, session)
     except RpcError as error:
         return fail(command, said(error))
@@ -95,8 +102,33 @@ async def at_session(
         return fail(command, why)
     except (ConnectionLost, NoAnswer) as why:
         return fail(command, why)
+    except NotThere as why:
+        return fail(command, why.why, why.code)
     except OSError as error:
         return fail(command, f"the acp-bridge of the session can't be reached: {error.strerror}")
+
+
+async def found_by(
+    command: str, reach: Reach, given: str | None, folder: Path
+) -> LiveSession | int:
+    """Return the session that is meant, or the exit code after a message on stderr.
+
+    `given`: the beginning of its id; None: the one that was used last in a folder. One that is not
+    live will do if a bridge elsewhere could open it.
+    """
+    try:
+        return await reach.find(given or await reach.in_folder(folder))
+    except Asleep as asleep:
+        if asleep.session is not None:
+            return asleep.session
+        how = f"acp-bridge chat --resume {asleep.session_id[:8]} opens it"
+        return fail(command, f"{asleep}: {how}")
+    except NotThere as why:
+        return fail(command, why.why, why.code)
+    except RpcError as error:
+        return fail(command, said(error))
+    except (known.NotFound, ConnectionLost, NoAnswer) as why:
+        return fail(command, why)
 
 
 def said(error: RpcError) -> str:
@@ -120,7 +152,8 @@ def ps_parser() -> CommandParser:
         "acp-bridge ps [--json] [--at URL]",
         _PS_ABOUT,
         ["acp-bridge ps", "watch -n 2 acp-bridge ps"],
-        "exit code: 0 done, 1 the data folder can't be read, 2 wrong usage.",
+        "exit code: 0 done, 1 the data folder can't be read, or nobody answers, 2 wrong usage, 9\n"
+        "--at without a token that counts.",
     )
     parser.add_argument(
         "--json",
@@ -134,19 +167,20 @@ def ps_parser() -> CommandParser:
 
 def ps(arguments: Sequence[str]) -> int:
     """Run `acp-bridge ps`; returns the exit code."""
-    given = read(ps_parser(), arguments)
-
-    async def ask() -> list[live.Answer]:
-        place = await place_of(data_folder(given.home), given.at)
-        return await place.answers()
-
+    parser = ps_parser()
+    given = read(parser, arguments)
+    reach = reach_of(parser, given)
     try:
-        answers = anyio.run(ask)
-    except known.NotFound as why:
+        answers = anyio.run(reach.ask)
+    except NotThere as why:
+        return fail("ps", why.why, why.code)
+    except RpcError as error:
+        return fail("ps", said(error))
+    except (known.NotFound, ConnectionLost, NoAnswer) as why:
         return fail("ps", why)
     if given.json:
         return print_json(as_json(answers))
-    return print_text(as_text(answers, columns()))
+    return print_text(as_text(answers, columns(), reach.again))
 
 
 def cancel_parser() -> CommandParser:
@@ -157,8 +191,8 @@ def cancel_parser() -> CommandParser:
 def cancel(arguments: Sequence[str]) -> int:
     """Run `acp-bridge cancel`; returns the exit code."""
 
-    async def act(connection: Connection, session: LiveSession) -> int:
-        result = await _told(connection, CANCEL_TURN, session)
+    async def act(reach: Reach, connection: Connection, session: LiveSession) -> int:
+        result = await _told(reach, connection, CANCEL_TURN, session)
         if not (isinstance(result, dict) and result.get("cancelled")):
             return fail("cancel", f"nothing runs in session {named(session)}")
         return print_text(f"Cancelled what runs in session {named(session)}.\n")
@@ -174,8 +208,8 @@ def close_parser() -> CommandParser:
 def close(arguments: Sequence[str]) -> int:
     """Run `acp-bridge close`; returns the exit code."""
 
-    async def act(connection: Connection, session: LiveSession) -> int:
-        await _told(connection, CLOSE_FOR_ALL, session)
+    async def act(reach: Reach, connection: Connection, session: LiveSession) -> int:
+        await _told(reach, connection, CLOSE_FOR_ALL, session)
         return print_text(f"Closed session {named(session)}.\n")
 
     return _simple(close_parser(), arguments, act)
@@ -185,16 +219,17 @@ def delete_parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge delete`."""
     parser = CommandParser(
         "delete",
-        "acp-bridge delete ID [--yes] [-- COMMAND ARGS...]",
+        "acp-bridge delete ID [--yes] [--at URL | -- COMMAND ARGS...]",
         _DELETE_ABOUT,
         ["acp-bridge delete 3f2a", "acp-bridge delete 3f2a -- codex-acp"],
         "exit code: 0 deleted, 1 not: no such session, nobody answers, or you said no, 2 wrong\n"
-        "usage.",
+        "usage, 9 --at without a token that counts.",
     )
     parser.add_argument("session", metavar="ID")
     parser.add_argument(
         "--yes", action="store_true", help="do not ask first; without a terminal nobody is asked"
     )
+    add_at(parser)
     parser.add_home()
     return parser
 
@@ -202,8 +237,11 @@ def delete_parser() -> CommandParser:
 def delete(arguments: Sequence[str]) -> int:
     """Run `acp-bridge delete`; returns the exit code."""
     words, agent = split(arguments)
-    given = read(delete_parser(), words)
-    home = data_folder(given.home)
+    parser = delete_parser()
+    given = read(parser, words)
+    if given.at is not None and agent is not None:
+        parser.error("--at: the agent is that of the bridge there, so give no command")
+    reach = reach_of(parser, given)
 
     async def act(connection: Connection, session: LiveSession) -> int:
         await _introduce(connection)
@@ -214,7 +252,7 @@ def delete(arguments: Sequence[str]) -> int:
 
     async def work() -> int:
         try:
-            return await at_session("delete", home, given.session, act, _tells_nobody)
+            return await at_session("delete", reach, given.session, act, _tells_nobody, asleep=True)
         except Asleep as asleep:
             return await _delete_asleep(given, agent, asleep.session_id)
 
@@ -269,24 +307,30 @@ def _simple_parser(command: str, about: str, after: str) -> CommandParser:
     return parser
 
 
-def _simple(parser: CommandParser, arguments: Sequence[str], act: Act) -> int:
+def _simple(
+    parser: CommandParser,
+    arguments: Sequence[str],
+    act: Callable[[Reach, Connection, LiveSession], Awaitable[int]],
+) -> int:
     """Run a command whose only argument is a live session; returns the exit code."""
     given, command = read(parser, arguments), parser.name
+    reach = reach_of(parser, given)
 
     async def work() -> int:
         try:
-            return await at_session(
-                command, data_folder(given.home), given.session, act, _tells_nobody, given.at
-            )
+            acts = partial(act, reach)
+            return await at_session(command, reach, given.session, acts, _tells_nobody)
         except Asleep as asleep:
             return fail(command, asleep)
 
     return anyio.run(work)
 
 
-async def _told(connection: Connection, method: str, session: LiveSession) -> Any:
+async def _told(reach: Reach, connection: Connection, method: str, session: LiveSession) -> Any:
     """Initialize and send a request about a session; returns its result."""
     await _introduce(connection)
+    if reach.joins_first:
+        await connection.request(*reach.joining(session, replay=False), within=PATIENCE)
     return await _tell(connection, method, session)
 
 

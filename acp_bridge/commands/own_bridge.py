@@ -70,6 +70,11 @@ def none_given(**given: str | None) -> dict[str, str | None]:
     return {option.attribute: None for option in _OPTIONS} | given
 
 
+def any_given(given: argparse.Namespace) -> bool:
+    """Return True if parsed options have one of the bridge's, beside the data folder."""
+    return bool(words_of(given, [option for option in _OPTIONS if option.name != "home"]))
+
+
 def own_bridge(
     given: argparse.Namespace, agent: Sequence[str] | None, env: Mapping[str, str] = os.environ
 ) -> OwnBridge:

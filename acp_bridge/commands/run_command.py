@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import anyio
 
+from acp_bridge.agents import origin
 from acp_bridge.bridge_client.own_process import over_process
 from acp_bridge.cli.harmless import one_line
-from acp_bridge.cli.options import split
+from acp_bridge.cli.options import data_folder, split
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail
+from acp_bridge.commands.live import found_by
 from acp_bridge.commands.own_bridge import (
     OwnBridge,
     add_options,
+    any_given,
     environment,
     own_bridge,
     prompt_given,
@@ -25,14 +30,16 @@ from acp_bridge.commands.own_bridge import (
 )
 from acp_bridge.commands.terminal import headless, known
 from acp_bridge.commands.terminal.permissions import Policy
-from acp_bridge.commands.terminal.screen import std_screen
+from acp_bridge.commands.terminal.reach import There, add_at, there_of
+from acp_bridge.commands.terminal.screen import StdScreen, std_screen
 from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
 from acp_bridge.runtime import log
 
 _ABOUT: Final = """\
 Give an agent one prompt, without a person: its answer is written to stdout, what it does to
 stderr. PROMPT may be - to be read from stdin. The session is kept like any other: an editor can
-load it, and 'acp-bridge ps', 'attach' and 'cancel' work on it while it runs."""
+load it, and 'acp-bridge ps', 'attach' and 'cancel' work on it while it runs. With --at it runs at
+the bridge of another machine, and goes on there if the line drops."""
 _EXAMPLES: Final = (
     'acp-bridge run "Which of these tests are slow?"',
     "git diff | acp-bridge run - -- codex-acp",
@@ -46,7 +53,7 @@ The options of 'acp-bridge' itself may be given too, such as --model, --openhand
 exit code: 0 the turn has ended, 1 no such session, stdout can't be written, or an error of
 acp-bridge, 2 wrong usage, 3 something was denied, 4 a limit of tokens or requests was reached, 5
 the agent refuses, 6 the agent failed, 7 the time was over, 8 somebody else cancelled the turn, 9
-the agent wants a login, or its model a key, 130 interrupted."""
+the agent wants a login, its model a key, or --at a token, 130 interrupted."""
 _MOST_SECONDS: Final = 7 * 24 * 3600
 
 
@@ -55,31 +62,64 @@ def main(arguments: Sequence[str]) -> int:
 
     Raises SystemExit for wrong usage and for help.
     """
-    given, bridge = _parsed(arguments)
+    reader = parser()
+    given, agent = _parsed(reader, arguments)
     if sys.stdout is None:
         return fail("run", "there is no stdout for the answer")
+    if given.at is not None:
+        return _run_there(reader, given, agent)
+    bridge = own_bridge(given, agent)
     order = _order(given, bridge)
     log.configure("error", None)
     return anyio.run(_run, order, bridge)
 
 
 async def _run(order: headless.Order, bridge: OwnBridge) -> int:
-    stop = Stop()
-    async with stopped_by_signals(stop), std_screen(stop) as screen:
-
+    def connect(screen: StdScreen) -> headless.Connect:
         def told(line: str) -> None:
             screen.tell(one_line(line))
 
-        connect = partial(
-            over_process, bridge.command, tell=told, env=environment(), log=bridge.log
-        )
-        code = await headless.run(order, screen, connect, stop)
+        return partial(over_process, bridge.command, tell=told, env=environment(), log=bridge.log)
+
+    return await _over(order, connect)
+
+
+async def _over(order: headless.Order, connect: Callable[[StdScreen], headless.Connect]) -> int:
+    """Run the prompt over the connection that is made for a screen; returns the exit code."""
+    stop = Stop()
+    async with stopped_by_signals(stop), std_screen(stop) as screen:
+        code = await headless.run(order, screen, connect(screen), stop)
     return stop.reason or code
+
+
+# --- at a bridge elsewhere
+
+
+def _run_there(reader: CommandParser, given: argparse.Namespace, agent: list[str] | None) -> int:
+    """Run the prompt at the bridge that `--at` names; returns the exit code."""
+    if agent is not None or any_given(given):
+        reader.error("--at: agent and options are those of the bridge there, so give none")
+    given.prompt = prompt_given(reader, given.prompt)
+    log.configure("error", None)
+    if origin.runs_in_agent():
+        return fail("run", "an agent can't do that: use a terminal of your own")
+    there = there_of("run", data_folder(given.home), given.at)
+    return anyio.run(_ordered, there, given)
+
+
+async def _ordered(there: There, given: argparse.Namespace) -> int:
+    cwd, session_id = given.folder or str(known.here()), None
+    if given.again or given.session is not None:
+        session = await found_by("run", there, given.session, Path(cwd))
+        if isinstance(session, int):
+            return session
+        cwd, session_id = str(session.about.get("cwd")), session.session_id
+    return await _over(_order_of(given, cwd, session_id), lambda _: there.open)
 
 
 def parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge run`."""
-    usage = 'acp-bridge run [OPTIONS] "PROMPT" [-- COMMAND ARGS...]'
+    usage = 'acp-bridge run [OPTIONS] "PROMPT" [--at URL | -- COMMAND ARGS...]'
     parser = CommandParser("run", usage, _ABOUT, _EXAMPLES, _AFTER, column=29)
     parser.add_argument("prompt", nargs="?")
     parser.add_argument(
@@ -111,13 +151,25 @@ def parser() -> CommandParser:
         action="store_true",
         help="write each update as one line of JSON, and the outcome as the last one",
     )
+    add_at(parser)
+    _add_folder(parser)
     add_options(parser)
     return parser
 
 
-def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
+def _add_folder(parser: CommandParser) -> None:
+    parser.add_argument(
+        "--folder",
+        metavar="FOLDER",
+        help="with --at: where a new session works there (default: the path of this\n"
+        "folder, which has to be one there)",
+    )
+
+
+def _parsed(
+    reader: CommandParser, arguments: Sequence[str]
+) -> tuple[argparse.Namespace, list[str] | None]:
     words, agent = split(arguments)
-    reader = parser()
     given = reader.parse_args(words)
     if given.prompt is None:
         reader.error('give it a prompt: acp-bridge run "PROMPT"')
@@ -125,8 +177,10 @@ def _parsed(arguments: Sequence[str]) -> tuple[argparse.Namespace, OwnBridge]:
         reader.error("--continue and --session name two sessions; choose one")
     if given.permissions not in (None, *Policy):
         reader.error(f"--permissions: choose from {', '.join(Policy)}")
+    if given.folder is not None and (given.at is None or not given.folder.startswith("/")):
+        reader.error("--folder: with --at, give the path of a folder there, such as /home/me/src")
     given.timeout = _seconds(reader, given.timeout)
-    return given, own_bridge(given, agent)
+    return given, agent
 
 
 def _seconds(parser: CommandParser, given: str | None) -> float | None:
@@ -143,14 +197,23 @@ def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
     """Return the order for the parsed arguments. Raises SystemExit after a message on stderr."""
     goes_on = given.again or given.session is not None
     info = session_to_go_on("run", bridge, given.session) if goes_on else None
-    return headless.Order(
-        prompt_given(parser(), given.prompt),
-        info.cwd if info else str(known.here()),
-        info.session_id if info else None,
-        policy=Policy(given.permissions) if given.permissions else None,
-        json=given.json,
-        timeout=given.timeout,
+    given.prompt = prompt_given(parser(), given.prompt)
+    folder = info.cwd if info else str(known.here())
+    return replace(
+        _order_of(given, folder, info.session_id if info else None),
         open_timeout=bridge.settings.request_timeout,
         drain_timeout=bridge.settings.drain_timeout,
         has_login=not bridge.settings.builtin,
+    )
+
+
+def _order_of(given: argparse.Namespace, cwd: str, session_id: str | None) -> headless.Order:
+    return headless.Order(
+        given.prompt,
+        cwd,
+        session_id,
+        policy=Policy(given.permissions) if given.permissions else None,
+        json=given.json,
+        timeout=given.timeout,
+        at=f"--at {given.at}" if given.at is not None else "",
     )

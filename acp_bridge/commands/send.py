@@ -21,7 +21,7 @@ from acp_bridge.commands.own_bridge import prompt_given
 from acp_bridge.commands.terminal.known import WHERE
 from acp_bridge.commands.terminal.left_over import leave_prompt
 from acp_bridge.commands.terminal.live import Asleep, LiveSession, unreachable
-from acp_bridge.commands.terminal.place import add_at
+from acp_bridge.commands.terminal.reach import Reach, add_at, reach_of
 from acp_bridge.commands.terminal.screen import StdScreen, std_screen
 from acp_bridge.commands.terminal.sending import NotAccepted, Sending, prompt_params
 from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
@@ -35,7 +35,7 @@ those before it have ended, and it runs though this command has left. PROMPT may
 from stdin. ID is the session's id; its first characters are enough.
 
 To a session that is not live, the prompt is recorded and left over: nothing runs it until somebody
-opens the session and says /queue run."""
+opens the session and says /queue run. With --at it is not recorded."""
 _EXAMPLES: Final = (
     'acp-bridge send 3f2a "When you are done, update the changelog"',
     'acp-bridge send --steer 3f2a "Leave the tests alone"',
@@ -43,8 +43,8 @@ _EXAMPLES: Final = (
 )
 _AFTER: Final = """\
 exit code: 0 the prompt is in the queue, or left over; 1 no such session, or nobody answers; 2 wrong
-usage; 130 interrupted: the prompt stays in the queue. With --wait those of 'acp-bridge run', but
-for 3 and 7."""
+usage; 9 --at without a token that counts; 130 interrupted: the prompt stays in the queue. With
+--wait those of 'acp-bridge run', but for 3 and 7."""
 
 _STEERS: Final = """\
 Sent to session {}. The words join the turn that runs, if the agent can take them;
@@ -53,7 +53,7 @@ else the prompt is the next to run."""
 
 def parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge send`."""
-    usage = 'acp-bridge send ID "PROMPT" [--wait] [--interrupt|--steer] [--json]'
+    usage = 'acp-bridge send ID "PROMPT" [--wait] [--interrupt|--steer] [--json] [--at URL]'
     parser = CommandParser("send", usage, _ABOUT, _EXAMPLES, _AFTER)
     parser.add_argument("session", metavar="ID")
     parser.add_argument("prompt", metavar="PROMPT")
@@ -101,24 +101,24 @@ def main(arguments: Sequence[str]) -> int:
     given.prompt = prompt_given(reader, given.prompt)
     if sys.stdout is None:
         return fail("send", "there is no stdout to say what was done")
-    return anyio.run(_send, given)
+    return anyio.run(_send, given, reach_of(reader, given))
 
 
-async def _send(given: argparse.Namespace) -> int:
+async def _send(given: argparse.Namespace, reach: Reach) -> int:
     stop = Stop()
     async with stopped_by_signals(stop), std_screen(stop) as screen:
-        home = data_folder(given.home)
         sendings: list[Sending] = []
 
         def listener(session: LiveSession) -> Sending:
             how = {"delivery": given.delivery, "no_demo": given.wait}
             params = prompt_params(session.session_id, given.prompt, **how)
-            sendings.append(Sending(params, screen, stop, shows=given.wait, json=given.json))
+            shown = {"shows": given.wait, "json": given.json, "again": reach.again}
+            sendings.append(Sending(params, screen, stop, **shown))
             return sendings[0]
 
         async def act(connection: Connection, session: LiveSession) -> int:
             try:
-                await sendings[0].send(connection)
+                await sendings[0].send(connection, reach.joining(session, replay=False))
             except NotAccepted as why:
                 return fail("send", why)
             if given.wait:
@@ -131,7 +131,7 @@ async def _send(given: argparse.Namespace) -> int:
             return Exit.DONE
 
         try:
-            code = await at_session("send", home, given.session, act, listener, given.at)
+            code = await at_session("send", reach, given.session, act, listener)
         except Asleep as asleep:
             code = await _hold(given, asleep, screen)
     return Exit.FAILED if stop.reason is Exit.FAILED else code
@@ -147,6 +147,9 @@ async def _waited(sending: Sending, screen: StdScreen) -> Exit:
 
 async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) -> int:
     short = one_line(asleep.session_id[:8])
+    if given.at is not None:
+        opens = f"acp-bridge attach {one_line(f'--at {given.at}')} {short} opens it"
+        return fail("send", f"session {short} is not live there, so nothing was sent: {opens}")
     if given.wait or given.delivery == Delivery.INTERRUPT:
         why = "nothing would run the prompt, so it was not recorded"
         return fail("send", f"session {short} is not live: {why}")

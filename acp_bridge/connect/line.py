@@ -2,6 +2,8 @@
 
 - The token is sent only when the other end has shown a certificate that is trusted: by the system,
   or as the one that the user has pinned.
+- A server on this machine can't look into this process: before anything is sent, the connection is
+  vouched for on the private socket of the server of this data folder, if one runs (V6).
 - Opening is bounded.
 """
 
@@ -11,17 +13,16 @@ import hashlib
 import hmac
 import ssl
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import anyio
-from anyio.abc import ByteStream, SocketAttribute
+from anyio.abc import ByteStream, SocketAttribute, SocketStream
 from anyio.streams.tls import TLSAttribute, TLSStream
 
 from acp_bridge.connect.logins import Login, Where
-from acp_bridge.remote.control import vouch
-from acp_bridge.remote.local import plain
+from acp_bridge.remote.local import Address, plain
 from acp_bridge.remote.websocket import NotOpened, WebSocket, dial, opened
 from acp_bridge.runtime.threads import in_thread
 
@@ -49,14 +50,13 @@ class Unreached(Exception):
 async def connected(where: Where, login: Login, home: Path) -> AsyncGenerator[WebSocket, None]:
     """Give a WebSocket to a bridge for the block; raises Unreached, NotTrusted.
 
-    A server of this home's, on this machine, is told that the connection is no agent's.
+    `home`: the data folder.
     """
     async with AsyncExitStack() as stack:
         try:
             with anyio.fail_after(OPENING):
-                stream = await _reached(where, login.certificate)
+                stream = await _reached(where, login.certificate, home)
                 stack.push_async_callback(anyio.aclose_forcefully, stream)
-                await _vouch(stream, home)
                 protocol = await dial(stream, where.url, login.token)
         except NotOpened as exc:
             raise Unreached(str(exc), exc.status) from exc
@@ -74,11 +74,12 @@ async def look(where: Where) -> None:
         raise Unreached(f"it did not answer within {OPENING:g} s") from exc
 
 
-async def _reached(where: Where, pinned: str | None) -> ByteStream:
+async def _reached(where: Where, pinned: str | None, home: Path | None = None) -> ByteStream:
+    """Return a stream to the other end; `home`: vouch for it there."""
     if not where.secure:
-        return await _tcp(where)
+        return await _tcp(where, home)
     try:
-        return await _with_tls(where, _context(trusts=pinned is None), pinned)
+        return await _with_tls(where, _context(trusts=pinned is None), pinned, home)
     except ssl.SSLCertVerificationError as exc:
         why = exc.verify_message or str(exc)
     stream = await _with_tls(where, _context(trusts=False), None)
@@ -87,19 +88,35 @@ async def _reached(where: Where, pinned: str | None) -> ByteStream:
     raise NotTrusted(why, fingerprint)
 
 
-async def _vouch(stream: ByteStream, home: Path) -> None:
-    """Tell a server on this machine whose connection this is: it can't look into this process."""
-    own = stream.extra(SocketAttribute.local_address)
-    if isinstance(own, tuple) and plain(str(own[0])).is_loopback:
-        await in_thread(vouch, home, (str(own[0]), int(own[1])))
-
-
-async def _tcp(where: Where) -> ByteStream:
+async def _tcp(where: Where, home: Path | None = None) -> ByteStream:
     try:
-        return await anyio.connect_tcp(where.host, where.port)
+        stream = await anyio.connect_tcp(where.host, where.port)
     except OSError as exc:
         cause = exc.__cause__ if isinstance(exc.__cause__, OSError) else exc
         raise Unreached(str(cause.strerror or cause)) from exc
+    if home is not None:
+        try:
+            await _vouch(stream, home)
+        except BaseException:
+            await anyio.aclose_forcefully(stream)
+            raise
+    return stream
+
+
+async def _vouch(stream: SocketStream, home: Path) -> None:
+    """Vouch for a connection to this machine, as far as a server of this data folder runs."""
+    raw = stream.extra(SocketAttribute.raw_socket)
+    with suppress(OSError):  # the other end is gone, or there is no room for one more thread
+        own, remote = raw.getsockname(), raw.getpeername()
+        here, there = plain(own[0]), plain(remote[0])
+        if there.is_loopback or there == here:
+            await in_thread(_vouched, home, (here.compressed, own[1]), abandon_on_cancel=True)
+
+
+def _vouched(home: Path, own: Address) -> bool:
+    from acp_bridge.remote import control  # the server's parts, which others don't need
+
+    return control.vouch(home, own)
 
 
 def _context(*, trusts: bool) -> ssl.SSLContext:
@@ -109,8 +126,10 @@ def _context(*, trusts: bool) -> ssl.SSLContext:
     return context
 
 
-async def _with_tls(where: Where, context: ssl.SSLContext, pinned: str | None) -> TLSStream:
-    tcp = await _tcp(where)
+async def _with_tls(
+    where: Where, context: ssl.SSLContext, pinned: str | None, home: Path | None = None
+) -> TLSStream:
+    tcp = await _tcp(where, home)
     try:
         stream = await TLSStream.wrap(
             tcp, hostname=where.host, ssl_context=context, standard_compatible=False

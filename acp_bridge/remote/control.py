@@ -24,7 +24,7 @@ from acp_bridge.protocol import Json, as_object
 from acp_bridge.remote.local import Address
 from acp_bridge.remote.page.codes import Codes
 from acp_bridge.remote.server import Server
-from acp_bridge.remote.tokens import FOLDER, Held, Token, Tokens, Unusable, held
+from acp_bridge.remote.tokens import FOLDER, Token, Tokens, Unusable, socket_of
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.runtime.threads import in_thread
@@ -184,19 +184,13 @@ def vouch(home: Path, own: Address) -> bool:
     Returns False if none runs, or it can't be asked. It is to be called before a request is sent,
     in a thread.
     """
+    path = socket_of(home)
     try:
-        with held(home):
-            return False
-    except Held as server:
-        if server.socket is None:
-            return False
-        try:
-            ask(server.socket, VOUCH, {"address": own[0], "port": own[1]})
-        except (OSError, peers.Refused, Unusable):
-            return False
-        return True
-    except (OSError, Unusable):
+        if path is not None:
+            ask(path, VOUCH, {"address": own[0], "port": own[1]})
+    except (OSError, peers.Refused, Unusable):
         return False
+    return path is not None
 
 
 def ask(path: str, method: str, params: Json) -> Json:

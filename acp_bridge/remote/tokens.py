@@ -204,6 +204,18 @@ def held(home: Path) -> Iterator[Tokens]:
         tokens.close()
 
 
+def socket_of(home: Path) -> str | None:
+    """Return the path of the private socket of the server that runs, as far as the lock tells.
+
+    Nothing is made or locked: a server that starts finds the lock free.
+    """
+    with suppress(OSError):
+        fd = os.open(home / FOLDER / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(fd, "rb") as lock:
+            return _socket(lock.read(_MOST))
+    return None
+
+
 def read(home: Path) -> list[Token]:
     """Return the tokens of a home as its file has them; raises Unusable, OSError."""
     path = home / FOLDER / FILE

@@ -19,7 +19,7 @@ from acp_bridge.bridge_client.connection import hello
 from acp_bridge.clients import handshake
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.client import ANSWERED, Client, ClientRequest, Stage
-from acp_bridge.protocol import INITIALIZE, Json, can_steer
+from acp_bridge.protocol import INITIALIZE, MAY, Json, can_steer
 from acp_bridge.session.session_context import SessionContext
 from acp_bridge.sessions import params as check
 from acp_bridge.sessions.pool import Pool
@@ -91,6 +91,8 @@ class Introduction:
             agent = handshake.for_remote(agent)
         settings = self._context.settings
         own = {"delivery": str(settings.delivery), "onCancel": str(settings.on_cancel)}
+        if client.rights:
+            own[MAY] = str(client.rights.may)
         return handshake.for_client(agent, {"agent": settings.agent_name, **own})
 
     async def _introduce(self, params: Json) -> Json:

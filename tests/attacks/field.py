@@ -412,12 +412,13 @@ class Field:
         await until(found)
         return found()[0]
 
-    async def command(self, *words: str) -> tuple[int, str]:
-        """The exit code of a command, and all that it prints."""
+    async def command(self, *words: str, given: str = "") -> tuple[int, str]:
+        """The exit code of a command, and all that it prints; `given`: its stdin."""
         command = [*without_rights(), sys.executable, "-m", "acp_bridge", *words]
         with anyio.fail_after(SECONDS):
             done = await anyio.run_process(
                 command,
+                input=given.encode(),
                 env={**os.environ, **self.env},
                 cwd=self.folder,
                 stderr=subprocess.STDOUT,

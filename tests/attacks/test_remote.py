@@ -18,6 +18,7 @@ from tests.attacks.field import SECONDS, Field
 from tests.attacks.test_other_users import stranger
 from tests.process.bridge_support import ROOT
 from tests.process.test_serve import start
+from tests.support.client import RecordingClient
 from tests.support.rights import without_rights
 from tests.support.waiting import until
 
@@ -180,6 +181,40 @@ async def test_a_private_process_of_the_user_s_vouches_for_itself_and_an_agent_c
     assert ran([*without_rights(), *words], target.field).startswith("True HTTP/1.1 101 ")
     said = target.attack(VOUCHING, *more)
     assert said.startswith("False HTTP/1.1 403 "), said
+
+
+@pytest.mark.hazard("S28", "V6")
+async def test_connect_is_private_and_comes_in_from_the_server_s_own_machine(
+    target: Target,
+) -> None:
+    field, url = target.field, f"http://127.0.0.1:{target.port}"
+    code, said = await field.command("connect", "--login", url, given=f"{target.token}\n")
+    assert code == 0, said
+    command = [*without_rights(), sys.executable, "-m", "acp_bridge", "connect", url]
+    async with RecordingClient.start(command, env=field.env, exit_within=5) as client:
+        await client.initialize({})
+        await client.new_session(field.folder)
+        assert await client.prompt("words", within=SECONDS) == {"stopReason": "end_turn"}
+    code, said = await field.command("ps", "--at", url)
+    assert (code, "words" in said) == (0, True), said
+    # with another data folder nobody vouches for it
+    elsewhere = "--home", str(field.folder / "elsewhere")
+    login = "connect", "--login", url, *elsewhere
+    code, said = await field.command(*login, given=f"{target.token}\n")
+    assert (code, "can't be seen" in said) == (1, True), said
+
+
+@pytest.mark.hazard("S28", "V6")
+@pytest.mark.parametrize("words", [["ps"], ["run", "words"], ["approve", "3f", "--option", "x"]])
+async def test_an_agent_can_use_no_command_at_a_server_though_the_user_has_logged_in(
+    target: Target, words: list[str]
+) -> None:
+    url = f"http://127.0.0.1:{target.port}"
+    code, said = await target.field.command("connect", "--login", url, given=f"{target.token}\n")
+    assert code == 0, said
+    command = [sys.executable, "-m", "acp_bridge", *words, "--at", url]
+    said = target.attack(f"import subprocess; subprocess.run({command})")
+    assert "an agent can't do that" in said
 
 
 @pytest.mark.hazard("S29", "N1")

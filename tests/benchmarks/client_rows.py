@@ -29,7 +29,7 @@ from tests.benchmarks.journals import filled
 FLOOR = (sys.executable, str(Path(__file__).with_name("floor.py")))
 ATTACHED = Path(__file__).with_name("attached_client.py")
 #: updates of one turn, and the pause between them in milliseconds.
-_FLOOD, _PACED, _GAP = 40_000, 40, 50
+FLOOD, _PACED, _GAP = 40_000, 40, 50
 _ROUNDS = 5
 _STARTS = 7
 _BRIDGES = 10
@@ -45,16 +45,16 @@ def second(home: Path) -> Figures:
     with Client(bridge(home, *FLOOR)) as client:
         client.initialize()
         client.new_session()
-        found = _live(home)
+        found = live(home)
         lags: dict[str, list[float]] = {"one": [], "two": []}
         cpu: dict[str, list[float]] = {"one": [], "two": []}
-        _flooded(client, found.pid)
+        flooded(client, found.pid)
         for _ in range(_ROUNDS):
-            lags["one"] += _paced(client)
-            cpu["one"].append(_flooded(client, found.pid))
-            with attached(found, client.session_id, wanted=_PACED + _FLOOD):
-                lags["two"] += _paced(client)
-                cpu["two"].append(_flooded(client, found.pid))
+            lags["one"] += paced(client)
+            cpu["one"].append(flooded(client, found.pid))
+            with attached(found, client.session_id, wanted=_PACED + FLOOD):
+                lags["two"] += paced(client)
+                cpu["two"].append(flooded(client, found.pid))
     delay = {name: statistics.median(values) for name, values in lags.items()}
     used = {name: statistics.median(values) * 1e6 for name, values in cpu.items()}
     return {
@@ -88,21 +88,21 @@ def attached(
             raise RuntimeError(f"the second client was let go, or missed something: {last}")
 
 
-def _paced(client: Client) -> list[float]:
+def paced(client: Client) -> list[float]:
     """Seconds of each update's way, at a pace at which nothing queues."""
     seen = len(client.updates)
     client.answer(client.prompt(f"stream {_PACED} {_GAP}"))
     return client.lags(seen)
 
 
-def _flooded(client: Client, pid: int) -> float:
+def flooded(client: Client, pid: int) -> float:
     """Seconds of the front's CPU for an update, when they come as fast as the agent can."""
     before = cpu_seconds(pid)
-    client.answer(client.prompt(f"stream {_FLOOD} 0"), 120)
-    return (cpu_seconds(pid) - before) / _FLOOD
+    client.answer(client.prompt(f"stream {FLOOD} 0"), 120)
+    return (cpu_seconds(pid) - before) / FLOOD
 
 
-def _live(home: Path) -> LiveBridge:
+def live(home: Path) -> LiveBridge:
     """The one bridge of this home, as soon as it listens."""
     end = now() + _LIMIT
     while not (found := live_bridges(home)):
@@ -136,7 +136,7 @@ def keep(home: Path) -> Figures:
             starts["without"].append(client.initialize())
         with kept(home / f"b{number}", *FLOOR) as client:
             starts["with"].append(client.initialize())
-            _live(home / f"b{number}")  # or there is none to be ended
+            live(home / f"b{number}")  # or there is none to be ended
     start = {name: ms(statistics.median(values)) for name, values in starts.items()}
     return {
         "keep_start_without_ms": start["without"],
@@ -156,14 +156,14 @@ def _after_the_start(home: Path) -> Figures:
         for name, (client, folder) in both.items():
             client.initialize()
             client.new_session()
-            pids[name] = _live(folder).pid
-            _flooded(client, pids[name])
+            pids[name] = live(folder).pid
+            flooded(client, pids[name])
         for _ in range(_ROUNDS):
             for name, (client, _) in both.items():
-                lags[name] += _paced(client)
+                lags[name] += paced(client)
                 seen = len(client.updates)
-                cpu[name].append(_flooded(client, pids[name]))
-                rates[name].append(_FLOOD / (client.updates[-1][0] - client.updates[seen][0]))
+                cpu[name].append(flooded(client, pids[name]))
+                rates[name].append(FLOOD / (client.updates[-1][0] - client.updates[seen][0]))
     figures: Figures = {}
     for name in lags:
         figures[f"keep_lag_{name}_median_ms"] = ms(statistics.median(lags[name]))
@@ -188,7 +188,7 @@ def attach(home: Path) -> Figures:
             client.initialize()
             params = {"sessionId": session_id, "cwd": "/tmp", "mcpServers": []}
             answer = client.call("session/resume", params)
-            with attached(_live(home), session_id, "--replay") as told:
+            with attached(live(home), session_id, "--replay") as told:
                 peak = peak_mb(client.process.pid)
             if "error" in answer or told["updates"] < messages:
                 raise RuntimeError(f"the attach failed: {answer}, {told}")

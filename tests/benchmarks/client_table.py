@@ -13,6 +13,7 @@ def client_rows(f: Figures) -> list[TableRow]:
         *(_second(f) if "second_client_delay_added_ms" in f else []),
         *(_keep(f) if "keep_start_added_ms" in f else []),
         *(_attach(f) if "attach_10000_ms" in f else []),
+        *(_remote(f) if "remote_cpu_unix_added_us" in f else []),
         *(_commands(f) if "ps_ten_bridges_ms" in f else []),
     ]
 
@@ -49,6 +50,17 @@ def _attach(f: Figures) -> list[TableRow]:
         row("a second client attaches to 10,000 messages", "1000 ms",
             (f["attach_10000_ms"], 1000, "ms")),
         row("... more memory of the front than for 100", "flat (3 MB)", (more, 3, "MB")),
+    ]  # fmt: skip
+
+
+def _remote(f: Figures) -> list[TableRow]:
+    return [
+        row("a client on the unix socket of a server, one over WebSocket: CPU added for an update",
+            "as it is", (f["remote_cpu_unix_added_us"], _ANY, "us"),
+            (f["remote_cpu_websocket_added_us"], _ANY, "us")),
+        row("... an update's delay, medians", "as it is",
+            (f["remote_lag_unix_median_ms"], _ANY, "ms"),
+            (f["remote_lag_websocket_median_ms"], _ANY, "ms")),
     ]  # fmt: skip
 
 

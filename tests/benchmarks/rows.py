@@ -16,6 +16,7 @@ from tests.benchmarks import (
     client_rows,
     fork_rows,
     hundred_rows,
+    remote_rows,
     spare_rows,
 )
 from tests.benchmarks.client import Client, bridge, cpu_seconds, now, peak_mb
@@ -260,6 +261,7 @@ ROWS: dict[str, Callable[[Path], Figures]] = {
     "keep": client_rows.keep,
     "attach": client_rows.attach,
     "commands": client_rows.commands,
+    "remote": remote_rows.remote,
     "spare": spare_rows.spare,
     "hundred": hundred_rows.hundred,
     "forks": fork_rows.forks,
@@ -269,4 +271,4 @@ ROWS: dict[str, Callable[[Path], Figures]] = {
     "stop": agent_rows.stop,
 }
 #: Rows that are asked for by one name.
-GROUPS: dict[str, tuple[str, ...]] = {"clients": ("second", "keep", "attach", "commands")}
+GROUPS: dict[str, tuple[str, ...]] = {"clients": ("second", "keep", "attach", "commands", "remote")}

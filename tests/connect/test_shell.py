@@ -23,6 +23,8 @@ from tests.connect.site import TOKEN, Site, cutter, site
 from tests.support.client import RecordingClient
 
 NO_PAIRS = Folders([])
+#: No server has this data folder.
+NOWHERE = Path("/nowhere")
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +44,7 @@ async def editor(
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Streams]:
-        async with connected(where, Login(token), Path("/none")) as line:
+        async with connected(where, Login(token), NOWHERE) as line:
             yield line, line
 
     (to_us, from_editor), (to_editor, from_us) = os.pipe(), os.pipe()

@@ -25,6 +25,7 @@ from acp_bridge.cli.harmless import one_line
 from acp_bridge.commands.terminal.agent_words import last_words_shown
 from acp_bridge.commands.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.commands.terminal.permissions import Permissions, Policy
+from acp_bridge.commands.terminal.reach import NotThere
 from acp_bridge.commands.terminal.sending import prompt_params
 from acp_bridge.commands.terminal.waiting import Stop, first_of
 from acp_bridge.protocol import (
@@ -79,6 +80,8 @@ class Order:
     drain_timeout: float = DRAIN
     #: the agent has a login command; the built-in agent instead says which key is missing.
     has_login: bool = True
+    #: what the command that answers a question has besides, to reach the session.
+    at: str = ""
 
 
 async def run(order: Order, screen: Screen, connect: Connect, stop: Stop) -> Exit:
@@ -162,7 +165,7 @@ class _Turn:
             card = str(as_object(request.params.get("toolCall")).get("toolCallId"))
             self._waiting.add(card)
             self._screen.tell(f"acp-bridge: waits for your word: {decision.summary}")
-            session = one_line(self._session_id[:8])
+            session = one_line(f"{self._order.at} {self._session_id[:8]}")
             self._screen.tell(f"acp-bridge: to answer: acp-bridge approve {session}, or deny")
             return
         request.answer(decision.result)
@@ -193,9 +196,12 @@ class _Turn:
             outcome = {"error": error.to_wire()}
             code = of_error(error)
         except (ConnectionLost, NoAnswer) as error:
-            why = [str(error)]
+            why = [str(error), *self._goes_on()]
             outcome = {"error": {"code": ErrorCode.INTERNAL_ERROR, "message": str(error)}}
             code = Exit.FAILED if isinstance(error, ConnectionLost) else Exit.AGENT
+        except NotThere as error:
+            self._screen.tell(f"acp-bridge: {one_line(error.why)}")
+            return error.code
         except OSError as error:
             self._screen.tell(f"acp-bridge: the bridge can't be started: {error.strerror}")
             return Exit.FAILED
@@ -257,6 +263,13 @@ class _Turn:
         connection.notify(SESSION_CANCEL, {"sessionId": self._session_id})
         with anyio.move_on_after(self._order.drain_timeout + waits.GIVE_UP + _OVER):
             await first_of(sent.answered, self._stop.at_once)
+
+    def _goes_on(self) -> list[str]:
+        """Return what is said of a turn that the end of the connection does not end."""
+        at, session = self._order.at, self._session_id[:8]
+        if self._sent is None or not at:
+            return []
+        return [f"the turn goes on there: acp-bridge attach {one_line(f'{at} {session}')} shows it"]
 
     def _words_of(self, error: RpcError) -> list[str]:
         details = error.data.get("details") if isinstance(error.data, dict) else None

@@ -78,13 +78,16 @@ class LiveSession:
 class Asleep(Exception):
     """The session is recorded, but no bridge that answers has it open; `session_id` is its full id.
 
-    `held` says, if its lock is taken, that some bridge has it open all the same.
+    `held` says, if its lock is taken, that some bridge has it open all the same. `session`: what
+    the bridge elsewhere, which could open it, has said of it.
     """
 
-    def __init__(self, session_id: str, held: str | None = None) -> None:
+    def __init__(
+        self, session_id: str, held: str | None = None, session: LiveSession | None = None
+    ) -> None:
         told = held or "is not live"
         super().__init__(f"session {session_id[:8]} {told}")
-        self.session_id = session_id
+        self.session_id, self.session = session_id, session
 
 
 async def bridges_of(home: Path) -> list[LiveBridge]:

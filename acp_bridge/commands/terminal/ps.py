@@ -15,10 +15,11 @@ _ASKS = 500
 _HEAD = ("ID", "STATE", "FOR", "WAITING", "CLIENTS", "AGENT", "FOLDER", "TITLE")
 
 
-def as_text(answers: Sequence[Answer], columns: int | None) -> str:
+def as_text(answers: Sequence[Answer], columns: int | None, again: str = "") -> str:
     """Return a table of the live sessions, with the open questions below it.
 
-    `columns`: the width of the terminal; None: lines are not cut.
+    `columns`: the width of the terminal; None: lines are not cut. `again`: what the command that
+    answers a question has besides the session.
     """
     sessions = [about for answer in answers for about in answer.sessions or []]
     short = short_ids(str(about["sessionId"]) for about in sessions)
@@ -26,7 +27,9 @@ def as_text(answers: Sequence[Answer], columns: int | None) -> str:
     rows += [_silent(answer) for answer in answers if answer.sessions is None]
     if not rows:
         return "No live sessions.\n"
-    asked = [_asked(short[str(each["sessionId"])], each) for each in sessions if "asks" in each]
+    asked = [
+        _asked(short[str(each["sessionId"])], each, again) for each in sessions if "asks" in each
+    ]
     lines = [f"{line}\n" for line in asked]  # never cut: a person must see all of it
     return table(_HEAD, rows, columns) + "".join(["\n", *lines] if lines else [])
 
@@ -70,6 +73,6 @@ def _silent(answer: Answer) -> list[str]:
     ]
 
 
-def _asked(short: str, about: Json) -> str:
+def _asked(short: str, about: Json, again: str) -> str:
     what, short = cut(one_line(str(about["asks"])), _ASKS) or "something", one_line(short)
-    return f"{short} asks: {what} (acp-bridge approve {short}, or deny)"
+    return f"{short} asks: {what} (acp-bridge approve {again}{short}, or deny)"

@@ -18,19 +18,21 @@ from acp_bridge.bridge_client.listener import BridgeRequest
 from acp_bridge.bridge_client.permission_options import options_of, selected
 from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.cli.harmless import one_line
+from acp_bridge.commands.terminal.reach import LOOKS
 from acp_bridge.commands.terminal.view.markdown import markdown
 from acp_bridge.commands.terminal.waiting import first_of
 from acp_bridge.protocol import (
-    ATTACH,
     CANCEL_REQUEST,
     HEARS_STATE,
     LIVE,
+    ONLY_LOOKS,
     REQUEST_PERMISSION,
     TOOL_CALL,
     WHOLE_CALLS,
     ErrorCode,
     Json,
     as_object,
+    may_of,
 )
 from acp_bridge.updates import tool_calls
 from acp_bridge.wire.jsonrpc import RpcError
@@ -87,14 +89,15 @@ class Question:
 
     # -- steps of an answer
 
-    async def ask(self, connection: Connection, session_id: str) -> Json:
+    async def ask(self, connection: Connection, joining: tuple[str, Json]) -> Json:
         """Attach to a session and return the params of its oldest open permission, then shown.
 
-        Raises NotAnswered, RpcError, ConnectionLost, NoAnswer.
+        `joining`: the request for that. Raises NotAnswered, RpcError, ConnectionLost, NoAnswer.
         """
-        await connection.initialize("acp-bridge", own=_ABILITIES, within=_PATIENCE)
-        attach = {"sessionId": session_id, "replay": False}
-        await connection.request(ATTACH, attach, within=_PATIENCE)
+        about = await connection.initialize("acp-bridge", own=_ABILITIES, within=_PATIENCE)
+        if may_of(about) == ONLY_LOOKS:
+            raise NotAnswered(LOOKS)
+        await connection.request(*joining, within=_PATIENCE)
         with anyio.move_on_after(_PATIENCE):
             await first_of(self._asked, connection.ended)
         self._shown = next((each for each in self.requests if each.open), None)

@@ -24,7 +24,6 @@ from acp_bridge.commands.terminal.question import summary_of
 from acp_bridge.commands.terminal.waiting import Stop, first_of
 from acp_bridge.protocol import (
     ACCEPTED,
-    ATTACH,
     HEARS_ACCEPTED,
     HEARS_STATE,
     LET_GO,
@@ -76,10 +75,20 @@ class Sending:
     """The client that sends one prompt to a live session; a `Listener`."""
 
     def __init__(
-        self, params: Json, screen: Screen, stop: Stop, *, shows: bool, json: bool = False
+        self,
+        params: Json,
+        screen: Screen,
+        stop: Stop,
+        *,
+        shows: bool,
+        json: bool = False,
+        again: str = "",
     ) -> None:
-        """`shows`: show the turn, as text or, with `json`, as JSON."""
-        self._shows = shows
+        """`shows`: show the turn, as text or, with `json`, as JSON.
+
+        `again`: what the command that answers a question has besides the session.
+        """
+        self._shows, self._again = shows, again
         self._params, self._screen, self._stop = params, screen, stop
         self._session_id = params["sessionId"]
         self._answer = JsonAnswer(screen) if json else TextAnswer(screen)
@@ -110,7 +119,7 @@ class Sending:
     def on_request(self, request: BridgeRequest) -> None:
         """Print that the agent asks for a permission; another client has to answer it."""
         if request.method == REQUEST_PERMISSION:
-            how = f"acp-bridge approve {self._session_id[:8]}"
+            how = f"acp-bridge approve {self._again}{self._session_id[:8]}"
             self._screen.tell(f"acp-bridge: asked: {summary_of(request.params)} ({how})")
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
@@ -123,15 +132,14 @@ class Sending:
 
     # -- steps of the prompt
 
-    async def send(self, connection: Connection) -> None:
+    async def send(self, connection: Connection, joining: tuple[str, Json]) -> None:
         """Attach to the session, send the prompt and wait until it is accepted.
 
-        Raises NotAccepted, RpcError, ConnectionLost, NoAnswer.
+        `joining`: the request for that. Raises NotAccepted, RpcError, ConnectionLost, NoAnswer.
         """
         own = dict.fromkeys((HEARS_ACCEPTED, HEARS_STATE, OWN_TURNS_ONLY, WHOLE_CALLS), True)
         await connection.initialize("acp-bridge send", own=own, within=_PATIENCE)
-        attach = {"sessionId": self._session_id, "replay": False}
-        await connection.request(ATTACH, attach, within=_PATIENCE)
+        await connection.request(*joining, within=_PATIENCE)
         sent = self._sent = connection.send(SESSION_PROMPT, self._params)
         with anyio.move_on_after(_PATIENCE):
             await first_of(self._accepted, sent.answered, self._stop.asked)

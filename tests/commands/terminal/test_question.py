@@ -32,6 +32,10 @@ def permission(title: str = "rm x") -> Json:
     return {"sessionId": "s", "toolCall": card, "options": OPTIONS}
 
 
+#: the request that attaches to the session.
+JOIN: tuple[str, Json] = ("_acp_bridge/attach", {"sessionId": "s", "replay": False})
+
+
 @asynccontextmanager
 async def asked(*titles: str) -> AsyncIterator[tuple[FakeBridge, Connection, Question, list[int]]]:
     """A question that is shown: the bridge, the ids of its requests, and who answers."""
@@ -47,7 +51,7 @@ async def asked(*titles: str) -> AsyncIterator[tuple[FakeBridge, Connection, Que
     question = Question()
     with anyio.fail_after(5):
         async with connection_to(bridge, question) as connection:
-            assert (await question.ask(connection, "s"))["toolCall"]["title"] == titles[0]
+            assert (await question.ask(connection, JOIN))["toolCall"]["title"] == titles[0]
             yield bridge, connection, question, ids
 
 
@@ -80,7 +84,7 @@ async def test_a_question_that_was_settled_before_it_could_be_shown_is_passed_ov
     bridge = FakeBridge(**{"_acp_bridge/attach": attach, "_acp_bridge/live": live})
     with anyio.fail_after(5):
         async with connection_to(bridge, question := Question()) as connection:
-            assert (await question.ask(connection, "s"))["toolCall"]["title"] == "2"
+            assert (await question.ask(connection, JOIN))["toolCall"]["title"] == "2"
             await question.answer(connection, yes)
             assert [request.open for request in question.requests] == [False, False]
             assert isinstance(bridge.answered[-1], Ok)
@@ -167,7 +171,7 @@ async def test_a_session_that_ends_before_it_asks_is_told() -> None:
         async with connection_to(bridge, question) as connection, beside() as tasks:
             tasks.start_soon(end)
             with pytest.raises(NotAnswered, match="no permission is asked"):
-                await question.ask(connection, "s")
+                await question.ask(connection, JOIN)
 
 
 async def test_other_questions_are_left_to_others() -> None:

@@ -23,6 +23,9 @@ from acp_bridge.wire.peer import Call
 from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 from tests.commands.terminal.screens import MemoryScreen
 
+#: the request that attaches to the session.
+JOIN: tuple[str, Json] = ("_acp_bridge/attach", {"sessionId": "s", "replay": False})
+
 
 class Sent:
     """A prompt on its way, with the bridge that it goes to."""
@@ -63,7 +66,7 @@ async def beside(sent: Sent, connection: Connection) -> Call:
             calls.append(await sent.accepted())
 
         tasks.start_soon(accept)
-        await sent.sending.send(connection)
+        await sent.sending.send(connection, JOIN)
     return calls[0]
 
 
@@ -88,7 +91,7 @@ async def test_a_prompt_that_is_refused_is_not_in_the_queue() -> None:
     async with sending() as (sent, connection):
         sent.bridge.answers["session/prompt"] = RpcError(-32603, "the journal can't be written")
         with pytest.raises(RpcError):
-            await sent.sending.send(connection)
+            await sent.sending.send(connection, JOIN)
 
 
 async def test_a_bridge_that_ends_before_it_accepts_is_told() -> None:
@@ -99,7 +102,7 @@ async def test_a_bridge_that_ends_before_it_accepts_is_told() -> None:
 
         sent.bridge.answers["session/prompt"] = end
         with pytest.raises(ConnectionLost):
-            await sent.sending.send(connection)
+            await sent.sending.send(connection, JOIN)
 
 
 async def test_one_who_is_interrupted_before_it_is_accepted_is_told_that_nobody_knows() -> None:
@@ -110,7 +113,7 @@ async def test_one_who_is_interrupted_before_it_is_accepted_is_told_that_nobody_
 
         sent.bridge.answers["session/prompt"] = stop
         with pytest.raises(NotAccepted, match="not known"):
-            await sent.sending.send(connection)
+            await sent.sending.send(connection, JOIN)
 
 
 async def test_of_all_that_comes_only_the_own_turn_is_shown() -> None:

@@ -217,7 +217,7 @@ class Conversation:
         `steers`: its words are to join the turn that runs, if one does.
         """
         if self.read_only:
-            self.say("this only looks on (--read-only): nothing was sent")
+            self.say("this only looks on: nothing was sent")
             return
         prompt = Prompt(text, blocks_of(text, self.folder))
         prompt.steers = steers and self.running and not prompt.has_no_turn

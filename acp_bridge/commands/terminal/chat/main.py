@@ -26,6 +26,7 @@ from acp_bridge.commands.terminal.chat.conversation import Conversation
 from acp_bridge.commands.terminal.chat.farewell import farewell, is_kept, left_over, unsent
 from acp_bridge.commands.terminal.chat.opening import Open, Opened
 from acp_bridge.commands.terminal.chat.session_commands import SessionCommands
+from acp_bridge.commands.terminal.reach import LOOKS, NotThere
 from acp_bridge.commands.terminal.view.look import look
 from acp_bridge.protocol import (
     CURSOR,
@@ -34,10 +35,12 @@ from acp_bridge.protocol import (
     HEARS_QUEUE,
     HEARS_STATE,
     OBSERVES,
+    ONLY_LOOKS,
     WHOLE_CALLS,
     ErrorCode,
     Json,
     as_object,
+    may_of,
 )
 from acp_bridge.view.block_text import harmless, one_line
 from acp_bridge.view.blocks import Tone
@@ -71,8 +74,8 @@ class Plan:
     folder: Path
     #: the file with the prompts entered before.
     history: Path
-    #: the data folder, with the session's journal.
-    home: Path
+    #: the data folder, with the session's journal; None: that lies on another machine.
+    home: Path | None
     #: returns the line printed when the user leaves; it is given the session's short id.
     goodbye: Callable[[str], str]
     #: the same for a session whose bridge has ended, which leaving ends if it is the chat's own.
@@ -81,6 +84,8 @@ class Plan:
     #: returns how to open the session again, from a cursor on, after the end of the connection;
     #: None: that is the bridge's end.
     come_again: Callable[[str | None], Open] | None = None
+    #: connections are tried as long as `connect` makes them.
+    endless: bool = False
     read_only: bool = False
     #: ring the terminal's bell when the user is waited for.
     bell: bool = False
@@ -124,6 +129,9 @@ async def _converse(plan: Plan) -> tuple[int, Plan | None]:
     try:
         async with plan.connect(running.conversation, tell=running.log) as connection:
             code = await running.run(connection)
+    except NotThere as exc:
+        sys.stderr.write(f"acp-bridge: {harmless(exc.why)}\n")
+        return exc.code, None
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: the bridge can't be reached: {exc.strerror}\n")
         return Exit.FAILED, None
@@ -190,13 +198,17 @@ class _Running:
         if not (plan.own_bridge or self._bridge_ended or closed):
             lines = plan.goodbye(session_id[:8])
         else:
-            left = await to_thread.run_sync(left_over, plan.home, session_id)
-            if not left and (
-                closed or not await to_thread.run_sync(is_kept, plan.home, session_id)
-            ):
+            left: list[str] = []
+            if plan.home is not None:
+                left = await to_thread.run_sync(left_over, plan.home, session_id)
+            if not left and (closed or not await self._is_kept(session_id)):
                 return
             lines = farewell(left, plan.come_back(session_id[:8]))
         print("\n" + self._look.plain(lines))
+
+    async def _is_kept(self, session_id: str) -> bool:
+        home = self._plan.home
+        return home is None or await to_thread.run_sync(is_kept, home, session_id)
 
     async def _open(self, connection: Connection, *, again: bool = False) -> None:
         try:
@@ -205,6 +217,7 @@ class _Running:
             own[OBSERVES] = self._plan.read_only
             about = await connection.initialize("acp-bridge chat", own=own, within=_STARTS)
             self._login = _logins(about.get("authMethods"))
+            self._note_rights(about)
             opened = await (self._open_again if again else self._plan.open)(connection)
         except RpcError as error:
             self._refused(error)
@@ -241,6 +254,12 @@ class _Running:
         how = "/help lists keys and commands, @ names a file"
         self.conversation.say(f" {self._look.marks.dot} ".join(filter(None, (folder, name, how))))
 
+    def _note_rights(self, about: Json) -> None:
+        """Take part as far as the login lets this client, where it has come in with one."""
+        if may_of(about) == ONLY_LOOKS and not self.conversation.read_only:
+            self.conversation.read_only = True
+            self.conversation.say(LOOKS)
+
     def _refused(self, error: RpcError) -> None:
         if error.code == ErrorCode.AUTH_REQUIRED:
             why = f"the agent wants a login first{self._login}"
@@ -250,7 +269,8 @@ class _Running:
 
     async def _watch(self, connection: Connection) -> None:
         await connection.ended.wait()
-        while not self.conversation.closed.is_set() and self.conversation.back.may_try():
+        code, why = Exit.FAILED, "the bridge has ended"
+        while not self.conversation.closed.is_set() and self._may_try():
             self.conversation.lost()
             try:
                 async with self._plan.connect(self.conversation, tell=self.log) as another:
@@ -258,11 +278,17 @@ class _Running:
                     await another.ended.wait()
             except BlockingIOError:  # it is too busy to take one more
                 await anyio.sleep(_PAUSE)
+            except NotThere as exc:
+                code, why = exc.code, harmless(exc.why)
+                break
             except OSError:
                 break
         if not self.conversation.closed.is_set():
             self._bridge_ended = True
-            self._fail("the bridge has ended")
+            self._fail(why, code)
+
+    def _may_try(self) -> bool:
+        return self.conversation.back.may_try() or self._plan.endless
 
     async def _watch_session(self) -> None:
         await self.conversation.closed.wait()

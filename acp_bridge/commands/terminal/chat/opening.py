@@ -12,6 +12,8 @@ from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.protocol import Json, as_object
 
 if TYPE_CHECKING:
+    from acp_bridge.commands.terminal.live import LiveSession
+    from acp_bridge.commands.terminal.reach import Reach
     from acp_bridge.journal.records import SessionInfo
 
 #: seconds for the answer; the agent may have to be started and to load.
@@ -67,3 +69,17 @@ def attach(session_id: str, cursor: str | None = None) -> Open:
         return Opened(session_id, as_object(result), live=True)
 
     return attached
+
+
+def join(reach: Reach, session: LiveSession, cursor: str | None = None) -> Open:
+    """Return a function that joins a session where it was found, with its transcript.
+
+    `cursor`: what stands before it is not shown.
+    """
+
+    async def joined(connection: Connection) -> Opened:
+        method, params = reach.joining(session, cursor, replay=True)
+        result = await connection.request(method, params, within=_OPENS)
+        return Opened(session.session_id, as_object(result), live=True)
+
+    return joined

@@ -35,6 +35,7 @@ _MOST: Final = 20
 _FORKS: Final = 120.0
 _BUSY: Final = "a turn runs or a prompt waits: stop it (Esc) or take it back (Up) first"
 _ELSEWHERE: Final = "only acp-bridge chat can do that: this session is open in another bridge"
+_THERE: Final = "that needs the data folder of the bridge, which is on another machine"
 
 #: Leaves the chat for a kept session, or for a new one (None); returns why that can't be, or None.
 GoOn = Callable[["SessionInfo | None"], str | None]
@@ -43,10 +44,20 @@ GoOn = Callable[["SessionInfo | None"], str | None]
 class SessionCommands:
     """Runs the commands of one chat, one after the other."""
 
-    def __init__(self, conversation: Conversation, home: Path, go_on: GoOn | None) -> None:
-        """`home`: the data folder; `go_on`: None if the chat can't leave for another session."""
-        self._talk, self._home, self._go_on = conversation, home, go_on
+    def __init__(self, conversation: Conversation, home: Path | None, go_on: GoOn | None) -> None:
+        """`home`: the data folder, None: it is elsewhere.
+
+        `go_on`: None if the chat can't leave for another session.
+        """
+        self._talk, self._given, self._go_on = conversation, home, go_on
         self._send, self._asked = anyio.create_memory_object_stream[tuple[str, str]](math.inf)
+
+    @property
+    def _home(self) -> Path:
+        """The data folder; raises NotFound if it is elsewhere."""
+        if self._given is None:
+            raise known.NotFound(_THERE)
+        return self._given
 
     def run(self, name: str, rest: str) -> None:
         """Run a command by its name and what stands behind it, as soon as those before have run."""

@@ -1,0 +1,319 @@
+"""Where a command finds sessions: at the bridges of this data folder, or at one on another machine.
+
+- One idea of both: which sessions are live, which one is meant, a connection to its bridge, and the
+  request with which a client joins it.
+- `There` is the bridge that `acp-bridge serve` runs at an address. Its list says what is kept, so
+  the journal of this data folder counts for nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+import anyio
+
+from acp_bridge.bridge_client import connection as over
+from acp_bridge.bridge_client.by_socket import live_sessions
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener, NullListener
+from acp_bridge.cli.exits import Exit
+from acp_bridge.cli.harmless import one_line
+from acp_bridge.cli.options import data_folder, log_of
+from acp_bridge.cli.own_agent import install_command, isolated_path
+from acp_bridge.cli.parser import CommandParser
+from acp_bridge.cli.printing import fail
+from acp_bridge.commands.terminal import known, live
+from acp_bridge.commands.terminal.live import Answer, Asleep, LiveSession
+from acp_bridge.connect.logins import Login, Unusable, Where, find, read_address
+from acp_bridge.listening.run_files import LiveBridge
+from acp_bridge.protocol import (
+    ATTACH,
+    SESSION_LIST,
+    SESSION_LOAD,
+    SESSION_RESUME,
+    SOCKET_PROTOCOL,
+    Json,
+    as_object,
+    objects,
+    resuming,
+)
+
+#: seconds for a bridge elsewhere to answer a question about its sessions.
+_PATIENCE: Final = 20.0
+#: pages of its list that are read.
+_PAGES: Final = 1000
+#: what a server answers to a token that it doesn't know.
+_REFUSED: Final = 401
+#: what is said where a login may not take part.
+LOOKS: Final = "this login may only look: it is asked nothing, and sends nothing"
+#: seconds after which a connection counts as one that holds.
+_HOLDS: Final = 5.0
+#: seconds before the next one behind one that has not, at most.
+_FLAPS: Final = 2.0
+
+Request: TypeAlias = tuple[str, Json]
+"""A method and its parameters."""
+
+
+class NotThere(OSError):
+    """The bridge elsewhere does not let this user in, or can't be reached.
+
+    `why` is for the user, and says what to do; `code`: the exit code.
+    """
+
+    def __init__(self, why: str, code: Exit = Exit.FAILED) -> None:
+        super().__init__(errno.EHOSTUNREACH, why)
+        self.why, self.code = why, code
+
+
+class Reach(Protocol):
+    """Where sessions are found."""
+
+    #: what a command line has besides, to reach the same place.
+    again: str
+    #: a client joins a session before it does anything with it.
+    joins_first: bool
+
+    async def ask(self) -> list[Answer]:
+        """Return what is live; raises NotFound, and what `connect` and a request raise."""
+
+    async def find(self, given: str) -> LiveSession:
+        """Return the live session whose id is, or begins with, `given`.
+
+        Raises Asleep, NotFound, and what `connect` and a request raise.
+        """
+
+    async def in_folder(self, folder: Path) -> str:
+        """Return the id of the session that was used last in a folder; raises as `find` does."""
+
+    def connect(
+        self, session: LiveSession, listener: Listener
+    ) -> AbstractAsyncContextManager[Connection]:
+        """Connect to the bridge of a session; entering the context manager raises OSError."""
+
+    def joining(self, session: LiveSession, cursor: str | None = None, *, replay: bool) -> Request:
+        """Return the request that joins a session; `cursor`: shown is what follows it."""
+
+
+class Here:
+    """The bridges of a data folder, by their sockets."""
+
+    again = ""
+    joins_first = False
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    async def ask(self) -> list[Answer]:
+        """Return the answers of all bridges; raises NotFound."""
+        bridges = await live.bridges_of(self._home)
+        return await live.ask_all(bridges, live.GLANCE, live.by_socket)
+
+    async def find(self, given: str) -> LiveSession:
+        """Return a live session; raises Asleep, NotFound."""
+        bridges = await live.bridges_of(self._home)
+        return await live.find(self._home, given, bridges, live.by_socket)
+
+    async def in_folder(self, folder: Path) -> str:
+        """Return the id of the session that was used last in a folder; raises NotFound."""
+        bridges = await live.bridges_of(self._home)
+        return await live.in_folder(self._home, folder, bridges, live.by_socket)
+
+    def connect(
+        self, session: LiveSession, listener: Listener
+    ) -> AbstractAsyncContextManager[Connection]:
+        """Connect to the bridge of a session; entering the context manager raises OSError."""
+        return live.by_socket(session.bridge, listener, log_of(self._home))
+
+    def joining(self, session: LiveSession, cursor: str | None = None, *, replay: bool) -> Request:
+        """Return the request that joins a session."""
+        return ATTACH, resuming({"sessionId": session.session_id, "replay": replay}, cursor)
+
+
+class There:
+    """The bridge at an address; `url` as the user has written it."""
+
+    joins_first = True  # another bridge may have the session, to which this one passes it on
+
+    def __init__(self, url: str, where: Where, login: Login, home: Path) -> None:
+        self.again = f"--at {one_line(url)} "
+        self._where, self._login, self._home = where, login, home
+        #: it has no run file here, and no socket.
+        self._bridge = LiveBridge(0, where.place, where.url, SOCKET_PROTOCOL, "", "")
+
+    async def ask(self) -> list[Answer]:
+        """Return the one answer of the bridge; raises OSError, RpcError, and what else ends it."""
+        async with self.open(NullListener()) as connection:
+            return [Answer(self._bridge, await live_sessions(connection, _PATIENCE))]
+
+    async def find(self, given: str) -> LiveSession:
+        """Return a live session; raises Asleep with one that can be opened, and as `ask` does."""
+        rows, living = await self._listed()
+        titles = {each: str(row.get("title") or "") for each, row in rows.items()}
+        session_id = known.full_id(given, titles)
+        session = LiveSession(session_id, self._bridge, rows[session_id])
+        if session_id not in living:
+            raise Asleep(session_id, session=session)
+        return session
+
+    async def in_folder(self, folder: Path) -> str:
+        """Return the id of the session of this path's folder there; raises as `find` does."""
+        rows, living = await self._listed()
+        there = [each for each, row in rows.items() if row.get("cwd") == str(folder)]
+        if not there:
+            raise known.NotFound(
+                f"no session was used in {folder} there: name one, acp-bridge ps"
+                f" {self.again}lists what is live"
+            )
+        return next((each for each in there if each in living), there[0])
+
+    async def _listed(self) -> tuple[dict[str, Json], set[str]]:
+        """Return the rows of all sessions by id, the newest first, and the ids of those live."""
+        rows: dict[str, Json] = {}
+        async with self.open(NullListener()) as connection:
+            found = await live_sessions(connection, _PATIENCE)
+            living = {str(row["sessionId"]): row for row in found}
+            params: Json = {}
+            for _ in range(_PAGES):
+                page = as_object(await connection.request(SESSION_LIST, params, within=_PATIENCE))
+                for row in objects(page.get("sessions")):
+                    if isinstance(session_id := row.get("sessionId"), str):
+                        rows.setdefault(session_id, row)
+                if not isinstance(cursor := page.get("nextCursor"), str):
+                    break
+                params = {"cursor": cursor}
+        return {**rows, **living}, set(living)
+
+    def connect(
+        self, session: LiveSession, listener: Listener
+    ) -> AbstractAsyncContextManager[Connection]:
+        """Connect to the bridge; entering the context manager raises NotThere."""
+        return self.open(listener)
+
+    @asynccontextmanager
+    async def open(self, listener: Listener) -> AsyncGenerator[Connection, None]:
+        """Give a connection to the bridge for the block; raises NotThere."""
+        from acp_bridge.connect.line import NotTrusted, Unreached, connected  # the extra [remote]
+
+        async with AsyncExitStack() as stack:
+            try:
+                line = connected(self._where, self._login, self._home)
+                socket = await stack.enter_async_context(line)
+            except NotTrusted as exc:
+                raise NotThere(_told(self._where, f"its certificate: {exc}")) from exc
+            except Unreached as exc:
+                if exc.status == _REFUSED:
+                    why = token_refused(self._where, str(exc))
+                    raise NotThere(why, Exit.AUTHENTICATION) from exc
+                raise NotThere(_told(self._where, str(exc))) from exc
+            yield await stack.enter_async_context(over.connected((socket, socket), listener))
+
+    def joining(self, session: LiveSession, cursor: str | None = None, *, replay: bool) -> Request:
+        """Return the request that joins a session, or opens it if it is not live."""
+        params = {"sessionId": session.session_id, "cwd": session.about.get("cwd")}
+        method = SESSION_LOAD if replay and cursor is None else SESSION_RESUME
+        return method, resuming({**params, "mcpServers": []}, cursor)
+
+
+class Again:
+    """Connections to a bridge elsewhere, one after the other: each but the first is waited for.
+
+    A token that is refused meanwhile ends that (NotThere).
+    """
+
+    def __init__(self, there: There) -> None:
+        self._there = there
+        #: when the last one was opened.
+        self._opened: float | None = None
+        self._pause = 0.0
+
+    @asynccontextmanager
+    async def connect(
+        self, listener: Listener, *, tell: Callable[[str], None]
+    ) -> AsyncGenerator[Connection, None]:
+        """Give the next connection for the block; `tell` is told nothing. Raises NotThere."""
+        from acp_bridge.connect.shell import LONGEST
+
+        first, pause = self._opened is None, self._rest()
+        async with AsyncExitStack() as stack:
+            while True:
+                await anyio.sleep(pause)
+                try:
+                    connection = await stack.enter_async_context(self._there.open(listener))
+                    break
+                except NotThere as why:
+                    if first or why.code is Exit.AUTHENTICATION:
+                        raise
+                pause = min(2 * pause, LONGEST)
+            self._opened, self._pause = anyio.current_time(), pause
+            yield connection
+
+    def _rest(self) -> float:
+        """Return the seconds before the next try: few behind a connection that has held."""
+        from acp_bridge.connect.shell import SHORTEST
+
+        if self._opened is None:
+            return 0.0
+        holds = anyio.current_time() - self._opened >= _HOLDS
+        return SHORTEST if holds else min(max(2 * self._pause, SHORTEST), _FLAPS)
+
+
+def add_at(parser: CommandParser) -> None:
+    """Add the option `--at` to a command's parser."""
+    parser.add_argument(
+        "--at",
+        metavar="URL",
+        help="at the bridge that 'acp-bridge serve' runs there, on another machine,\n"
+        "say; it needs a login by 'acp-bridge connect'",
+    )
+
+
+def reach_of(parser: CommandParser, given: argparse.Namespace) -> Reach:
+    """Return where a command finds sessions. Raises SystemExit after a message on stderr."""
+    home = data_folder(given.home)
+    return Here(home) if given.at is None else there_of(parser.name, home, given.at)
+
+
+def there_of(command: str, home: Path, url: str) -> There:
+    """Return the bridge at an address. Raises SystemExit after a message on stderr."""
+    check_package(command)
+    where, login = login_for(command, home, url)
+    return There(url, where, login, home)
+
+
+def check_package(command: str) -> None:
+    """Raise SystemExit, after a message on stderr, if what a WebSocket needs isn't installed."""
+    if find_spec("websockets") is None:
+        how = install_command("remote", isolated_path(os.environ))
+        what = f"the package websockets is missing, of the extra remote. Run: {how}"
+        raise SystemExit(fail(command, what))
+
+
+def login_for(command: str, home: Path, url: str) -> tuple[Where, Login]:
+    """Return what is kept for an address. Raises SystemExit after a message on stderr."""
+    try:
+        where = read_address(url)
+        login = find(home, where)
+    except Unusable as why:
+        raise SystemExit(fail(command, why)) from None
+    if login is None:
+        what = f"there is no token for {where.url}: run acp-bridge connect --login {url}"
+        raise SystemExit(fail(command, what, Exit.AUTHENTICATION))
+    return where, login
+
+
+def token_refused(where: Where, why: str) -> str:
+    """Return the sentence about a token that is refused."""
+    what = f"{where.place} has refused the token: {one_line(why)}. Another one is kept by"
+    return f"{what} acp-bridge connect --login {where.url}"
+
+
+def _told(where: Where, why: str) -> str:
+    return f"{where.place} can't be reached: {one_line(why)}"
