@@ -80,8 +80,10 @@ class Session:
     whole: bool = False
     shown: Shown = field(default_factory=Shown)
     words: OwnWords = field(default_factory=OwnWords)
-    #: it is loaded anew: what comes before the words of a user may have happened before that.
+    #: it is loaded anew: what comes before its first prompt may have happened before that.
     awaits_replay: bool = False
+    #: the id of its first prompt, where a load has told it.
+    first: object = None
     #: it is being opened again on this connection: nothing is sent to it until it is.
     reopening: bool = False
     #: a whole replay is being compared with what was shown.

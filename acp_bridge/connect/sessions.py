@@ -3,7 +3,8 @@
 - The place up to which a session was shown is taken off its updates, and a session is resumed from
   there. Where that is refused all of it is read, and what was not shown is shown.
 - Words that the editor has sent are not shown to it by a replay.
-- A session that the editor has and loads is loaded again, if nothing of the replay has come.
+- A session that the editor has and loads is loaded again, unless its first prompt has come (where
+  that is not known, any one): what has come may have happened before.
 - While a session is opened again, a notice that is not recorded is not said a second time.
 - The end of a turn that was missed is told (version 2, in which no answer tells it).
 """
@@ -19,6 +20,7 @@ from acp_bridge.connect.shown import OwnWords, Replayed, Shown
 from acp_bridge.connect.way_out import WayOut
 from acp_bridge.protocol import (
     CURSOR,
+    PROMPT_ID,
     REASON,
     SESSION_NEW,
     SESSION_PROMPT,
@@ -174,18 +176,23 @@ class Sessions:
             self._note_state(session, update)
             self._out.to_editor(message)
             self._note_notice(session, params, update)
-            if session.awaits_replay and not self._begins_replay(session, update):
+            if not self._is_of_replay(session, params, update):
                 return
         # Where there are cursors, what has none is not recorded; a holder may know of none.
         if session.replayed is None and (cursor is not None or session.cursor is None):
             session.shown.note(params)
         self._note_place(session, cursor)
 
-    def _begins_replay(self, session: Session, update: Json) -> bool:
-        words = self.dialect.whole_words(update) is not None
-        begins = words or update.get("sessionUpdate") == USER_MESSAGE
-        session.awaits_replay = not begins
-        return begins
+    def _is_of_replay(self, session: Session, params: Json, update: Json) -> bool:
+        """Return False for what may have happened before the load of a session that is had."""
+        prompt = self.dialect.whole_words(update)
+        is_words = prompt is not None or update.get("sessionUpdate") == USER_MESSAGE
+        prompt = prompt or own_meta(params).get(PROMPT_ID)
+        if is_words and session.opening and not session.had:
+            session.first = session.first or prompt
+        if is_words and session.first in (None, prompt):
+            session.awaits_replay = False
+        return not session.awaits_replay
 
     def _note_place(self, session: Session, cursor: object) -> None:
         # A whole replay begins before the place up to which the session was shown.

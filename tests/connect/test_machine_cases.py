@@ -7,7 +7,7 @@ import pytest
 from acp_bridge.connect.machine import Machine
 from acp_bridge.connect.way_out import HangUp, ToEditor, ToServer
 from acp_bridge.protocol import own_meta
-from tests.connect.model import CAPABILITIES, World
+from tests.connect.model import CAPABILITIES, Transcript, World
 from tests.connect.test_machine import greeted
 
 WORDS = [{"type": "text", "text": "do it"}]
@@ -194,25 +194,30 @@ def test_a_load_that_is_cut_off_behind_what_happened_before_it_shows_the_whole()
 
 
 @pytest.mark.hazard("N2")
-def test_a_load_that_is_cut_off_in_its_replay_goes_on_from_there() -> None:
-    world = opened()
-    prompt(world)
-    world.settle()
-    session = world.server.sessions["s0"]
-    world.server.step(session, 0)
-    world.server.step(session, 0)
-    world.collect()
-    world.settle()
-    since = len(world.shown["s0"])
-    asked = world.send("session/load", {"sessionId": "s0", "cwd": "/w", "mcpServers": []})
-    world.server_reads()
-    world.machine_reads()
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_second_load_that_is_cut_off_shows_the_whole_once(others: int) -> None:
+    """In its replay, or behind words of others that were on their way."""
+    world = greeted()
+    entries = [("user_message_chunk", "do it"), ("agent_message_chunk", "done")]
+    world.server.sessions["s0"] = Transcript(entries)
+    for count in (2, 1):  # all is read of the first replay, and one update of the second
+        world.shown.clear()
+        world.send("session/load", {"sessionId": "s0", "cwd": "/w", "mcpServers": []})
+        if others and count == 1:
+            world.server._show("s0", "user_message_chunk", "of others", "9:9")
+            world.collect()
+        else:
+            world.server_reads()
+        which = "another" if others and count == 1 else "the first"
+        own_meta(world.to_machine[0]["params"])["promptId"] = which
+        for _ in range(count):
+            world.machine_reads()
+        if count == 2:
+            world.settle()
     world.cut()
-    world.server.step(session, 0)
     world.connect()
     world.settle()
-    assert "result" in world.answered[asked]
-    assert world.shown["s0"][since:] == session.entries
+    assert world.shown["s0"][others:] == entries
 
 
 @pytest.mark.hazard("N2")
