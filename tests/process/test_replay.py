@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.settings import AgentProtocol
 from tests.process.bridge_support import ROOT, World, shown
 from tests.support.client import RecordingClient
-from tests.support.fixture_agents import replay_command
+from tests.support.fixture_agents import V2_AGENT, replay_command
 from tests.support.recording import Message, RpcError
 from tests.support.trace_reader import read_trace
 
@@ -264,3 +265,17 @@ async def test_a_file_that_is_no_trace_is_said_to_be_none(
     code, out, said = await world.command("replay", str(file))
     assert (code, out) == (2, "")
     assert why in said
+
+
+async def test_an_agent_of_version_2_is_recorded_and_played_in_its_version(
+    world: World, tmp_path: Path
+) -> None:
+    file = tmp_path / "trace"
+    second = AgentProtocol.V2
+    async with world.inside(command=V2_AGENT, agent_protocol=second, trace=file) as client:
+        assert await client.prompt("say hello there") == {"stopReason": "end_turn"}
+    (hello,) = read_trace(file).answers("initialize", "Agent")
+    assert hello["protocolVersion"] == 2
+    async with world.inside(command=replay_command(file), agent_protocol=second) as client:
+        assert await client.prompt("anything") == {"stopReason": "end_turn"}
+        assert client.text() == "hello there"
