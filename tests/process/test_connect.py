@@ -133,31 +133,6 @@ async def test_a_server_that_is_killed_and_comes_back_tells_what_became_of_each_
     assert world.log.prompts() == ["say done", "say shown; gate g; say never", "say after"]
 
 
-async def test_commands_on_live_sessions_reach_those_of_a_server(
-    world: World, tmp_path: Path
-) -> None:
-    async with serving(world, tmp_path) as it, editor(world, it, it.port) as client:
-        url = f"ws://127.0.0.1:{it.port}"
-        await client.new_session(world.cwd)
-        name = client.session_id
-        client.side.permission = "never"
-        asked = client.send_prompt("permission")
-        await client.until_request("session/request_permission")
-        code, out, err = await world.command("ps", "--at", url)
-        assert (code, name[:8] in out, err) == (0, True, "")
-        code, out, err = await world.command("deny", name[:6], "--at", url)
-        assert code == 0, err
-        assert (await client.answer_to(asked))["result"] == {"stopReason": "end_turn"}
-        code, out, err = await world.command("send", name, "say sent", "--wait", "--at", url)
-        assert (code, "sent" in out) == (0, True), err
-        code, out, err = await world.command("cancel", name, "--at", url)
-        assert (code, "nothing runs" in err) == (1, True)
-        code, out, err = await world.command("close", "no", "--at", url)
-        assert (code, "no session has an id" in err) == (1, True)
-        code, out, err = await world.command("ps", "--at", "https://elsewhere.example")
-        assert (code, "acp-bridge connect --login https://elsewhere.example" in err) == (1, True)
-
-
 @pytest.mark.parametrize("hello", [{"protocolVersion": 1, "clientCapabilities": {}}, HELLO])
 @pytest.mark.parametrize("seed", range(3))
 async def test_cut_after_some_bytes_again_and_again_each_prompt_runs_ends_and_is_shown_once(
