@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from multiprocessing import get_context
 
 from tests.fuzz import script
@@ -30,12 +31,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first one; each run has its own")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="runs at a time")
     parser.add_argument("--show", action="store_true", help="print the lines of what failed")
+    parser.add_argument(
+        "--far",
+        action="store_true",
+        help="in every tenth run an editor comes from elsewhere, over a wire that drops",
+    )
     options = parser.parse_args()
+    far = partial(script.with_editors_from_elsewhere, wanted=options.far)
+    far()
     planned = runs(options.n, options.seed)
     print(f"{options.n} operations in {len(planned)} runs, SEED={options.seed}", flush=True)
     began, failed = time.monotonic(), 0
     counts: Counter[str] = Counter()
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(options.jobs, get_context("spawn"), far) as pool:
         waiting = {pool.submit(attempt, *one, options.show): one for one in planned}
         for number, done in enumerate(as_completed(waiting), 1):
             seed, count = waiting[done]
@@ -47,7 +55,8 @@ def main() -> int:
                 how = " ".join(script.options(seed)) + " and a second bridge" * script.has_two(seed)
                 how += " and an editor from elsewhere" * script.is_far(seed)
                 print(f"\nFAILED with the agent's behaviours {names}, {how}: {problem}")
-                print(f"again: make fuzz SEED={seed} N={count}", flush=True)
+                how = " ARGS=--far" if options.far else ""
+                print(f"again: make fuzz SEED={seed} N={count}{how}", flush=True)
             print(".", end="" if number % 25 else f" {number}\n", flush=True)
     print()
     for name, times in sorted(counts.items()):

@@ -146,9 +146,18 @@ def is_acted(seed: int) -> bool:
     return random.Random(f"{seed}.acted").random() < _ACTED
 
 
+def with_editors_from_elsewhere(*, wanted: bool) -> None:
+    """Say whether there are any in this process: `--far`."""
+    global _far
+    _far = wanted
+
+
+_far = False
+
+
 def is_far(seed: int) -> bool:
     """True if an editor comes from elsewhere, behind `acp-bridge connect`."""
-    return seed % _FAR == 0
+    return _far and seed % _FAR == 0
 
 
 def goes_far(seed: int, operation: Operation) -> random.Random | None:
