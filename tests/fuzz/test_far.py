@@ -1,5 +1,6 @@
 """An editor from elsewhere in `make fuzz`, and what is different in its judging."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,16 @@ from tests.fuzz.test_fuzz import ENDED, LOAD, LOADED, OPENED, PROMPT, Json, S, r
 from tests.fuzz.test_several import user
 
 
+@pytest.fixture
+def far() -> Iterator[None]:
+    script.with_editors_from_elsewhere(wanted=True)
+    yield
+    script.with_editors_from_elsewhere(wanted=False)
+
+
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.usefixtures("far")
 async def test_behind_connect_over_a_wire_that_drops_all_is_answered_once_and_shown_as_recorded(
     tmp_path: Path,
 ) -> None:
@@ -25,7 +34,12 @@ async def test_behind_connect_over_a_wire_that_drops_all_is_answered_once_and_sh
     assert any(name.startswith("wire: ") for name in counts)
 
 
-def test_one_seed_in_ten_has_such_an_editor() -> None:
+def test_no_seed_has_such_an_editor_where_it_is_not_asked_for() -> None:
+    assert not any(script.is_far(seed) for seed in range(1, 51))
+
+
+@pytest.mark.usefixtures("far")
+def test_one_seed_in_ten_has_such_an_editor_where_it_is_asked_for() -> None:
     assert [seed for seed in range(1, 51) if script.is_far(seed)] == [10, 20, 30, 40, 50]
 
 
