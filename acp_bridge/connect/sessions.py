@@ -135,7 +135,10 @@ class Sessions:
         if gone and asked.repeated:  # it was done the first time
             message = {"jsonrpc": "2.0", "id": asked.id, "result": {}}
         if "result" in message or gone:
-            self._sessions.pop(str(asked.session_id), None)
+            session = self._sessions.pop(str(asked.session_id), None)
+            if session and session.opening:  # a load that was sent behind it is still to come
+                self._note_opening(session.opening, session.id)
+                self._sessions[session.id].words = session.words
         return message
 
     def _begin(self, session: Session, asked: Asked, turn: str) -> None:
