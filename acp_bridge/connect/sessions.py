@@ -275,8 +275,14 @@ class Sessions:
         """Return the sessions that are opened again now."""
         return list(self._sessions.values())
 
-    def way_back(self, session: Session) -> tuple[str, Json]:
-        """Return the request that shows a session from where the editor has seen it."""
+    def way_back(self, session: Session, *, closes: bool) -> tuple[str, Json]:
+        """Return the request that shows a session from where the editor has seen it.
+
+        `closes`: it is closed and loaded again behind that, so nothing is shown.
+        """
+        if closes:
+            session.opening, session.awaits_replay = None, False
+            return self.dialect.after(session.id, session.opened, None)
         if session.awaits_replay and (opening := session.opening):
             session.awaits_replay = False
             return opening.method, opening.params
