@@ -399,8 +399,21 @@ class Machine:
             self._answer = result
             self._sessions.say_to_all(rules.is_another(self._where, what))
         for session in self._sessions.to_reopen():
-            self._reopen(session, self._sessions.way_back(session))
+            closes = session.opening is not None and self._closes_first(session)
+            self._reopen(session, self._sessions.way_back(session, closes=closes))
         self._flush()
+
+    def _closes_first(self, session: Session) -> bool:
+        """Return True if a close of the session was asked for, and is not answered, before a load.
+
+        Both are sent again, in this order.
+        """
+        for asked in self._asked.values():
+            if asked is session.opening:
+                break
+            if asked.method in rules.LEAVES and asked.session_id == session.id:
+                return True
+        return False
 
     # --- sessions are opened again -------------------------------------------------------------
 

@@ -135,7 +135,10 @@ class Sessions:
         if gone and asked.repeated:  # it was done the first time
             message = {"jsonrpc": "2.0", "id": asked.id, "result": {}}
         if "result" in message or gone:
-            self._sessions.pop(str(asked.session_id), None)
+            session = self._sessions.pop(str(asked.session_id), None)
+            if session and session.opening:  # a load that was sent behind it is still to come
+                self._note_opening(session.opening, session.id)
+                self._sessions[session.id].words = session.words
         return message
 
     def _begin(self, session: Session, asked: Asked, turn: str) -> None:
@@ -272,8 +275,14 @@ class Sessions:
         """Return the sessions that are opened again now."""
         return list(self._sessions.values())
 
-    def way_back(self, session: Session) -> tuple[str, Json]:
-        """Return the request that shows a session from where the editor has seen it."""
+    def way_back(self, session: Session, *, closes: bool) -> tuple[str, Json]:
+        """Return the request that shows a session from where the editor has seen it.
+
+        `closes`: it is closed and loaded again behind that, so nothing is shown.
+        """
+        if closes:
+            session.opening, session.awaits_replay = None, False
+            return self.dialect.after(session.id, session.opened, None)
         if session.awaits_replay and (opening := session.opening):
             session.awaits_replay = False
             return opening.method, opening.params

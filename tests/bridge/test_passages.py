@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -315,6 +316,48 @@ async def test_a_close_goes_through_and_the_session_can_be_loaded_again(home: Pa
         assert "goes on" not in it.other.editor.texts(it.session_id)
         await it.load()
         assert "goes on" in it.other.editor.texts(it.session_id)
+
+
+async def test_a_load_right_behind_a_close_is_answered_once_and_leaves_the_session_open(
+    home: Path,
+) -> None:
+    async with two(home) as it:
+        await it.load()
+        editor = it.other.editor
+        editor.out.take()
+        close = editor.send("session/close", it.params)
+        load = editor.send("session/load", {**SETUP, **it.params})
+        assert await editor.result(close) == {}
+        assert (await editor.result(load))["_meta"]["acp_bridge"]["attached"]["clients"] == 2
+        passages = it.other.bridge._sessions.passages
+        (passage,) = passages.held.values()
+        settings = it.other.context.settings
+        it.other.context.settings = replace(settings, reach_timeout=0)
+        await passages._see_left(passage)
+        it.other.context.settings = settings
+        assert await editor.stop_reason(editor.prompt(it.session_id, "there")) == "end_turn"
+        assert editor.texts(it.session_id) == ["before", "echo before", "echo there"]
+        assert await editor.ask("session/close", it.params) == {}
+        await until(lambda: passage.ended.is_set() and not passages.held)
+
+
+async def test_a_load_right_behind_a_close_that_is_refused_leaves_the_holder(home: Path) -> None:
+    async with two(home) as it:
+        await it.load()
+        editor = it.other.editor
+        (passage,) = it.other.bridge._sessions.passages.held.values()
+
+        async def refuses(request: ClientRequest, params: Json) -> object:
+            raise RpcError(-32603, "not now")
+
+        it.holder.bridge.slow["session/load"] = refuses
+        close = editor.send("session/close", it.params)
+        load = editor.send("session/load", {**SETUP, **it.params})
+        assert await editor.result(close) == {}
+        assert (await editor.refusal(load)).message == "not now"
+        await passage.ended.wait()
+        block = {**it.params, "prompt": [{"type": "text", "text": "gone"}]}
+        assert (await editor.refused("session/prompt", block)).code == -32002
 
 
 async def test_a_load_of_what_is_passed_through_shows_it_again(home: Path) -> None:

@@ -50,6 +50,8 @@ class Server:
         self.answers: dict[str, Json] = {}
         self.asked = 0
         self.refuses_cursors = False
+        #: a session may be resumed without a cursor.
+        self.may_show_nothing = False
         #: the name under which the client comes back.
         self.client = ""
         self.connect()
@@ -94,6 +96,9 @@ class Server:
                 self._open(message["method"], id, params)
             case "session/prompt":
                 self._prompt(id, params)
+            case "session/close":
+                self.has.discard(params["sessionId"])
+                self._reply(id, {})
             case _:
                 self._reply(id, {})
 
@@ -109,7 +114,8 @@ class Server:
         place = (0, 0)
         if method == "session/resume":
             cursor = own_meta(params).get("after")
-            assert cursor is not None
+            assert cursor is not None or self.may_show_nothing
+            cursor = cursor or self._end(session)
             if self.refuses_cursors:
                 self.refuses_cursors = False
                 error = {"code": -32602, "message": "no", "data": {"reason": "cursor"}}

@@ -280,21 +280,6 @@ def test_a_session_that_is_not_there_any_more_is_said_and_its_prompt_is_answered
     assert world.answered[asked]["error"]["code"] == -32002
 
 
-def test_a_close_that_may_have_been_done_is_sent_again_and_done() -> None:
-    world = opened()
-    asked = world.send("session/close", {"sessionId": "s0"})
-    world.cut()
-    world.connect()
-    sent = []
-    for answer in ({"protocolVersion": 1, "agentCapabilities": CAPABILITIES}, {}, None):
-        message = world.to_server.popleft()
-        sent.append(message["method"])
-        told: Any = {"result": answer} if answer is not None else {"error": {"code": -32002}}
-        world._do(world.machine.from_server({"jsonrpc": "2.0", "id": message["id"], **told}))
-    assert sent == ["initialize", "session/load", "session/close"]
-    assert world.answered[asked]["result"] == {}
-
-
 def test_a_request_that_is_given_up_while_the_line_is_down_is_answered_at_once() -> None:
     world = opened()
     world.cut()

@@ -98,6 +98,10 @@ class Passage:
         self.left = False
         #: the client has asked to leave the session, or another client has closed it.
         self.leaving = False
+        #: the closes that are not answered.
+        self._closes: set[ClientRequest] = set()
+        #: the client has left, unless a load that it has sent behind its close is answered well.
+        self._closed = False
         #: the cursor that the client was told last, if it wants them.
         self.cursor: str | None = None
         #: why the other bridge has let the client go; None if it has not.
@@ -250,10 +254,11 @@ class Passage:
                 shown = as_object(result)
                 own = {**own_meta(shown), HOLDER: self._holder}
                 self._note_cursor(shown)
-                self.was_loaded, self.leaving = True, False
+                self.was_loaded, self.leaving, self._closed = True, bool(self._closes), False
                 request.answer(with_own_meta(shown, own))
             case Ok(result):
                 request.answer(result)
+        self._leave_if_closed()
         self._sign.set()
         load.answered.set()
 
@@ -263,7 +268,9 @@ class Passage:
         """Pass a request on; raises RpcError if the other bridge has stopped reading."""
         if self._there.pending > _FLOOD:
             raise errors.agent_trouble(passage_words.HOLDER_DEAF)
-        self.leaving |= request.method in LEAVING
+        if request.method in LEAVING:
+            self.leaving = True
+            self._closes.add(request)
         self._send(request, request.params, partial(self._respond, request))
 
     def notify(self, method: str, params: Any) -> None:
@@ -291,7 +298,14 @@ class Passage:
 
     def _respond(self, request: ClientRequest, answer: Answer) -> None:
         request.respond(answer)
+        self._closes.discard(request)
         if request.method in LEAVING and isinstance(answer, Ok):
+            self._closed = True
+            self._leave_if_closed()
+
+    def _leave_if_closed(self) -> None:
+        """Leave after a close, once no load is open that was sent behind it."""
+        if self._closed and not self._owes():
             self.leave()
 
     # --- from the other bridge -----------------------------------------------------------------

@@ -231,6 +231,8 @@ class Passages:
         """Leave the other bridge if it does not answer a client's close in time."""
         with anyio.move_on_after(self._context.settings.reach_timeout):
             await passage.ended.wait()
+        if not passage.leaving:
+            return  # it was loaded again behind the close
         if not passage.left:
             passage.let_go = passage_words.HOLDER_DEAF
         self._drop(passage)
