@@ -7,6 +7,7 @@ import pytest
 
 from acp_bridge.protocol import ASSUMED, own_meta
 from acp_bridge.wire.jsonrpc import RpcError
+from tests.bridge.resuming import cursor_in, updates
 from tests.bridge.test_questions import CANCELLED, OPTIONS, PERMISSION, TOOL, Turn, chosen, turn
 from tests.sessions.agent import Json, Process, until
 from tests.sessions.bench import Served, bench
@@ -181,3 +182,50 @@ async def test_a_call_that_only_a_question_told_of_is_in_no_fork_either(tmp_path
         client = await here.it.joined()
         await client.ask("session/load", {**SETUP, "sessionId": forked["sessionId"]})
         assert cards(client) == {}
+
+
+@pytest.mark.hazard("C16", "N5")
+async def test_the_end_of_a_card_that_a_replay_has_shown_is_not_shown_behind_its_cursor(
+    tmp_path: Path,
+) -> None:
+    async with turn(tmp_path) as here:
+        shows(here, status="pending")
+        await ends(here)
+        client = await here.it.joined(cursors=True)
+        answer = await client.ask("session/load", {**SETUP, "sessionId": here.id})
+        assert assumed(client) == ["t"]
+        assert cursor_in(updates(client)[-1]) == cursor_in(answer)
+        back = await resumed(here, cursor_in(answer))
+        assert assumed(back) == []
+
+
+@pytest.mark.hazard("C16", "N5")
+async def test_the_end_of_a_card_is_shown_behind_what_was_said_during_the_replay_if_it_stands_there(
+    tmp_path: Path,
+) -> None:
+    async with turn(tmp_path, client_limit=8000) as here:
+        shows(here, status="pending")
+        here.process.update(str(here.process.agent_session_id), "words")
+        await ends(here)
+        slow = await here.it.joined(cursors=True)
+        slow.way.stuck = 5000
+        load = slow.send("session/load", {**SETUP, "sessionId": here.id})
+        await until(lambda: slow.asked("session/update"))
+        here.process.update(str(here.process.agent_session_id), "more")
+        await until(lambda: "more" in here.it.editor.texts(here.id))
+        slow.way.take_all()
+        answer = await slow.result(load)
+        await until(lambda: assumed(slow))
+        shown = [each for each in updates(slow) if cursor_in(each)]
+        assert own_meta(shown[-1])[ASSUMED]
+        assert shown[-2]["update"]["content"]["text"] == "more"
+        for place, after in ((answer, ["t"]), (shown[-2], ["t"]), (shown[-1], [])):
+            assert assumed(await resumed(here, cursor_in(place))) == after
+
+
+async def resumed(here: Turn, cursor: object) -> Served:
+    """Return a client that has come back at a cursor."""
+    client = await here.it.joined(cursors=True)
+    given = {**SETUP, "sessionId": here.id, "_meta": {"acp_bridge": {"after": cursor}}}
+    await client.ask("session/resume", given)
+    return client

@@ -336,9 +336,17 @@ class Replay:
             if view.lag and marks:
                 view.lag.place = divided.place.copy()
             self._transcript.places.done(hold.reading, divided.end())
-        for card, params in cards.ends():
-            if self._updates.settle(card):  # for all, once
-                self._transcript.show_replayed(view, params)
         if not self._core.now.epoch:  # else turns may run that it does not have
             self._updates.just_read = late
+        return self._end_cards(view, cards, cursor)
+
+    def _end_cards(self, view: ClientView, cards: ReplayedCards, cursor: str | None) -> str | None:
+        """End the cards that a replay leaves open; returns the cursor behind all that it shows."""
+        self._transcript.flush()
+        places = self._transcript.places
+        for card, params in cards.ends():
+            if self._updates.settle(card):  # for all, once
+                has_all = cursor is not None and cursor == places.cursor
+                self._transcript.show_replayed(view, params, has_all=has_all)
+                cursor = places.cursor if has_all else cursor
         return cursor

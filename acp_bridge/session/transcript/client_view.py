@@ -397,12 +397,12 @@ class ClientView:
         return lag
 
     def catch_up(self, params: Json, mark: Mark | None) -> None:
-        """Send a recorded update that the client lacks."""
+        """Send a recorded update that the client lacks, whatever kind it is of."""
         if self.lag:
             noted = Noted(params)
             noted.mark = mark
             self.lag.does = True
-            self.show(params, recorded=True, noted=noted)
+            self.pass_on(params, noted)
             self.lag.does = False
 
     def end_lag(self, lag: Lag) -> None:

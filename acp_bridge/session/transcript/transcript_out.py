@@ -191,17 +191,24 @@ class TranscriptOut:
             if self._placed:
                 self._shown.append((len(self._rows) - 1, params))
 
-    def show_replayed(self, view: ClientView, params: Json) -> None:
-        """Record and show one update with which the replay of a client ends."""
+    def show_replayed(self, view: ClientView, params: Json, *, has_all: bool) -> None:
+        """Record and show one update with which the replay of a client ends.
+
+        `has_all`: nothing that was recorded before waits behind the replay. Else a client that
+        takes cursors is shown this behind it, too, so that it is shown it with its cursor.
+        """
         self.record_only(params)
         noted = self.flush()
         for each, shown in self._for_views(params):
-            if each is view:  # what was recorded before comes to it behind this
-                each.replay(shown)
+            if each is not view:
+                each.pass_on(shown, noted)
+            elif has_all or not noted or not each.takes_cursors:
+                each.replay(shown, noted.mark if noted else None)
                 if each.lag:
                     each.lag.hide()
             else:
-                each.pass_on(shown, noted)
+                folded = shown is not params and not each.client.abilities.shows_subagents
+                each.show(shown, recorded=True, noted=noted, folded=folded)
 
     def show_only(self, params: Json, *, again: bool = False) -> None:
         """Show one update in its order, without recording it."""
