@@ -330,6 +330,7 @@ async def test_a_load_right_behind_a_close_is_answered_once_and_leaves_the_sessi
         assert await editor.result(close) == {}
         assert (await editor.result(load))["_meta"]["acp_bridge"]["attached"]["clients"] == 2
         passages = it.other.bridge._sessions.passages
+        await until(lambda: passages.held)
         (passage,) = passages.held.values()
         settings = it.other.context.settings
         it.other.context.settings = replace(settings, reach_timeout=0)
@@ -345,7 +346,9 @@ async def test_a_load_right_behind_a_close_that_is_refused_leaves_the_holder(hom
     async with two(home) as it:
         await it.load()
         editor = it.other.editor
-        (passage,) = it.other.bridge._sessions.passages.held.values()
+        passages = it.other.bridge._sessions.passages
+        await until(lambda: passages.held)
+        (passage,) = passages.held.values()
 
         async def refuses(request: ClientRequest, params: Json) -> object:
             raise RpcError(-32603, "not now")

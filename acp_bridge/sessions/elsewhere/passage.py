@@ -68,6 +68,15 @@ class _Load:
     answered: anyio.Event = field(default_factory=anyio.Event)
 
 
+@dataclass(slots=True, eq=False)
+class _Closes:
+    """The requests with which the client leaves."""
+
+    unanswered: set[ClientRequest] = field(default_factory=set)
+    #: the client has left, unless a load that it has sent behind its close is answered well.
+    done: bool = False
+
+
 class NotLive(Exception):
     """The other bridge does not have the session, or does not answer; the text says why."""
 
@@ -98,10 +107,7 @@ class Passage:
         self.left = False
         #: the client has asked to leave the session, or another client has closed it.
         self.leaving = False
-        #: the closes that are not answered.
-        self._closes: set[ClientRequest] = set()
-        #: the client has left, unless a load that it has sent behind its close is answered well.
-        self._closed = False
+        self._closes = _Closes()
         #: the cursor that the client was told last, if it wants them.
         self.cursor: str | None = None
         #: why the other bridge has let the client go; None if it has not.
@@ -254,7 +260,8 @@ class Passage:
                 shown = as_object(result)
                 own = {**own_meta(shown), HOLDER: self._holder}
                 self._note_cursor(shown)
-                self.was_loaded, self.leaving, self._closed = True, bool(self._closes), False
+                self.was_loaded, self.leaving = True, bool(self._closes.unanswered)
+                self._closes.done = False
                 request.answer(with_own_meta(shown, own))
             case Ok(result):
                 request.answer(result)
@@ -270,7 +277,7 @@ class Passage:
             raise errors.agent_trouble(passage_words.HOLDER_DEAF)
         if request.method in LEAVING:
             self.leaving = True
-            self._closes.add(request)
+            self._closes.unanswered.add(request)
         self._send(request, request.params, partial(self._respond, request))
 
     def notify(self, method: str, params: Any) -> None:
@@ -298,14 +305,14 @@ class Passage:
 
     def _respond(self, request: ClientRequest, answer: Answer) -> None:
         request.respond(answer)
-        self._closes.discard(request)
+        self._closes.unanswered.discard(request)
         if request.method in LEAVING and isinstance(answer, Ok):
-            self._closed = True
+            self._closes.done = True
             self._leave_if_closed()
 
     def _leave_if_closed(self) -> None:
         """Leave after a close, once no load is open that was sent behind it."""
-        if self._closed and not self._owes():
+        if self._closes.done and not self._owes():
             self.leave()
 
     # --- from the other bridge -----------------------------------------------------------------
