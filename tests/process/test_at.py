@@ -248,16 +248,19 @@ async def test_one_who_attaches_comes_back_when_the_line_drops_and_sees_every_wo
             await world.gates.reached("two")
             line.up = True
             await me.until(lambda: me.seen.count("w2") == 2)
+            me.type("say more of mine\r")  # which it takes once it is back
+            await me.sees("waits: say more of mine")
             await line.cut()
             world.gates.open("two")
             await me.until(lambda: me.seen.count("w3") == 2)
             await me.sees("\nof mine")
+            await me.sees("\nmore of mine")
             assert (await editor.answer_to(first))["result"]["stopReason"] == "end_turn"
             me.type("\x04")
             assert await me.process.wait() == 0
             assert f"acp-bridge attach --at {here.at[1]}" in me.seen.replace("\n", "")
             words = me.seen
-        assert [words.count(f"w{n}") for n in (1, 2, 3)] == [2, 2, 2]  # in the prompt, and said
+        assert [words.count(f"w{n}") for n in (1, 2, 3)] == [2, 2, 2], words
         assert line.count >= 4
 
 
