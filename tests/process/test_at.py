@@ -235,10 +235,10 @@ async def test_one_who_attaches_comes_back_when_the_line_drops_and_sees_every_wo
         world.bridge(capabilities={}) as editor,
     ):
         here = laptop(it, tmp_path, port=line.port)
-        first = editor.send_prompt("say w1; gate one; say w2; gate two; say w3")
+        first = editor.send_prompt("say word1; gate one; say word2; gate two; say word3")
         await world.gates.reached("one")
         async with person(["attach", editor.session_id[:6], *here.at], world.cwd, world.env) as me:
-            await me.sees("w1")
+            await me.sees("word1")
             me.type("say of mine\r")
             await me.sees("waits: say of mine")
             line.up = False
@@ -247,12 +247,12 @@ async def test_one_who_attaches_comes_back_when_the_line_drops_and_sees_every_wo
             world.gates.open("one")
             await world.gates.reached("two")
             line.up = True
-            await me.until(lambda: me.seen.count("w2") == 2)
+            await me.until(lambda: me.seen.count("word2") == 2)
             me.type("say more of mine\r")  # which it takes once it is back
             await me.sees("waits: say more of mine")
             await line.cut()
             world.gates.open("two")
-            await me.until(lambda: me.seen.count("w3") == 2)
+            await me.until(lambda: me.seen.count("word3") == 2)
             await me.sees("\nof mine")
             await me.sees("\nmore of mine")
             assert (await editor.answer_to(first))["result"]["stopReason"] == "end_turn"
@@ -260,7 +260,7 @@ async def test_one_who_attaches_comes_back_when_the_line_drops_and_sees_every_wo
             assert await me.process.wait() == 0
             assert f"acp-bridge attach --at {here.at[1]}" in me.seen.replace("\n", "")
             words = me.seen
-        assert [words.count(f"w{n}") for n in (1, 2, 3)] == [2, 2, 2], words
+        assert [words.count(f"word{n}") for n in (1, 2, 3)] == [2, 2, 2], words
         assert line.count >= 4
 
 
