@@ -12,7 +12,7 @@ import secrets
 import socket
 from collections.abc import Callable
 
-from acp_bridge.protocol import CURSOR, ErrorCode
+from acp_bridge.protocol import CURSOR, REASON, ErrorCode
 from acp_bridge.wire.jsonrpc import Malformed, RpcError
 
 log = logging.getLogger("acp_bridge")
@@ -42,13 +42,13 @@ def invalid(message: str, where: str | None = None) -> RpcError:
 def wrong_cursor(message: str) -> RpcError:
     """Return -32602 for a cursor at which nothing can go on; it tells that from other reasons."""
     error = invalid(message)
-    error.data = {**error.data, "reason": CURSOR}
+    error.data = {**error.data, REASON: CURSOR}
     return error
 
 
 def is_wrong_cursor(error: RpcError) -> bool:
     """Return True for an error that `wrong_cursor` has made, here or in another bridge."""
-    return isinstance(error.data, dict) and error.data.get("reason") == CURSOR
+    return isinstance(error.data, dict) and error.data.get(REASON) == CURSOR
 
 
 def unknown_session() -> RpcError:

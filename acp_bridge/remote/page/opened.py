@@ -81,7 +81,7 @@ class Opened:
     async def run(self, connection: Connection, cwd: str, client: str | None) -> None:
         """Load the session and keep the page up to date until cancelled, or the bridge leaves."""
         self._connection = connection
-        own = {**_ABILITIES, "client": client} if client else dict(_ABILITIES)
+        own = {**_ABILITIES, acp.CLIENT_NAME: client} if client else dict(_ABILITIES)
         try:
             await connection.initialize("acp-bridge page", own=own, within=_PATIENCE)
             load = {"sessionId": self.session_id, "cwd": cwd, "mcpServers": []}

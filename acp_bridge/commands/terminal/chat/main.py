@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import anyio
 from anyio import to_thread
 
+from acp_bridge import errors
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import Listener
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
@@ -29,7 +30,6 @@ from acp_bridge.commands.terminal.chat.session_commands import SessionCommands
 from acp_bridge.commands.terminal.reach import LOOKS, NotThere
 from acp_bridge.commands.terminal.view.look import look
 from acp_bridge.protocol import (
-    CURSOR,
     HEARS_ACCEPTED,
     HEARS_LAST_WORDS,
     HEARS_QUEUE,
@@ -242,7 +242,7 @@ class _Running:
             try:
                 return await self._plan.come_again(cursor)(connection)
             except RpcError as error:
-                if as_object(error.data).get("reason") != CURSOR:
+                if not errors.is_wrong_cursor(error):
                     raise
         self.conversation.begin_anew()
         return await self._plan.come_again(None)(connection)
