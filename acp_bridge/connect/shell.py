@@ -44,6 +44,23 @@ _REFUSED: Final = 401
 Open: TypeAlias = Callable[[], AbstractAsyncContextManager[Streams]]
 
 
+class Backoff:
+    """The seconds before each next try to open a line."""
+
+    def __init__(self) -> None:
+        self._next = SHORTEST
+
+    def after_failure(self) -> float:
+        """Return those behind a try that has failed: twice those before, up to `LONGEST`."""
+        pause, self._next = self._next, min(2 * self._next, LONGEST)
+        return pause
+
+    def after_line(self, lasted: float) -> float:
+        """Return those behind a line that was open for so many seconds: few if it has held."""
+        self._next = SHORTEST if lasted >= _HOLDS else min(self._next, _FLAPS)
+        return self.after_failure()
+
+
 class Refused(Exception):
     """The other end lets nobody in as this user is known there; the text says why."""
 
@@ -131,7 +148,7 @@ class Shell:
 
     async def _keep_line(self, tasks: TaskGroup) -> None:
         """Open one line after the other; raises Refused."""
-        pause = SHORTEST
+        backoff = Backoff()
         patience = self._lose_patience(tasks)
         while True:
             try:
@@ -142,16 +159,16 @@ class Shell:
                     patience = self._lose_patience(tasks)
             except NotTrusted as exc:  # some networks answer in the name of others, for a while
                 self._say(f"its certificate is not trusted: {exc}")
+                pause = backoff.after_failure()
             except Unreached as exc:
                 if exc.status == _REFUSED:
                     raise Refused(str(exc)) from exc
                 self._say(str(exc))
+                pause = backoff.after_failure()
             else:
                 self._told = ""
-                holds = anyio.current_time() - began >= _HOLDS
-                pause = SHORTEST if holds else min(pause, _FLAPS)
+                pause = backoff.after_line(anyio.current_time() - began)
             await self._rest(pause)
-            pause = min(2 * pause, LONGEST)
 
     def _say(self, why: str) -> None:
         if why != self._told:

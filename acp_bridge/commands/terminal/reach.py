@@ -53,10 +53,6 @@ _PAGES: Final = 1000
 _REFUSED: Final = 401
 #: what is said where a login may not take part.
 LOOKS: Final = "this login may only look: it is asked nothing, and sends nothing"
-#: seconds after which a connection counts as one that holds.
-_HOLDS: Final = 5.0
-#: seconds before the next one behind one that has not, at most.
-_FLAPS: Final = 2.0
 
 Request: TypeAlias = tuple[str, Json]
 """A method and its parameters."""
@@ -229,40 +225,31 @@ class Again:
     """
 
     def __init__(self, there: There) -> None:
+        from acp_bridge.connect.shell import Backoff
+
         self._there = there
+        self._backoff = Backoff()
         #: when the last one was opened.
         self._opened: float | None = None
-        self._pause = 0.0
 
     @asynccontextmanager
     async def connect(
         self, listener: Listener, *, tell: Callable[[str], None]
     ) -> AsyncGenerator[Connection, None]:
         """Give the next connection for the block; `tell` is told nothing. Raises NotThere."""
-        from acp_bridge.connect.shell import LONGEST
-
-        first, pause = self._opened is None, self._rest()
+        if self._opened is not None:
+            await anyio.sleep(self._backoff.after_line(anyio.current_time() - self._opened))
         async with AsyncExitStack() as stack:
             while True:
-                await anyio.sleep(pause)
                 try:
                     connection = await stack.enter_async_context(self._there.open(listener))
                     break
                 except NotThere as why:
-                    if first or why.code is Exit.AUTHENTICATION:
+                    if self._opened is None or why.code is Exit.AUTHENTICATION:
                         raise
-                pause = min(2 * pause, LONGEST)
-            self._opened, self._pause = anyio.current_time(), pause
+                await anyio.sleep(self._backoff.after_failure())
+            self._opened = anyio.current_time()
             yield connection
-
-    def _rest(self) -> float:
-        """Return the seconds before the next try: few behind a connection that has held."""
-        from acp_bridge.connect.shell import SHORTEST
-
-        if self._opened is None:
-            return 0.0
-        holds = anyio.current_time() - self._opened >= _HOLDS
-        return SHORTEST if holds else min(max(2 * self._pause, SHORTEST), _FLAPS)
 
 
 def add_at(parser: CommandParser) -> None:
