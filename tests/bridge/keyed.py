@@ -47,12 +47,19 @@ class Keyed:
         params = keyed(self.id, text, key, **own)
         return (client or self.editor).send("session/prompt", params)
 
-    async def runs(self, text: str, key: Any) -> Any:
+    async def runs(self, text: str, key: Any, client: Any = None) -> Any:
         """Send a prompt, and return the id of its request when the agent has the prompt."""
         before = self.gate.reached
-        asked = self.send(text, key)
+        asked = self.send(text, key, client)
         await until(lambda: self.gate.reached > before)
         return asked
+
+    async def runs_for_one_who_leaves(self, text: str, key: Any) -> None:
+        """Have a client send a prompt, and leave when the agent has it."""
+        lost = await self.it.attached(self.id)
+        await self.runs(text, key, lost)
+        lost.leaves()
+        await lost.parted.wait()
 
     async def says(self, text: str) -> str:
         assert await self.editor.stop_reason(self.editor.prompt(self.id, text)) == "end_turn"

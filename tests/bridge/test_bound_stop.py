@@ -46,11 +46,7 @@ async def test_a_stop_right_behind_a_prompt_that_is_sent_again_ends_that_alone(
     tmp_path: Path,
 ) -> None:
     async with session(tmp_path, drain_timeout=5) as here:
-        lost = await here.it.attached(here.id)
-        here.send("work", "a", lost)
-        await until(lambda: here.gate.reached)
-        lost.leaves()
-        await lost.parted.wait()
+        await here.runs_for_one_who_leaves("work", "a")
         again = here.send("work", "a")
         here.editor.notify("session/cancel", bound(here.id, "a"))
         follows = here.send("after", "b")

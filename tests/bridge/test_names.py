@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.clients.rights import May, Rights
-from tests.bridge.keyed import Keyed, session
+from tests.bridge.keyed import session
 from tests.bridge.test_questions import FORMS, PERMISSION, TOOL, chosen, turn
 from tests.sessions.agent import Agent, Json, until
 from tests.sessions.bench import HELLO, Bench, Served, bench
@@ -39,14 +39,6 @@ async def leaves(client: Served, ends: str) -> None:
 async def states(client: Served) -> Json:
     told: Json = (await client.got("_acp_bridge/state"))[-1]["params"]
     return told
-
-
-async def runs(here: Keyed, client: Served, text: str, key: str = "k") -> Any:
-    """Send a prompt; return the request's id when the agent has it."""
-    before = here.gate.reached
-    asked = here.send(text, key, client)
-    await until(lambda: here.gate.reached > before)
-    return asked
 
 
 # --- the name ------------------------------------------------------------------------------------
@@ -85,7 +77,7 @@ async def test_the_agent_is_not_told_the_name(tmp_path: Path) -> None:
 async def test_the_earlier_connection_ends_at_once_and_gets_nothing_more(tmp_path: Path) -> None:
     async with session(tmp_path) as here:
         old = await attached(here.it, here.id, accepted=True)
-        await runs(here, old, "work")
+        await here.runs("work", "k", old)
         here.send("more", "more", old)
         await here.it.settled()
         new = await attached(here.it, here.id)
@@ -119,7 +111,7 @@ async def test_the_earlier_connection_has_no_session_when_the_next_one_is_answer
 async def test_its_prompts_are_its_own(tmp_path: Path, ends: str) -> None:
     async with session(tmp_path) as here:
         old = await attached(here.it, here.id)
-        await runs(here, old, "work")
+        await here.runs("work", "k", old)
         here.send("more", "more", old)
         await here.it.settled()
         await leaves(old, ends)
@@ -159,7 +151,7 @@ async def test_a_stop_of_another_does_not_end_the_prompt_of_one_that_has_come_ba
 ) -> None:
     async with session(tmp_path) as here:
         old = await attached(here.it, here.id)
-        await runs(here, old, "work")
+        await here.runs("work", "k", old)
         new = await attached(here.it, here.id)
         here.editor.notify("session/cancel", {"sessionId": here.id})
         await here.it.settled()
@@ -175,7 +167,7 @@ async def test_its_prompt_sent_again_is_answered_and_shown_to_it_by_nobody(
 ) -> None:
     async with session(tmp_path) as here:
         old = await attached(here.it, here.id)
-        await runs(here, old, "work")
+        await here.runs("work", "k", old)
         here.send("more", "more", old)
         await here.it.settled()
         await leaves(old, ends)
@@ -262,7 +254,7 @@ async def test_a_name_under_another_login_is_a_strangers(tmp_path: Path) -> None
             await client.ask("_acp_bridge/attach", {"sessionId": here.id, "replay": False})
             clients.append(client)
             if len(clients) == 1:
-                await runs(here, client, "work")
+                await here.runs("work", "k", client)
         first, stranger, back = clients
         assert (await states(stranger))["turn"]["mine"] is False
         assert (await states(back))["turn"]["mine"] is True
@@ -284,7 +276,7 @@ async def test_a_client_of_version_2_comes_back_the_same_way(tmp_path: Path) -> 
             await client.ask("session/resume", params)
             clients.append(client)
             if len(clients) == 1:
-                await runs(here, client, "work")
+                await here.runs("work", "k", client)
         _, back = clients
         back.notify("session/cancel", {"sessionId": here.id})
         await back.handled()
@@ -302,7 +294,7 @@ async def test_the_close_of_another_leaves_the_session_to_the_prompt_of_one_that
 ) -> None:
     async with session(tmp_path) as here:
         old = await attached(here.it, here.id)
-        await runs(here, old, "work")
+        await here.runs("work", "k", old)
         await leaves(old, "noticed")
         assert await here.editor.ask("session/close", {"sessionId": here.id}) == {}
         new = await attached(here.it, here.id)
@@ -320,7 +312,7 @@ async def test_a_load_by_another_moves_no_session_of_one_that_is_away_and_its_ow
 ) -> None:
     async with session(tmp_path) as here:
         old = await attached(here.it, here.id)
-        await runs(here, old, "work")
+        await here.runs("work", "k", old)
         await leaves(old, "noticed")
         await here.editor.ask("session/close", {"sessionId": here.id})
         other = {"sessionId": here.id, "cwd": "/", "mcpServers": []}
@@ -338,7 +330,7 @@ async def test_a_session_that_was_closed_ends_with_the_prompts_of_one_that_stays
 ) -> None:
     async with session(tmp_path) as here:
         old = await attached(here.it, here.id)
-        await runs(here, old, "work")
+        await here.runs("work", "k", old)
         await leaves(old, "noticed")
         await here.editor.ask("session/close", {"sessionId": here.id})
         live = here.it.bridge._sessions.live[here.id]
@@ -352,7 +344,7 @@ async def test_the_close_of_who_has_come_back_is_its_own(tmp_path: Path) -> None
     async with session(tmp_path) as here:
         old = await attached(here.it, here.id)
         await here.editor.ask("session/close", {"sessionId": here.id})
-        await runs(here, old, "work")
+        await here.runs("work", "k", old)
         new = await attached(here.it, here.id)
         asked = here.send("work", "k", new)
         await new.handled()

@@ -156,11 +156,7 @@ async def test_a_prompt_that_was_joined_is_the_new_connections_own_for_a_stop(
     tmp_path: Path,
 ) -> None:
     async with session(tmp_path, drain_timeout=5) as here:
-        lost = await here.it.attached(here.id)
-        here.send("work", "a", lost)
-        await until(lambda: here.gate.reached)
-        lost.leaves()
-        await lost.parted.wait()
+        await here.runs_for_one_who_leaves("work", "a")
         again = here.send("work", "a")
         follows = here.send("after", "b")
         await here.it.settled()

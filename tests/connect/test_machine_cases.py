@@ -25,6 +25,19 @@ def prompt(world: World, text: str = "do it") -> int:
     return world.send("session/prompt", {"sessionId": "s0", "prompt": [block]})
 
 
+def working(words: int) -> tuple[World, Transcript]:
+    """A session in whose turn the agent has said so many words, all of which are shown."""
+    world = opened()
+    prompt(world)
+    world.settle()
+    session = world.server.sessions["s0"]
+    for _ in range(words):
+        world.server.step(session, 0)
+    world.collect()
+    world.settle()
+    return world, session
+
+
 def notices(world: World) -> list[str]:
     return [
         message["params"]["update"]["content"]["text"].strip()
@@ -133,14 +146,7 @@ def test_an_initialize_that_is_refused_on_another_connection_ends_that_connectio
 
 @pytest.mark.hazard("N2")
 def test_a_cursor_that_is_refused_has_what_was_not_shown_shown_from_the_middle_of_a_chunk() -> None:
-    world = opened()
-    prompt(world)
-    world.settle()
-    session = world.server.sessions["s0"]
-    for _ in range(3):
-        world.server.step(session, 0)
-    world.collect()
-    world.settle()
+    world, session = working(3)
     world.cut()
     world.server.step(session, 0)
     world.server.refuses_cursors = True
@@ -222,14 +228,7 @@ def test_a_second_load_that_is_cut_off_shows_the_whole_once(others: int) -> None
 
 @pytest.mark.hazard("N2")
 def test_what_the_bridge_has_recorded_twice_is_shown_twice_over_a_line_that_dropped() -> None:
-    world = opened()
-    prompt(world)
-    world.settle()
-    session = world.server.sessions["s0"]
-    world.server.step(session, 0)
-    world.server.step(session, 0)
-    world.collect()
-    world.settle()
+    world, _ = working(2)
     for cursor in ("1:1", "1:2", None, None):
         own = {"notice": True, **({"cursor": cursor} if cursor else {})}
         text = "recorded" if cursor else "not recorded"
@@ -246,14 +245,7 @@ def test_what_the_bridge_has_recorded_twice_is_shown_twice_over_a_line_that_drop
 
 
 def test_a_transcript_that_does_not_go_on_what_was_shown_is_said_to_be_another() -> None:
-    world = opened()
-    prompt(world)
-    world.settle()
-    session = world.server.sessions["s0"]
-    for _ in range(3):
-        world.server.step(session, 0)
-    world.collect()
-    world.settle()
+    world, session = working(3)
     world.cut()
     session.entries[-1] = ("agent_message_chunk", "something else, and longer")
     world.server.refuses_cursors = True

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.connect.model import CAPABILITIES
-from tests.connect.test_machine_cases import opened, prompt
+from tests.connect.test_machine_cases import opened, prompt, working
 
 
 def test_a_close_that_may_have_been_done_is_sent_again_and_done() -> None:
@@ -25,14 +25,7 @@ def test_a_close_that_may_have_been_done_is_sent_again_and_done() -> None:
 
 @pytest.mark.hazard("N2")
 def test_a_session_that_is_closed_and_loaded_at_once_is_opened_again_on_another_line() -> None:
-    world = opened()
-    prompt(world)
-    world.settle()
-    session = world.server.sessions["s0"]
-    world.server.step(session, 0)
-    world.server.step(session, 0)
-    world.collect()
-    world.settle()
+    world, session = working(2)
     world.send("session/close", {"sessionId": "s0"})
     world.send("session/load", {"sessionId": "s0", "cwd": "/w", "mcpServers": []})
     since = len(world.shown["s0"])
@@ -51,14 +44,7 @@ def test_a_session_that_is_closed_and_loaded_at_once_is_opened_again_on_another_
 @pytest.mark.hazard("N2")
 @pytest.mark.parametrize("reads", [0, 1, 2])
 def test_a_load_behind_a_close_stays_behind_it_on_another_line(reads: int) -> None:
-    world = opened()
-    prompt(world)
-    world.settle()
-    session = world.server.sessions["s0"]
-    world.server.step(session, 0)
-    world.server.step(session, 0)
-    world.collect()
-    world.settle()
+    world, session = working(2)
     close = world.send("session/close", {"sessionId": "s0"})
     load = world.send("session/load", {"sessionId": "s0", "cwd": "/w", "mcpServers": []})
     since = len(world.shown["s0"])
