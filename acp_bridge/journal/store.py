@@ -33,7 +33,6 @@ from acp_bridge.journal.files import (
 )
 from acp_bridge.journal.index import Index
 from acp_bridge.journal.records import UNSET, Owns, SessionInfo, Unset, now
-from acp_bridge.journal.search import SEARCHED, forget
 from acp_bridge.journal.session import SessionJournal
 from acp_bridge.runtime.keyed_locks import KeyedLocks
 
@@ -325,6 +324,8 @@ class Journal:
             await session.close()
 
     async def _remove(self, session_id: str) -> None:
+        from acp_bridge.journal.search import SEARCHED, forget  # no bridge needs it at its start
+
         self._rows.forget(session_id)
         await in_thread(remove_files, self.path(session_id))
         await in_thread(forget, self._home / SEARCHED, self.path(session_id))
