@@ -1,8 +1,6 @@
 """`--trace`: both sides of the wire in one file, read by a reader that is not the writer's."""
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.process.bridge_support import ROOT, World
+from tests.process.bridge_support import World
 from tests.support.recording import Message
 from tests.support.trace_reader import Event, read_trace
 
@@ -129,17 +127,3 @@ async def test_a_bridge_whose_trace_is_in_use_works_without_one_and_says_so(
             assert await second.prompt("say two") == {"stopReason": "end_turn"}
         assert await first.prompt("say one") == {"stopReason": "end_turn"}
     assert read_trace(file).methods("Client", "Proxy(0)").count("session/prompt") == 1
-
-
-def test_without_it_nothing_of_it_is_loaded() -> None:
-    code = "import sys, acp_bridge.__main__, acp_bridge.bridge.serving; print(*sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert "acp_bridge.agents.link" in run.stdout
-    assert "acp_bridge.trace" not in run.stdout
