@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.journal import SessionJournal
 from tests.sessions.agent import Agent, Gate, Json, Process, until
 from tests.versions.v2_editor import CWD, V2Bench, V2Editor, v2_bench
 
@@ -136,10 +137,34 @@ async def test_a_turn_whose_words_wait_for_a_replay_that_a_close_breaks_off_has_
         asked = await here.asks()
         here.agent.gate("one").open()
         await until(lambda: here.it.editor.states(here.session)[-1] == "idle/end_turn")
+        await until(lambda: here.told() == ["one", "one begins"])  # and the replay waits
         closing = here.client.send("session/close", {"sessionId": here.session})
         assert await here.client.result(closing) == {}
         assert (await here.client.refusal(asked)).code == -32600
         assert here.told() == ["one", "one begins", "idle/end_turn", f"answer {closing}"]
+
+
+async def test_a_close_is_answered_that_comes_while_a_page_is_read_for_one_that_takes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, replay = Gate(), SessionJournal.replay
+
+    async def gated(journal: SessionJournal, **more: Any) -> AsyncIterator[list[Json]]:
+        async for each in replay(journal, **more):
+            await page.passed()
+            yield each
+
+    async with shown(tmp_path) as here:
+        here.agent.gate("one").open()
+        await here.client.ran(here.session, "one")
+        monkeypatch.setattr(SessionJournal, "replay", gated)
+        asked = await here.asks()
+        await until(lambda: page.reached)
+        closing = here.client.send("session/close", {"sessionId": here.session})
+        await here.client.handled()
+        page.open()
+        assert await here.client.result(closing) == {}
+        assert (await here.client.refusal(asked)).code == -32600
 
 
 async def test_the_words_that_a_replay_has_ended_with_are_another_message_when_sent_once_more(

@@ -321,15 +321,11 @@ class Replay:
             # One on a socket is let go at the limit, and what is live is to count for that.
             limit = (self._limit + 1) // 2 if view.client.on_socket else self._limit
             limit = self._limit // 32 if view.lag else limit
+            self._check_goes_on(view)  # else nobody would hurry the wait
             if view.client.outgoing.pending >= limit:
                 event("client.slow", session=self._journal.info.session_id)
                 await view.pace(limit)
-            if self._core.closing:
-                raise errors.unknown_session()
-            if view.over:
-                raise errors.refused(
-                    "the session went on without this client while it was loaded: load it again"
-                )
+                self._check_goes_on(view)
         shown.end()
         cursor = str(divided.place.cursor) if divided and marks else None
         if divided and hold.reading:
@@ -339,6 +335,15 @@ class Replay:
         if not self._core.now.epoch:  # else turns may run that it does not have
             self._updates.just_read = late
         return self._end_cards(view, cards, cursor)
+
+    def _check_goes_on(self, view: ClientView) -> None:
+        """Raise RpcError if the session has ended while it was read, or the client has left it."""
+        if self._core.closing:
+            raise errors.unknown_session()
+        if view.over:
+            raise errors.refused(
+                "the session went on without this client while it was loaded: load it again"
+            )
 
     def _end_cards(self, view: ClientView, cards: ReplayedCards, cursor: str | None) -> str | None:
         """End the cards that a replay leaves open; returns the cursor behind all that it shows."""
