@@ -313,7 +313,8 @@ class Bridge:
         if slow is None:
             return None
         self._sessions.passages.take_load(request, params)
-        slow = self._sessions.bounds.checked(client, slow)
+        if client.rights:
+            slow = self._sessions.bounds.checked(slow)
         return self._sessions.attaching.held_back(request, params, slow)
 
     def _prompted(self, request: ClientRequest, params: Json) -> Session:
@@ -410,9 +411,11 @@ class Bridge:
     def _session_above(self, client: Client, session_id: object) -> str:
         """Return the id of the session to which a subagent with this id belongs, else nothing."""
         above, key = parted(session_id)
+        if not above:
+            return ""
         session = self._live(above)
         known = session.has_child(key) if session else self._sessions.passages.has(client, above)
-        return above if above and known else ""
+        return above if known else ""
 
     def _cancel_request(self, client: Client, request_id: object) -> None:
         if not is_id(request_id):

@@ -19,7 +19,7 @@ from acp_bridge.journal.connection import connect, in_thread, is_damage, journal
 from acp_bridge.journal.file import INSERT_ROW, Statement, Write
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import Entry
-from acp_bridge.journal.records import INTERRUPTED, UNRECORDED, PromptRow, PromptState, Receipt
+from acp_bridge.journal.records import INTERRUPTED, UNRECORDED, PromptRow, PromptState, Receipt, now
 from acp_bridge.protocol import of_prompt, words_of
 from acp_bridge.wire.jsonrpc import dumps, loads, read_object
 
@@ -32,6 +32,7 @@ _READ: Final = (
     "SELECT seq, prompt_id, params, state, outcome, agent_outcome"
     " FROM prompts JOIN prompt_params USING (seq)"
 )
+SET: Final = "INSERT OR REPLACE INTO settings VALUES (?, ?)"
 _UNSENT: Final = (PromptState.WAITING, PromptState.LEFT_OVER)
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,10 @@ ORDER: Final = "order"
 #: the beginning of the settings that have the receipts of prompts which were sent under a key.
 #: Older bridges leave such settings alone.
 _SENT_UNDER: Final = "promptKey:"
+
+#: the beginnings of the settings that have when the turn of a prompt began, and when it ended.
+BEGAN: Final = "turnBegan:"
+ENDED: Final = "turnEnded:"
 
 #: the one key of a line that stands for a prompt's words; an update never has it alone.
 _WORDS: Final = "prompt"
@@ -192,6 +197,16 @@ def end(seq: int, outcome: Mapping[str, Any], agent_outcome: Mapping[str, Any] |
     """Return the statement that ends a prompt; an outcome that it has already stays."""
     own = None if agent_outcome is None else dumps(agent_outcome).decode()
     return _END, (dumps(outcome).decode(), own, seq)
+
+
+def began(seq: int) -> Statement:
+    """Return the statement that notes that the turn of a prompt begins now."""
+    return SET, (f"{BEGAN}{seq}", dumps(now()).decode())
+
+
+def ended(seq: int) -> Statement:
+    """Return the statement that notes that a prompt has ended now."""
+    return SET, (f"{ENDED}{seq}", dumps(now()).decode())
 
 
 def settle(db: sqlite3.Connection, named: Mapping[int, Went]) -> None:

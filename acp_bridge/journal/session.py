@@ -36,7 +36,6 @@ from acp_bridge.protocol import prompt_key
 from acp_bridge.wire.jsonrpc import dumps, loads
 
 Pages: TypeAlias = AsyncIterator[list[dict[str, Any]]]
-_SET: Final = "INSERT OR REPLACE INTO settings VALUES (?, ?)"
 
 
 class SessionJournal:
@@ -95,7 +94,7 @@ class SessionJournal:
         """
         move = prompt_rows.move(seq, PromptState.WAITING, PromptState.SENT)
         words = b"" if shown else words_line(seq)
-        self._take(seq, Write((move, turns.began(seq)), seq, (words,), Went.SENT))
+        self._take(seq, Write((move, prompt_rows.began(seq)), seq, (words,), Went.SENT))
         self._follow(words)
 
     def start_steering(self, seq: int, turn: int) -> None:
@@ -132,7 +131,7 @@ class SessionJournal:
 
         Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
         """
-        self._file.write(_SET, (prompt_rows.ORDER, dumps(list(seqs)).decode()))
+        self._file.write(prompt_rows.SET, (prompt_rows.ORDER, dumps(list(seqs)).decode()))
 
     def put_back_order(self, seqs: list[int]) -> None:
         """Set the order that was there before. Raises JournalError when the journal is closed."""
@@ -158,7 +157,7 @@ class SessionJournal:
         end = prompt_rows.end(seq, outcome, agent_outcome)
         # An interrupted one counts as that without its end.
         went = Went.NOTHING if outcome == INTERRUPTED else Went.ENDED
-        self._file.write_or_keep(Write((end, turns.ended(seq)), seq, went=went))
+        self._file.write_or_keep(Write((end, prompt_rows.ended(seq)), seq, went=went))
 
     def release(self, seq: int) -> None:
         """Let a left-over prompt wait again, on the user's word.
@@ -397,14 +396,16 @@ class SessionJournal:
 
     def get(self, key: str) -> Any:
         """Return the value kept under a key, or None. Raises JournalError."""
-        text: Any = self._file.unwritten.last_value(_SET, key)
+        text: Any = self._file.unwritten.last_value(prompt_rows.SET, key)
         if text is None:
             text = self._file.value("SELECT value FROM settings WHERE key = ?", (key,))
         return None if text is None else loads(text)
 
     def set(self, key: str, value: object) -> None:
         """Keep a JSON value under a key. Raises JournalError as `record` does."""
-        self._file.write_or_keep(Write(((_SET, (key, dumps(value).decode())),)), key=(_SET, key))
+        self._file.write_or_keep(
+            Write(((prompt_rows.SET, (key, dumps(value).decode())),)), key=(prompt_rows.SET, key)
+        )
 
     def set_usage(self, turn: str, told: Mapping[str, Any]) -> None:
         """Keep what the agent tells of a turn's usage. Raises JournalError as `record` does."""

@@ -10,14 +10,10 @@ from typing import Any, Final
 
 from acp_bridge.journal import prompt_rows
 from acp_bridge.journal.connection import is_damage
-from acp_bridge.journal.file import Statement
-from acp_bridge.journal.records import PromptRow, now
+from acp_bridge.journal.records import PromptRow
 from acp_bridge.protocol import as_object
-from acp_bridge.wire.jsonrpc import dumps, loads
+from acp_bridge.wire.jsonrpc import loads
 
-_SET: Final = "INSERT OR REPLACE INTO settings VALUES (?, ?)"
-_BEGAN: Final = "turnBegan:"
-_ENDED: Final = "turnEnded:"
 #: the beginning of the settings that have what an agent told of the usage of a turn, behind it the
 #: turn's number; outside of any it is 0 with an addition.
 USAGE: Final = "usage:"
@@ -32,16 +28,6 @@ class TurnRow:
     ended: str | None
 
 
-def began(seq: int) -> Statement:
-    """Return the statement that notes that the turn of a prompt begins now."""
-    return _SET, (f"{_BEGAN}{seq}", dumps(now()).decode())
-
-
-def ended(seq: int) -> Statement:
-    """Return the statement that notes that a prompt has ended now."""
-    return _SET, (f"{_ENDED}{seq}", dumps(now()).decode())
-
-
 def read(db: sqlite3.Connection) -> list[TurnRow]:
     """Return the turns in the order of their prompts; raises sqlite3.Error.
 
@@ -52,9 +38,9 @@ def read(db: sqlite3.Connection) -> list[TurnRow]:
     rows = [row for (row,) in _readable(db, "SELECT DISTINCT turn FROM updates")]
     had = {seq for seq in rows if isinstance(seq, int)}
     return [
-        TurnRow(prompt, start, _text(times.get(f"{_ENDED}{prompt.seq}")))
+        TurnRow(prompt, start, _text(times.get(f"{prompt_rows.ENDED}{prompt.seq}")))
         for prompt in sorted(prompt_rows.read(db, ()), key=lambda row: row.seq)
-        if (start := _text(times.get(f"{_BEGAN}{prompt.seq}"))) or prompt.seq in had
+        if (start := _text(times.get(f"{prompt_rows.BEGAN}{prompt.seq}"))) or prompt.seq in had
     ]
 
 

@@ -240,12 +240,15 @@ class FromAgent:
         A process is always read while it is drained (C7), and while it does not have the session:
         nothing that it says then waits for a client.
         """
-        self._pacing.look()
-        while link.epoch == self._core.now.epoch and self._transcript.full(self._pacing.limit):
-            slow = self._pacing.slow()
+        pacing = self._pacing
+        if not self._transcript.full(pacing.lags_from):
+            return
+        pacing.look()
+        while link.epoch == self._core.now.epoch and self._transcript.full(pacing.limit):
+            slow = pacing.slow()
             if slow is None or not self._core.now.permits.paced:
                 return
-            await self._pacing.wait(slow)
+            await pacing.wait(slow)
 
     @property
     def unread(self) -> bool:

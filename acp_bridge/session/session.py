@@ -25,6 +25,7 @@ from acp_bridge.protocol import (
     Json,
     not_feedback,
     own_meta,
+    prompt_key,
     queue_words,
     without_key,
 )
@@ -156,7 +157,6 @@ class Session:
             self.audience,
             self.recovery,
             updates,
-            settings.client_limit,
             agent_replays=context.agent_replays,
         )
 
@@ -292,14 +292,14 @@ class Session:
         return self.audience.pacing.waits
 
     def _look_around(self) -> Around:
-        asked, rests = self._questions, self.now.running is None
+        asked, rests = self._questions, self.core.now.running is None
         return Around(
             asked=tuple([each.summary for each in asked.open]) if asked.all else (),
             clients=len(self.transcript.views),
-            agent_owes=self.to_agent.busy,
+            agent_owes=bool(self.to_agent.passed) and self.to_agent.busy,
             journal_behind=self.journal.behind,
             background=self.background.listed,
-            in_background=self.background.runs or (rests and self._updates.works_on_a_call),
+            in_background=bool(self.background.titles) or (rests and self._updates.works_on_a_call),
         )
 
     # --- its end -------------------------------------------------------------------------------
@@ -355,7 +355,8 @@ class Session:
             self._queue.run(request, without_key(params), words)
             return
         params = not_feedback(params)
-        if self._receipts.take(request, params):
+        name = prompt_key(params)
+        if name is not None and self._receipts.take(request, params, name):
             return
         asked = own_meta(params).get("delivery", self._context.settings.delivery)
         key = self._prompts.add(params, request)

@@ -65,10 +65,8 @@ class Bounds:
         self._live = live
         self._limiter = anyio.CapacityLimiter(_LOOKING)
 
-    def checked(self, client: Client, work: Work) -> Work:
-        """Return a function that checks a client's request before `work` answers it."""
-        if client.rights is None:
-            return work
+    def checked(self, work: Work) -> Work:
+        """Return a function that checks a remote client's request before `work` answers it."""
 
         async def checked(request: ClientRequest, given: Json) -> object:
             await self.check(request.client, given)

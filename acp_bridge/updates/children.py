@@ -108,7 +108,8 @@ class Children:
         """`kept` returns what the journal has under a key."""
         self._by_key: dict[str, Child] = {}
         self._by_agent_id: dict[str, Child] = {}
-        self._changed: dict[str, Child] = {}
+        #: those of which the journal lacks something, by key.
+        self.changed: dict[str, Child] = {}
         #: the client-side ids of calls of children that clients were asked about.
         self.asked: set[str] = set()
         for number in range(1, int(kept(_COUNT) or 0) + 1):
@@ -157,7 +158,7 @@ class Children:
     def note(self, child: Child, update: Json) -> Json:
         """Note what is said of a child; returns the params that are recorded."""
         child.patch(update)
-        self._changed[child.key] = child
+        self.changed[child.key] = child
         child.stopped = False
         child.stopping &= child.at_work
         return child.says(update)
@@ -172,7 +173,7 @@ class Children:
 
     def take_changed(self, *, whole: bool = False) -> dict[str, object]:
         """Return what the journal is to keep by its key; `whole`: of all children."""
-        changed, self._changed = self._by_key if whole else self._changed, {}
+        changed, self.changed = self._by_key if whole else self.changed, {}
         rows: dict[str, object] = {
             f"child{child.key}": {
                 "parent": child.parent,
@@ -185,11 +186,6 @@ class Children:
             for child in changed.values()
         }
         return {**rows, _COUNT: len(self._by_key)} if rows else {}
-
-    @property
-    def changed(self) -> bool:
-        """True while the journal lacks something."""
-        return bool(self._changed)
 
     # --- their ends ----------------------------------------------------------------------------
 

@@ -88,16 +88,15 @@ class Echo:
         self._left = "".join([_text({"content": block}) for block in self._blocks])
 
     def covers(self, update: Json) -> bool:
-        """Return True while the agent's user messages, in order, repeat the prompt."""
-        if not self._blocks:
-            return False
+        """Return True for a user message of the agent's that goes on repeating the prompt.
+
+        The first that does not is the agent's own, and no later one is compared.
+        """
         text = _text(update)
         repeats = self._left.startswith(text) if text else update.get("content") in self._blocks
-        if update.get("sessionUpdate") != USER_MESSAGE or not repeats:
-            self._blocks = []  # the agent says something of its own: the echo is over
-            return False
-        self._left = self._left[len(text) :]
-        return True
+        if repeats:
+            self._left = self._left[len(text) :]
+        return repeats
 
 
 def _is_own(params: Json) -> bool:

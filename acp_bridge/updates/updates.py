@@ -23,6 +23,7 @@ from acp_bridge.protocol import (
     SAID_UPDATE,
     TOOL_CALL,
     TOOL_CALL_UPDATE,
+    USER_MESSAGE,
     Json,
     as_object,
     names_terminal,
@@ -101,12 +102,12 @@ class Updates:
         #: set for the first turn of a process that was given the session with `session/load`.
         self.late: LateReplay | None = None
         self._expected: LateReplay | None = None
-        #: what it was to repeat, until it was asked if it has.
-        self._awaited: LateReplay | None = None
+        self._awaited: LateReplay | None = None  # until it was asked whether it has repeated that
         #: the process has replayed the session when it was given it: it does not do so again.
         self._replayed = self._reuses = False
-        #: what the agent may repeat of the prompt that runs.
-        self._echo = Echo(())
+        #: the prompt that the agent was just given, as long as it may repeat it.
+        self._given: Sequence[Any] = ()
+        self._echo: Echo | None = None
         #: the conversation as a load has just read it, for the first process's replay.
         self.just_read: LateReplay | None = None
         #: the agent has a command `queue` of its own: ours stands back.
@@ -124,14 +125,14 @@ class Updates:
 
     def new_turn(self, key: int, prompt: Sequence[Any] = ()) -> None:
         """Begin the turn of the prompt with this key: its content blocks go to the agent."""
-        self._turn, self._echo = key, Echo(prompt)
+        self._turn, self._given, self._echo = key, prompt, None
         self.late, self._expected = self._expected, None
         if self.late:
             self.late.add_prompt(prompt)
 
     def join_turn(self, words: Sequence[Any]) -> None:
         """Let the user's words join the turn that runs: these content blocks go to the agent."""
-        self._echo = Echo(words)
+        self._given, self._echo = words, None
         if self.late:
             self.late.add_prompt(words)
 
@@ -186,7 +187,9 @@ class Updates:
 
     def _said(self, update: Json) -> Json | None:
         kind = update["sessionUpdate"]
-        if self._echo.covers(update) or (self.late and self.late.covers(update)):
+        if self._given and self._repeats_prompt(update):
+            return None
+        if self.late and self.late.covers(update):
             return None
         if kind in (TOOL_CALL, TOOL_CALL_UPDATE):
             return self.card(update, creates=kind == TOOL_CALL)
@@ -196,6 +199,15 @@ class Updates:
             self.terminals.note(update)
             return self._as_said(update.get(SAID))
         return update
+
+    def _repeats_prompt(self, update: Json) -> bool:
+        """Return True while the agent repeats, in order, the prompt that it was just given."""
+        if update["sessionUpdate"] == USER_MESSAGE:
+            self._echo = self._echo or Echo(self._given)
+            if self._echo.covers(update):
+                return True
+        self._given = ()
+        return False
 
     def parted(self, told: Json) -> list[Json]:
         """Return the params to be recorded for an update that was translated from version 2.

@@ -53,7 +53,7 @@ def test_a_tool_call_is_listed_from_its_first_update_until_its_end() -> None:
     assert here.background.is_listed("c~2")
     here.shows("completed")
     assert here.lists(CALL) == ()
-    assert here.background.runs
+    assert here.background.titles
 
 
 @pytest.mark.hazard("C16")
@@ -75,7 +75,7 @@ def test_nothing_is_known_of_an_agent_that_has_listed_nothing_yet() -> None:
     here.background.note(Activity(runs=True, background=None), 1)
     here.background.end(1)
     assert here.background.listed is None
-    assert not here.background.runs
+    assert not here.background.titles
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -83,11 +83,11 @@ def test_what_ends_with_the_process_is_named_once(named: bool) -> None:
     here = Here()
     here.lists(CALL)
     here.background.end(2)
-    assert here.background.runs
+    assert here.background.titles
     if named:
-        assert here.background.titles() == ["C"]
+        assert here.background.take_titles() == ["C"]
     here.background.end(1)
-    assert (here.background.listed, here.background.runs) == ((), False)
+    assert (here.background.listed, here.background.titles) == ((), [])
     assert here.said.notices == ([] if named else [ended_in_background(["C"])])
     here.background.end(1)
     assert len(here.said.notices) == (not named)

@@ -34,17 +34,16 @@ class CatchingUp:
         transcript: TranscriptOut,
         audience: Audience,
         show_states: Callable[[ClientView], None],
-        limit: int,
-        patience: float,
     ) -> None:
-        """`limit`: bytes that may wait for a client; `patience`: seconds without a byte taken."""
+        """`show_states` shows a client the session's present states."""
         self._core = core
         self._journal = journal
         self._transcript = transcript
         self._audience = audience
         self._show_states = show_states
-        self._limit = limit
-        self._patience = patience
+        #: bytes that may wait for a client, and seconds for it to take one.
+        self._limit = audience.pacing.lags_from
+        self._patience = audience.pacing.patience * 4
 
     def look(self) -> None:
         """Let the clients read on from the journal for which too much waits."""

@@ -134,12 +134,10 @@ class Replay:
         audience: Audience,
         recovery: Recovery,
         updates: Updates,
-        limit: int,
         *,
         agent_replays: bool,
     ) -> None:
-        """`limit`: bytes that may wait for a client before more is read; `agent_replays`: a process
-        that is given the session will replay it, too."""
+        """`agent_replays`: a process that is given the session will replay it, too."""
         self._core = core
         self._journal = journal
         self._transcript = transcript
@@ -149,12 +147,9 @@ class Replay:
         self._audience = audience
         self._recovery = recovery
         self._updates = updates
-        self._limit = limit
         self._agent_replays = agent_replays
-        pacing = audience.pacing
-        self._catching_up = CatchingUp(
-            core, journal, transcript, audience, self.replay_state, limit // 32, pacing.patience * 4
-        )
+        self._pacing = pacing = audience.pacing
+        self._catching_up = CatchingUp(core, journal, transcript, audience, self.replay_state)
         pacing.look = self._catching_up.look
 
     def hold(self, view: ClientView, *, whole: bool) -> Hold:
@@ -319,8 +314,9 @@ class Replay:
                     late.note(params)
                 shown.show(params)
             # One on a socket is let go at the limit, and what is live is to count for that.
-            limit = (self._limit + 1) // 2 if view.client.on_socket else self._limit
-            limit = self._limit // 32 if view.lag else limit
+            most = self._pacing.limit
+            limit = (most + 1) // 2 if view.client.on_socket else most
+            limit = self._pacing.lags_from if view.lag else limit
             self._check_goes_on(view)  # else nobody would hurry the wait
             if view.client.outgoing.pending >= limit:
                 event("client.slow", session=self._journal.info.session_id)

@@ -47,8 +47,8 @@ class Background:
         self._patience = patience
         #: the list as clients are told it; None if no process has ever told one.
         self.listed: tuple[Json, ...] | None = None
-        #: what a person knows each piece by, also those that no client can be shown.
-        self._titles: list[str] = []
+        #: what a person knows each listed piece by, also those that no client can be shown.
+        self.titles: list[str] = []
         #: the process whose list it is.
         self._epoch = 0
         #: a notice has said what ends with that process.
@@ -57,11 +57,6 @@ class Background:
         self.spares = False
         #: the client-side ids of the tool calls that run there.
         self.cards: frozenset[str] = frozenset()
-
-    @property
-    def runs(self) -> bool:
-        """True while something is listed."""
-        return bool(self._titles)
 
     def is_listed(self, card_id: str) -> bool:
         """Return True for the client-side id of a tool call that runs in the background."""
@@ -75,13 +70,13 @@ class Background:
             self._told(each.kind, each.id, can_cancel=each.can_cancel)
             for each in activity.background
         ]
-        before = self.listed, self._titles, self._epoch
-        self._titles = [each.title for each in activity.background]
+        before = self.listed, self.titles, self._epoch
+        self.titles = [each.title for each in activity.background]
         self.listed, self._epoch = tuple([each for each in told if each]), epoch
         calls = [call for each in activity.background for call in each.calls]
         self._updates.note_begun(calls)
         self.cards = frozenset(map(self._updates.client_card_id, calls))
-        if (self.listed, self._titles, self._epoch) != before:
+        if (self.listed, self.titles, self._epoch) != before:
             self._said = False
             self._core.settle()
 
@@ -107,23 +102,23 @@ class Background:
     def stop(self) -> None:
         """Tell an agent that does nothing else to end what it has in the background."""
         link = self._core.link
-        if link and self.runs:
+        if link and self.titles:
             link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
 
     # --- its end -------------------------------------------------------------------------------
 
-    def titles(self) -> list[str]:
+    def take_titles(self) -> list[str]:
         """Return what is listed, for a notice that says that it ends with the process."""
         self._said = True
-        return self._titles
+        return self.titles
 
     def end(self, epoch: int) -> None:
         """Forget the list of a process that is dead, and say what ended with it."""
         if epoch != self._epoch or self.listed is None:
             return
-        if self._titles and not self._said and not self._core.now.ending:
-            self._transcript.notice(notices.ended_in_background(self._titles))
-        self.listed, self._titles, self.cards = (), [], frozenset()
+        if self.titles and not self._said and not self._core.now.ending:
+            self._transcript.notice(notices.ended_in_background(self.titles))
+        self.listed, self.titles, self.cards = (), [], frozenset()
 
     # --- a client's word -----------------------------------------------------------------------
 

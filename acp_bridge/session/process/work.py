@@ -190,6 +190,6 @@ class Work:
         found: list[str] = []
         with anyio.move_on_after(waits.LAST_LOOK), suppress(NoThread):
             found = await in_thread(programs_since, link.pid, self._given, abandon_on_cancel=True)
-        background = self._background.titles()
+        background = self._background.take_titles()
         self._transcript.notice(notices.killed_at_work([*found, *background]))
         self._transcript.flush()

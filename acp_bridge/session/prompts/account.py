@@ -33,6 +33,9 @@ class Account:
         #: what is told before the first turn has a name of its own in each bridge.
         self._turn, self._began = f"0.{token_hex(4)}", now()
         self._costs: list[Json] = []
+        #: the settings that were shown last, and the model that they name.
+        self._shown: Json | None = None
+        self._model: object = None
 
     def begin_turn(self, link: Link, seq: int) -> None:
         """Note that a turn begins, and who runs it."""
@@ -54,15 +57,22 @@ class Account:
 
     def _keep(self, link: Link) -> None:
         about = as_object(link.initialized.get("agentInfo"))
-        told = {"agent": about.get("name"), "version": about.get("version"), "model": self._model()}
+        told = {
+            "agent": about.get("name"),
+            "version": about.get("version"),
+            "model": self._in_force(),
+        }
         kept = {name: value[:_LONGEST] for name, value in told.items() if isinstance(value, str)}
         try:
             self._journal.set_usage(self._turn, {**kept, "at": self._began, "costs": self._costs})
         except JournalError as exc:
             event("journal.failed", session=self._journal.info.session_id, what=exc)
 
-    def _model(self) -> object:
+    def _in_force(self) -> object:
         """Return the model that is in force, as the agent names it."""
         shown = self._settings.shown
-        chosen = [option.value for option in options.of_category(shown, "model")]
-        return chosen[0] if chosen else options.current(shown, SET_MODEL, {})
+        if shown is not self._shown:
+            chosen = [option.value for option in options.of_category(shown, "model")]
+            self._model = chosen[0] if chosen else options.current(shown, SET_MODEL, {})
+            self._shown = shown
+        return self._model

@@ -17,7 +17,7 @@ from typing import Final
 from acp_bridge import errors
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError, PromptRow, PromptState, SessionJournal, sum_of_words
-from acp_bridge.protocol import Json, prompt_key
+from acp_bridge.protocol import Json
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 from acp_bridge.session.prompts import answers
@@ -48,14 +48,12 @@ class Receipts:
         self._prompts = prompts
         self._pauses = pauses
 
-    def take(self, request: ClientRequest, params: Json) -> bool:
+    def take(self, request: ClientRequest, params: Json, name: str) -> bool:
         """Answer a prompt that was sent before, now or with that one; False for a new prompt.
 
-        Raises RpcError for other words under its key, or if the journal can't tell.
+        `name`: the key under which it comes. Raises RpcError for other words under that key, or if
+        the journal can't tell.
         """
-        name = prompt_key(params)
-        if name is None:
-            return False
         key = self._prompts.sent_under(name)
         try:
             receipt = self._journal.receipt(name)

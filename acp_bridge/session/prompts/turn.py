@@ -147,7 +147,7 @@ class Turn:
 
         `added`: what hooks have added for the agent, which is only recorded.
         """
-        shows_them, noted = self._prompts.shown_by(prompt), self._transcript.places.take()
+        shows_them, noted = self._prompts.shown_by(prompt), self._transcript.take_noted()
         for chunk in [] if prompt.shown else words_of(prompt.params):
             as_noted = noted.pop(0) if noted else None
             self._transcript.show_to_all_but(shows_them, chunk, as_noted)

@@ -85,19 +85,19 @@ class ToAgent:
         #: requests that came while the agent was not ready, in order.
         self.deferred: list[Asked] = []
         #: requests that the agent has.
-        self._passed: list[Asked] = []
+        self.passed: list[Asked] = []
 
     @property
     def busy(self) -> bool:
         """True while the agent has a request about the session that is not answered yet."""
-        return any(not each.beside for each in self._passed)
+        return any(not each.beside for each in self.passed)
 
     def cancel(self, client: Client, request_id: object) -> bool:
         """Carry out a client's `$/cancel_request`; False when the request is not here.
 
         An agent that has the request may answer it itself; it is not waited for long.
         """
-        for asked in (*self.deferred, *self._passed):
+        for asked in (*self.deferred, *self.passed):
             if asked.request.is_of(client, request_id):
                 self._cancel(asked)
                 return True
@@ -190,7 +190,7 @@ class ToAgent:
         if asked.settled.is_set():  # a process that is gone answers at once
             return
         asked.agent_request = request_id
-        self._passed.append(asked)
+        self.passed.append(asked)
         if asked.method in _BOUNDED:
             silence = link.at_clients.limit(self._patience)
             error = errors.silent(asked.method, self._patience)
@@ -232,7 +232,7 @@ class ToAgent:
                 asked.tell_late(asked.link, answer)
             return
         asked.settled.set()
-        for waiting in (self.deferred, self._passed):
+        for waiting in (self.deferred, self.passed):
             if asked in waiting:
                 waiting.remove(asked)
         asked.tell(answer)

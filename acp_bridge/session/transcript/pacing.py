@@ -41,6 +41,8 @@ class Pacing:
         self._core = core
         self._transcript = transcript
         self.limit = limit
+        #: bytes from which on a client reads on from the journal, if it may.
+        self.lags_from = limit // 32
         self._go_on_without = go_on_without
         self.patience = patience
         self._watched: set[ClientView] = set()

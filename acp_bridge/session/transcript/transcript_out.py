@@ -372,7 +372,7 @@ class TranscriptOut:
         if self._rows:
             rows = b"".join(self._rows)
             self._attempt(self._journal.record, self.seq, rows)
-            noted = self.places.take()
+            noted = self.take_noted()
             self._rows.clear()
         if self._lines:
             lines = b"".join(self._lines)
@@ -386,6 +386,10 @@ class TranscriptOut:
                     view.send(lines, recorded=True)
             self._say_if_behind()
         return noted[-1] if noted else None
+
+    def take_noted(self) -> list[Noted]:
+        """Return the updates of the row that was recorded last, if their places are wanted."""
+        return self.places.take() if self._placed else []
 
     def _say_if_behind(self) -> None:
         """Tell clients, once, that the journal can't be written and the session is not recorded."""
