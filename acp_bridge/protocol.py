@@ -556,7 +556,7 @@ def is_aside(params: Json) -> bool:
 
 
 def as_unread(params: Json) -> Json:
-    """Return the parameters of a prompt of whose words the agent has read none."""
+    """Return a prompt's parameters without the mark that the agent may have read its words."""
     return _without(params, PERHAPS_READ)
 
 

@@ -45,7 +45,7 @@ class SpokenVersion:
         self.asks = self._first
 
     def follow_client(self) -> None:
-        """Ask for version 2 first, as the first client speaks that, if the user has no choice."""
+        """Ask for version 2 first, as the first client speaks it, unless the user chose one."""
         if self._follows:
             self._first = self.asks = v2.VERSION
 

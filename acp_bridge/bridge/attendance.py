@@ -17,7 +17,10 @@ LINGER: Final = 10.0
 
 
 class Attendance:
-    """Knows since when no client is there, and since when no work is done; times in seconds."""
+    """Decides when something ends that has no client, after its last client and its last work.
+
+    Times are in seconds.
+    """
 
     def __init__(self, keep: float) -> None:
         """`keep`: how long work goes on; 0: not at all. There is a client, and no work."""

@@ -286,7 +286,10 @@ class Machine:
     # --- a Stop --------------------------------------------------------------------------------
 
     def _stop(self, message: Message) -> None:
-        """Take a Stop: it is for the oldest prompt of the session that has not ended."""
+        """Take a Stop: it is for the oldest prompt of the session that has not ended.
+
+        One that was not sent is answered here; without any, the Stop is passed on or means nothing.
+        """
         params = as_object(message.get("params"))
         session_id = params.get("sessionId")
         session = self._sessions.get(session_id)

@@ -92,7 +92,7 @@ class Sessions:
                 del self._sessions[session.id]
 
     def pass_answer(self, asked: Asked, message: Message) -> None:
-        """Give the editor the answer to a request."""
+        """Give the editor the answer to a request, and note what it says of the session."""
         result = message.get("result")
         if asked.method in rules.MAKES and isinstance(result, dict):
             self._make(asked, result)
@@ -276,7 +276,7 @@ class Sessions:
         return list(self._sessions.values())
 
     def way_back(self, session: Session, *, closes: bool) -> tuple[str, Json]:
-        """Return the request that shows a session from where the editor has seen it.
+        """Return the request that opens a session again: from its cursor, or else shown as a whole.
 
         `closes`: it is closed and loaded again behind that, so nothing is shown.
         """

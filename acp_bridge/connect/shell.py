@@ -45,18 +45,18 @@ Open: TypeAlias = Callable[[], AbstractAsyncContextManager[Streams]]
 
 
 class Backoff:
-    """The seconds before each next try to open a line."""
+    """Reckons the pause in seconds before the next try to open a line."""
 
     def __init__(self) -> None:
         self._next = SHORTEST
 
     def after_failure(self) -> float:
-        """Return those behind a try that has failed: twice those before, up to `LONGEST`."""
+        """Return the pause after a try that has failed: twice the one before, up to `LONGEST`."""
         pause, self._next = self._next, min(2 * self._next, LONGEST)
         return pause
 
     def after_line(self, lasted: float) -> float:
-        """Return those behind a line that was open for so many seconds: few if it has held."""
+        """Return the pause after a line that `lasted` seconds: the shortest one if it has held."""
         self._next = SHORTEST if lasted >= _HOLDS else min(self._next, _FLAPS)
         return self.after_failure()
 

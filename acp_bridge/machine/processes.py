@@ -97,7 +97,7 @@ class Epochs:
         return [] if spare is None else self.kill(spare)
 
     def kill(self, *epochs: int) -> list[Effect]:
-        """Kill these processes."""
+        """Count these processes as dying; returns what kills them."""
         self.dying.update(epochs)
         return [Kill(epoch) for epoch in epochs]
 

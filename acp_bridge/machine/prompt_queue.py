@@ -136,7 +136,9 @@ class QueuedPrompt:
 
 
 def _rank(prompt: QueuedPrompt) -> int:
-    """Return the place of a prompt among those that wait; within a place it is that of reading."""
+    """Return the group in which a prompt waits: 0 feedback of hooks, 1 words that were to join a
+    turn, 2 all others. The lower one runs first, and within a group the order is that of reading.
+    """
     return 0 if prompt.again else 1 if prompt.first else 2
 
 

@@ -55,7 +55,7 @@ class Ruleset:
                     self._by_word.setdefault((rule.action, name), []).append(rule)
 
     def of(self, action: Action, tool: Tool) -> Sequence[Rule]:
-        """Return the rules of a list that are about a tool."""
+        """Return the rules about a tool in the list of this action: allow, ask or deny."""
         return self._of.get((action, tool), ())
 
     def bare(self, action: Action, tool: Tool) -> Rule | None:

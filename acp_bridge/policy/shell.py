@@ -476,7 +476,8 @@ def _is_redirect(node: Node) -> bool:
 
 
 def _behind_harmless(command: Command) -> Command | None:
-    """Return what a wrapper runs whose words are wholly understood; None for any other command."""
+    """Return the command behind `timeout`, `nice`, `nohup` or `time`, if all words of that wrapper
+    are understood; None for any other command."""
     words = command.words
     skipped = 0
     match words:

@@ -114,9 +114,9 @@ class Tokens:
             raise
 
     def find(self, secret: str, *, of_page: bool = False) -> Token | None:
-        """Return the token with this secret, or the login of a page; None for any other.
+        """Return the token with this secret, or None; with `of_page` the login of a page.
 
-        It takes as long for each.
+        The time that it takes does not depend on the secret.
         """
         given = digest(secret)
         found = None

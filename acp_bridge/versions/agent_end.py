@@ -545,7 +545,7 @@ def _waiting(session_id: str, session: _Session) -> list[Message | Malformed]:
 
 
 def _beside(params: Json, told: Json) -> Json:
-    """Return the params of an update in the place of those of which it was made."""
+    """Return the params of an update, with the members and the `_meta` that `told` has besides."""
     if "_meta" not in params or "_meta" not in told:
         return {**params, **told}
     return {**params, **told, "_meta": {**as_object(params["_meta"]), **told["_meta"]}}

@@ -252,7 +252,7 @@ class Cards:
                 yield text_content(text)
 
     def _card(self, call_id: str) -> tuple[_Card, bool]:
-        """Return the card of a call, and whether it is a new one."""
+        """Return the card of a call, made if there is none, and whether it was."""
         if call_id in self._cards:
             return self._cards[call_id], False
         if len(self._cards) >= _MOST:

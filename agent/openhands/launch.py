@@ -78,7 +78,7 @@ async def begin(
 
 async def _check_folder(server: Server, path: str) -> None:
     try:
-        await server.folder_exists(path)
+        await server.check_folder(path)
     except ServerProblem as problem:
         if problem.kind is Kind.GONE:
             raise invalid_params(f"cwd: the agent-server has no folder {path}") from problem

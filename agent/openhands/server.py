@@ -70,7 +70,7 @@ class Server:
     async def settings(self) -> Json:
         return as_object(await self._read("/api/settings"))
 
-    async def folder_exists(self, path: str) -> None:
+    async def check_folder(self, path: str) -> None:
         """Raises ServerProblem if the server has no such folder or can't read it."""
         await self._read("/api/file/search_subdirs", {"path": path, "limit": 1})
 

@@ -281,7 +281,7 @@ class Turn:
         return [self._end(End("end_turn"))]
 
     def _looked(self, status: Status | None, waiting: Waiting) -> list[Effect]:
-        """Decides the next step from what the server has, after a Sync."""
+        """Decide from what the server has: look again, ask the user, run on, start anew or fail."""
         if not self._evidence.found:
             self._tries += 1
             if self._tries < _TRIES:

@@ -54,7 +54,10 @@ def python(version: tuple[int, ...], name: str) -> Finding:
 
 
 def system(name: str, described: str) -> Finding:
-    """Return the finding about a platform, by its `sys.platform` and its description."""
+    """Return the finding about a platform: Linux is fine, macOS a warning, any other an error.
+
+    `name`: its `sys.platform`.
+    """
     if name == "linux":
         return ok(described, platform=described)
     if name == "darwin":

@@ -264,7 +264,10 @@ class TranscriptOut:
         return [outward(params, self._session_id)] if shows else []
 
     def children_for(self, client: Client) -> list[Json]:
-        """Return what tells a client that was replayed nothing of the children that work."""
+        """Return what tells of the children a client that was replayed nothing.
+
+        One that can't show subagents is told of those at work alone.
+        """
         shows, folded = client.abilities.shows_subagents, self._folded
         return [
             outward(child.announcement(), self._session_id) if shows else folded.card(child)

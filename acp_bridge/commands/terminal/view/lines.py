@@ -242,5 +242,5 @@ def _bounded(text: str, *, last: bool = False) -> str:
 
 
 def _continues(block: Block) -> bool:
-    """Return True if no empty line goes before the block."""
+    """Return True for a `Line`: no empty line goes before it."""
     return isinstance(block, Line)
