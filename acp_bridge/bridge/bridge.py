@@ -351,7 +351,7 @@ class Bridge:
         raise errors.refused("this client does not have the session open: attach to it first")
 
     async def _cancel_item(self, request: ClientRequest, params: Json) -> Json:
-        """Have the agent end one thing in the background, for `_acp_bridge/cancel_item`; RpcError."""
+        """Have the agent end a piece of background work (`_acp_bridge/cancel_item`); RpcError."""
         return await self._prompted(request, params).background.cancel(request, params)
 
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:
