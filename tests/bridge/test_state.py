@@ -179,7 +179,9 @@ async def test_who_is_being_shown_the_session_is_told_where_it_stands_after_that
         await slow.handled()
         told = [each["params"] for each in slow.asked(STATE)]
         runs = [each.get("turn", {}).get("text") for each in told]
-        assert (words(slow), runs) == (["running"], [None, "two", "two"])
+        if told[0]["state"] == "idle":  # the number of clients, if it was told before the prompt
+            del told[0], runs[0]
+        assert ({each["state"] for each in told}, runs) == ({"running"}, [None, "two", "two"])
         gate.open()
 
 
