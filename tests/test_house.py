@@ -59,6 +59,7 @@ SESSION_FLOORS = (
 
 #: Bytes, events and effects: no await, no clock, no process, no file.
 SANS_IO = (
+    "agents.spending",
     "bridge.attendance",
     "machine",
     "machine.effects",

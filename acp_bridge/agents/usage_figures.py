@@ -29,6 +29,10 @@ class Span(Enum):
     UNKNOWN = "unknown"
 
 
+#: those of figures that can be summed up to what a session has used.
+SUMMED: Final = (Span.TURN, Span.SESSION)
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """What the figures of an agent are of."""
