@@ -59,6 +59,12 @@ def of_agent(name: object, version: object = None) -> Figures:
     return known if _numbers(version) >= known.since else Figures()
 
 
+def tells_no_cost(name: object, version: object) -> bool:
+    """Return True for an agent of which it is known that it tells no cost that can be summed."""
+    figures = of_agent(name, version)
+    return figures != Figures() and figures.cost not in SUMMED
+
+
 def _numbers(version: object) -> tuple[int, ...]:
     """Return the numbers at the beginning of a version."""
     found = re.match(r"\d{1,9}(?:\.\d{1,9})*", version) if isinstance(version, str) else None
