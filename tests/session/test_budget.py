@@ -142,6 +142,7 @@ async def test_go_lets_the_session_cost_as_much_again_and_is_kept(
     agent = telling()
     async with limited(tmp_path, agent) as here:
         asked, turn, waits = await waiting(here, agent)
+        costs(agent, 4.5)
         costs(agent, 23)
         agent.answer(turn, DONE)
         assert await here.answered(asked) == DONE
@@ -149,9 +150,11 @@ async def test_go_lets_the_session_cost_as_much_again_and_is_kept(
         turn = await agent.asked(SESSION_PROMPT)
         assert here.journal.get("budget") == {"limit": 28, "currency": "USD"}
         costs(agent, 26.9)
-        assert said(here, "[acp-bridge] This session") == []
+        nearly = [budget.nearly_spent(4.5, 5, "USD")]
+        assert said(here, "[acp-bridge] This session") == nearly
         costs(agent, 27)
-        assert said(here, "[acp-bridge] This session") == [budget.nearly_spent(27, 28, "USD")]
+        nearly.append(budget.nearly_spent(27, 28, "USD"))
+        assert said(here, "[acp-bridge] This session") == nearly
         assert said(here) == [spent("23", "5")]
         costs(agent, 28)
         assert said(here) == [spent("23", "5"), spent("28", "28")]
@@ -260,6 +263,7 @@ async def test_no_cancel_follows_what_has_happened_in_the_moment_before_it(
     async with limited(tmp_path, agent) as here:
         asked, turn, _ = await waiting(here, agent)
         costs(agent, 5)
+        costs(agent, 6)
         if how == "go":
             go(here)
         elif how == "stop":
@@ -472,10 +476,33 @@ async def test_what_go_has_allowed_in_an_earlier_bridge_counts(
 ) -> None:
     agent = telling()
     async with limited(tmp_path, agent, before=kept(6, limit=limit)) as here:
+        assert here.session.budget
+        assert here.session.budget.cost == 6
         here.prompt()
         await on_disk(here, 1)
         assert bool(said(here)) is held
         assert (SESSION_PROMPT in agent.heard) is not held
+
+
+async def test_a_budget_that_is_larger_than_what_go_has_allowed_counts(tmp_path: Path) -> None:
+    agent = telling()
+    less = {"limit": 3, "currency": "USD"}
+    async with limited(tmp_path, agent, before=kept(4, limit=less)) as here:
+        await here.turn(agent)
+        assert said(here) == []
+
+
+@pytest.mark.parametrize("ends", [ev.Close(), ev.Shutdown()])
+async def test_the_end_of_a_session_is_no_go(tmp_path: Path, ends: ev.Event) -> None:
+    agent = telling()
+    async with limited(tmp_path, agent) as here:
+        here.prompt()
+        turn = await agent.asked(SESSION_PROMPT)
+        costs(agent, 6)
+        here.session.feed(ends)
+        assert here.session.now.standstill is Standstill.OPEN
+        assert here.journal.get("budget") is None
+        agent.answer(turn, DONE)
 
 
 async def test_words_for_a_turn_that_none_runs_are_held_as_a_prompt_is(tmp_path: Path) -> None:
