@@ -224,16 +224,14 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     parsed = options.parse(["--drain-timeout", "0.5"], env)
     settings = parsed.settings
     assert (settings.delivery, settings.on_cancel) == (Delivery.INTERRUPT, OnCancel.CLEAR)
-    assert settings.agent_protocol is AgentProtocol.V2
+    assert (settings.agent_protocol, settings.budget) == (AgentProtocol.V2, Money(5, "USD"))
     assert settings.reload_after_cancel is ReloadAfterCancel.ALWAYS
     assert (settings.drain_timeout, settings.request_timeout) == (0.5, 9)
     assert (settings.sleep_after, settings.spare, settings.keep) == (30, 600, 3600)
     assert (settings.home, settings.agent_name, settings.named) == (Path("/h"), "mine", True)
     assert (settings.rules, settings.trace) == (Path("/rules"), Path("/trace"))
-    assert settings.budget == Money(5, "USD")
     agent = "agent.openhands", "--url", "http://server:1", "--profile", "bench"
-    assert settings.command[3:8] == agent
-    assert "openhands" in settings.former_names
+    assert (settings.command[3:8], "openhands" in settings.former_names) == (agent, True)
     assert (parsed.log_file, parsed.log_level) == (Path("/log"), "debug")
     # A model of the environment is the built-in agent's; another agent is not meant by it.
     assert options.parse(["--", "an-agent"], env).settings.command == ("an-agent",)
