@@ -7,6 +7,7 @@ import pytest
 
 from acp_bridge.updates import budget, notices
 from tests.process.bridge_support import TELL_ACCEPTED, World, accepted, stopped
+from tests.support.fixture_agents import fixture_command
 
 pytestmark = [pytest.mark.process, pytest.mark.hazard("R18")]
 
@@ -79,3 +80,17 @@ async def test_with_an_agent_that_tells_no_cost_the_session_says_so_once(world: 
         assert await client.prompt(f"say two; {costs(7)}") == {"stopReason": "end_turn"}
         assert await client.prompt("say three") == {"stopReason": "end_turn"}
         assert client.text().count("no cost of this turn") == 1
+
+
+async def test_run_ends_where_a_person_would_be_asked_to_say_go(world: World) -> None:
+    agent = ("--", *fixture_command("tells-costs"))
+    spends = f"say one; {costs(5.5)}; gate g"
+    code, _, told = await world.command("run", *OPTIONS, spends, *agent)
+    assert code == 4
+    assert "the budget of the session is spent: the turn was cancelled" in told
+    code, _, told = await world.command("run", *OPTIONS, "--continue", "say two", *agent)
+    assert code == 4
+    assert "the budget of the session is spent" in told
+    assert world.log.prompts() == [spends]
+    code, out, _ = await world.command("run", "--continue", "say three", *agent)
+    assert (code, out) == (0, "three\n")
