@@ -400,6 +400,28 @@ async def test_a_cost_in_another_currency_is_said_once_and_never_converted(
         assert here.session.now.standstill is Standstill.OPEN
 
 
+async def test_odd_costs_are_counted_as_far_as_they_can_be_and_break_nothing(
+    tmp_path: Path, clock: TurnedClock
+) -> None:
+    agent = telling()
+    async with limited(tmp_path, agent) as here:
+        for total in (1e308, 0, 1e308):
+            here.prompt()
+            turn = await agent.asked(SESSION_PROMPT)
+            for odd in (-1, float("1e309"), True, "6", None):
+                costs(agent, odd)
+            costs(agent, 1, "\ud800\x1b`")
+            costs(agent, total)
+            agent.answer(turn, DONE)
+            await quiet()
+            go(here)
+        assert len(said(here)) == 1
+        await here.turn(agent)
+        assert here.session.budget
+        assert here.session.budget.cost == 1e15
+        assert here.journal.get("budget") == {"limit": 1e15 + 5, "currency": "USD"}
+
+
 # --- what was spent before ------------------------------------------------------------------------
 
 

@@ -37,6 +37,8 @@ _KEPT: Final = "budget"
 _UNSAID: Final = 0.8
 #: digits behind the point that count, so that a sum of floats is what it looks like.
 _DIGITS: Final = 9
+#: an agent may tell what it likes; more than that is as much as that.
+_MOST: Final = 1e15
 
 
 class Budget:
@@ -79,7 +81,7 @@ class Budget:
     @property
     def cost(self) -> float:
         """What the session has cost."""
-        return round(self._before + self._in_last, _DIGITS)
+        return round(min(self._before + self._in_last, _MOST), _DIGITS)
 
     # --- what the agent tells ------------------------------------------------------------------
 
