@@ -21,6 +21,7 @@ from acp_bridge.protocol import (
     SESSION_PROMPT,
     USAGE_UPDATE,
 )
+from acp_bridge.session.prompts import usage_limit
 from acp_bridge.settings import Money, OnCancel
 from acp_bridge.updates import agent_trouble, budget, notices
 from tests.session.hooked import CALL, OPTIONS
@@ -579,6 +580,25 @@ async def test_a_hold_for_the_budget_outlasts_what_ends_one_behind_a_usage_limit
         await quiet()
         assert agent_trouble.NOTHING_HELD not in here.texts()
         assert pause(here)["budget"]["cost"] == 6
+
+
+async def test_the_reset_of_a_usage_limit_ends_no_hold_for_the_budget(
+    tmp_path: Path, clock: TurnedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage_limit, "time", lambda: clock.now + 1e9)
+    agent = telling({"name": "@agentclientprotocol/claude-agent-acp"})
+    async with limited(tmp_path, agent, resume_at_reset=True) as here:
+        asked, turn, waits = await waiting(here, agent)
+        reset = {"_claude/rateLimit": {"status": "rejected", "resetsAt": clock.now + 1e9 + 60}}
+        agent.update(sessionUpdate=USAGE_UPDATE, used=1, size=2, _meta=reset)
+        agent.answer(turn, refusal(-32603, "You've hit your limit", errorKind="rate_limit"))
+        await here.answered(asked)
+        assert "resetsAt" in pause(here)["usageLimit"]
+        costs(agent, 6)
+        await clock.passes(1000)
+        assert agent_trouble.LIMIT_RESET not in here.texts()
+        assert waits not in here.answers()
+        assert here.session.now.standstill is Standstill.HELD
 
 
 async def test_a_client_that_loads_the_session_then_is_told_why_it_is_held(
