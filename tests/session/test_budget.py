@@ -1,7 +1,6 @@
 """A session that has cost what it may is stopped and held until go, by what its agent tells."""
 
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from acp_bridge.machine.states import Standstill, State
 from acp_bridge.protocol import (
     ACCEPTED,
     BUILTIN_INFO,
-    GO,
     HOLD,
     REQUEST_PERMISSION,
     SESSION_CANCEL,
@@ -22,10 +20,11 @@ from acp_bridge.protocol import (
     USAGE_UPDATE,
 )
 from acp_bridge.session.prompts import usage_limit
-from acp_bridge.settings import Money, OnCancel
+from acp_bridge.settings import OnCancel
 from acp_bridge.updates import agent_trouble, budget, notices
+from tests.session.budgeted import costs, go, limited, said, telling
 from tests.session.hooked import CALL, OPTIONS
-from tests.session.living import CANCELLED, DONE, Living, first, living
+from tests.session.living import CANCELLED, DONE, Living, living
 from tests.session.memory import ClientEnd, Json
 from tests.session.played_agent import PlayedAgent, refusal
 from tests.session.turned_clock import TurnedClock
@@ -33,36 +32,13 @@ from tests.session.waiting import quiet, until
 
 pytestmark = [pytest.mark.usefixtures("no_errors"), pytest.mark.hazard("R18")]
 
-FIVE = Money(5, "USD")
 #: seconds that a turn has to end by itself.
 MOMENT = 0.5
-CODEX: Json = {"name": "@agentclientprotocol/codex-acp", "version": "2.6.1"}
-SPENT = "[acp-bridge] The budget is spent: this session has cost "
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> TurnedClock:
     return TurnedClock(monkeypatch)
-
-
-def telling(info: Json | None = None, *capabilities: str) -> PlayedAgent:
-    """Return an agent whose costs are totals of the session, or one of this name."""
-    agent = first(*capabilities)
-    agent.initialized = {**agent.initialized, "agentInfo": info or {"name": BUILTIN_INFO}}
-    return agent
-
-
-def costs(agent: PlayedAgent, amount: object, currency: str = "USD") -> None:
-    cost = {"amount": amount, "currency": currency}
-    agent.update(sessionUpdate=USAGE_UPDATE, used=1, size=2, cost=cost)
-
-
-def limited(folder: Path, agent: PlayedAgent, **more: Any) -> AbstractAsyncContextManager[Living]:
-    return living(folder, first=agent, budget=FIVE, sign_interval=1e9, **more)
-
-
-def said(here: Living, beginning: str = SPENT) -> list[str]:
-    return [text for text in here.texts() if text.startswith(beginning)]
 
 
 def spent(cost: str, limit: str) -> str:
@@ -71,14 +47,6 @@ def spent(cost: str, limit: str) -> str:
 
 def pause(here: Living) -> Any:
     return here.session.pauses.state
-
-
-def go(here: Living) -> None:
-    here.session.pauses.take(here.request(GO))
-
-
-def command(here: Living, words: str) -> None:
-    here.prompt(words)
 
 
 async def on_disk(here: Living, number: int) -> None:
@@ -147,7 +115,7 @@ async def test_go_lets_the_session_cost_as_much_again_and_is_kept(
         costs(agent, 23)
         agent.answer(turn, DONE)
         assert await here.answered(asked) == DONE
-        command(here, "/queue go")
+        here.prompt("/queue go")
         turn = await agent.asked(SESSION_PROMPT)
         assert here.journal.get("budget") == {"limit": 28, "currency": "USD"}
         costs(agent, 26.9)
@@ -333,96 +301,6 @@ async def test_totals_count_over_turns_and_one_that_begins_anew_is_added(
         assert agent.heard.count(SESSION_PROMPT) == 4
 
 
-# --- agents that tell none ------------------------------------------------------------------------
-
-
-async def test_of_an_agent_that_is_known_to_tell_no_cost_that_is_said_as_the_first_turn_begins(
-    tmp_path: Path,
-) -> None:
-    agent = telling(CODEX)
-    async with limited(tmp_path, agent) as here:
-        asked = here.prompt()
-        turn = await agent.asked(SESSION_PROMPT)
-        lacking = [budget.never_told(5, "USD")]
-        await until(lambda: said(here, "[acp-bridge]") == lacking)
-        agent.answer(turn, DONE)
-        assert await here.answered(asked) == DONE
-        await here.turn(agent)
-        assert said(here, "[acp-bridge]") == lacking
-
-
-@pytest.mark.parametrize("name", [BUILTIN_INFO, "who-knows"])
-async def test_of_any_other_it_is_said_once_after_the_first_turn_that_ended_without_a_cost(
-    tmp_path: Path, name: str
-) -> None:
-    agent = telling({"name": name})
-    async with limited(tmp_path, agent) as here:
-        asked = here.prompt()
-        agent.answer(await agent.asked(SESSION_PROMPT), refusal(-32603, "the model failed"))
-        await here.answered(asked)
-        assert said(here, "[acp-bridge] The agent has told no cost") == []
-        here.prompt()
-        turn = await agent.asked(SESSION_PROMPT)
-        if name != BUILTIN_INFO:
-            costs(agent, 100)  # of a turn, or a total: nobody knows
-        agent.answer(turn, DONE)
-        await until(lambda: budget.not_told(5, "USD") in here.texts())
-        await here.turn(agent)
-        assert here.texts().count(budget.not_told(5, "USD")) == 1
-        assert here.session.now.standstill is Standstill.OPEN
-
-
-async def test_of_an_agent_that_has_told_one_in_an_earlier_turn_nothing_is_said(
-    tmp_path: Path,
-) -> None:
-    agent = telling()
-    async with limited(tmp_path, agent) as here:
-        here.prompt()
-        turn = await agent.asked(SESSION_PROMPT)
-        costs(agent, 0)
-        agent.answer(turn, DONE)
-        await here.turn(agent)
-        assert said(here, "[acp-bridge]") == []
-
-
-async def test_a_cost_in_another_currency_is_said_once_and_never_converted(
-    tmp_path: Path,
-) -> None:
-    agent = telling()
-    async with limited(tmp_path, agent) as here:
-        here.prompt()
-        turn = await agent.asked(SESSION_PROMPT)
-        costs(agent, 100, "EUR")
-        costs(agent, 200, "a `name`\nof two lines")
-        costs(agent, 300, "EUR")
-        agent.answer(turn, DONE)
-        await here.turn(agent)
-        assert said(here, "[acp-bridge]") == [budget.other_currency("EUR", 5, "USD")]
-        assert here.session.now.standstill is Standstill.OPEN
-
-
-async def test_odd_costs_are_counted_as_far_as_they_can_be_and_break_nothing(
-    tmp_path: Path, clock: TurnedClock
-) -> None:
-    agent = telling()
-    async with limited(tmp_path, agent) as here:
-        for total in (1e308, 0, 1e308):
-            here.prompt()
-            turn = await agent.asked(SESSION_PROMPT)
-            for odd in (-1, float("1e309"), True, "6", None):
-                costs(agent, odd)
-            costs(agent, 1, "\ud800\x1b`")
-            costs(agent, total)
-            agent.answer(turn, DONE)
-            await quiet()
-            go(here)
-        assert len(said(here)) == 1
-        await here.turn(agent)
-        assert here.session.budget
-        assert here.session.budget.cost == 1e15
-        assert here.journal.get("budget") == {"limit": 1e15 + 5, "currency": "USD"}
-
-
 # --- what was spent before ------------------------------------------------------------------------
 
 
@@ -473,12 +351,12 @@ async def test_prompts_that_are_left_over_in_such_a_session_run_only_after_go(
     agent = telling()
     async with limited(tmp_path, agent, before=kept(6, accepted="left")) as here:
         await here.session.recovery.run()
-        command(here, "/queue run")
+        here.prompt("/queue run")
         await quiet()
         assert said(here) == [spent("6", "5")]
         assert notices.RUN_LATER in here.texts()
         assert SESSION_PROMPT not in agent.heard
-        command(here, "/queue go")
+        here.prompt("/queue go")
         turn = await agent.asked(SESSION_PROMPT)
         assert turn["params"]["prompt"][0]["text"] == "left"
         agent.answer(turn, DONE)
