@@ -44,6 +44,15 @@ class AgentProtocol(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Money:
+    """An amount in one currency."""
+
+    amount: float
+    #: its code of three letters, in capitals.
+    currency: str
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """How one bridge behaves; times in seconds."""
 
@@ -88,6 +97,8 @@ class Settings:
     trace: Path | None = None
     #: what waits behind a usage limit goes on by itself when the agent has said that it resets.
     resume_at_reset: bool = False
+    #: what a session may cost until the user lets it go on; None: it is not looked at.
+    budget: Money | None = None
     #: how long work may go on without a client; 0: the bridge ends with its client.
     keep: float = 0.0
     #: the folder in which agents start; None: that of the bridge.

@@ -100,6 +100,7 @@ def test_the_settings_and_the_readme_name_the_defaults_that_count() -> None:
         "on-cancel": f"`{DEFAULTS.on_cancel}`",
         "drain-timeout": drain,
         "reload-after-cancel": f"`{DEFAULTS.reload_after_cancel}`",
+        "budget": "none",
         "resume-at-reset": "`on`" if DEFAULTS.resume_at_reset else "`off`",
         "cancel-silent-after": f"{DEFAULTS.cancel_silent_after:g}",
         "request-timeout": f"{DEFAULTS.request_timeout:g}",

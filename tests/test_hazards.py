@@ -26,7 +26,7 @@ from tests.hazards import (
 NUMBERS = [
     *(f"Q{n}" for n in range(1, 17)),
     *(f"C{n}" for n in range(1, 27)),
-    *(f"R{n}" for n in range(1, 18)),
+    *(f"R{n}" for n in range(1, 19)),
     *(f"T{n}" for n in range(1, 4)),
     *(f"K{n}" for n in range(1, 11)),
     *(f"P{n}" for n in range(1, 18)),

@@ -59,6 +59,7 @@ SESSION_FLOORS = (
 
 #: Bytes, events and effects: no await, no clock, no process, no file.
 SANS_IO = (
+    "agents.spending",
     "bridge.attendance",
     "machine",
     "machine.effects",
@@ -82,6 +83,7 @@ SANS_IO = (
     "policy.words",
     "policy.wrappers",
     "updates.agent_trouble",
+    "updates.budget",
     "updates.children",
     "updates.folded",
     "updates.late_replay",
@@ -166,7 +168,7 @@ LONG_FILES: dict[str, tuple[int, str]] = {
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {
     "acp_bridge/session/effects.py:perform": (78, "one match, from each effect to who knows how"),
-    "acp_bridge/session/session.py:__init__": (170, "what each part is given, by name"),
+    "acp_bridge/session/session.py:__init__": (174, "what each part is given, by name"),
 }
 
 

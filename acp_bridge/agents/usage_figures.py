@@ -29,6 +29,10 @@ class Span(Enum):
     UNKNOWN = "unknown"
 
 
+#: those of figures that can be summed up to what a session has used.
+SUMMED: Final = (Span.TURN, Span.SESSION)
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """What the figures of an agent are of."""
@@ -53,6 +57,12 @@ def of_agent(name: object, version: object = None) -> Figures:
     """Return what is known of the figures of the agent that calls itself so."""
     known = _AGENTS.get(name, Figures()) if isinstance(name, str) else Figures()
     return known if _numbers(version) >= known.since else Figures()
+
+
+def tells_no_cost(name: object, version: object) -> bool:
+    """Return True for an agent of which it is known that it tells no cost that can be summed."""
+    figures = of_agent(name, version)
+    return figures != Figures() and figures.cost not in SUMMED
 
 
 def _numbers(version: object) -> tuple[int, ...]:

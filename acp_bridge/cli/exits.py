@@ -18,7 +18,7 @@ class Exit(IntEnum):
     USAGE = 2
     #: the turn ended, but something that the agent asked for was denied.
     DENIED = 3
-    #: the agent stopped at a limit of tokens or of requests.
+    #: the agent stopped at a limit of tokens or of requests, or the session's budget is spent.
     LIMIT = 4
     REFUSAL = 5
     #: the agent did not start, would not open the session, or failed in the turn.

@@ -26,11 +26,19 @@ from acp_bridge.cli.serving_parser import (
     variable,
 )
 from acp_bridge.runtime import waits
-from acp_bridge.settings import AgentProtocol, Delivery, OnCancel, ReloadAfterCancel, Settings
+from acp_bridge.settings import (
+    AgentProtocol,
+    Delivery,
+    Money,
+    OnCancel,
+    ReloadAfterCancel,
+    Settings,
+)
 
 _MOST_SECONDS: Final = 600
 _MOST_MINUTES: Final = 10_080
 _DURATION: Final = re.compile(r"([0-9]{1,9})([smhd])")
+_MONEY: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([A-Za-z]{3})")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 #: seconds; the longest time for which unattended work may go on.
 _MOST_KEPT: Final = 7 * 86400
@@ -182,6 +190,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         sleep_after=60 * _minutes("sleep-after", given.sleep_after, sleep),
         cancel_silent_after=60 * _minutes("cancel-silent-after", given.cancel_silent_after, 0),
         resume_at_reset=_choice(Switch, "resume-at-reset", given.resume_at_reset) is Switch.ON,
+        budget=_money("budget", given.budget),
         spare=waits.SPARE if _choice(Switch, "spare", given.spare) is Switch.ON else 0.0,
         keep=_duration("keep", given.keep),
         rules=_file(given.rules),
@@ -264,6 +273,15 @@ def _duration(name: str, value: str | None) -> float:
     if not 0 < seconds <= _MOST_KEPT:
         fail(f"{_place(name, value)}: a duration such as 90s, 30m, 8h or 2d, up to 7d; 0: never")
     return seconds
+
+
+def _money(name: str, value: str | None) -> Money | None:
+    if value is None or value in ("0", "off", ""):
+        return None
+    found = _MONEY.fullmatch(value)
+    if found is None or not float(found[1]):
+        fail(f"{_place(name, value)}: an amount and its currency, such as 5USD or 0.50EUR; 0: none")
+    return Money(float(found[1]), found[2].upper())
 
 
 def _say(text: str) -> NoReturn:

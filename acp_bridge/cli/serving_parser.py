@@ -123,6 +123,13 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
             optional=True,
         ),
         Option(
+            "budget",
+            "AMOUNT",
+            "what a session may cost, such as 5USD: then its turn is\n"
+            "cancelled, and nothing starts until /queue go, which lets it\n"
+            "cost as much again (ACP_BRIDGE_BUDGET; default: not looked at)",
+        ),
+        Option(
             "reload-after-cancel",
             "unclean|always",
             "restart the agent only after a cancel that went wrong, or\n"

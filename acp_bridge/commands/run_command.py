@@ -51,9 +51,9 @@ A session of another agent than the built-in one needs its command after --.
 The options of 'acp-bridge' itself may be given too, such as --model, --openhands and --home.
 
 exit code: 0 the turn has ended, 1 no such session, stdout can't be written, or an error of
-acp-bridge, 2 wrong usage, 3 something was denied, 4 a limit of tokens or requests was reached, 5
-the agent refuses, 6 the agent failed, 7 the time was over, 8 somebody else cancelled the turn, 9
-the agent wants a login, its model a key, or --at a token, 130 interrupted."""
+acp-bridge, 2 wrong usage, 3 something was denied, 4 a limit of tokens or requests was reached, or
+the budget is spent, 5 the agent refuses, 6 the agent failed, 7 the time was over, 8 somebody else
+cancelled the turn, 9 the agent wants a login, its model a key, or --at a token, 130 interrupted."""
 _MOST_SECONDS: Final = 7 * 24 * 3600
 
 

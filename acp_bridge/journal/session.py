@@ -411,6 +411,14 @@ class SessionJournal:
         """Keep what the agent tells of a turn's usage. Raises JournalError as `record` does."""
         self.set(f"{turns.USAGE}{turn}", told)
 
+    def usage(self) -> list[tuple[int, dict[str, Any]]]:
+        """Return what was told of the usage of each turn, in order; 0 is the number of none.
+
+        Raises JournalError.
+        """
+        with journal_errors():
+            return turns.usage(self._file.db)
+
     @property
     def closed(self) -> bool:
         """True once `close` was called."""

@@ -142,6 +142,11 @@ RESET: Final = 30.0
 #: machine sleeps.
 WALL_CLOCK: Final = 30.0
 
+# --- a session has spent its budget -------------------------------------------------------------
+
+#: A turn ends by itself: many agents tell its cost right before that. Then it is cancelled.
+LAST_COST: Final = 0.5
+
 # --- a client doesn't read ------------------------------------------------------------------
 
 #: The client on stdin takes no byte of a session that others have, too: it goes on without it. It

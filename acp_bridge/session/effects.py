@@ -31,6 +31,7 @@ from acp_bridge.session.process.silence import Silence
 from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import answers
+from acp_bridge.session.prompts.budget import Budget
 from acp_bridge.session.prompts.changes import Changes
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.pauses import Pauses
@@ -98,6 +99,7 @@ class Effects:
     changes: Changes
     pauses: Pauses
     limit: UsageLimit
+    budget: Budget | None
     hooks: SessionHooks
     deadlines: Deadlines
     from_agent: FromAgent
@@ -147,7 +149,7 @@ class Effects:
             case ef.AnswerPrompt(key, outcome):
                 self.restart.failure_told |= answers.says_why_not_ready(outcome)
                 self.turn.say_not_run(key, outcome)
-                self.turn.say_if_forgotten(outcome)
+                self.turn.say_what_lacks(outcome)
                 self.prompts.answer(key, outcome)
             case ef.Queued(key):
                 self.steering.say_queued(key)
@@ -199,6 +201,8 @@ class Effects:
             who.append(self.pauses.follow)
         if self.limit.active:
             who.append(self.limit.follow)
+        if self.budget:
+            who.append(self.budget.follow)
         moved = now.state is not was.state or now.running != was.running
         if moved:
             who.append(self.work.follow)

@@ -48,6 +48,7 @@ from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import queue_command
 from acp_bridge.session.prompts.account import Account
+from acp_bridge.session.prompts.budget import Budget
 from acp_bridge.session.prompts.changes import Changes
 from acp_bridge.session.prompts.hooks import SessionHooks, moments_of
 from acp_bridge.session.prompts.pauses import Pauses
@@ -133,7 +134,9 @@ class Session:
         self._receipts = Receipts(core, journal, shown, prompts, pauses)
         limit = UsageLimit(core, prompts, pauses, resumes=settings.resume_at_reset)
         self.background = background = Background(core, updates, shown, patience)
-        account = Account(journal, chosen)
+        amount = settings.budget
+        self.budget = budget = Budget(core, journal, shown, pauses, amount) if amount else None
+        account = Account(journal, chosen, budget)
         turn = Turn(
             core, journal, shown, updates, prompts, memory, self.hooks, limit, background, account
         )
@@ -226,6 +229,7 @@ class Session:
             changes=self.changes,
             pauses=pauses,
             limit=limit,
+            budget=budget,
             hooks=self.hooks,
             deadlines=Deadlines(core, settings),
             from_agent=from_agent,
@@ -350,6 +354,8 @@ class Session:
         if self.early is not None:
             self.early.add(request)
             return
+        if self.budget:
+            self.budget.hold()
         words = queue_words(params["prompt"])
         if words is not None and self._queue.takes(words, agent_has_one=self._updates.own_queue):
             self._queue.run(request, without_key(params), words)
@@ -376,6 +382,8 @@ class Session:
         if self.early is not None:
             self.early.add(request)
         else:
+            if self.budget:
+                self.budget.hold()
             self._steering.ask(request, params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:

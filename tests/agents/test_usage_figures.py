@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.agents.spending import Spent, spent, told
 from acp_bridge.agents.usage_figures import Figures, Span, of_agent
-from acp_bridge.view.spending import Spent, spent, told
 
 RECORDED: list[Any] = json.loads(Path(__file__).with_name("usage_figures.json").read_text("utf-8"))
 

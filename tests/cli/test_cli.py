@@ -21,7 +21,7 @@ from acp_bridge.commands import demo
 from acp_bridge.commands.doctor import command as doctor
 from acp_bridge.commands.terminal.headless import Order
 from acp_bridge.runtime import log
-from acp_bridge.settings import AgentProtocol, Delivery, OnCancel, ReloadAfterCancel
+from acp_bridge.settings import AgentProtocol, Delivery, Money, OnCancel, ReloadAfterCancel
 from acp_bridge.wire import stdio
 
 
@@ -118,6 +118,36 @@ def test_a_silent_turn_is_cancelled_only_when_the_user_says_so() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "budget"),
+    [
+        ("5USD", Money(5, "USD")),
+        ("5 USD", Money(5, "USD")),
+        ("0.50eur", Money(0.5, "EUR")),
+        *[(none, None) for none in ("0", "off", "")],
+    ],
+)
+def test_a_budget_is_an_amount_and_its_currency(given: str, budget: Money | None) -> None:
+    assert options.parse(["--budget", given], {}).settings.budget == budget
+    assert options.parse([], {"ACP_BRIDGE_BUDGET": given}).settings.budget == budget
+    assert options.parse(["--budget", "0"], {"ACP_BRIDGE_BUDGET": "5USD"}).settings.budget is None
+
+
+@pytest.mark.parametrize(
+    "wrong", ["5", "USD", "0USD", "0.0 USD", "-5USD", "5$", "5 US", "1e3USD", "5,5EUR", "nanUSD"]
+)
+def test_any_other_budget_is_refused_with_an_example(
+    capsys: pytest.CaptureFixture[str], wrong: str
+) -> None:
+    for given, env in ([f"--budget={wrong}"], {}), ([], {"ACP_BRIDGE_BUDGET": wrong}):
+        with pytest.raises(SystemExit) as ended:
+            options.parse(given, env)
+        assert ended.value.code == 2
+        place = "--budget" if given else "ACP_BRIDGE_BUDGET"
+        told = f"{place}: an amount and its currency, such as 5USD or 0.50EUR; 0: none"
+        assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("given", "seconds"),
     [("90s", 90), ("30m", 1800), ("8h", 28800), ("7d", 604800), ("0", 0), ("off", 0), ("", 0)],
 )
@@ -174,6 +204,7 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
         "ACP_BRIDGE_RELOAD_AFTER_CANCEL": "always",
         "ACP_BRIDGE_CANCEL_SILENT_AFTER": "30",
         "ACP_BRIDGE_RESUME_AT_RESET": "on",
+        "ACP_BRIDGE_BUDGET": "5USD",
         "ACP_BRIDGE_REQUEST_TIMEOUT": "9",
         "ACP_BRIDGE_SLEEP_AFTER": "0.5",
         "ACP_BRIDGE_SPARE": "on",
@@ -193,15 +224,14 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     parsed = options.parse(["--drain-timeout", "0.5"], env)
     settings = parsed.settings
     assert (settings.delivery, settings.on_cancel) == (Delivery.INTERRUPT, OnCancel.CLEAR)
-    assert settings.agent_protocol is AgentProtocol.V2
+    assert (settings.agent_protocol, settings.budget) == (AgentProtocol.V2, Money(5, "USD"))
     assert settings.reload_after_cancel is ReloadAfterCancel.ALWAYS
     assert (settings.drain_timeout, settings.request_timeout) == (0.5, 9)
     assert (settings.sleep_after, settings.spare, settings.keep) == (30, 600, 3600)
     assert (settings.home, settings.agent_name, settings.named) == (Path("/h"), "mine", True)
     assert (settings.rules, settings.trace) == (Path("/rules"), Path("/trace"))
     agent = "agent.openhands", "--url", "http://server:1", "--profile", "bench"
-    assert settings.command[3:8] == agent
-    assert "openhands" in settings.former_names
+    assert (settings.command[3:8], "openhands" in settings.former_names) == (agent, True)
     assert (parsed.log_file, parsed.log_level) == (Path("/log"), "debug")
     # A model of the environment is the built-in agent's; another agent is not meant by it.
     assert options.parse(["--", "an-agent"], env).settings.command == ("an-agent",)

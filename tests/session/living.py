@@ -210,11 +210,12 @@ async def living(
     cwd: str = "/w",
     capabilities: Json | None = None,
     steers: bool = False,
+    before: Callable[[SessionJournal], None] = lambda journal: None,
     **settings: Any,
 ) -> AsyncIterator[Living]:
     """A session that has no process yet, or has `first`; `prepare` is for each that is started.
 
-    `steers`: the agent takes words into a turn.
+    `steers`: the agent takes words into a turn. `before` writes what an earlier bridge has kept.
 
     Its deadlines are out of reach, but for those in `settings`. Every task of it must have ended
     by itself when the block is left.
@@ -224,6 +225,7 @@ async def living(
     home = Journal(folder)
     journal = await home.create("s", cwd="/w", agent="a", agent_session_id="0")
     journal.change_info(title=title)
+    before(journal)
     lease = os.open(folder / "lock", os.O_CREAT | os.O_RDWR)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:

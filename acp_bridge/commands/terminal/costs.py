@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from acp_bridge.agents.spending import Spent
 from acp_bridge.agents.usage_figures import Span
 from acp_bridge.cli.harmless import one_line
 from acp_bridge.commands.terminal import known
@@ -15,7 +16,6 @@ from acp_bridge.commands.terminal.spending import TurnSpent, cost_words, turns_s
 from acp_bridge.commands.terminal.table import table
 from acp_bridge.journal import JournalError, SessionInfo
 from acp_bridge.protocol import Json
-from acp_bridge.view.spending import Spent
 
 #: by what is summed.
 WAYS: Final = ("agent", "folder", "session", "day", "model")

@@ -101,8 +101,10 @@ class _Turn:
         self._denied: list[str] = []
         self._session_id = order.session_id or ""
         self._sent: Sent | None = None
-        #: the running turn belongs to another client's prompt.
-        self._others = False
+        #: the running turn belongs to another client's prompt; a turn of this prompt runs.
+        self._others = self._runs = False
+        #: the session has spent its budget since the prompt was sent.
+        self._spent = False
         #: when the time limit ends, on the event loop's clock; infinity for no limit.
         self._deadline = anyio.current_time() + (order.timeout or math.inf)
         #: the command was stopped before its turn had ended.
@@ -118,15 +120,25 @@ class _Turn:
                 update = params.get("update")
                 if isinstance(update, dict):
                     self._permissions.note(update)
+                self._note_budget(params)
                 if self._is_own(params):
                     self._note_decided(params)
                     self._answer.show(params)
             case _ if method == SESSION_STATE and params.get("sessionId") == self._session_id:
                 turn = params.get("turn")
                 self._others = isinstance(turn, dict) and turn.get("mine") is False
+                self._runs = isinstance(turn, dict) and not self._others
             case _ if method == LAST_WORDS:
                 for line in last_words_shown(params):
                     self._screen.tell(line)
+
+    def _note_budget(self, params: Json) -> None:
+        """Note that the budget is spent; a prompt that has no turn then would wait for a person."""
+        held = "budget" in as_object(own_meta(params).get("pause"))
+        if held and self._sent is not None and params.get("sessionId") == self._session_id:
+            self._spent = True
+            if not self._runs and not self._stop.asked.is_set():
+                self._stop.ask(Exit.LIMIT)
 
     def _note_decided(self, params: Json) -> None:
         """Note what was decided about a call without this command: by rules, hooks or a person."""
@@ -208,6 +220,8 @@ class _Turn:
         else:
             code = of_stop_reason(outcome.get("stopReason"), denied=bool(self._denied))
             why = [SAID[code]] if code in SAID else []
+            if self._spent and outcome.get("stopReason") == "cancelled":
+                code, why = Exit.LIMIT, [f"{_WHY[Exit.LIMIT]}the turn was cancelled"]
         if self._stopped:
             code = self._stop.reason
             turn = "the prompt was not sent" if self._sent is None else "the turn was cancelled"
@@ -280,6 +294,7 @@ class _Turn:
 
 
 _WHY: Final = {
+    Exit.LIMIT: "the budget of the session is spent: ",
     Exit.TIMEOUT: "the time is over: ",
     Exit.INTERRUPTED: "interrupted: ",
 }

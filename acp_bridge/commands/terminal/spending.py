@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from acp_bridge.agents.spending import Spent, Told, spent, told
 from acp_bridge.journal import SessionInfo
 from acp_bridge.journal.reading import turns_of, usage_of
 from acp_bridge.journal.turns import TurnRow
 from acp_bridge.protocol import Json, as_object
-from acp_bridge.view.spending import Spent, Told, spent, told
 
 
 @dataclass(frozen=True, slots=True)

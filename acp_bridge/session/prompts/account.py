@@ -1,6 +1,7 @@
 """Keeps what the agent of one session tells of its costs, turn by turn, for `acp-bridge cost`.
 
-Nothing is counted here: what the figures mean is each agent's own (`agents/usage_figures.py`). What
+Nothing is counted here: what the figures mean is each agent's own (`agents/usage_figures.py`), and
+a budget counts them (`budget.py`). What
 comes after the end of a turn is that turn's, until the next one begins; what an agent tells before
 the first one belongs to none.
 """
@@ -11,11 +12,13 @@ from secrets import token_hex
 from typing import Final
 
 from acp_bridge.agents.link import Link
+from acp_bridge.agents.spending import told
 from acp_bridge.agents.usage_figures import is_amount
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.journal.records import now
 from acp_bridge.protocol import SET_MODEL, Json, as_object
 from acp_bridge.runtime.log import event
+from acp_bridge.session.prompts.budget import Budget
 from acp_bridge.session.requests import options
 from acp_bridge.session.requests.user_settings import UserSettings
 
@@ -26,9 +29,12 @@ _LONGEST: Final = 200
 class Account:
     """Notes who ran each turn of a session, on which model, and the costs that were told in it."""
 
-    def __init__(self, journal: SessionJournal, user_settings: UserSettings) -> None:
+    def __init__(
+        self, journal: SessionJournal, user_settings: UserSettings, budget: Budget | None
+    ) -> None:
         """No turn has run yet in this bridge."""
         self._journal = journal
+        self.budget = budget
         self._settings = user_settings
         #: what is told before the first turn has a name of its own in each bridge.
         self._turn, self._began = f"0.{token_hex(4)}", now()
@@ -40,6 +46,8 @@ class Account:
     def begin_turn(self, link: Link, seq: int) -> None:
         """Note that a turn begins, and who runs it."""
         self._turn, self._began, self._costs = str(seq), now(), []
+        if self.budget:
+            self.budget.begin_turn()
         self._keep(link)
 
     def note_usage(self, link: Link, update: Json) -> None:
@@ -53,20 +61,25 @@ class Account:
             self._costs.pop()  # a total that is lower has begun anew, so the last one counts, too
         self._costs.append({"amount": amount, "currency": currency})
         if last != self._costs[-1]:
-            self._keep(link)
+            kept = self._keep(link)
+            if self.budget:
+                self.budget.note(told(0, kept, {}, None))
 
-    def _keep(self, link: Link) -> None:
+    def _keep(self, link: Link) -> Json:
+        """Keep what is known of the turn now, and return it."""
         about = as_object(link.initialized.get("agentInfo"))
-        told = {
+        named = {
             "agent": about.get("name"),
             "version": about.get("version"),
             "model": self._in_force(),
         }
-        kept = {name: value[:_LONGEST] for name, value in told.items() if isinstance(value, str)}
+        kept = {name: value[:_LONGEST] for name, value in named.items() if isinstance(value, str)}
+        whole = {**kept, "at": self._began, "costs": self._costs}
         try:
-            self._journal.set_usage(self._turn, {**kept, "at": self._began, "costs": self._costs})
+            self._journal.set_usage(self._turn, whole)
         except JournalError as exc:
             event("journal.failed", session=self._journal.info.session_id, what=exc)
+        return whole
 
     def _in_force(self) -> object:
         """Return the model that is in force, as the agent names it."""

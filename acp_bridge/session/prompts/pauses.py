@@ -35,6 +35,8 @@ from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError
 
 #: the methods that are the user's word, as `/queue pause` and its kin are.
 METHODS: Final = frozenset({PAUSE, HOLD, GO})
+#: the member by which clients are told of a hold that a usage limit has caused.
+USAGE_LIMIT: Final = "usageLimit"
 
 
 class Pauses:
@@ -51,7 +53,7 @@ class Pauses:
         #: why the queue is held, in a notice, and what clients are told of it; None if that is the
         #: user's own word.
         self.because: str | None = None
-        self._limit: Json = {}
+        self._why: Json = {}
         #: why the agent did not pause, when it was asked last.
         self._refusal = ""
 
@@ -97,10 +99,17 @@ class Pauses:
         elif after is before:  # a change is said by `follow`
             self._transcript.notice(notices.STANDSTILL[after.value])
 
-    def hold_because(self, said: str, limit: Json) -> None:
-        """Hold the queue for a usage limit; `said`: the notice, `limit`: what clients are told."""
-        self.because, self._limit = said, limit
+    def hold_because(self, said: str, why: Json) -> None:
+        """Hold the queue for another reason than the user's word, also if it is held already.
+
+        `said`: the notice, `why`: what clients are told.
+        """
+        held = self._core.now.standstill is Standstill.HELD
+        self.because, self._why = said, why
         self._core.feed(ev.HoldQueue())
+        if held:
+            self._transcript.show_only(self._update())
+            self._transcript.notice(said)
 
     def go(self, said: str = notices.GOES_ON) -> None:
         """End a pause or a hold, and say so."""
@@ -148,6 +157,11 @@ class Pauses:
         return None if self.told is Standstill.OPEN else self._shown()
 
     @property
+    def behind_limit(self) -> bool:
+        """True if the queue is held for a usage limit."""
+        return self.because is not None and USAGE_LIMIT in self._why
+
+    @property
     def said(self) -> str | None:
         """The sentence about the state, for somebody who was not there when it began."""
         return self.because or notices.STANDSTILL.get(self.told.value)
@@ -176,5 +190,5 @@ class Pauses:
 
     def _shown(self) -> Json:
         seconds = round(anyio.current_time() - self._since)
-        why = {"usageLimit": self._limit} if self.because else {}
+        why = self._why if self.because else {}
         return {"state": self.told.value, "seconds": seconds, **why}

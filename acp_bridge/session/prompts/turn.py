@@ -81,6 +81,8 @@ class Turn:
         sent = [carried, *blocks, *added] if carried else [*blocks, *added]
         self._updates.new_turn(key, sent)
         self._show_words(prompt, added)
+        if budget := self._account.budget:
+            budget.look_at(link)
         event("turn.started", session=session_id, turn=prompt.seq, agent=link.name)
         if carried:
             self._transcript.notice(notices.memory_sent(len(carried["text"])))
@@ -127,8 +129,11 @@ class Turn:
             case Failed(Failure.JOURNAL | Failure.NOT_BEGUN) if is_feedback(prompt.params):
                 self._transcript.notice(notices.FEEDBACK_UNWRITTEN)
 
-    def say_if_forgotten(self, outcome: Outcome) -> None:
-        """Say, when the first turn since a load has ended, that the agent has shown no memory."""
+    def say_what_lacks(self, outcome: Outcome) -> None:
+        """Say, when the first turn since a load has ended, that the agent has shown no memory, or
+        told no cost for the session's budget."""
+        if budget := self._account.budget:
+            budget.end_turn(outcome)
         if isinstance(outcome, Replied) and self._updates.take_doubt():
             self._transcript.notice(notices.MEMORY_DOUBTFUL)
 

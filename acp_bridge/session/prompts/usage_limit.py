@@ -26,7 +26,7 @@ from acp_bridge.protocol import Json, is_feedback
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core, SessionState
-from acp_bridge.session.prompts.pauses import Pauses
+from acp_bridge.session.prompts.pauses import USAGE_LIMIT, Pauses
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.updates import agent_trouble
 from acp_bridge.wire.jsonrpc import Answer
@@ -81,17 +81,17 @@ class UsageLimit:
         was, now = before.turns, after.turns
         if now.running is not None and now.running != was.running:
             self._told = self._met = None
-        if self._waits and not self._pauses.because:
+        if self._waits and not self._pauses.behind_limit:
             self._waits.cancel()
             self._waits = None
-        elif self._pauses.because and not now.unanswered and not now.ending:
+        elif self._pauses.behind_limit and not now.unanswered and not now.ending:
             self._pauses.go(agent_trouble.NOTHING_HELD)
         if self._met and now.waiting and not now.ending:
             prompt = self._prompts.find(now.waiting[0])
             if prompt and is_feedback(prompt.params):
                 met, self._met = self._met, None  # the user may say go before it is on disk
                 self._hold(met)
-        self.active = any([self._told, self._met, self._waits, self._pauses.because])
+        self.active = any([self._told, self._met, self._waits, self._pauses.behind_limit])
 
     def _hold(self, limit: Limit) -> None:
         """Hold the queue, unless it is paused or held already."""
@@ -102,7 +102,8 @@ class UsageLimit:
         when = None if resets is None else _in_words(resets)
         spent = self._resumes and self._times >= MOST
         said = agent_trouble.usage_limit(when, goes_on=goes_on, spent=MOST if spent else 0)
-        self._pauses.hold_because(said, {} if resets is None else {"resetsAt": int(resets)})
+        told = {} if resets is None else {"resetsAt": int(resets)}
+        self._pauses.hold_because(said, {USAGE_LIMIT: told})
         if goes_on and resets is not None:
             self._waits = anyio.CancelScope()
             self._core.spawn(self._wait, self._waits, resets + waits.RESET)
@@ -116,7 +117,7 @@ class UsageLimit:
                     break
                 await anyio.sleep(min(left, waits.WALL_CLOCK))
         # It may have been cancelled just as the time came; or the user wants the hold now.
-        if scope.cancel_called or not self._pauses.because:
+        if scope.cancel_called or not self._pauses.behind_limit:
             return
         self._times += 1
         event("usage_limit.reset", session=self._core.id, times=self._times)

@@ -241,6 +241,7 @@ def test_options_are_written_in_one_order_however_they_were_given(
         "SECONDS": "9",
         "MINUTES": "9",
         "DURATION": "9m",
+        "AMOUNT": "9USD",
         "debug|info|warning|error": "info",
         "FOLDER": "/h",
         "FILE": "/log",
@@ -261,5 +262,5 @@ def test_options_are_written_in_one_order_however_they_were_given(
         *("--request-timeout", "--openhands", "--agent-name", "--rules", "--home", "--log-file"),
         *("--log-level", "--sleep-after", "--spare", "--no-listen"),
         *("--cancel-silent-after", "--resume-at-reset", "--agent-protocol"),
-        "--trace",
+        *("--trace", "--budget"),
     ]

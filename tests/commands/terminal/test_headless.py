@@ -21,6 +21,7 @@ from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
 from tests.bridge_client.fake_bridge import FakeBridge, connection_to
 from tests.commands.terminal.screens import MemoryScreen
+from tests.session.waiting import quiet
 from tests.support.waiting import until
 
 ORDER = Order("do it", "/w")
@@ -215,6 +216,46 @@ async def test_a_turn_that_has_not_simply_ended_is_told_beside_the_answer(
     async with running() as run:
         await run.end(await run.prompted(), reason)
         assert run.screen.told == ["acp-bridge: session s1", *told]
+
+
+SPENT: Json = {"state": "held", "seconds": 0, "budget": {"cost": 6}}
+
+
+def paused(run: Run, pause: Json) -> None:
+    """Let the bridge tell that the session stands still."""
+    told = {"sessionId": "s1", "update": {"sessionUpdate": "session_info_update"}}
+    meta = {"_meta": {"acp_bridge": {"pause": pause}}}
+    run.bridge.peer.notify("session/update", {**told, **meta})
+
+
+@pytest.mark.parametrize(("reason", "code"), [("cancelled", Exit.LIMIT), ("end_turn", Exit.DONE)])
+async def test_a_turn_that_is_cancelled_since_the_budget_is_spent_says_so(
+    reason: str, code: Exit
+) -> None:
+    async with running() as run:
+        call = await run.prompted()
+        turn = {"promptId": "p", "mine": True}
+        run.bridge.peer.notify("_acp_bridge/state", {"sessionId": "s1", "turn": turn})
+        paused(run, SPENT)
+        assert await run.end(call, reason) is code
+        why = ["acp-bridge: the budget of the session is spent: the turn was cancelled"]
+        assert run.screen.told[1:] == (why if code else [])
+
+
+@pytest.mark.parametrize("turn", [None, {"promptId": "p", "mine": False}])
+async def test_a_prompt_that_is_held_since_the_budget_is_spent_is_cancelled(
+    turn: Json | None,
+) -> None:
+    async with running() as run:
+        call = await run.prompted()
+        run.bridge.peer.notify("_acp_bridge/state", {"sessionId": "s1", "turn": turn})
+        paused(run, {"state": "held", "seconds": 0, "usageLimit": {}})
+        paused(run, SPENT)
+        paused(run, SPENT)
+        await run.bridge.until(lambda: "session/cancel" in str(run.bridge.notified))
+        await quiet()
+        assert not run.over.is_set()  # the answer is waited for
+        assert await run.end(call, "cancelled") is Exit.LIMIT
 
 
 @pytest.mark.parametrize("has_login", [True, False])

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.agents.spending import Spent, spent, told
 from acp_bridge.agents.usage_figures import Span, of_agent
 from acp_bridge.protocol import BUILTIN_INFO
-from acp_bridge.view.spending import Spent, spent, told
 
 CLAUDE = "@agentclientprotocol/claude-agent-acp"
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
-from acp_bridge.agents.usage_figures import Span, is_amount, of_agent
+from acp_bridge.agents.usage_figures import SUMMED, Span, is_amount, of_agent
 from acp_bridge.protocol import Json, as_object, objects
 
 #: the kinds of tokens, as the protocol names them.
@@ -23,7 +23,8 @@ TOKENS: Final = (
     "cachedWriteTokens",
     "totalTokens",
 )
-_SUMMED: Final = (Span.TURN, Span.SESSION)
+#: the last totals that were told, by whose and what they are of.
+Totals: TypeAlias = dict[object, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,11 @@ class Spent:
 
 def spent(session: Iterable[Told]) -> list[Spent]:
     """Return what each turn of a session has used; the turns come in the order of their time."""
-    last: dict[object, float] = {}
-    return [_of_turn(told, last) for told in session]
+    last: Totals = {}
+    return [of_turn(told, last) for told in session]
 
 
-def _of_turn(told: Told, last: dict[object, float]) -> Spent:
+def of_turn(told: Told, last: Totals) -> Spent:
     """Count a turn; `last`: the totals until then, which are brought up to date."""
     found, figures, agent = (
         Spent(),
@@ -75,7 +76,7 @@ def _of_turn(told: Told, last: dict[object, float]) -> Spent:
         told.agent or "an unknown agent",
     )
     numbers = {kind: told.usage[kind] for kind in TOKENS if is_amount(told.usage.get(kind))}
-    if numbers and figures.tokens not in _SUMMED:
+    if numbers and figures.tokens not in SUMMED:
         found.uncounted.add(("tokens", agent, figures.tokens))
     elif numbers:
         for kind, number in numbers.items():
@@ -85,7 +86,7 @@ def _of_turn(told: Told, last: dict[object, float]) -> Spent:
         amount, currency = cost.get("amount"), cost.get("currency")
         if not is_amount(amount) or not isinstance(currency, str):
             continue
-        if figures.cost not in _SUMMED:
+        if figures.cost not in SUMMED:
             found.uncounted.add(("cost", agent, figures.cost))
             continue
         grown = _grown(last, (agent, currency), amount, figures.cost)
@@ -93,7 +94,7 @@ def _of_turn(told: Told, last: dict[object, float]) -> Spent:
     return found
 
 
-def _grown(last: dict[object, float], of: object, now: float, span: Span) -> float:
+def _grown(last: Totals, of: object, now: float, span: Span) -> float:
     """Return what a figure says of this turn alone."""
     before = 0 if span is Span.TURN else last.get(of, 0)
     last[of] = now
