@@ -18,7 +18,7 @@ from acp_bridge.journal import Journal, PromptState, SessionJournal
 from acp_bridge.protocol import SESSION_PROMPT, SESSION_RESUME
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
-from acp_bridge.session.session_context import SessionContext
+from acp_bridge.session.session_context import Follows, SessionContext
 from acp_bridge.settings import Settings
 from tests.session.journals import states
 from tests.session.memory import ClientEnd, Json
@@ -210,6 +210,7 @@ async def living(
     cwd: str = "/w",
     capabilities: Json | None = None,
     steers: bool = False,
+    notifier: Follows | None = None,
     **settings: Any,
 ) -> AsyncIterator[Living]:
     """A session that has no process yet, or has `first`; `prepare` is for each that is started.
@@ -230,6 +231,7 @@ async def living(
             context = MemoryContext(chosen, home, tasks, AgentCommand(("agent",), {}))
             context.prepare = [*prepare] or context.prepare
             context.capabilities, context.steers = capabilities, steers
+            context.notifier = notifier
             if first:
                 first.agent_session_id = "0"
                 context.agents.append(first)
