@@ -11,6 +11,8 @@ from acp_bridge.runtime import waits
 
 #: seconds that an agent may take to stop.
 DRAIN: Final = 2.0
+#: the file in the data folder that says how the user is told that a session waits.
+NOTIFY_FILE: Final = "notify.toml"
 
 
 class Delivery(StrEnum):

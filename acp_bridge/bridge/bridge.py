@@ -403,8 +403,12 @@ class Bridge:
         return self._sessions.live.get(session_id) if isinstance(session_id, str) else None
 
     def _check(self, request: ClientRequest, params: Json) -> None:
-        """Raise RpcError for a request that this client may not make, or about a subagent."""
+        """Raise RpcError for a request that this client may not make, or about a subagent.
+
+        Also for one that names what nobody could keep.
+        """
         rights.check(request.client.roles, request.method, request.params)
+        check.names(params)
         if self._session_above(request.client, params.get("sessionId")):
             raise errors.refused("a subagent takes no requests: send them to the session above it")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -22,7 +23,7 @@ from acp_bridge.runtime import signals
 from acp_bridge.runtime.keep import Waiter
 from acp_bridge.runtime.log import event, logger
 from acp_bridge.session.session_context import SessionContext
-from acp_bridge.settings import AgentProtocol, Settings
+from acp_bridge.settings import NOTIFY_FILE, AgentProtocol, Settings
 from acp_bridge.wire.stdio import Reader, Writer
 
 if TYPE_CHECKING:
@@ -89,10 +90,22 @@ async def _bridge(
             started = standing, spoken, files, settings.folder, parent
             command = AgentCommand(settings.command, {}, *started, ours=settings.ours, trace=trace)
             context = SessionContext(settings, Journal(settings.home), tasks, command)
+            _notify(context)
             bridge = Bridge(context, on_end, waiter)
             bridge.listen()
             yield bridge, tasks, received
             tasks.cancel_scope.cancel()
+
+
+def _notify(context: SessionContext) -> None:
+    """Let the user be told when a session waits, as `notify.toml` says, if it is there."""
+    if not os.path.lexists(context.settings.home / NOTIFY_FILE):
+        return
+    from acp_bridge.notify.notifier import made_for
+
+    if notifier := made_for(context.settings.home):
+        context.notifier = notifier
+        context.tasks.start_soon(notifier.run)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from acp_bridge.commands.terminal.chat import opening
 from acp_bridge.commands.terminal.chat.main import Connect, Plan, add_bell, converse, unfit
 from acp_bridge.commands.terminal.live import LiveSession
 from acp_bridge.commands.terminal.reach import Again, Reach, There, add_at, reach_of
+from acp_bridge.notify.read import rings
 
 _ABOUT: Final = """\
 See a live session in this terminal and take part in it, beside the editor or the terminal that has
@@ -109,7 +110,7 @@ def _plan(home: Path, reach: Reach, session: LiveSession, given: argparse.Namesp
         come_again=partial(opening.join, reach, session),
         endless=there,
         read_only=given.read_only,
-        bell=given.bell,
+        bell=given.bell or rings(home),
     )
 
 

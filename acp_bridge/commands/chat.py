@@ -27,6 +27,7 @@ from acp_bridge.commands.own_bridge import (
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.chat import opening
 from acp_bridge.commands.terminal.chat.main import Plan, add_bell, converse, unfit
+from acp_bridge.notify.read import rings
 from acp_bridge.runtime import log
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         why = f"the data folder {home} can't be made: {error.strerror}"
         return fail("chat", f"{why}; acp-bridge doctor says what to do")
-    return anyio.run(converse, _plan(bridge, session, folder, bell=given.bell))
+    return anyio.run(converse, _plan(bridge, session, folder, bell=given.bell or rings(home)))
 
 
 def _plan(bridge: OwnBridge, session: SessionInfo | None, folder: Path, *, bell: bool) -> Plan:

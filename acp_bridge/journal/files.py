@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
+from time import time
 from typing import Final
 
 from acp_bridge.journal import left_queue
@@ -63,7 +64,7 @@ def create_file(path: Path, info: SessionInfo) -> SessionFile:
 
 
 def _create(path: Path, info: SessionInfo) -> SessionFile:
-    draft = path.with_suffix(".new")
+    draft = _draft_of(path)
     with journal_errors():
         _remove(draft)
         try:
@@ -81,6 +82,36 @@ def _create(path: Path, info: SessionInfo) -> SessionFile:
         except BaseException:
             connection.close()
             raise
+
+
+def _draft_of(path: Path) -> Path:
+    """Return the path under which a session's file is made; a kill may leave it."""
+    return path.with_suffix(".new")
+
+
+def old_drafts(sessions: Path) -> list[Path]:
+    """Return the files of sessions whose making was cut off by a kill, a day ago or more.
+
+    Raises JournalError.
+    """
+    found, before = [], time() - 86400
+    with journal_errors():
+        for draft in sessions.glob(_draft_of(Path("*.db")).name):
+            with suppress(FileNotFoundError):  # another bridge has removed it
+                if draft.lstat().st_mtime < before:
+                    found.append(draft.with_suffix(".db"))
+    return found
+
+
+def remove_draft(path: Path) -> None:
+    """Remove what is left of the making of a session's file. Raises JournalError.
+
+    The caller holds the session's lock, whose file goes too if there is no such session.
+    """
+    with journal_errors():
+        _remove(_draft_of(path))
+        if not path.exists():
+            path.with_suffix(".lock").unlink(missing_ok=True)
 
 
 def _make(draft: Path, info: SessionInfo) -> None:
@@ -179,6 +210,7 @@ def remove_files(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove the WAL before its file, as it would otherwise be played into a later file."""
-    for each in (wal_of(path), path, path.with_name(path.name + "-shm")):
+    """Remove logs before their file, as they would otherwise be played into a later file."""
+    journal, shm = (path.with_name(f"{path.name}-{each}") for each in ("journal", "shm"))
+    for each in (wal_of(path), journal, path, shm):
         each.unlink(missing_ok=True)

@@ -25,8 +25,10 @@ from acp_bridge.journal.file import SessionFile, Unwritten
 from acp_bridge.journal.files import (
     create_file,
     make_folders,
+    old_drafts,
     open_file,
     read_info,
+    remove_draft,
     remove_files,
     stamp_of,
     was_prompted,
@@ -318,6 +320,18 @@ class Journal:
                 await self._close_one(session_id)
                 await self.index.set_aside(session_id)
                 await self._remove(session_id)
+
+    async def old_drafts(self) -> tuple[Path, ...]:
+        """Return the locks of sessions whose making was cut off, a day ago or more.
+
+        Raises JournalError.
+        """
+        found = await in_thread(old_drafts, self._home / "sessions")
+        return tuple(path.with_suffix(".lock") for path in found)
+
+    async def remove_draft(self, lock: Path) -> None:
+        """Remove what such a making has left; the caller holds the lock. Raises JournalError."""
+        await in_thread(remove_draft, lock.with_suffix(".db"))
 
     async def _close_one(self, session_id: str) -> None:
         if (session := self._open.get(session_id)) is not None:

@@ -168,6 +168,11 @@ DELETE: Final = 10.0
 #: The opening of a session is undone. Above CLOSE_GRACE, since its process is closed first.
 UNDO: Final = 5.0
 
+# --- the user is notified ---------------------------------------------------------------------
+
+#: A notification is shown or posted.
+NOTIFY: Final = 5.0
+
 # --- the journal can't be written ------------------------------------------------------------
 
 #: What could not be written after a turn is tried again.

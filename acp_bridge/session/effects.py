@@ -18,7 +18,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Timer
-from acp_bridge.machine.states import Passing, State
+from acp_bridge.machine.states import Passing, Standstill, State
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.audience import Audience
 from acp_bridge.session.core import Core, Follower, SessionState
@@ -174,6 +174,8 @@ class Effects:
                 self.hooks.refuse_feedback(key, enough=enough)
             case ef.TellDeath(how):
                 self.hooks.tell_death(how)
+                if self.context.notifier:
+                    self.context.notifier.note_death(self.core)
             # --- time, and the end
             case ef.Arm(timer, token):
                 self.deadlines.arm(timer, token)
@@ -222,7 +224,15 @@ class Effects:
         who.append(self.audience.follow)
         if note_work := context.note_work:
             who.append(lambda before, after: note_work())
+        if context.notifier:
+            who.append(self._notify)
         return who
+
+    def _notify(self, before: SessionState, after: SessionState) -> None:
+        """Tell the notifier a change; a hold without a reason is the user's own word."""
+        held = after.turns.standstill is Standstill.HELD and self.pauses.because is not None
+        if self.context.notifier:
+            self.context.notifier.follow(self.core, after, held=held)
 
     def _release(self, epoch: int) -> None:
         """Forget a process that is dead, and end what it has left open."""

@@ -92,7 +92,8 @@ class Session:
         self.early: WaitingRequests | None = None
         self._context, self._lease, self._keeps_prompts = context, lease, False
         settings = context.settings
-        machine = new_machine(settings, moments_of(hooks), link, steers=context.steers)
+        moments = moments_of(hooks, told=context.notifier is not None)
+        machine = new_machine(settings, moments, link, steers=context.steers)
         self.core = core = Core(self.id, workspace, machine, context.tasks)
         self.feed, self.spawn = core.feed, core.spawn
 

@@ -20,6 +20,7 @@ from acp_bridge.listening.holder import Holder
 from acp_bridge.protocol import SOCKET_PROTOCOL, as_object, has
 from acp_bridge.runtime.log import event
 from acp_bridge.runtime.open_files import OpenFiles
+from acp_bridge.session.core import Core, SessionState
 from acp_bridge.settings import Settings
 
 
@@ -27,6 +28,16 @@ class Kept(Protocol):
     """Keeps which agents were seen to reload (`journal.index.Index`)."""
 
     reloads: Reloads
+
+
+class Follows(Protocol):
+    """Follows all sessions of a bridge, to tell the user (`notify.notifier.Notifier`)."""
+
+    def follow(self, core: Core, after: SessionState, *, held: bool) -> None:
+        """Note the state of a session; `held`: the bridge holds its queue, not the user."""
+
+    def note_death(self, core: Core) -> None:
+        """Note that the agent of a session has died."""
 
 
 class SeenReloads:
@@ -116,6 +127,8 @@ class SessionContext:
     open_files: OpenFiles = field(default_factory=OpenFiles)
     #: told when a session may have begun or ended its work.
     note_work: Callable[[], None] | None = None
+    #: tells the user when a session waits; None: the user wants to be told nothing.
+    notifier: Follows | None = None
     #: whether the agent was seen to take up a session again.
     reloads: SeenReloads = field(init=False)
     #: every process that somebody has, in the order of their making; one that nobody has any more,

@@ -21,6 +21,26 @@ def session_id(params: Json) -> str:
     return found
 
 
+def names(params: Json) -> None:
+    """Check the session's id and the folders that any request names, if it does.
+
+    Neither the journal nor a file's name takes half of a surrogate pair, which JSON allows.
+    """
+    roots = params.get("additionalDirectories")
+    folders = {"cwd": params.get("cwd")}
+    folders |= {
+        f"additionalDirectories.{number}": root
+        for number, root in enumerate(roots if isinstance(roots, list) else ())
+    }
+    for where, name in {"sessionId": params.get("sessionId"), **folders}.items():
+        if not isinstance(name, str):
+            continue
+        if any("\ud800" <= each <= "\udfff" for each in name):
+            raise errors.invalid("must be Unicode, without half of a surrogate pair", where)
+        if where in folders and "\0" in name:
+            raise errors.invalid("no folder has a null character in its path", where)
+
+
 def workspace(params: Json) -> Workspace:
     """Return the folders and MCP servers of a request: `cwd`, additional roots, servers."""
     cwd, roots = params.get("cwd"), params.get("additionalDirectories")

@@ -295,16 +295,17 @@ class SessionStore:
             self._context.tasks.start_soon(self._sweep)
 
     async def _sweep(self) -> None:
-        """Remove sessions that never had a prompt and are a day old, each under its lock."""
+        """Remove what is a day old, each under its lock.
+
+        That is sessions that never had a prompt, and files of sessions that were never whole.
+        """
         journal = self._context.journal
         try:
+            for draft in await journal.old_drafts():
+                await _under(draft, partial(journal.remove_draft, draft))
             for session_id in await journal.index.unprompted(days_ago(1)):
-                with suppress(lease.Busy, OSError):
-                    lock = await lease.acquire(journal.lock_path(session_id), 0)
-                    try:
-                        await journal.set_aside(session_id)
-                    finally:
-                        os.close(lock)
+                set_aside = partial(journal.set_aside, session_id)
+                await _under(journal.lock_path(session_id), set_aside)
         except JournalError as exc:
             event("journal.failed", what=exc)
 
@@ -343,3 +344,13 @@ class SessionStore:
             raise self._unwritable(exc, advice) from exc
         write_holder(lock, self._context.holder)
         return lock
+
+
+async def _under(path: Path, work: Callable[[], Awaitable[None]]) -> None:
+    """Do something under a session's lock, unless another process has it."""
+    with suppress(lease.Busy, OSError):
+        lock = await lease.acquire(path, 0)
+        try:
+            await work()
+        finally:
+            os.close(lock)

@@ -22,7 +22,7 @@ from agent.tools import Grant, ToolContext, ToolError
 from agent.tools.cards import visible
 from agent.tools.known_commands import ANY_NAME, KNOWN_COMMANDS, NUMBER, OPERANDS
 from agent.tools.paths import follow
-from agent.tools.trusted_files import KEYS_FILE
+from agent.tools.trusted_files import KEYS_FILES
 
 #: a piece of a word that the shell doesn't change: bare, in single or in double quotes
 _BARE = r"(?:[A-Za-z0-9_%+,./:=@^-]|(?<=[A-Za-z0-9_^])~)+"
@@ -144,7 +144,7 @@ def _paths(word: str) -> Iterator[str]:
 
 
 def _stays_inside(path: str, context: ToolContext) -> bool:
-    if path.startswith("~") or KEYS_FILE in path.lower():
+    if path.startswith("~") or any(name in path.lower() for name in KEYS_FILES):
         return False
     try:
         place = follow(path, context)

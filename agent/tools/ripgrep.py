@@ -24,7 +24,7 @@ from anyio import to_thread
 from anyio.abc import ByteReceiveStream, Process
 
 from agent.tools import ToolError
-from agent.tools.trusted_files import KEYS_FILE
+from agent.tools.trusted_files import KEYS_FILES
 from agent.tools.walk import open_folder
 
 #: seconds that a search may take
@@ -38,7 +38,7 @@ _MESSAGES = 16 * 1024
 _DESCRIPTORS = "/proc/self/fd"
 _OPTIONS = (
     *("--no-config", "--color=never", "--hidden", "--glob=!.git", "--no-messages"),
-    f"--iglob=!{KEYS_FILE}",
+    *(f"--iglob=!{name}" for name in KEYS_FILES),
     "--sort=path",  # the same result each time, and a cut takes its end
 )
 

@@ -27,11 +27,12 @@ _FOLDERS_BELOW = frozenset(
     for forge in (".github", ".gitea", ".forgejo")
     for folder in ("workflows", "actions")
 )
-#: the file of the models' keys in the data folder, and any other file of that name
-KEYS_FILE = "keys.env"
+#: the files of the data folder that hold secrets (the models' keys; where the user is notified),
+#: and any other files of these names
+KEYS_FILES = ("keys.env", "notify.toml")
 #: patterns of names, in lower case
 _FILES = (
-    KEYS_FILE,
+    *KEYS_FILES,
     "hooks.toml",
     *(".pre-commit-config.y*ml", ".gitmodules", "lefthook.y*ml", ".lefthook.y*ml"),
     *("*.code-workspace", ".exrc", ".nvimrc", ".nvim.lua", ".vimrc", ".dir-locals.el", ".mcp.json"),
@@ -43,7 +44,7 @@ _FILES = (
 
 
 def is_keys_file(name: str) -> bool:
-    return name.lower() == KEYS_FILE
+    return name.lower() in KEYS_FILES
 
 
 def is_git_s(parts: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from acp_bridge.journal.reading import all_sessions
+from acp_bridge.settings import NOTIFY_FILE
 from tests.process.test_bridge_fork import AGENT as FORKING_AGENT
 from tests.process.tiny_agent import tiny_agent
 from tests.support.fixture_agents import FixtureLog, fixture_command
@@ -92,6 +93,26 @@ async def test_a_person_talks_answers_stops_leaves_and_comes_back(
         await there.sees("queued")
         there.type("\x04")
         assert await there.process.wait() == 0
+
+
+async def test_the_terminals_of_a_chat_and_of_who_attaches_ring_if_notify_toml_says_so(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / NOTIFY_FILE).write_text('notify = ["bell"]')
+    async with person(CHAT, tmp_path, env) as owner:
+        await owner.sees("»")
+        owner.type("permission; say after\r")
+        await owner.hears(1)
+        async with person(["attach"], tmp_path, env) as guest:
+            await guest.hears(1)
+            guest.type("\x1by")
+            await guest.hears(2)
+            await owner.hears(2)
+            guest.type("/exit\r")
+            assert await guest.process.wait() == 0
+        owner.type("/exit\r")
+        assert await owner.process.wait() == 0
 
 
 async def test_one_who_attaches_sees_types_answers_and_leaves_the_session_to_the_other(

@@ -18,7 +18,7 @@ from acp_bridge.journal import Journal, PromptState, SessionJournal
 from acp_bridge.protocol import SESSION_PROMPT, SESSION_RESUME
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.session import Session
-from acp_bridge.session.session_context import SessionContext
+from acp_bridge.session.session_context import Follows, SessionContext
 from acp_bridge.settings import Settings
 from tests.session.journals import states
 from tests.session.memory import ClientEnd, Json
@@ -211,6 +211,7 @@ async def living(
     capabilities: Json | None = None,
     steers: bool = False,
     before: Callable[[SessionJournal], None] = lambda journal: None,
+    notifier: Follows | None = None,
     **settings: Any,
 ) -> AsyncIterator[Living]:
     """A session that has no process yet, or has `first`; `prepare` is for each that is started.
@@ -232,6 +233,7 @@ async def living(
             context = MemoryContext(chosen, home, tasks, AgentCommand(("agent",), {}))
             context.prepare = [*prepare] or context.prepare
             context.capabilities, context.steers = capabilities, steers
+            context.notifier = notifier
             if first:
                 first.agent_session_id = "0"
                 context.agents.append(first)

@@ -100,6 +100,13 @@ async def test_an_update_that_gives_no_title_changes_none(tmp_path: Path) -> Non
     assert await titled(tmp_path, info(updatedAt="x"), prompt("mend it")) == "mend it"
 
 
+async def test_a_title_with_half_of_a_surrogate_pair_is_kept_without_it(tmp_path: Path) -> None:
+    for name in ("a", "p"):
+        (tmp_path / name).mkdir()
+    assert await titled(tmp_path / "a", info(title="a \ud800 b"), prompt("x")) == "a ? b"
+    assert await titled(tmp_path / "p", prompt("\udfff x")) == "? x"
+
+
 @pytest.mark.hazard("P6")
 async def test_a_title_that_can_not_be_written_is_logged_and_hurts_nobody(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -43,6 +43,18 @@ def test_a_workspace_has_absolute_paths_and_a_list_of_servers(odd: Json, named: 
     assert refusal(params.workspace, odd).startswith(f"{named}: ")
 
 
+@pytest.mark.parametrize("lone", ["\ud800", "x\udfff"])
+def test_no_name_has_half_of_a_surrogate_pair_and_no_folder_a_null_character(lone: str) -> None:
+    params.names({"sessionId": "s\0é\U0001f600", "cwd": "/é", "additionalDirectories": ["/a"]})
+    params.names({"sessionId": 1, "cwd": None, "additionalDirectories": {"a": lone}, "x": lone})
+    refused = "must be Unicode, without half of a surrogate pair"
+    assert refusal(params.names, {"sessionId": lone}) == f"sessionId: {refused}"
+    assert refusal(params.names, {"cwd": f"/{lone}"}) == f"cwd: {refused}"
+    roots = {"cwd": "/a", "additionalDirectories": ["/a", 1, f"/{lone}"]}
+    assert refusal(params.names, roots) == f"additionalDirectories.2: {refused}"
+    assert refusal(params.names, {"cwd": "/a\0"}).startswith("cwd: no folder has")
+
+
 def test_a_workspace_is_what_was_given_and_tells_no_list_of_roots_from_an_empty_one() -> None:
     server = {"name": "s"}
     given = {"sessionId": "s", "cwd": "/w", "mcpServers": [server], "_meta": {"x": 1}}

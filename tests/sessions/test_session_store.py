@@ -1,6 +1,7 @@
 """Sessions of the journal are made, opened and erased under their lock, or not at all."""
 
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -298,3 +299,35 @@ async def test_a_caller_that_is_cancelled_at_any_moment_leaves_the_session_free(
             if not scope.cancel_called:
                 break
         assert number > 2
+
+
+# --- what a kill has left ----------------------------------------------------------------------
+
+
+def cut_off(it: Kept, session_id: str, *, days: float) -> list[Path]:
+    """Leave what a kill leaves of a file that is made; returns the files, the lock's last."""
+    path, lock = it.journal.path(session_id), it.journal.lock_path(session_id)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    endings = ("", "-wal", "-shm", "-journal")
+    files = [*(path.with_name(f"{path.stem}.new{each}") for each in endings), lock]
+    for file in files:
+        file.touch()
+        os.utime(file, (time.time() - days * 86400,) * 2)
+    return files
+
+
+@pytest.mark.hazard("K3")
+async def test_a_file_whose_making_was_cut_off_is_removed_a_day_later_unless_somebody_makes_it(
+    tmp_path: Path,
+) -> None:
+    async with kept(tmp_path) as it:
+        old, young = cut_off(it, "old", days=1.1), cut_off(it, "young", days=0.9)
+        made = cut_off(it, "made", days=2)
+        maker = await lease.acquire(it.journal.lock_path("made"), 0)
+        await it.keep("whole")
+        beside = cut_off(it, "whole", days=2)
+        await it.store._sweep()
+        os.close(maker)
+        assert not any(each.exists() for each in (*old, *beside[:-1]))
+        assert all(each.exists() for each in (*young, *made, beside[-1]))
+        assert set(await it.listed()) >= {"whole"}

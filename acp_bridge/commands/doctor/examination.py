@@ -15,6 +15,7 @@ from acp_bridge.commands.doctor import (
     hooks,
     installation,
     keys,
+    notify,
     rules,
     sessions,
 )
@@ -35,6 +36,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     (bridges.AREA, bridges.check),
     (hooks.AREA, hooks.check),
     (rules.AREA, rules.check),
+    (notify.AREA, notify.check),
     (keys.AREA, keys.check),
     (agent.AREA, agent.check),
     (editors.AREA, editors.check),

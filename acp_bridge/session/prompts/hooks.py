@@ -197,10 +197,14 @@ class HookRuns:
         return not self._lost
 
 
-def moments_of(found: FoundHooks | None) -> frozenset[Moment]:
-    """Return the moments of the machine for which there are hooks."""
+def moments_of(found: FoundHooks | None, *, told: bool = False) -> frozenset[Moment]:
+    """Return the moments of the machine for which there are hooks.
+
+    `told`: that of the agent's death in any case, since the user is told of it.
+    """
     names = {hook.event for hook in found.hooks} if found else set()
-    return frozenset(moment for name, moment in _MOMENTS.items() if name in names)
+    moments = {moment for name, moment in _MOMENTS.items() if name in names}
+    return frozenset(moments | {Moment.DEATH} if told else moments)
 
 
 class SessionHooks:
@@ -266,9 +270,10 @@ class SessionHooks:
             self._transcript.notice(notices.enough_feedback(text))
 
     def tell_death(self, how: object) -> None:
-        """Start the hooks for the agent's death, and don't wait for them."""
+        """Start the hooks for the agent's death, if there are any, and don't wait for them."""
         reason = how.describe() if isinstance(how, Exit) else "it is gone"
-        self._aside(partial(self._tell, "AgentDied", {"reason": reason}))
+        if self.runs.has("AgentDied"):
+            self._aside(partial(self._tell, "AgentDied", {"reason": reason}))
 
     async def _before(self, key: int) -> ev.HooksDone:
         if self._start:

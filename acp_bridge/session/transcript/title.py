@@ -56,7 +56,7 @@ class Title:
         With the first prompt that the journal took a session is listed, title or none.
         """
         if not self._known and (title := notices.summary(params["prompt"], _LENGTH)):
-            self._set(title)
+            self._set(_sound(title))
         elif not self._listed:
             self._core.spawn(self._keep, UNSET)
         self._listed = self._journal.info.prompted
@@ -72,7 +72,7 @@ class Title:
         if self._own is not None:
             return {**update, "title": self._own}
         title = update["title"]
-        self._set(title if isinstance(title, str) else None)
+        self._set(_sound(title) if isinstance(title, str) else None)
         return update
 
     def take(self, request: ClientRequest) -> None:
@@ -86,7 +86,7 @@ class Title:
 
     def set_own(self, given: str) -> str:
         """Give the session the user's title; returns it as it is kept, or "" if it has no words."""
-        title = notices.summary([{"text": given}], _OWN_LENGTH)
+        title = _sound(notices.summary([{"text": given}], _OWN_LENGTH))
         if title:
             self._own = title
             try:
@@ -107,3 +107,8 @@ class Title:
             await self._listing.touch(self._session_id, title=title)
         except JournalError as exc:
             event("journal.failed", session=self._session_id, what=exc)
+
+
+def _sound(title: str) -> str:
+    """Return a title as the journal takes it: halves of surrogate pairs become question marks."""
+    return title.encode(errors="replace").decode()

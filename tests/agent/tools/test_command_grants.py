@@ -286,6 +286,7 @@ def test_what_the_shell_makes_more_of_is_allowed_only_as_it_is(command: str) -> 
         "cat keys.env",
         "cat home/KEYS.ENV",
         "cat k'eys.e'nv",
+        "cat notify.toml",
         "*",
         "-x",
         "!",

@@ -325,11 +325,12 @@ async def test_no_half_of_a_secret_is_left_where_a_long_line_is_cut(
 
 
 @pytest.mark.hazard("K7")
-async def test_the_file_of_keys_is_shown_only_if_the_user_says_so(cwd: Path) -> None:
-    (cwd / "keys.env").write_text("A_KEY=abc")
-    (cwd / "link").symlink_to("keys.env")
-    for path in ("keys.env", "link"):
+@pytest.mark.parametrize("name", ["keys.env", "notify.toml"])
+async def test_a_file_of_secrets_is_shown_only_if_the_user_says_so(cwd: Path, name: str) -> None:
+    (cwd / name).write_text("A_KEY=abc")
+    (cwd / "link").symlink_to(name)
+    for path in (name, "link"):
         action = await prepare(ReadFile(), session(cwd), path=path)
         assert (action.shows_keys, action.outside) == (True, False)
-        assert action.grant == Grant(("read", str(cwd / "keys.env")), "reading keys.env")
+        assert action.grant == Grant(("read", str(cwd / name)), f"reading {name}")
     assert not (await prepare(ReadFile(), session(cwd), path="a.env")).shows_keys

@@ -259,6 +259,7 @@ async def test_the_file_of_keys_is_searched_only_if_it_is_named_and_the_user_say
     (cwd / "home").mkdir()
     (cwd / "home/keys.env").write_text("A=needle")
     (cwd / "Keys.ENV").write_text("A=needle")
+    (cwd / "notify.toml").write_text("needle")
     assert await found(cwd) == "[no match]"
     assert await found(cwd, glob="*.env") == "[no match]"
     action = await prepare(Search(), session(cwd), pattern="needle", path="home/keys.env")

@@ -100,7 +100,7 @@ def add_bell(parser: argparse.ArgumentParser) -> None:
         "--bell",
         action="store_true",
         help="ring the terminal's bell when you are waited for: a permission is asked, or\n"
-        "nothing runs any more",
+        "nothing runs any more; 'bell' in notify.toml does the same",
     )
 
 

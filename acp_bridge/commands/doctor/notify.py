@@ -1,0 +1,57 @@
+"""Checks how the user is notified; no address is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from acp_bridge.commands.doctor.findings import (
+    NO_HOME,
+    Finding,
+    Silent,
+    Subject,
+    error,
+    from_disk,
+    ok,
+    warning,
+)
+from acp_bridge.notify import desktop
+from acp_bridge.notify.config import BadNotify
+from acp_bridge.notify.read import others_read, read
+from acp_bridge.settings import NOTIFY_FILE
+
+AREA: Final = "notifications"
+
+
+async def check(subject: Subject) -> list[Finding]:
+    """Check the file that says how the user is notified; return the findings."""
+    if not subject.home_usable:
+        return [NO_HOME]
+    try:
+        return await from_disk(lambda: look(subject.settings.home, subject.env))
+    except Silent as silent:
+        return [warning(f"{NOTIFY_FILE} can't be looked at: {silent}")]
+
+
+def look(home: Path, env: Mapping[str, str]) -> list[Finding]:
+    """Read the file, if it is there; return the findings."""
+    path = home / NOTIFY_FILE
+    try:
+        chosen = read(home)
+    except BadNotify as bad:
+        return [error(f"{path} can't be used: {bad}", "correct it: until then nobody is notified")]
+    if chosen is None:
+        return [ok(f"none: there is no {path}", ways=[])]
+    found = [ok(f"{path} has {', '.join(chosen.named) or 'nothing'}", ways=chosen.named)]
+    if chosen.desktop and not desktop.is_there(env):
+        program = desktop.program()
+        found.append(
+            warning(
+                f"nothing is shown on the desktop: the program {program} is not there",
+                "install it (Debian and Ubuntu: libnotify-bin)" if program == "notify-send" else "",
+            )
+        )
+    if chosen.addresses and others_read(home):
+        found.append(warning(f"others may read {path}, with the address", f"chmod 600 {path}"))
+    return found

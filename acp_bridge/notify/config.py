@@ -1,0 +1,109 @@
+"""Reads the text of `notify.toml`. A file that is not wholly right is not used. SANS-IO.
+
+What is said of a file that can't be used holds no word of it: an address is a secret.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from base64 import b64encode
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+_KEYS: Final = frozenset({"notify", "words"})
+_NTFY: Final = "ntfy:"
+_TOML_LINE: Final = re.compile(r"\bline (\d+)")
+#: what may stand in the first line of a request.
+_PLAIN: Final = re.compile(r"[\x21-\x7e]+")
+_WAYS: Final = '"desktop", "bell" or "ntfy:ADDRESS"'
+
+
+class BadNotify(Exception):
+    """The file can't be used; the text says why, without a word of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a notification is posted to; no part of it is shown or logged."""
+
+    host: str = field(repr=False)
+    port: int = field(repr=False)
+    #: path and query, as they are sent.
+    target: str = field(repr=False)
+    secure: bool
+    #: the header that says who posts, if the address does; empty if not.
+    authorization: str = field(default="", repr=False)
+
+    @property
+    def place(self) -> str:
+        """Host and port, as a request names them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """The ways in which the user wants to be told."""
+
+    desktop: bool = False
+    bell: bool = False
+    addresses: tuple[Address, ...] = ()
+    #: with what the agent asks, where it asks something.
+    words: bool = False
+
+    @property
+    def named(self) -> list[str]:
+        """The ways, as they may be shown."""
+        shown = {"desktop": self.desktop, "bell": self.bell, "ntfy": bool(self.addresses)}
+        return [name for name, chosen in shown.items() if chosen]
+
+
+def parse(text: str) -> Notify:
+    """Return what a file says. Raises BadNotify."""
+    try:
+        table: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = _TOML_LINE.search(str(error))
+        where = found[1] if found else str(text.count("\n") + 1)
+        raise BadNotify(f"line {where} is no TOML") from None
+    if table.keys() - _KEYS:
+        raise BadNotify("it may have the keys notify and words, and no other")
+    ways, words = table.get("notify", []), table.get("words", False)
+    if not isinstance(ways, list) or not all(isinstance(each, str) for each in ways):
+        raise BadNotify(f"notify is a list of texts, each {_WAYS}")
+    if not isinstance(words, bool):
+        raise BadNotify("words is true or false")
+    if any(way not in ("desktop", "bell") and not way.startswith(_NTFY) for way in ways):
+        raise BadNotify(f"one of notify is not {_WAYS}")
+    addresses = dict.fromkeys(address(way[len(_NTFY) :]) for way in ways if way.startswith(_NTFY))
+    return Notify("desktop" in ways, "bell" in ways, tuple(addresses), words)
+
+
+def address(text: str) -> Address:
+    """Return an address that the user has written. Raises BadNotify."""
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise BadNotify("the address behind ntfy: is none") from None
+    if parts.scheme not in ("https", "http") or not host or not _PLAIN.fullmatch(text):
+        raise BadNotify("an address is written as in ntfy:https://ntfy.sh/your-secret-topic")
+    secure = parts.scheme == "https"
+    if not secure and not _is_this_machine(host):
+        raise BadNotify("the address behind ntfy: has to begin with https://")
+    target = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+    who = ""
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        who = f"Basic {b64encode(pair.encode()).decode()}"
+    return Address(host, port or (443 if secure else 80), target, secure, who)
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

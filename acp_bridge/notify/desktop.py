@@ -1,0 +1,55 @@
+"""Shows a notification on the desktop, by the program that the system has for that."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from html import escape
+from typing import Final
+
+from acp_bridge.hooks.definitions import Hook, HookEvent
+from acp_bridge.hooks.environment import environment
+from acp_bridge.hooks.run import run
+from acp_bridge.notify.errors import NotTold
+from acp_bridge.runtime import waits
+
+TITLE: Final = "acp-bridge"
+#: takes the text as its argument: no word of it is read as a script.
+_SCRIPT: Final = (
+    "on run argv",
+    f'display notification (item 1 of argv) with title "{TITLE}"',
+    "end run",
+)
+
+
+def program() -> str:
+    """Return the name of the program that shows notifications here."""
+    return "osascript" if sys.platform == "darwin" else "notify-send"
+
+
+def is_there(env: Mapping[str, str]) -> bool:
+    """Return True if the program can be found."""
+    return shutil.which(program(), path=env.get("PATH")) is not None
+
+
+def command(name: str, text: str) -> tuple[str, ...]:
+    """Return the command line that shows a text by this program."""
+    if name == "osascript":
+        return (name, *(word for line in _SCRIPT for word in ("-e", line)), "--", text)
+    return (name, f"--app-name={TITLE}", "--", TITLE, escape(text, quote=False))
+
+
+async def show(text: str) -> None:
+    """Show a text, in bounded time. Raises NotTold.
+
+    No process of it is left then, and none has a secret of the bridge's environment.
+    """
+    words = command(program(), text)
+    hook = Hook(HookEvent.WAITING, words, timeout=waits.NOTIFY)
+    ran = await run(hook, b"", "/", environment(os.environ, "/"))
+    if ran.problem is not None:
+        raise NotTold(ran.problem)
+    if ran.exit_code:
+        raise NotTold(f"{words[0]} has ended with exit code {ran.exit_code}")

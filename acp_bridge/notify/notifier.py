@@ -1,0 +1,129 @@
+"""Follows the sessions of a bridge, and tells the user what `news.py` decides.
+
+One task tells, one notification after the other, each way in bounded time. A way that fails is
+logged once, until it works again, and is in nobody's way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path, PurePath
+
+import anyio
+
+from acp_bridge.machine.states import State
+from acp_bridge.notify import desktop, ntfy
+from acp_bridge.notify.config import BadNotify, Notify
+from acp_bridge.notify.errors import NotTold
+from acp_bridge.notify.news import Notes, Stand, Times
+from acp_bridge.notify.read import read
+from acp_bridge.runtime.log import event, logger, masked
+from acp_bridge.session.core import Core, SessionState
+from acp_bridge.settings import NOTIFY_FILE
+
+#: tells the user a text, in bounded time; raises NotTold.
+Way = Callable[[str], Awaitable[None]]
+
+
+def made_for(home: Path) -> Notifier | None:
+    """Return what tells the user as `notify.toml` says; None if it says nothing, or can't be used.
+
+    What is wrong with it is logged.
+    """
+    try:
+        chosen = read(home)
+    except BadNotify as bad:
+        logger.warning("%s can't be used, nobody is notified: %s", home / NOTIFY_FILE, bad)
+        return None
+    ways = ways_of(chosen) if chosen else []
+    return Notifier(ways, words=bool(chosen and chosen.words)) if ways else None
+
+
+def ways_of(chosen: Notify) -> list[tuple[str, Way]]:
+    """Return the ways in which a bridge tells the user, by name; one that can't is logged.
+
+    The terminal's bell is rung by the commands that have a terminal.
+    """
+    found: list[tuple[str, Way]] = [("ntfy", partial(ntfy.post, at)) for at in chosen.addresses]
+    if chosen.desktop and desktop.is_there(os.environ):
+        found.append(("desktop", desktop.show))
+    elif chosen.desktop:
+        logger.warning("nothing is shown on the desktop: there is no %s", desktop.program())
+    return found
+
+
+class Notifier:
+    """Knows where the sessions of a bridge stand, and tells the user in these ways."""
+
+    def __init__(
+        self, ways: list[tuple[str, Way]], *, words: bool, times: Times | None = None
+    ) -> None:
+        """Nothing is told before `run`."""
+        self._ways = ways
+        self._words = words
+        self._notes = Notes(times or Times())
+        self._changed = anyio.Event()
+        #: the ways that have failed the last time.
+        self._failing: set[int] = set()
+
+    # --- what happens in sessions --------------------------------------------------------------
+
+    def follow(self, core: Core, after: SessionState, *, held: bool) -> None:
+        """Note the state of a session; `held`: the bridge holds its queue, not the user."""
+        now, stand = after.turns, None
+        if not now.ending:
+            stand = Stand(
+                _name(core),
+                tuple(after.around.asked),
+                now.running,
+                now.unanswered,
+                now.state is State.DRAINING,
+                held,
+            )
+        self._notes.note(core.id, stand, anyio.current_time())
+        self._changed.set()
+
+    def note_death(self, core: Core) -> None:
+        """Note that the agent of a session has died."""
+        self._notes.note_death(core.id, _name(core), anyio.current_time())
+        self._changed.set()
+
+    # --- what the user is told -----------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Tell the user, until cancelled. Raises nothing else."""
+        while True:
+            self._changed, due = anyio.Event(), self._notes.due
+            with anyio.CancelScope(deadline=float("inf") if due is None else due):
+                await self._changed.wait()
+            if told := self._notes.take(anyio.current_time()):
+                await self._tell(masked(told.text(words=self._words)))
+
+    async def _tell(self, text: str) -> None:
+        async with anyio.create_task_group() as tasks:
+            for number in range(len(self._ways)):
+                tasks.start_soon(self._tell_by, number, text)
+
+    async def _tell_by(self, number: int, text: str) -> None:
+        name, way = self._ways[number]
+        try:
+            await way(text)
+        except NotTold as failed:
+            self._note_failure(number, str(failed))
+        except Exception as exc:  # whose text may name the address
+            self._note_failure(number, type(exc).__name__)
+        else:
+            self._failing.discard(number)
+            event("notified", way=name)
+
+    def _note_failure(self, number: int, why: str) -> None:
+        if number not in self._failing:
+            self._failing.add(number)
+            logger.warning("the user was not notified by %s: %s", self._ways[number][0], why)
+
+
+def _name(core: Core) -> str:
+    cwd = core.workspace.cwd
+    return PurePath(cwd).name or cwd

@@ -1,0 +1,1 @@
+"""How the user is told that a session waits."""
