@@ -43,8 +43,6 @@ class Prompt:
     steers: bool = False
     #: its client has sent something after it that may cancel it.
     own_stop: bool = False
-    #: its request was given up, by a client of version 2.
-    given_up: bool = False
     #: it was sent again, under its key.
     again: bool = False
     #: its client did not have the session for a while.
