@@ -66,6 +66,11 @@ class Prompt:
         self.answer = self.answer if self.accepted else None
 
     @property
+    def may_be_unread(self) -> bool:
+        """True if it steers, and may be left over so that the user's word sends it once more."""
+        return self.steers and (self.answer is None or UNREAD in str(self.answer))
+
+    @property
     def stopped(self) -> Any:
         """The stop reason; None for an error, and for no answer."""
         return stop_reason(self.answer or {})

@@ -67,6 +67,14 @@ COME = [RESUME, IDLE, RESUMED]
 TURN = [RUNS, begun(1), said(ONE), ENDED]
 
 
+def heard(ledger: Ledger, *lines: Json) -> Heard:
+    """What a client was told, judged; its prompts are of the ids 1 and 2."""
+    told = Heard(ledger, Guest(1, 0), recorded(*lines))
+    told.prompts = {str(number): prompt for number, prompt in enumerate(ledger.newer.values(), 1)}
+    told.judge()
+    return told
+
+
 def judge(*lines: Json, stopped: bool = False, whole: str = ONE) -> Ledger:
     """A client that has come, with two prompts, of the ids 1 and 2; `whole`: what was said."""
     ledger = Ledger()
@@ -74,12 +82,10 @@ def judge(*lines: Json, stopped: bool = False, whole: str = ONE) -> Ledger:
         ledger.newer[number] = Prompt(number, S, 0, f"say {text}", [text], False, by=1)
     if stopped:
         ledger.stop(0, S, 1)
-    heard = Heard(ledger, Guest(1, 0), recorded(*COME, *lines))
-    heard.prompts = {"1": ledger.newer[NEWER], "2": ledger.newer[NEWER + 1]}
-    heard.judge()
+    told = heard(ledger, *COME, *lines)
     content = {"type": "text", "text": whole}
     updates: Updates = [{"sessionUpdate": "agent_message_chunk", "content": content}]
-    heard.judge_whole(S, updates)
+    told.judge_whole(S, updates)
     return ledger
 
 
