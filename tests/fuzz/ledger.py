@@ -204,6 +204,11 @@ class Ledger:
             raise Lost(f"an agent's request was answered twice: {answered}")
         self._judge_order([number_of(turn["prompt"]) for turn in log.turns()])
 
+    def _may_be_kept(self, prompt: Prompt) -> bool:
+        """Return True if it may have waited at a close for all, and its client was gone by then."""
+        closed = any(each.session_id == prompt.session_id for each in self.closings)
+        return closed and prompt.answer is None
+
     def _judge_order(self, ran: list[int | None]) -> None:
         last: defaultdict[tuple[object, ...], int] = defaultdict(lambda: -1)
         life = 0
@@ -213,7 +218,7 @@ class Ledger:
             prompt = self._find(number)
             if number is None or prompt is None:
                 continue
-            if prompt.urgent or prompt.session_id in self.moved:
+            if prompt.urgent or prompt.session_id in self.moved or self._may_be_kept(prompt):
                 continue
             # Prompts that were left over ran later, by the user's word, in an order of their own:
             # of an earlier life, or kept when the session was closed for all. Of several bridges
