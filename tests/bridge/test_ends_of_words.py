@@ -82,3 +82,20 @@ async def test_words_at_the_agent_of_a_turn_that_fails_are_sent_again_on_the_use
         assert here.prompted == ["runs", "follows"]
         await here.it.editor.stop_reason(here.it.editor.prompt(here.id, "/queue run"))
         assert here.prompted == ["runs", "follows", "sent"]
+
+
+async def test_words_that_the_agent_says_it_took_behind_the_last_word_of_its_turn_are_left_over(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as here:
+        landing = here.it.agent.stops_at(STEER)
+        asked = here.asks_to_steer("sent")
+        await until(lambda: landing.reached)
+        here.says("of them, or of what was asked before")
+        landing.open()
+        assert (await here.it.editor.result(asked))["outcome"] == "injected"
+        here.process.says({"id": here.first_id(), "result": {"stopReason": "end_turn"}})
+        assert await here.it.editor.stop_reason(here.turn) == "end_turn"
+        assert here.left_over() == ["sent"]
+        assert "Perhaps not read" in here.notices()
+        here.gate.open()

@@ -139,7 +139,7 @@ class FarLife(Life):
             await caller.client.until_recorded(lambda: not caller.unanswered(), _RUNS + 1)
         for message in caller.unanswered():
             if prompt := caller.prompts.get(key(message["id"])):
-                prompt.given_up = prompt.stoppable = prompt.own_stop = True
+                prompt.stoppable = prompt.own_stop = True
                 caller.notify("$/cancel_request", {"requestId": message["id"]})
         await super().all_answered()
 

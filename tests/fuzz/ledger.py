@@ -7,8 +7,8 @@ Judged when a bridge has ended, from each client's recorded lines and the agents
 - a whole turn's words were shown before its answer, and nothing of a cancelled one after it;
 - nobody is answered `cancelled` without a reason, which a Stop of another client is not;
 - a load shows what was shown, to this client and to any other (`transcripts.py`);
-- an agent gets each prompt at most once, and a session's prompts in the order of sending; each of
-  its questions is answered once;
+- an agent gets each prompt at most once, but for words that it perhaps did not read, and a
+  session's prompts in the order of sending; each of its questions is answered once;
 - in the end, what each client was shown is a part of the whole, in its order (`sights.py`), and
   questions were asked of all who can answer, and decided by one of them (`questions.py`);
 - what a kept bridge had accepted has run.
@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from acp_bridge.protocol import AGENT_MESSAGE, USER_MESSAGE
 from tests.crash.told import Lost
 from tests.fuzz.heard import Heard
-from tests.fuzz.prompts import KEPT, UNREAD, ClosedForAll, Guest, Prompt, number_of
+from tests.fuzz.prompts import KEPT, ClosedForAll, Guest, Prompt, number_of
 from tests.fuzz.questions import Person, judge_answers_heard, judge_who_was_asked
 from tests.fuzz.sights import Sight, flat
 from tests.fuzz.states import judge_states
@@ -191,9 +191,9 @@ class Ledger:
             if number_of(block["text"]) is not None
         ]
         texts += [event["prompt"] for event in log.events("steered")]
-        again = {prompt.text for prompt in self.prompts if UNREAD in str(prompt.answer)}
-        texts = [text for text in texts if text not in again]  # the user may send them again
-        if twice := [text for text, times in Counter(texts).items() if times > 1]:
+        sent = Counter(texts)
+        sent.subtract({prompt.text for prompt in self.prompts if prompt.may_be_unread})
+        if twice := [text for text, times in sent.items() if times > 1]:
             raise Lost(f"sent to an agent twice: {twice}")
         answers = Counter(
             (event["pid"], str(event["message"].get("id")))
@@ -204,6 +204,11 @@ class Ledger:
             raise Lost(f"an agent's request was answered twice: {answered}")
         self._judge_order([number_of(turn["prompt"]) for turn in log.turns()])
 
+    def _may_be_kept(self, prompt: Prompt) -> bool:
+        """Return True if it may have waited at a close for all, and its client was gone by then."""
+        closed = any(each.session_id == prompt.session_id for each in self.closings)
+        return closed and prompt.answer is None
+
     def _judge_order(self, ran: list[int | None]) -> None:
         last: defaultdict[tuple[object, ...], int] = defaultdict(lambda: -1)
         life = 0
@@ -213,7 +218,7 @@ class Ledger:
             prompt = self._find(number)
             if number is None or prompt is None:
                 continue
-            if prompt.urgent or prompt.session_id in self.moved:
+            if prompt.urgent or prompt.session_id in self.moved or self._may_be_kept(prompt):
                 continue
             # Prompts that were left over ran later, by the user's word, in an order of their own:
             # of an earlier life, or kept when the session was closed for all. Of several bridges

@@ -202,7 +202,7 @@ class Actors:
 
     def _give_up(self, actor: Actor, request: str) -> None:
         prompt = actor.heard.prompts[request]
-        prompt.given_up = prompt.stoppable = True
+        prompt.stoppable = True
         actor.notify("$/cancel_request", {"requestId": int(request)})
 
     async def _close(self, actor: Actor, session: str, rng: random.Random) -> None:

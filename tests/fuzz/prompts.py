@@ -43,8 +43,6 @@ class Prompt:
     steers: bool = False
     #: its client has sent something after it that may cancel it.
     own_stop: bool = False
-    #: its request was given up, by a client of version 2.
-    given_up: bool = False
     #: it was sent again, under its key.
     again: bool = False
     #: its client did not have the session for a while.
@@ -66,6 +64,11 @@ class Prompt:
         """
         self.urgent = self.again = True
         self.answer = self.answer if self.accepted else None
+
+    @property
+    def may_be_unread(self) -> bool:
+        """True if it steers, and may be left over so that the user's word sends it once more."""
+        return self.steers and (self.answer is None or UNREAD in str(self.answer))
 
     @property
     def stopped(self) -> Any:

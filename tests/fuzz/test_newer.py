@@ -67,20 +67,25 @@ COME = [RESUME, IDLE, RESUMED]
 TURN = [RUNS, begun(1), said(ONE), ENDED]
 
 
-def judge(*lines: Json, stopped: bool = False, whole: str = ONE, given_up: bool = False) -> Ledger:
+def heard(ledger: Ledger, *lines: Json) -> Heard:
+    """What a client was told, judged; its prompts are of the ids 1 and 2."""
+    told = Heard(ledger, Guest(1, 0), recorded(*lines))
+    told.prompts = {str(number): prompt for number, prompt in enumerate(ledger.newer.values(), 1)}
+    told.judge()
+    return told
+
+
+def judge(*lines: Json, stopped: bool = False, whole: str = ONE) -> Ledger:
     """A client that has come, with two prompts, of the ids 1 and 2; `whole`: what was said."""
     ledger = Ledger()
     for number, text in ((NEWER, ONE), (NEWER + 1, TWO)):
         ledger.newer[number] = Prompt(number, S, 0, f"say {text}", [text], False, by=1)
-        ledger.newer[number].given_up = given_up
     if stopped:
         ledger.stop(0, S, 1)
-    heard = Heard(ledger, Guest(1, 0), recorded(*COME, *lines))
-    heard.prompts = {"1": ledger.newer[NEWER], "2": ledger.newer[NEWER + 1]}
-    heard.judge()
+    told = heard(ledger, *COME, *lines)
     content = {"type": "text", "text": whole}
     updates: Updates = [{"sessionUpdate": "agent_message_chunk", "content": content}]
-    heard.judge_whole(S, updates)
+    told.judge_whole(S, updates)
     return ledger
 
 
@@ -98,7 +103,9 @@ def judge(*lines: Json, stopped: bool = False, whole: str = ONE, given_up: bool 
         # Its connection has ended before the replay was whole.
         ([prompt(1), *TURN, REPLAY], {}),
         ([prompt(1), RUNS, begun(1), STOP, CANCELLED], {"stopped": True}),
-        ([prompt(1), GIVE_UP, refused(1)], {"given_up": True}),
+        ([prompt(1), GIVE_UP, refused(1)], {}),
+        # A turn begins as its prompt is given up, and ends with that.
+        ([prompt(1), GIVE_UP, RUNS, begun(1), CANCELLED], {}),
         # It was sent before, and has ended then.
         ([prompt(1), accepted(1, ended=True, begun=True), begun(1)], {}),
         # Both attempts at one prompt have its turn.
@@ -123,9 +130,7 @@ def test_what_may_be_is_good(lines: list[Json], how: dict[str, Any]) -> None:
         ),
         pytest.param([prompt(1), RUNS, begun(1), CANCELLED], {}, id="cancelled without a Stop"),
         pytest.param([prompt(1), refused(1)], {}, id="withdrawn without a word"),
-        pytest.param(
-            [prompt(1), RUNS, begun(1), CANCELLED], {"given_up": True}, id="given up too late"
-        ),
+        pytest.param([prompt(1), RUNS, begun(1), GIVE_UP, CANCELLED], {}, id="given up too late"),
         pytest.param(
             [prompt(1), RUNS, begun(1), CANCELLED, said(ONE)], {"stopped": True}, id="goes on"
         ),

@@ -18,6 +18,7 @@ from acp_bridge.protocol import (
     SESSION_PROMPT,
     SESSION_RESUME,
     SESSION_UPDATE,
+    USER_MESSAGE,
 )
 from acp_bridge.updates.notices import CLOSED_BY_OTHER, DELETED_BY_OTHER, DETACHED
 from tests.crash.told import Lost
@@ -174,6 +175,8 @@ class Walk:
         if kept(params) is None:
             if any(notice in str(update.get("content")) for notice in _OUT_OF_SIGHT):
                 self._loses_sight(session_id)
+            if update["sessionUpdate"] == USER_MESSAGE and not self._replaying[session_id]:
+                self._begins(str((update.get("content") or {}).get("text")))
             return
         content = update.get("content")
         said = str(content.get("text", "")) if isinstance(content, dict) else ""
@@ -182,6 +185,12 @@ class Walk:
             self._judge_live(session_id, params, set(words))
         for word, number in words.items():
             self._heard[number].add(word)
+
+    def _begins(self, text: str) -> None:
+        """Words that steer, and were perhaps not read, are said again when shown again."""
+        for prompt in self._ledger.prompts:
+            if prompt.steers and prompt.text == text:
+                self._live -= set(prompt.words)
 
     def _judge_live(self, session_id: str, params: Message, words: set[str]) -> None:
         """Nothing comes twice, and nothing of a turn that was cancelled."""

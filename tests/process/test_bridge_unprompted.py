@@ -10,6 +10,7 @@ from acp_bridge.journal import Journal, days_ago
 from tests.process.bridge_support import World, fails, stopped
 from tests.process.test_bridge_list import listed
 from tests.support.recording import Message
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.hazard("R2", "K6")]
 
@@ -102,7 +103,7 @@ async def test_one_whose_bridge_was_killed_loads_and_is_removed_when_it_is_a_day
         await journal.index.put(opened.info)
     await journal.close()
     async with world.bridge(options=["--log-level", "debug"]) as client:
-        await client.until_recorded(lambda: not files(world, old), within=5)
+        await until(lambda: not files(world, old))
         assert [row["sessionId"] for row in await listed(client)] == [used]
         await client.load_session(used, world.cwd)
         assert client.texts() == ["one"]

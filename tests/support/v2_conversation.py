@@ -35,6 +35,8 @@ class Attempt:
     is_over: bool = False
     #: a Stop that was sent behind it was read before it had begun.
     is_stopped: bool = False
+    #: its client has given it up while it had no answer.
+    given_up: bool = False
     #: the id of its message: its turn has begun.
     message: str = ""
     #: the error that it was answered with, in place of the id.
@@ -123,6 +125,10 @@ class Conversation:
         return self._sessions.setdefault(session_id, _Session())
 
     def _sent(self, message: Message, params: Message) -> None:
+        if message.get("method") == "$/cancel_request":
+            wanted = self.attempts.get(json.dumps(params["requestId"]))
+            if wanted and not wanted.is_answered:
+                wanted.given_up = True
         if message.get("method") == "session/cancel":
             self._session(params["sessionId"]).stopped = [
                 each

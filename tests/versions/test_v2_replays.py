@@ -129,6 +129,26 @@ async def test_a_prompt_whose_turn_begins_behind_a_replay_has_its_words_and_its_
 
 
 @pytest.mark.hazard("X3")
+async def test_a_prompt_that_is_given_up_when_its_turn_runs_and_is_not_told_yet_ends_cancelled(
+    tmp_path: Path,
+) -> None:
+    async with shown(tmp_path) as here:
+        await here.begun("one")
+        waits = here.client.prompt(here.session, "two")
+        asked = await here.asks()
+        here.agent.gate("one").open()
+        await until(lambda: here.agent.gate("two").reached)
+        here.client.cancel_request(waits)
+        await here.client.handled()
+        await here.reads(asked)
+        here.agent.gate("two").open()
+        await until(lambda: here.told()[-1].startswith("idle/"))
+        began = ["two", "running", f"answer {waits}"]
+        assert here.told()[-5:-1] == [*began, "two begins"]
+        assert here.told()[-1] == "idle/cancelled"
+
+
+@pytest.mark.hazard("X3")
 async def test_a_turn_whose_words_wait_for_a_replay_that_a_close_breaks_off_has_its_end_alone(
     tmp_path: Path,
 ) -> None:
