@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.agents.usage_figures import Span, of_agent
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import FixtureLog, StartAgent
 from tests.support.gates import Gates
@@ -256,3 +257,14 @@ async def test_reuses_ids_in_every_turn_and_process(start_agent: StartAgent) -> 
             reads = [m["id"] for m in client.recording.requests("fs/read_text_file")]
             names.append((named, reads))
     assert names == [(["m1", "t1", "m2"] * 2, [0, 1])] * 2
+
+
+# Costs
+
+
+async def test_tells_costs_has_the_name_of_an_agent_whose_costs_are_totals(
+    start_agent: StartAgent,
+) -> None:
+    async with start_agent("tells-costs", opened=False) as client:
+        told = await client.initialize()
+        assert of_agent(told["agentInfo"]["name"]).cost is Span.SESSION

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -189,7 +190,15 @@ def test_how_the_bytes_are_cut_changes_nothing(
             found += decoder.feed(rest[:cut])
             rest = rest[cut:]
         found += decoder.feed(rest)
-        assert repr(found + decoder.eof()) == repr(decode(data, limit))
+        assert told(found + decoder.eof()) == told(decode(data, limit))
+
+
+def told(found: list[Any]) -> list[str]:
+    """What was found. The id of a line that is too long may stand in bytes that come too late."""
+    return [
+        repr(replace(each, id=None, asks=False) if "longer than" in repr(each) else each)
+        for each in found
+    ]
 
 
 @given(st.lists(hostile_lines, max_size=8))
