@@ -100,7 +100,7 @@ async def test_over_a_line_that_is_cut_after_some_bytes_each_word_and_answer_com
             assert answers == [1] * len(asked)
             ran = [each for each in there.server.runs if each.startswith("words")]
             assert ran == [f"words {number}" for number in range(30)]
-            assert there.lines > 3
+            assert there.lines > 1
 
 
 async def _new(client: RecordingClient) -> str:

@@ -174,7 +174,7 @@ async def test_where_a_socket_stands_is_looked_at_without_anybody_s_word_too(
         run_folder(short).unlink()
         await until(lambda: live_bridges(short))
         shutil.rmtree(run_folder(short))
-        await until(lambda: live_bridges(short))
+        await until(lambda: live_bridges(short) and it.listener.bound)
         it.talk().close()
 
 
