@@ -6,6 +6,9 @@ alone, and the table stays as it is.
 
 `ARGS=--versions`: in place of these the trials of `versions.py`, in each pairing of the versions of
 client and agent, and the table in docs/versions.md; with agents behind it, those and no table.
+
+`ARGS=--record`: nothing is tried; the traces in fixtures/traces are recorded again. `recorded.py`
+says of which agents, and with agents behind it, of those.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from pathlib import Path
 
 import anyio
 
-from tests.agents_not_ours import versions
+from tests.agents_not_ours import recorded, versions
 from tests.agents_not_ours.agents import AGENTS, AgentNotOurs, install
 from tests.agents_not_ours.trials import OK, SKIPPED, TRIALS, Stand, place, tried
 
@@ -63,12 +66,16 @@ def main() -> int:
         print(f"FAILED: the agents could not be installed: {trouble}")
         print("0 passed, 1 failed")
         return 1
-    of_versions, named = "--versions" in sys.argv, [x for x in sys.argv[1:] if x != "--versions"]
-    known = versions.TRIED if of_versions else AGENTS
+    of_versions, recording = "--versions" in sys.argv, "--record" in sys.argv
+    named = [word for word in sys.argv[1:] if word not in ("--versions", "--record")]
+    known = recorded.RECORDED if recording else versions.TRIED if of_versions else AGENTS
     if unknown := set(named) - {agent.name for agent in known}:
         print(f"FAILED: no such agent: {', '.join(sorted(unknown))}")
         return 1
     agents = [agent for agent in known if agent.name in (named or [agent.name])]
+    if recording:
+        recorded.record(agents)
+        return 0
     if of_versions:
         of_pairings = versions.run(agents)
         behind = list(of_pairings.values())
