@@ -36,8 +36,9 @@ MOST_BYTES: Final = 256 * 1024 * 1024
 MOST_LINES: Final = 1_000_000
 #: ids that stand in one line.
 _IDS: Final = 1000
-#: characters of a title or a name.
+#: characters of the agent's names together, and of a title: an agent may give one of any length.
 _NAME: Final = 300
+_TITLE: Final = 1000
 _CHILD: Final = re.compile(r":\d{1,6}")
 _USED: Final = "SELECT id FROM used_ids ORDER BY id"
 _LEFT_OVER: Final = (PromptState.WAITING, PromptState.LEFT_OVER)
@@ -143,7 +144,8 @@ def written(bundle: Bundle) -> Iterator[bytes]:
 
 
 def _values(bundle: Bundle) -> Iterator[Json]:
-    head = {"agent": bundle.agent, "agentInfo": bundle.agent_info, "title": bundle.title}
+    title = bundle.title and bundle.title[:_TITLE]
+    head = {"agent": bundle.agent, "agentInfo": bundle.agent_info, "title": title}
     yield {"format": FORMAT, "version": VERSION, **head}
     for row in bundle.prompts:
         told = {"outcome": row.outcome, "agentOutcome": row.agent_outcome}
@@ -191,7 +193,9 @@ class _Reader:
         agent, info, title = (head.get(name) for name in ("agent", "agentInfo", "title"))
         if not (isinstance(agent, str) and isinstance(info, str | None)):
             raise _odd(1)
-        if not isinstance(title, str | None) or len(f"{agent}{info}{title}") > _NAME:
+        if not isinstance(title, str | None) or len(title or "") > _TITLE:
+            raise _odd(1)
+        if len(f"{agent}{info}") > _NAME:
             raise _odd(1)
         self._bundle = Bundle(agent, info, title)
         self._numbers: set[int] = set()

@@ -72,6 +72,13 @@ async def test_the_transcript_of_the_import_is_that_of_the_export(
     assert other.accept("new", prompt("next")) == 3
 
 
+@pytest.mark.parametrize("length", [300, 5000])
+def test_a_session_is_taken_whose_agent_gave_it_a_long_title(length: int) -> None:
+    given = Bundle("@agentclientprotocol/codex-acp", "@agentclientprotocol/codex-acp", "x" * length)
+    title = read(b"".join(written(given))).title
+    assert title == "x" * min(length, 1000)
+
+
 @pytest.mark.hazard("N5")
 async def test_a_cursor_of_the_exported_session_is_refused_on_the_import(
     home: Path, journal: Journal, session: SessionJournal
@@ -132,7 +139,8 @@ async def test_a_file_that_was_cut_or_changed_is_refused(
         (b"[]\n", "no session"),
         (summed(head(version=2)), "newer acp-bridge"),
         (summed(head(version="1")), "newer acp-bridge"),
-        (summed(head(title="x" * 301)), "line 1 "),
+        (summed(head(title="x" * 1001)), "line 1 "),
+        (summed(head(agent="x" * 301)), "line 1 "),
         (summed(head(agent=None)), "line 1 "),
     ],
 )
