@@ -37,10 +37,19 @@ WORKING: tuple[AgentNotOurs, ...] = (
     *(agent for agent in AGENTS if agent.name in ("codex", "opencode")),
     BUILT_IN,
 )
-#: of known forms; what is planted where no trace has it, and what was said.
+#: planted where no trace has it.
 _GIVEN = "sk-proj-planted0Given1Where2No3Trace4Looks"
-_SAID = "ghp_planted0Said1In2A3Prompt4And5Kept6ABCD"
-_ORDER = re.compile(r"EDIT (\S+) (\w+) (\w+) END|MAKE (\S+) (\w+) END")
+#: said in a prompt, and one written into a file: keys of known forms.
+_SAID = (
+    "sk-ant-api03-planted0Said1In2A3Prompt4And5Kept6",
+    "ghp_planted0Said1In2A3Prompt4And5Kept6ABCD",
+    "github_pat_planted0Said1In2A3Prompt4And5Kept6",
+    "glpat-planted0Said1In2A",
+    "xoxb-planted0-Said1-In2A3Prompt",
+    "AKIAPLANTED0SAID1IN2",
+    "AIzaPlanted0Said1In2A3Prompt4And5Kept6ABC",
+)
+_ORDER = re.compile(r"EDIT (\S+) (\w+) (\w+) END|MAKE (\S+) (\S+) END")
 _RESULT = re.compile(r'"function_call_output"|"role": "tool"')
 #: prompts of `work`.
 _PROMPTS = 8
@@ -115,12 +124,13 @@ class Day(Stand):
     tomorrow: bool = False
 
     @asynccontextmanager
-    async def at_work(self) -> AsyncIterator[RecordingClient]:
-        """A bridge in front of the agent, with a trace."""
+    async def at_work(self, data: Path | None = None) -> AsyncIterator[RecordingClient]:
+        """A bridge in front of the agent, with a trace and, if that is named, another home."""
         words = self.agent.words()
         command = [sys.executable, "-m", "acp_bridge", *(["--", *words] if words else [])]
         self.traces.append(self.home / f"trace-{len(self.traces)}.jsons")
         env = {**self.environment, "ACP_BRIDGE_TRACE": str(self.traces[-1])}
+        env["ACP_BRIDGE_HOME"] = str(data or self.home / "bridge")
         async with RecordingClient.start(command, env=env) as client:
             await client.initialize({}, within=PATIENCE)
             trials.choosing(client, *["allow_once"] * 30)
@@ -182,9 +192,9 @@ async def work(day: Day) -> None:
     async with day.at_work() as client:
         servers = [{**odd("bench"), "env": [{"name": "TOKEN", "value": _GIVEN}]}]
         first = await client.new_session(edited, PATIENCE, mcpServers=servers)
-        await _asked(day, client, f"Who knows of zebras? My key is {_SAID}. COUNT 5 0 FIRST")
+        await _asked(day, client, f"Who knows of zebras? {' '.join(_SAID)} COUNT 5 0 FIRST")
         await _asked(day, client, f"EDIT {edited}/a.txt n3 three END")
-        await _asked(day, client, f"MAKE {edited}/new.txt fresh END")
+        await _asked(day, client, f"MAKE {edited}/new.txt {_SAID[0]} END")
         second = await client.new_session(ran, PATIENCE)
         await _asked(day, client, f"EDIT {ran}/a.txt n3 drei END")
         await _asked(day, client, f"RUN {day.act} {ran}/b.txt END")
@@ -310,15 +320,28 @@ async def _moved(day: Day, session: str, folder: Path) -> None:
     wrong = [each for each in wrong if each]
     if told[1] != told[0] or told[2] != told[0]:
         wrong.append("the transcript is another one")
+    turns = [_turns(day, session, homes[0]), _turns(day, moved, back)]
+    if turns[0] != turns[1]:
+        wrong.append(f"the turns are others: {turns}")
     diffs = {day.command("show", moved, "--diff", home=back, folder=folder)}
     diffs.add(day.command("show", session, "--diff"))
     if len(diffs) != 1:
         wrong.append(f"the changes are others: {diffs}")
     day.note("to an empty home and back without loss", "export, import", wrong)
+    async with day.at_work(back) as client:
+        await client.load_session(moved, folder, PATIENCE)
+        await _asked(day, client, "COUNT 3 0 MOVED")
+    forgot = "zebras" not in day.server.given_for("MOVED")
+    day.note("the agent goes on there, and knows what was said", "import", forgot)
 
 
 def _transcript(day: Day, session: str, home: Path) -> list[Any]:
     lines = day.command("show", session, "--json", home=home).splitlines()
+    return [{**json.loads(line), "sessionId": ""} for line in lines]
+
+
+def _turns(day: Day, session: str, home: Path) -> list[Any]:
+    lines = day.command("show", session, "--turns", "--json", home=home).splitlines()
     return [{**json.loads(line), "sessionId": ""} for line in lines]
 
 
@@ -329,12 +352,10 @@ def _kept_secret(day: Day, session: str) -> None:
     bundle = day.home / "redacted"
     wrong: list[str] = [day.command("export", session, "--redact", str(bundle))]
     plain = (day.home / "bundle-0").read_bytes()
-    if _SAID.encode() not in plain:
-        wrong.append("it is not even in the plain one")
-    wrong += [key for key in (_GIVEN, _SAID) if key.encode() in bundle.read_bytes()]
-    day.note(
-        "a key that was said: in no redacted bundle", "export --redact", [*filter(None, wrong)]
-    )
+    wrong += [f"{key} is not even in the plain one" for key in _SAID if key.encode() not in plain]
+    wrong += [key for key in (_GIVEN, *_SAID) if key.encode() in bundle.read_bytes()]
+    wrong = [*filter(None, wrong)]
+    day.note("keys that were said and written: in no redacted bundle", "export --redact", wrong)
 
 
 def run(agents: Sequence[AgentNotOurs]) -> list[str]:

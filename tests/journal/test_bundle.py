@@ -149,6 +149,8 @@ def test_what_is_no_session_of_a_known_version_is_refused(data: bytes, why: str)
         read(data)
 
 
+TIME = "2026-01-02T03:04:05.000006Z"
+NOTE = {"note": "turnBegan:1", "value": TIME}
 WORDS = {"prompt": 1, "id": "p", "state": "done", "words": prompt("a")}
 
 
@@ -178,11 +180,17 @@ WORDS = {"prompt": 1, "id": "p", "state": "done", "words": prompt("a")}
         {**WORDS, "prompt": 2, "id": "q", "words": {"prompt": [{"type": 1}]}},
         {**WORDS, "prompt": 2, "id": "q", "outcome": 1},
         {"ids": [1]},
+        {"note": "chosen", "value": {}},
+        {"note": "turnBegan:2", "value": TIME},
+        {"note": "turnBegan:1", "value": "now"},
+        {"note": "usage:1", "value": [1]},
+        {"note": "usage:1", "value": {"agent": "x" * 10_000}},
+        {"note": "usage:0.chosen", "value": {}},
         {"memory": []},
     ],
 )
 def test_an_entry_that_no_session_has_is_refused_and_its_line_named(value: Any) -> None:
-    assert read(summed(head(), WORDS)).prompts[0].seq == 1
+    assert read(summed(head(), WORDS, NOTE)).prompts[0].seq == 1
     with pytest.raises(NotABundle, match="line 3 is none of a session"):
         read(summed(head(), WORDS, value))
 
