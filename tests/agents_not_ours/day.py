@@ -251,9 +251,9 @@ def _compare_with_command(day: Day, session: str, folder: Path) -> None:
     day.note("a command: named, with the file that it changed", "show ID --diff", wrong)
 
 
-def _spent(day: Day, item: str, calls: dict[str, int]) -> None:
+def _spent(day: Day, item: str, calls: dict[str, int], home: Path | None = None) -> None:
     """Compare what is counted for each day with the calls of the model there were."""
-    listed = day.command("cost", "--by", "day", "--json").splitlines()
+    listed = day.command("cost", "--by", "day", "--json", home=home).splitlines()
     sums = [json.loads(line) for line in listed if line.startswith("{")]
     each, price = Count(), _PRICES.get(day.agent.name)
     wrong: list[object] = [] if len(sums) == len(calls) else [listed]
@@ -328,11 +328,13 @@ async def _moved(day: Day, session: str, folder: Path) -> None:
     if len(diffs) != 1:
         wrong.append(f"the changes are others: {diffs}")
     day.note("to an empty home and back without loss", "export, import", wrong)
+    before = day.server.turns
     async with day.at_work(back) as client:
         await client.load_session(moved, folder, PATIENCE)
         await _asked(day, client, "COUNT 3 0 MOVED")
     forgot = "zebras" not in day.server.given_for("MOVED")
     day.note("the agent goes on there, and knows what was said", "import", forgot)
+    _spent(day, "costs there, of that alone", {"there": day.server.turns - before}, back)
 
 
 def _transcript(day: Day, session: str, home: Path) -> list[Any]:
