@@ -40,7 +40,7 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event, masked
-from acp_bridge.wire.jsonrpc import Answer, Malformed, RequestId, RpcError, encode
+from acp_bridge.wire.jsonrpc import Answer, Heard, Malformed, RequestId, RpcError, encode
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
 from acp_bridge.wire.streams import Incoming, Outgoing
@@ -131,6 +131,8 @@ class Link:
 
     #: stands between the peer and an agent that speaks version 2.
     _translated: Translated | None = None
+    #: is told of the agent's lines, for a trace.
+    _heard: Heard | None = None
 
     def __init__(
         self, command: AgentCommand, owner: Owner, name: str, *, parked: bool = False
@@ -195,10 +197,11 @@ class Link:
         self._process, self.pid, self.light = process, process.pid, process.light
         event("agent.started", agent=self.name, pid=self.pid)
         stdin, stdout = process.take_pipes()
-        reader: Incoming = Reader(stdout, _READ_BYTES)
+        reader = Reader(stdout, _READ_BYTES)
         writer: Outgoing = Writer(stdin, on_broken=self._cut_off.set)
         if trace := self.command.trace:
-            reader, writer = trace.of_agent(reader, writer)
+            self._heard, writer = trace.of_agent(writer)
+            self.peer.tell_lines(self._heard)
         self._writer = writer
         tasks.start_soon(self._live, process, writer, reader)
         try:
@@ -218,6 +221,8 @@ class Link:
 
             heard = partial(_tell, self.on_batch_end)
             self._translated = Translated(self.peer, self._write, heard)
+            if self._heard:
+                self._translated.tell_lines(self._heard)
         try:
             result = await self.ask(INITIALIZE, dict(self.command.initialize))
         except errors.AgentEnded:

@@ -10,7 +10,7 @@ from acp_bridge.protocol import without_own_meta
 from acp_bridge.versions.activity import Activity
 from acp_bridge.versions.agent_end import AgentEnd, Out
 from acp_bridge.wire import jsonrpc
-from acp_bridge.wire.jsonrpc import Decoder, Malformed, Message, encode, read_object
+from acp_bridge.wire.jsonrpc import Decoder, Heard, Malformed, Message, encode, read_object
 from acp_bridge.wire.peer import Peer
 
 
@@ -41,6 +41,10 @@ class Translated:
         """Take one message of the peer."""
         if message := read_object(line):
             self._hand_on(self._end.take_from_bridge(message))
+
+    def tell_lines(self, heard: Heard) -> None:
+        """Tell this of every line of the agent, as `Peer.tell_lines` does."""
+        self._decoder.heard = heard
 
     def feed(self, data: bytes) -> None:
         """Take a piece of what the agent says, of any length."""

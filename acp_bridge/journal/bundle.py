@@ -2,8 +2,8 @@
 
 Sans-IO but for `read_session`, which reads a session's file beside its bridge. Invariants
 - A bundle that was cut or changed, is of a newer form, or too large, is refused whole.
-- It has the transcript and the prompts, nothing that decides anything: no folder, mode, option or
-  permission, and of a prompt that is to run its words alone (invariant R13).
+- It has the transcript, the prompts and what turns took, nothing that decides anything: no folder,
+  mode, option or permission, and of a prompt that is to run its words alone (invariant R13).
 - The rows of the transcript are those of the session's file, so it is the same to the byte, unless
   secrets were masked in it.
 """
@@ -19,7 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from acp_bridge.journal import prompt_rows
+from acp_bridge.journal import prompt_rows, turns
 from acp_bridge.journal.connection import connect, journal_errors
 from acp_bridge.journal.file import INSERT_ROW, Statement
 from acp_bridge.journal.history import Row, all_rows
@@ -36,8 +36,9 @@ MOST_BYTES: Final = 256 * 1024 * 1024
 MOST_LINES: Final = 1_000_000
 #: ids that stand in one line.
 _IDS: Final = 1000
-#: characters of a title or a name.
+#: characters of the agent's names together, and of a title: an agent may give one of any length.
 _NAME: Final = 300
+_TITLE: Final = 1000
 _CHILD: Final = re.compile(r":\d{1,6}")
 _USED: Final = "SELECT id FROM used_ids ORDER BY id"
 _LEFT_OVER: Final = (PromptState.WAITING, PromptState.LEFT_OVER)
@@ -61,6 +62,8 @@ class Bundle:
     rows: list[tuple[int, bytes]] = field(default_factory=list)
     #: the ids that the session has shown.
     ids: list[str] = field(default_factory=list)
+    #: when turns ran and what agents told of their usage, as `turns.notes` has it.
+    notes: dict[str, object] = field(default_factory=dict)
     #: what the built-in agent remembers, in its own form.
     memory: list[Json] = field(default_factory=list)
 
@@ -73,13 +76,17 @@ def read_session(path: Path, info: SessionInfo) -> Bundle:
     with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
         db.execute("BEGIN")
         rows = all_rows(db)
-        found = prompt_rows.read(db, ())
+        found = [row for row in prompt_rows.read(db, ()) if not _waits_of_hook(row)]
+        numbers = {row.seq for row in found}
+        notes = turns.notes(db, numbers)
         ids = [each.decode("utf-8", "surrogatepass") for (each,) in db.execute(_USED)]
-    of_hooks = {row.seq for row in found if row.state in _LEFT_OVER and is_feedback(row.params)}
-    prompts = [_bare(row) for row in found if row.seq not in of_hooks]
-    numbers = {row.seq for row in prompts}
+    prompts = [*map(_bare, found)]
     kept = [_kept(row, numbers) for row in rows]
-    return Bundle(info.agent, info.agent_info, info.title, prompts, kept, ids)
+    return Bundle(info.agent, info.agent_info, info.title, prompts, kept, ids, notes)
+
+
+def _waits_of_hook(row: PromptRow) -> bool:
+    return row.state in _LEFT_OVER and is_feedback(row.params)
 
 
 def _bare(row: PromptRow) -> PromptRow:
@@ -125,6 +132,7 @@ def with_masked(bundle: Bundle, mask: Mask) -> Bundle:
         prompts=[*map(masked_row, bundle.prompts)],
         rows=rows,
         ids=mask(bundle.ids),
+        notes={key: mask(value) for key, value in bundle.notes.items()},
         memory=[mask(record) for record in bundle.memory],
     )
 
@@ -143,7 +151,8 @@ def written(bundle: Bundle) -> Iterator[bytes]:
 
 
 def _values(bundle: Bundle) -> Iterator[Json]:
-    head = {"agent": bundle.agent, "agentInfo": bundle.agent_info, "title": bundle.title}
+    title = bundle.title and bundle.title[:_TITLE]
+    head = {"agent": bundle.agent, "agentInfo": bundle.agent_info, "title": title}
     yield {"format": FORMAT, "version": VERSION, **head}
     for row in bundle.prompts:
         told = {"outcome": row.outcome, "agentOutcome": row.agent_outcome}
@@ -153,6 +162,8 @@ def _values(bundle: Bundle) -> Iterator[Json]:
         yield {"turn": turn, "lines": lines.decode(errors="surrogateescape")}
     for at in range(0, len(bundle.ids), _IDS):
         yield {"ids": bundle.ids[at : at + _IDS]}
+    for key, value in bundle.notes.items():
+        yield {"note": key, "value": value}
     for record in bundle.memory:
         yield {"memory": record}
 
@@ -191,7 +202,9 @@ class _Reader:
         agent, info, title = (head.get(name) for name in ("agent", "agentInfo", "title"))
         if not (isinstance(agent, str) and isinstance(info, str | None)):
             raise _odd(1)
-        if not isinstance(title, str | None) or len(f"{agent}{info}{title}") > _NAME:
+        if not isinstance(title, str | None) or len(title or "") > _TITLE:
+            raise _odd(1)
+        if len(f"{agent}{info}") > _NAME:
             raise _odd(1)
         self._bundle = Bundle(agent, info, title)
         self._numbers: set[int] = set()
@@ -214,6 +227,9 @@ class _Reader:
                 return self._row(turn, text)
             case {"ids": [*ids]} if all(isinstance(each, str) for each in ids):
                 bundle.ids.extend(map(str, ids))
+                return True
+            case {"note": str(key), "value": told} if turns.is_note(key, told, self._numbers):
+                bundle.notes[key] = told
                 return True
             case {"memory": dict(record)}:
                 bundle.memory.append(record)
@@ -275,6 +291,9 @@ def statements(bundle: Bundle) -> Iterator[Statement]:
         used = each.encode("utf-8", "surrogatepass")
         yield "INSERT OR IGNORE INTO used_ids VALUES (?)", (used,)
     waited = [row.seq for row in bundle.prompts if row.state in _LEFT_OVER]
+    yield from turns.taken_over(
+        bundle.notes, [row.seq for row in bundle.prompts if row.seq not in waited]
+    )
     yield "INSERT INTO settings VALUES (?, ?)", (ORDER, dumps(waited).decode())
 
 

@@ -4,7 +4,9 @@ It stands among the settings of a session's file, so an older bridge on the same
 alone; turns that one ran have no times.
 """
 
+import re
 import sqlite3
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +19,12 @@ from acp_bridge.wire.jsonrpc import loads
 #: the beginning of the settings that have what an agent told of the usage of a turn, behind it the
 #: turn's number; outside of any it is 0 with an addition.
 USAGE: Final = "usage:"
+_NOTE: Final = re.compile(r"(?:turnBegan|turnEnded|usage):([1-9]\d{0,17})|usage:0\.[0-9a-f]{8}")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+#: bytes of a note at most.
+_NOTE_BYTES: Final = 10_000
+#: stands in what was told in a turn that ran before the session was imported.
+ELSEWHERE: Final = "elsewhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,30 @@ def usage(db: sqlite3.Connection) -> list[tuple[int, dict[str, Any]]]:
     kept = _settings(db, USAGE).items()
     found = [(_number(key), as_object(told)) for key, told in kept]
     return sorted(found, key=lambda each: str(each[1].get("at")))
+
+
+def notes(db: sqlite3.Connection, turns: Container[int]) -> dict[str, object]:
+    """Return what is kept of turns, as it stands among the settings; raises sqlite3.Error."""
+    kept = {**_settings(db, "turn"), **_settings(db, USAGE)}
+    return {key: value for key, value in kept.items() if is_note(key, value, turns)}
+
+
+def is_note(key: str, value: object, turns: Container[int]) -> bool:
+    """Return True for a note of one of these turns, or of what was told outside of any."""
+    found = _NOTE.fullmatch(key)
+    if found is None or (found[1] and int(found[1]) not in turns):
+        return False
+    if key.startswith(USAGE):
+        return isinstance(value, dict) and len(dumps(value)) <= _NOTE_BYTES
+    return isinstance(value, str) and _TIME.fullmatch(value) is not None
+
+
+def taken_over(kept: Mapping[str, object], turns: Iterable[int]) -> Iterator[Statement]:
+    """Give the statements for notes of turns that ran in another home, which all say so."""
+    whole = {**{f"{USAGE}{number}": {} for number in turns}, **kept}
+    for key, value in whole.items():
+        marked = {**as_object(value), ELSEWHERE: True} if key.startswith(USAGE) else value
+        yield _SET, (key, dumps(marked).decode())
 
 
 def _number(key: str) -> int:

@@ -12,7 +12,8 @@ The format is that of the conductor of the protocol's Rust SDK (`agent-client-pr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 from pydantic_core import from_json
@@ -25,7 +26,15 @@ from acp_bridge.protocol import (
     Json,
 )
 from acp_bridge.versions.v2 import AUTH_LOGIN
-from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT, RequestId, encode, is_id, read_object
+from acp_bridge.wire.jsonrpc import (
+    DEFAULT_LIMIT,
+    Malformed,
+    Message,
+    RequestId,
+    encode,
+    is_id,
+    read_object,
+)
 
 #: the component that a bridge is.
 BRIDGE: Final = "Proxy(0)"
@@ -38,6 +47,8 @@ _UPDATE: Final = f'{{"jsonrpc":"2.0","method":"{SESSION_UPDATE}","params":'.enco
 _BEGUN: Final = len(_UPDATE)
 #: members of a message that is an update and nothing more.
 _MEMBERS: Final = 3
+#: in the place of messages that nobody has read.
+_UNREAD: Final = repeat(None)
 
 
 class Direction:
@@ -66,18 +77,26 @@ class Direction:
             self._partial += rest[: DEFAULT_LIMIT - len(self._partial)]
         return self.events(lines, seconds)
 
-    def events(self, lines: Iterable[bytes], seconds: float) -> list[bytes]:
-        """Return the events of whole lines, without their newlines."""
+    def events(
+        self,
+        lines: Iterable[bytes],
+        seconds: float,
+        messages: Sequence[Message | Malformed] | None = None,
+    ) -> list[bytes]:
+        """Return the events of whole lines, without their newlines.
+
+        `messages`: what a `Decoder` has made of each of them; without it they are read here.
+        """
         if seconds != self._at:
             self._head = b'{"type":"notification","ts":%.6f,%b' % (seconds, self._update)
             self._at = seconds
         events: list[bytes] = []
         head = self._head
-        for line in lines:
+        for line, message in zip(lines, _UNREAD if messages is None else messages, strict=False):
             if (
                 line.startswith(_UPDATE)
                 and _IN_LINE not in line
-                and (self._trusted or _is_update(line))
+                and (self._trusted or _is_update(line, message))
             ):
                 events.append(head + line[_BEGUN:] + b"\n")
             elif line and (event := self._event(line, seconds)):
@@ -127,13 +146,19 @@ class Direction:
         return shown
 
 
-def _is_update(line: bytes) -> bool:
+def _is_update(line: bytes, message: Message | Malformed | None) -> bool:
     """Return True if a line that begins as an update is one, and nothing but that."""
-    try:
-        message = from_json(line, allow_inf_nan=False, cache_strings="keys")
-    except ValueError:
-        return False
-    return len(message) == _MEMBERS and line.endswith(b"}")
+    if message is None:
+        try:
+            message = from_json(line, allow_inf_nan=False, cache_strings="keys")
+        except ValueError:
+            return False
+    return (
+        type(message) is dict
+        and len(message) == _MEMBERS
+        and message["method"] == SESSION_UPDATE
+        and line.endswith(b"}")
+    )
 
 
 def _is_secret(method: str) -> bool:

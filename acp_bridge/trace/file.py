@@ -1,4 +1,4 @@
-"""The file of a trace: yours alone, bounded, and each line in it is whole."""
+"""The file of a trace: yours alone and bounded. A kill can cut its last line, and no other."""
 
 from __future__ import annotations
 

@@ -10,11 +10,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from functools import partial
 
 import anyio
 
 from acp_bridge.trace.events import Direction, both_ways
 from acp_bridge.trace.file import TraceFile
+from acp_bridge.wire.jsonrpc import Heard, Malformed, Message
 from acp_bridge.wire.streams import Incoming, Outgoing, Streams
 
 
@@ -38,20 +41,31 @@ class Trace:
     def of_client(self, incoming: Incoming, outgoing: Outgoing) -> Streams:
         """Return the streams of a client, which are traced from now on."""
         self._clients += 1
-        return self._traced(_numbered("Client", self._clients), incoming, outgoing)
-
-    def of_agent(self, incoming: Incoming, outgoing: Outgoing) -> Streams:
-        """Return the streams of an agent's process, which are traced from now on."""
-        self._agents += 1
-        return self._traced(_numbered("Agent", self._agents), incoming, outgoing)
-
-    def _traced(self, name: str, incoming: Incoming, outgoing: Outgoing) -> Streams:
-        coming, going = both_ways(name)
+        coming, going = both_ways(_numbered("Client", self._clients))
         return _TracedIncoming(self, coming, incoming), _TracedOutgoing(self, going, outgoing)
+
+    def of_agent(self, outgoing: Outgoing) -> tuple[Heard, Outgoing]:
+        """Return the way to an agent's process, and what has to be told of each of its lines.
+
+        An agent says much: its lines are not read a second time here.
+        """
+        self._agents += 1
+        coming, going = both_ways(_numbered("Agent", self._agents))
+        return partial(self.heard, coming), _TracedOutgoing(self, going, outgoing)
 
     def came(self, direction: Direction, data: bytes) -> None:
         """Note bytes that were read, before anything is done about them."""
         self._waiting += direction.feed(data, self._seconds or self._begin_round())
+
+    def heard(
+        self,
+        direction: Direction,
+        lines: list[bytes],
+        messages: Sequence[Message | Malformed] | None,
+    ) -> None:
+        """Note lines that were read, before anything is done about them (`wire.jsonrpc.Heard`)."""
+        seconds = self._seconds or self._begin_round()
+        self._waiting += direction.events(lines, seconds, messages)
 
     def goes(self, way: _TracedOutgoing, direction: Direction, lines: bytes) -> None:
         """Note whole lines, and let them go when they are in the file."""

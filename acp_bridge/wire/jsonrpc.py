@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Self, TypeAlias, TypeGuard
@@ -208,11 +209,17 @@ def read_object(text: bytes | str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+#: Takes lines with the message of each, or with None if one of them was not plain JSON.
+Heard: TypeAlias = Callable[[list[bytes], Sequence[Message | Malformed] | None], None]
+
+
 class Decoder:
     """Takes bytes and returns messages. `limit`: bytes of the longest line, without its newline."""
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
+        #: is told of whole lines and the messages in them, before these are handed over.
+        self.heard: Heard | None = None
         #: bytes that are kept of each end of a line that is too long.
         self._ends = min(limit, 4096)
         #: what is kept of a line whose end has not come; empty when none is begun.
@@ -268,13 +275,16 @@ class Decoder:
                 found.append(line)
 
     def _decode(self, lines: list[bytes], found: list[Message | Malformed]) -> None:
+        before, plain = len(found), True
         for line in lines:
             if len(line) > self._limit:
+                plain = False
                 found.append(_too_long(line[: self._ends], line[-self._ends :], self._limit))
                 continue
             try:
                 value = from_json(line, allow_inf_nan=False, cache_strings="keys")
             except ValueError:
+                plain = False
                 if not line.strip(b" \t\r"):
                     continue
                 try:
@@ -283,6 +293,8 @@ class Decoder:
                     found.append(self._unreadable(line))
                     continue
             found.append(_checked(value))
+        if self.heard is not None:
+            self.heard(lines, found[before:] if plain else None)
 
     def _unreadable(self, line: bytes) -> Malformed:
         """Return what is known of a line that is no JSON: whether it answers a request.

@@ -22,6 +22,7 @@ from acp_bridge.wire.jsonrpc import (
     Answer,
     Decoder,
     Err,
+    Heard,
     Malformed,
     Message,
     RequestId,
@@ -108,6 +109,10 @@ class Peer:
     def feed(self, data: bytes) -> None:
         """Decode a piece of the stream, of any length, and hand its messages over."""
         self.feed_messages(self._decoder.feed(data))
+
+    def tell_lines(self, heard: Heard) -> None:
+        """Tell this of every line that is read, before its message is handed over."""
+        self._decoder.heard = heard
 
     @property
     def unfinished(self) -> int:

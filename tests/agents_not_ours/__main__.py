@@ -6,6 +6,11 @@ alone, and the table stays as it is.
 
 `ARGS=--versions`: in place of these the trials of `versions.py`, in each pairing of the versions of
 client and agent, and the table in docs/versions.md; with agents behind it, those and no table.
+
+`ARGS=--day`: a day's work and a second day of some agents, and what looks back at it (`day.py`).
+
+`ARGS=--record`: nothing is tried; the traces in fixtures/traces are recorded again. `recorded.py`
+says of which agents, and with agents behind it, of those.
 """
 
 from __future__ import annotations
@@ -16,12 +21,20 @@ from pathlib import Path
 
 import anyio
 
-from tests.agents_not_ours import versions
+from tests.agents_not_ours import day, recorded, versions
 from tests.agents_not_ours.agents import AGENTS, AgentNotOurs, install
 from tests.agents_not_ours.trials import OK, SKIPPED, TRIALS, Stand, place, tried
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- agents: written by make test-agents -->", "<!-- end of agents -->"
+
+#: what is done with the agents, and which there are for that.
+WAYS: dict[str, Sequence[AgentNotOurs]] = {
+    "": AGENTS,
+    "--versions": versions.TRIED,
+    "--record": recorded.RECORDED,
+    "--day": day.WORKING,
+}
 
 
 def run(agents: Sequence[AgentNotOurs]) -> dict[tuple[str, bool, str], str]:
@@ -63,22 +76,30 @@ def main() -> int:
         print(f"FAILED: the agents could not be installed: {trouble}")
         print("0 passed, 1 failed")
         return 1
-    of_versions, named = "--versions" in sys.argv, [x for x in sys.argv[1:] if x != "--versions"]
-    known = versions.TRIED if of_versions else AGENTS
+    way = next((word for word in sys.argv[1:] if word in WAYS), "")
+    named = [word for word in sys.argv[1:] if word != way]
+    known = WAYS[way]
     if unknown := set(named) - {agent.name for agent in known}:
         print(f"FAILED: no such agent: {', '.join(sorted(unknown))}")
         return 1
     agents = [agent for agent in known if agent.name in (named or [agent.name])]
-    if of_versions:
-        of_pairings = versions.run(agents)
-        behind = list(of_pairings.values())
-    else:
-        results = run(agents)
-        behind = [result for (_, bridged, _), result in results.items() if bridged]
-    if not named and of_versions:
-        write("versions.md", versions.table(of_pairings))
-    elif not named:
-        write("agents.md", table(results))
+    behind: list[str] = []
+    match way:
+        case "--record":
+            recorded.record(agents)
+            return 0
+        case "--day":
+            behind = day.run(agents)
+        case "--versions":
+            of_pairings = versions.run(agents)
+            behind += of_pairings.values()
+            if not named:
+                write("versions.md", versions.table(of_pairings))
+        case _:
+            results = run(agents)
+            behind += [result for (_, bridged, _), result in results.items() if bridged]
+            if not named:
+                write("agents.md", table(results))
     passed = behind.count(OK)
     skipped = sum(result.startswith(SKIPPED) for result in behind)
     failed = len(behind) - passed - skipped

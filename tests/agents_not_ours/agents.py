@@ -103,7 +103,11 @@ _GEMINI = {
 
 
 def _opencode(port: int) -> dict[str, object]:
-    model = {"name": "bench", "limit": {"context": 1_000_000, "output": 100_000}}
+    model = {
+        "name": "bench",
+        "limit": {"context": 1_000_000, "output": 100_000},
+        "cost": {"input": 1, "output": 2},
+    }
     local = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "local",

@@ -206,7 +206,7 @@ async def kill(stand: Stand) -> str:
     return ", ".join(lost) or OK
 
 
-def _choosing(client: RecordingClient, *kinds: str) -> list[dict[str, Any]]:
+def choosing(client: RecordingClient, *kinds: str) -> list[dict[str, Any]]:
     """Answers the permissions with options of these kinds in turn; returns those that come.
 
     One that is not offered, or is one too many, is answered as cancelled.
@@ -247,7 +247,7 @@ async def asked(stand: Stand) -> str:
     """A command is asked for: allowed it runs once, denied never; then the next prompt."""
     async with stand.start() as client:
         await stand.begin(client)
-        permissions = _choosing(client, "allow_once", "reject_once")
+        permissions = choosing(client, "allow_once", "reject_once")
         await client.prompt(stand.order("one"), within=PATIENCE)
         if (len(permissions), stand.acted("one")) != (1, 1):
             return f"asked {len(permissions)} times, ran {stand.acted('one')} times"
@@ -263,7 +263,7 @@ async def always(stand: Stand) -> str:
     """Always allowed: the second time it is not asked for."""
     async with stand.start() as client:
         await stand.begin(client)
-        permissions = _choosing(client, "allow_always")
+        permissions = choosing(client, "allow_always")
         await client.prompt(stand.order("one"), within=PATIENCE)
         if permissions and "allow_always" not in str(permissions[0]["options"]):
             return f"{SKIPPED}doesn't offer it"
@@ -287,7 +287,7 @@ async def ruled(stand: Stand) -> str:
         await client.initialize(within=PATIENCE)
         servers = [odd("bench"), odd("other")]
         await client.new_session(stand.home, PATIENCE, mcpServers=servers)
-        permissions = _choosing(client)
+        permissions = choosing(client)
         wrong = []
         said = stand.agent.tells_commands  # else no rule allows them
         for name, more, runs, asks in (
@@ -416,7 +416,7 @@ async def denied(stand: Stand) -> str:
     """A card that was denied, in the replay of a fresh process."""
     async with stand.start() as client:
         session_id = await stand.begin(client)
-        permissions = _choosing(client, "reject_once")
+        permissions = choosing(client, "reject_once")
         await client.prompt(stand.order("one"), within=PATIENCE)
         if not permissions:
             return "not asked"
@@ -467,7 +467,7 @@ async def steer(stand: Stand) -> str:
         # Codex alone loses what is injected into a turn that is about to end.
         if wrong := await next_one(client, "M"):
             return wrong
-        permissions = _choosing(client, "allow_once")
+        permissions = choosing(client, "allow_once")
         await _steer(client, stand.order("one"))
         await client.until_text("RAN0", since=mark, within=PATIENCE)
         if (len(permissions), stand.acted("one")) != (1, 1):

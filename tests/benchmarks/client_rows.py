@@ -206,19 +206,19 @@ def commands(home: Path) -> Figures:
         (session_id,) = _editors(stack, home, 1)
 
         def sent() -> None:
-            if b"In the queue" not in (said := _run(home, "send", session_id, "stream 1 0")):
+            if b"In the queue" not in (said := run(home, "send", session_id, "stream 1 0")):
                 raise RuntimeError(f"not sent: {said!r}")
 
         def listed() -> None:
-            lines = _run(home, "ps", "--json").splitlines()
+            lines = run(home, "ps", "--json").splitlines()
             answered = [line for line in lines if json.loads(line).get("sessionId")]
             if len(answered) != _BRIDGES:
                 raise RuntimeError(f"{len(answered)} of {_BRIDGES} sessions: {lines}")
 
-        send = _taken(sent)
+        send = taken(sent)
         _editors(stack, home, _BRIDGES - 1)
-        ps = _taken(listed)
-        send_among_ten = _taken(sent)
+        ps = taken(listed)
+        send_among_ten = taken(sent)
     chats = [_chat(home / f"chat{number}") for number in range(_STARTS)]
     return {
         "ps_ten_bridges_ms": ms(ps),
@@ -244,7 +244,7 @@ def _editors(stack: ExitStack, home: Path, count: int) -> list[str]:
     return [client.session_id for client in clients]
 
 
-def _taken(work: Callable[[], None]) -> float:
+def taken(work: Callable[[], None]) -> float:
     """Seconds, the median."""
     times = []
     for _ in range(_STARTS):
@@ -254,7 +254,7 @@ def _taken(work: Callable[[], None]) -> float:
     return statistics.median(times)
 
 
-def _run(home: Path, *words: str) -> bytes:
+def run(home: Path, *words: str) -> bytes:
     command = [sys.executable, "-m", "acp_bridge", *words, "--home", str(home)]
     return subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=_LIMIT).stdout
 

@@ -15,6 +15,7 @@ def client_rows(f: Figures) -> list[TableRow]:
         *(_attach(f) if "attach_10000_ms" in f else []),
         *(_remote(f) if "remote_cpu_unix_added_us" in f else []),
         *(_commands(f) if "ps_ten_bridges_ms" in f else []),
+        *(_looking_back(f) if "search_few_ms" in f else []),
     ]
 
 
@@ -72,4 +73,17 @@ def _commands(f: Figures) -> list[TableRow]:
             (f["send_ms"], 300, "ms"), (f["send_among_ten_bridges_ms"], 300, "ms")),
         row("`acp-bridge chat`: until what is typed is shown; until a first prompt is answered",
             "700 ms", (f["chat_ready_ms"], 700, "ms"), (f["chat_answered_ms"], _ANY, "ms")),
+    ]  # fmt: skip
+
+
+def _looking_back(f: Figures) -> list[TableRow]:
+    return [
+        row("`acp-bridge sessions --search` over 1,000 sessions of 40 messages, the whole process:"
+            f" found in 10, in all (CPU: {f['search_all_cpu_ms']:.0f} ms)", "300 ms",
+            (f["search_few_ms"], 300, "ms"), (f["search_all_ms"], 300, "ms")),
+        row("... the first time, which makes the index; with one session more than before",
+            "as it is", (f["search_first_ms"], _ANY, "ms"), (f["search_one_more_ms"], _ANY, "ms")),
+        row("`acp-bridge show --diff` of 10,000 messages, 5,000 of them edits, the whole process"
+            f" (CPU: {f['show_diff_10000_cpu_ms']:.0f} ms)", "1000 ms",
+            (f["show_diff_10000_ms"], 1000, "ms")),
     ]  # fmt: skip

@@ -16,6 +16,7 @@ from tests.benchmarks import (
     client_rows,
     fork_rows,
     hundred_rows,
+    looking_back_rows,
     remote_rows,
     spare_rows,
 )
@@ -261,6 +262,7 @@ ROWS: dict[str, Callable[[Path], Figures]] = {
     "keep": client_rows.keep,
     "attach": client_rows.attach,
     "commands": client_rows.commands,
+    "looking-back": looking_back_rows.looking_back,
     "remote": remote_rows.remote,
     "spare": spare_rows.spare,
     "hundred": hundred_rows.hundred,

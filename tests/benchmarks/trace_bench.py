@@ -11,10 +11,9 @@ from pathlib import Path
 
 import anyio
 
-from acp_bridge.trace.events import both_ways
 from acp_bridge.trace.file import TraceFile
 from acp_bridge.trace.trace import Trace
-from acp_bridge.wire.jsonrpc import encode, notification
+from acp_bridge.wire.jsonrpc import encode, loads, notification
 from tests.benchmarks.versions_bench import CALL, CHUNK, Nowhere, best
 
 
@@ -28,15 +27,15 @@ class Nothing:
 
 
 def a_round(trace: Trace, line: bytes, updates: int) -> Callable[[], object]:
-    """So many updates that are read at once, and each of them sent to a client."""
-    coming, _ = both_ways("Agent")
+    """So many updates that are read at once, and sent to a client as a bridge does it: at once."""
+    heard, _ = trace.of_agent(Nowhere())
     _, outgoing = trace.of_client(Nothing(), Nowhere())
+    lines, messages = [line[:-1]] * updates, [loads(line)] * updates
     data = line * updates
 
     def play() -> None:
-        trace.came(coming, data)
-        for _ in range(updates):
-            outgoing.write(line)
+        heard(lines, messages)
+        outgoing.write(data)
         trace.end_round()
 
     return play

@@ -72,6 +72,13 @@ async def test_the_transcript_of_the_import_is_that_of_the_export(
     assert other.accept("new", prompt("next")) == 3
 
 
+@pytest.mark.parametrize("length", [300, 5000])
+def test_a_session_is_taken_whose_agent_gave_it_a_long_title(length: int) -> None:
+    given = Bundle("@agentclientprotocol/codex-acp", "@agentclientprotocol/codex-acp", "x" * length)
+    title = read(b"".join(written(given))).title
+    assert title == "x" * min(length, 1000)
+
+
 @pytest.mark.hazard("N5")
 async def test_a_cursor_of_the_exported_session_is_refused_on_the_import(
     home: Path, journal: Journal, session: SessionJournal
@@ -132,7 +139,8 @@ async def test_a_file_that_was_cut_or_changed_is_refused(
         (b"[]\n", "no session"),
         (summed(head(version=2)), "newer acp-bridge"),
         (summed(head(version="1")), "newer acp-bridge"),
-        (summed(head(title="x" * 301)), "line 1 "),
+        (summed(head(title="x" * 1001)), "line 1 "),
+        (summed(head(agent="x" * 301)), "line 1 "),
         (summed(head(agent=None)), "line 1 "),
     ],
 )
@@ -141,6 +149,8 @@ def test_what_is_no_session_of_a_known_version_is_refused(data: bytes, why: str)
         read(data)
 
 
+TIME = "2026-01-02T03:04:05.000006Z"
+NOTE = {"note": "turnBegan:1", "value": TIME}
 WORDS = {"prompt": 1, "id": "p", "state": "done", "words": prompt("a")}
 
 
@@ -170,11 +180,17 @@ WORDS = {"prompt": 1, "id": "p", "state": "done", "words": prompt("a")}
         {**WORDS, "prompt": 2, "id": "q", "words": {"prompt": [{"type": 1}]}},
         {**WORDS, "prompt": 2, "id": "q", "outcome": 1},
         {"ids": [1]},
+        {"note": "chosen", "value": {}},
+        {"note": "turnBegan:2", "value": TIME},
+        {"note": "turnBegan:1", "value": "now"},
+        {"note": "usage:1", "value": [1]},
+        {"note": "usage:1", "value": {"agent": "x" * 10_000}},
+        {"note": "usage:0.chosen", "value": {}},
         {"memory": []},
     ],
 )
 def test_an_entry_that_no_session_has_is_refused_and_its_line_named(value: Any) -> None:
-    assert read(summed(head(), WORDS)).prompts[0].seq == 1
+    assert read(summed(head(), WORDS, NOTE)).prompts[0].seq == 1
     with pytest.raises(NotABundle, match="line 3 is none of a session"):
         read(summed(head(), WORDS, value))
 

@@ -16,8 +16,9 @@ from acp_bridge.listening.places import run_folder
 from acp_bridge.listening.run_files import LiveBridge, live_bridges
 from tests.process.bridge_support import ROOT, TELL_ACCEPTED, World, accepted, stopped
 from tests.support.client import RecordingClient
-from tests.support.fixture_agents import fixture_command
+from tests.support.fixture_agents import fixture_command, replayed
 from tests.support.processes import children, command_line, descendants
+from tests.support.trace_reader import read_trace
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.hazard("V7")]
@@ -110,18 +111,27 @@ async def test_a_cancel_behind_the_end_of_the_waiter_is_nobodys_stop(world: Worl
             await other.until_text("two")
 
 
-async def test_a_permission_waits_for_the_next_client_and_is_asked_there(world: World) -> None:
-    async with kept(world) as client:
+async def test_a_permission_waits_for_the_next_client_and_is_asked_there(
+    world: World, tmp_path: Path
+) -> None:
+    file = tmp_path / "trace"
+    async with kept(world, "--trace", str(file), "--", *replayed("codex")) as client:
+        await client.prompt("say something")
         client.side.permission = "never"
-        client.send_prompt("permission 1; say done")
-        await client.until_request("session/request_permission")
+        client.send_prompt("run it")
+        asked = await client.until_request("session/request_permission")
+        assert "allow_once" in [each["optionId"] for each in asked["params"]["options"]]
         group_killed(client)
         await client.wait()
-        async with world.bridge(session=False) as other:
+        async with world.bridge(session=False, command=replayed("codex")) as other:
             other.side.permission = "allow"
             await other.load_session(client.session_id, world.cwd)
-            await other.until_text("[permission allow]")
-            await other.until_text("done")
+            again = await other.until_request("session/request_permission")
+            assert again["params"] == asked["params"]
+            await other.until_text("RAN0")
+            assert "completed" in [each.get("status") for each in other.updates()]
+    chosen = read_trace(file).answers("session/request_permission", "Proxy(0)")
+    assert chosen == [{"outcome": {"outcome": "selected", "optionId": "allow_once"}}]
 
 
 async def test_after_the_return_the_turn_is_waited_for_and_the_stop_reaches_it(

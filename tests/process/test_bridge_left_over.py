@@ -1,14 +1,18 @@
 """The bridge ends while prompts wait or run: left over and interrupted, never run by themselves."""
 
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from acp_bridge.protocol import STATE
 from tests.process.bridge_support import TELL_ACCEPTED, World, accepted, shown, stopped
 from tests.support.client import RecordingClient
+from tests.support.fixture_agents import replayed
 from tests.support.processes import all_gone
 from tests.support.recording import Message
+from tests.support.trace_reader import read_trace
 
 pytestmark = pytest.mark.process
 
@@ -36,11 +40,11 @@ async def end(client: RecordingClient, how: str) -> None:
     assert await client.wait(within=3) == ENDS[how]
 
 
-def interrupted(updates: list[Message]) -> list[Message]:
+def interrupted(updates: list[Message], open_card: str) -> list[Message]:
     """What a load says of a turn that was cut off: its card has failed, and the notice."""
     *rest, card, notice = updates
     assert card["sessionUpdate"] == "tool_call_update"
-    assert (card["toolCallId"], card["status"]) == ("t", "failed")
+    assert (card["toolCallId"], card["status"]) == (open_card, "failed")
     assert notice["content"]["text"].startswith("\n\n[acp-bridge] Interrupted")
     return rest
 
@@ -48,31 +52,51 @@ def interrupted(updates: list[Message]) -> list[Message]:
 @pytest.mark.hazard("K1", "Q5", "Q6", "R12", "C16", "P1", "P2")
 @pytest.mark.parametrize("how", ENDS)
 async def test_after_any_end_what_was_shown_is_replayed_and_what_waited_is_left_over(
-    world: World, how: str
+    world: World, how: str, tmp_path: Path
 ) -> None:
-    async with world.bridge(capabilities=TELL_ACCEPTED, exits=ENDS[how]) as client:
-        before = await leave_waiting(world, client, "three", "four")
-        session = client.session_id
+    trace, claude = ("--trace", str(tmp_path / "trace")), replayed("claude")
+    async with world.bridge(
+        options=trace, command=claude, capabilities=TELL_ACCEPTED, exits=ENDS[how]
+    ) as client:
+        await client.prompt("say something")
+        client.side.permission = "never"
+        client.send_prompt("run it")
+        await client.until_request("session/request_permission")
+        for word in ("three", "four"):
+            await accepted(client, client.send_prompt(word))
+        (before, state), session = said(client), client.session_id
         await end(client, how)
     await all_gone(world.mark)
-    async with world.inside(session=False) as client:
+    async with world.inside(session=False, command=claude, trace=tmp_path / "after") as client:
         loaded = await client.load_session(session, world.cwd)
-        *told, held = shown(client)
+        (*told, held), restored = said(client)
         users = [u["content"]["text"] for u in told if u["sessionUpdate"] == "user_message_chunk"]
-        assert users == [
-            "say before; think deep thoughts",
-            "say one two; tool t; gate g; say never",
-        ]
+        assert users == ["say something", "run it"]
         told = [u for u in told if u["sessionUpdate"] != "user_message_chunk"]
-        assert interrupted(told) == before
+        assert interrupted(told, "call_1") == before
+        assert restored == state
         assert "2 prompts were waiting" in held["content"]["text"]
-        assert "- 3: say three; gate h\n- 4: say four; gate h" in held["content"]["text"]
+        assert "- 3: three\n- 4: four" in held["content"]["text"]
         blocks = loaded["_meta"]["acp_bridge"]["held"]
-        assert [prompt[0]["text"] for prompt in blocks] == ["say three; gate h", "say four; gate h"]
+        assert [prompt[0]["text"] for prompt in blocks] == ["three", "four"]
         # New prompts run, what is left over doesn't.
-        assert await client.prompt("say five") == {"stopReason": "end_turn"}
-        assert world.log.prompts()[-1] == "say five"
-    assert len(world.log.prompts()) == 3
+        assert await stopped(client, client.send_prompt("five")) == "end_turn"
+    assert prompts(tmp_path / "trace") == ["say something", "run it"]
+    assert prompts(tmp_path / "after") == ["five"]
+
+
+def said(client: RecordingClient) -> tuple[list[Message], dict[str, Message]]:
+    """What was said in a session, and the last of each kind of update that tells its state."""
+    updates = shown(client)
+    state = {each["sessionUpdate"]: each for each in updates if each["sessionUpdate"] in STATE}
+    return [each for each in updates if each["sessionUpdate"] not in STATE], state
+
+
+def prompts(trace: Path) -> list[str]:
+    """What an agent was given."""
+    sent = read_trace(trace).between("Proxy(0)", "Agent")
+    asked = [each["params"] for each in sent if each.get("method") == "session/prompt"]
+    return [params["prompt"][0]["text"] for params in asked]
 
 
 async def left_over_session(world: World, *words: str) -> str:

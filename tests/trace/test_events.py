@@ -6,18 +6,32 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.trace.events import both_ways
+from acp_bridge.trace.events import Direction, both_ways
 from acp_bridge.trace.file import TraceFile
-from acp_bridge.wire.jsonrpc import encode, notification
+from acp_bridge.wire.jsonrpc import Decoder, encode, notification
 from tests.support.trace_reader import read_trace
 
 HEAD = b'{"jsonrpc":"2.0","method":"session/update","params":'
 UPDATE = {"sessionId": "s", "update": {"sessionUpdate": "plan", "entries": []}}
 
 
+def as_read(coming: Direction) -> tuple[Decoder, list[bytes]]:
+    """A decoder that tells this direction of what it reads, and the events of that."""
+    decoder, events = Decoder(), list[bytes]()
+    decoder.heard = lambda lines, messages: events.extend(coming.events(lines, 1.5, messages))
+    return decoder, events
+
+
+def events_of(data: bytes) -> list[bytes]:
+    """The events, which are the same if the lines were read already."""
+    decoder, events = as_read(both_ways("Agent")[0])
+    decoder.feed(data)
+    assert events == both_ways("Agent")[0].feed(data, 1.5)
+    return events
+
+
 def of_agent(data: bytes) -> list[Any]:
-    coming, _ = both_ways("Agent")
-    return [json.loads(line) for line in coming.feed(data, 1.5)]
+    return [json.loads(line) for line in events_of(data)]
 
 
 @pytest.mark.parametrize("spaced", [False, True])
@@ -44,6 +58,8 @@ def test_an_update_is_an_event_however_it_is_written(spaced: bool) -> None:
         HEAD + b"{}}}",
         HEAD + b'{}}{"type":"request"}',
         HEAD + b'{},"id":7}',
+        HEAD + b'{},"method":7}',
+        HEAD + b'{},"method":"x"}',
         HEAD + b'{"a":NaN}}',
         HEAD + b'{"a":"\\ud800"}}',
         HEAD + b'{"a":"' + b"\xff" + b'"}}',
@@ -59,10 +75,8 @@ def test_an_update_is_an_event_however_it_is_written(spaced: bool) -> None:
     ],
 )
 def test_a_line_that_is_odd_makes_one_whole_event_or_none(line: bytes, tmp_path: Path) -> None:
-    coming, _ = both_ways("Agent")
     good = encode(notification("session/update", UPDATE))
-    lines = coming.feed(line + b"\n" + good, 1.0)
-    (tmp_path / "trace").write_bytes(b"".join(lines))
+    (tmp_path / "trace").write_bytes(b"".join(events_of(line + b"\n" + good)))
     events = read_trace(tmp_path / "trace").events
     assert 1 <= len(events) <= 2
     assert events[-1]["params"] == UPDATE
@@ -74,6 +88,10 @@ def test_it_makes_no_difference_how_the_bytes_are_cut() -> None:
     coming, _ = both_ways("Agent")
     parts = [coming.feed(data[at : at + 7], 1.5) for at in range(0, len(data), 7)]
     assert [json.loads(line) for part in parts for line in part] == of_agent(data)
+    decoder, events = as_read(both_ways("Agent")[0])
+    for at in range(0, len(data), 7):
+        decoder.feed(data[at : at + 7])
+    assert [json.loads(line) for line in events] == of_agent(data)
 
 
 def test_an_answer_to_nothing_and_a_second_answer_make_no_event() -> None:

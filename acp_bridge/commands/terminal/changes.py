@@ -117,14 +117,19 @@ def changes_as_json(found: Changes, session_id: str) -> Iterator[Json]:
 
 
 def _files(did: Work, turn: int | None, folder: Path) -> dict[Path, _File]:
-    """Return the files that were changed in the turn, or in any, each with all of its changes."""
+    """Return the files that were changed in the turn, or in any, each with all of its changes.
+
+    They are in the order in which git has them.
+    """
     files: dict[Path, _File] = {}
     for done in did.done:
         for diff in done.diffs if done.completed else ():
             file = files.setdefault(_real(diff.path, str(folder)), _File())
             file.diffs.append(diff)
             file.wanted.append(turn in (None, done.turn))
-    return {path: file for path, file in files.items() if any(file.wanted)}
+    meant = [path for path, file in files.items() if any(file.wanted)]
+    meant.sort(key=lambda path: str(path).encode(errors="surrogatepass"))
+    return {path: files[path] for path in meant}
 
 
 @lru_cache(maxsize=4096)

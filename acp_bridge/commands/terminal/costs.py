@@ -55,6 +55,8 @@ class Costs:
     whole: Sum = field(default_factory=lambda: Sum("all"))
     #: sessions whose files can't be read, by their ids.
     unread: list[str] = field(default_factory=list)
+    #: how many turns ran before their session was imported, and are not counted.
+    elsewhere: int = 0
 
 
 def costs(home: Path, listed: Iterable[SessionInfo], way: str, since: str) -> Costs:
@@ -69,7 +71,9 @@ def costs(home: Path, listed: Iterable[SessionInfo], way: str, since: str) -> Co
             found.unread.append(info.session_id)
             continue
         for each in used:
-            if each.at >= since and (each.told.turn or each.spent.costs):
+            if each.elsewhere:
+                found.elsewhere += bool(each.told.turn) and each.at >= since
+            elif each.at >= since and (each.told.turn or each.spent.costs):
                 name = _name(info, each, way)
                 found.sums.setdefault(name, Sum(name)).add(each)
                 found.whole.add(each)
@@ -139,5 +143,8 @@ def _notes(found: Costs) -> Iterator[str]:
     if number := found.whole.untold:
         whose = "1 turn: its agent" if number == 1 else f"{number} turns: their agents"
         yield f"{whose} told nothing of what was used."
+    if number := found.elsewhere:
+        turns = "1 turn" if number == 1 else f"{number} turns"
+        yield f"{turns} of imported sessions ran elsewhere, and count there."
     for session_id in found.unread:
         yield f"Session {one_line(session_id)[:8]} can't be read, and is not counted."

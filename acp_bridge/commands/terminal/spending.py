@@ -8,7 +8,7 @@ from pathlib import Path
 from acp_bridge.agents.spending import Spent, Told, spent, told
 from acp_bridge.journal import SessionInfo
 from acp_bridge.journal.reading import turns_of, usage_of
-from acp_bridge.journal.turns import TurnRow
+from acp_bridge.journal.turns import ELSEWHERE, TurnRow
 from acp_bridge.protocol import Json, as_object
 
 
@@ -20,6 +20,8 @@ class TurnSpent:
     #: when it began, in UTC as ISO 8601; "" if that is not kept.
     at: str
     spent: Spent
+    #: it ran before the session was imported.
+    elsewhere: bool = False
 
 
 def usage(row: TurnRow) -> Json:
@@ -36,15 +38,16 @@ def turns_spent(home: Path, info: SessionInfo) -> list[TurnSpent]:
     kept = usage_of(home, info.session_id)
     accounted = {number for number, _ in kept}
     earlier = [(number, dict[str, object]()) for number in rows if number not in accounted]
+    all_ = [*earlier, *kept]
     found = [
         told(number, about, usage(rows[number]) if number in rows else {}, info.agent_info)
-        for number, about in [*earlier, *kept]
+        for number, about in all_
     ]
     times = {number: str(about.get("at", "")) for number, about in kept}
     times |= {number: row.began for number, row in rows.items() if row.began}
     return [
-        TurnSpent(each, times.get(each.turn, ""), count)
-        for each, count in zip(found, spent(found), strict=True)
+        TurnSpent(each, times.get(each.turn, ""), count, elsewhere=about.get(ELSEWHERE) is True)
+        for (_, about), each, count in zip(all_, found, spent(found), strict=True)
     ]
 
 

@@ -4,6 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+from anyio import to_thread
+
+from acp_bridge.commands.bundle import import_session
 from acp_bridge.journal import Journal, SessionJournal
 from acp_bridge.protocol import BUILTIN_INFO, SESSION_PROMPT
 from tests.commands.terminal.conftest import Said
@@ -158,3 +162,33 @@ async def test_a_session_that_can_not_be_read_is_named(
     told = said("cost")[1]
     assert f"Session {SESSION[:8]} can't be read, and is not counted." in told
     assert "0.0" not in told
+
+
+async def test_an_imported_session_keeps_what_its_turns_took_and_new_ones_alone_count(
+    said: Said, journal: Journal, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = await session_in(journal, tmp_path / "project")
+    told = {"agent": CLAUDE, "model": "opus", "at": "2000-01-01"}
+    for seq, amount in ((1, 0.25), (2, 0.75)):
+        turn(session, ends=usage(10, 5))
+        session.set_usage(str(seq), {**told, "costs": [{"amount": amount, "currency": "USD"}]})
+    session.set_usage("0.0a1b2c3d", {**told, "costs": []})
+    before = said("show", "abcd", "--turns")[1]
+    assert said("export", "abcd", str(tmp_path / "file")) == (0, "", "")
+    home = str(tmp_path / "elsewhere")
+    await to_thread.run_sync(import_session, ["--home", home, str(tmp_path / "file")])
+    (moved,) = capsys.readouterr().out.split()
+    assert said("show", moved, "--turns", "--home", home)[1] == before
+    said_of_it = "2 turns of imported sessions ran elsewhere, and count there."
+    assert said("cost", "--home", home)[1] == f"No turns.\n{said_of_it}\n"
+    other = Journal(Path(home))
+    later = await other.open(moved)
+    turn(later, ends=usage(20, 10))
+    account(later, 3, CLAUDE, "opus", 1.0)
+    await other.close()
+    (found,) = rows(said, "--home", home)
+    assert (found["turns"], found["costs"], found["tokens"]["totalTokens"]) == (
+        1,
+        {"USD": 0.25},
+        30,
+    )

@@ -56,7 +56,7 @@ async def test_where_only_edit_tools_worked_it_is_the_diff_of_git(
     committed(folder)
     session = await session_in(journal, folder)
     whole = (folder / "a.txt").read_text()
-    turn(session, edit(folder / "a.txt", "n3\nn4\n", "three\n"), edit(folder / "b.txt", None, "b"))
+    turn(session, edit(folder / "b.txt", None, "b"), edit(folder / "a.txt", "n3\nn4\n", "three\n"))
     now = whole.replace("n3\nn4\n", "three\n")
     turn(session, edit(folder / "a.txt", now, now + "20"))
     gone = edit(folder / "gone.txt", "gone\n", "", kind="delete")
