@@ -23,6 +23,7 @@ from acp_bridge.clients.socket_share import SocketShare
 from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.protocol import LOGIN, Json, own_meta
 from acp_bridge.runtime.log import event
+from acp_bridge.wire.held import Held
 from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Message, Ok, RequestId, RpcError
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.streams import Incoming, Outgoing
@@ -141,15 +142,18 @@ class Client:
         #: requests that came after an `initialize` which is not answered yet.
         self.early = WaitingRequests()
         self.abilities = ClientAbilities()
-        self.outgoing: Outgoing = outgoing
-        self.peer = Peer(
-            self, outgoing.write, answer_malformed=True, internal_error=errors.internal
-        )
+        self._held = held = Held(outgoing)
+        self.outgoing: Outgoing = held
+        self.peer = Peer(self, held.write, answer_malformed=True, internal_error=errors.internal)
         self.peer.translate = self._read_version
         self.handler = handler
         self._incoming = incoming
         self._running: dict[RequestId, _Running] = {}
         self._served, self._malformed = anyio.CancelScope(), 0
+
+    def hold(self) -> Callable[[], None]:
+        """Hold back what is sent to the client from now on; returns what lets it go."""
+        return self._held.hold()
 
     @property
     def identity(self) -> object:

@@ -22,7 +22,7 @@ beyond is lost, and a notice takes its place.
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from errno import ENOENT
@@ -149,13 +149,14 @@ class Unwritten:
         last.lines += write.lines
         return True
 
-    def last_value(self, sql: str, key: str) -> object | None:
-        """Return the second value of the last kept statement of this kind whose first is `key`."""
-        for write in reversed(self.writes.values()):
-            for statement, values in write.statements:
-                if statement == sql and values[0] == key:
-                    return values[1]
-        return None
+
+def last_value(writes: Iterable[Write], sql: str, key: str) -> object | None:
+    """Return the second value of the last statement of this kind whose first is `key`."""
+    found = None
+    for statement, values in (each for write in writes for each in write.statements):
+        if statement == sql and values[0] == key:
+            found = values[1]
+    return found
 
 
 def _missing() -> bytes:
@@ -211,13 +212,39 @@ class SessionFile:
             yield
         self._commits += 1
 
-    def write(self, sql: str, values: tuple[object, ...] = ()) -> None:
-        """Execute one statement in a transaction of its own, after the writes that were kept.
+    @property
+    def in_flight(self) -> bool:
+        """True while a write is on its way: never here, since a call returns when it is made."""
+        return False
 
-        Raises JournalError; the statement is not kept then.
+    @property
+    def to_come(self) -> Collection[Write]:
+        """The writes that the file does not have yet, in their order."""
+        return self.unwritten.writes.values()
+
+    @property
+    def rows_in_flight(self) -> int:
+        """The number of rows of updates that are on their way."""
+        return 0
+
+    def then(self, action: Callable[[JournalError | None], None]) -> None:
+        """Call `action` once the last write was made, refused or kept: here at once.
+
+        It is given the error of a write that was refused after its call had returned.
+        """
+        action(None)
+
+    def write(self, sql: str, values: tuple[object, ...] = ()) -> None:
+        """Execute one statement in a transaction of its own; raises as `write_all` does."""
+        self.write_all(Write(((sql, values),)))
+
+    def write_all(self, write: Write) -> None:
+        """Write in one transaction, after the writes that were kept.
+
+        Raises JournalError; the write is not kept then.
         """
         self.catch_up()
-        self._execute(Write(((sql, values),)))
+        self._execute(write)
 
     def write_or_keep(self, write: Write, key: object = None) -> None:
         """Write in one transaction, now or when the file can be written again.

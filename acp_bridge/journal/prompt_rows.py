@@ -20,7 +20,7 @@ from acp_bridge.journal.file import INSERT_ROW, Statement, Write
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import Entry
 from acp_bridge.journal.records import INTERRUPTED, UNRECORDED, PromptRow, PromptState, Receipt, now
-from acp_bridge.protocol import of_prompt, words_of
+from acp_bridge.protocol import of_prompt, prompt_key, words_of
 from acp_bridge.wire.jsonrpc import dumps, loads, read_object
 
 _MOVE: Final = "UPDATE prompts SET state = ? WHERE seq = ? AND state = ?"
@@ -141,6 +141,17 @@ def words_in(
         if params is not None:
             found[seq] = [of_prompt(each, prompt_id) for each in words_of(params)]
     return found
+
+
+def accept(seq: int, prompt_id: str, params: Mapping[str, Any]) -> tuple[Statement, ...]:
+    """Return the statements that add a prompt that waits, and bind its key to it, if it has one."""
+    statements: list[Statement] = [
+        ("INSERT INTO prompts(seq, prompt_id, state) VALUES (?, ?, 'waiting')", (seq, prompt_id)),
+        ("INSERT INTO prompt_params VALUES (?, ?)", (seq, dumps(params).decode())),
+    ]
+    if (key := prompt_key(dict(params))) is not None:
+        statements.append(give_receipt(key, seq, params))
+    return tuple(statements)
 
 
 def move(seq: int, origin: PromptState, target: PromptState) -> Statement:

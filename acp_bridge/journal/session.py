@@ -19,7 +19,7 @@ import anyio
 from acp_bridge.journal import left_queue, prompt_rows, turns
 from acp_bridge.journal.connection import in_thread, journal_errors
 from acp_bridge.journal.errors import JournalError
-from acp_bridge.journal.file import SessionFile, Statement, Unwritten, Write
+from acp_bridge.journal.file import SessionFile, Statement, Unwritten, Write, last_value
 from acp_bridge.journal.history import SALVAGED_ROWS, Moment, read_entries, read_slice
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import Merger, merged
@@ -32,7 +32,6 @@ from acp_bridge.journal.records import (
     Receipt,
     SessionInfo,
 )
-from acp_bridge.protocol import prompt_key
 from acp_bridge.wire.jsonrpc import dumps, loads
 
 Pages: TypeAlias = AsyncIterator[list[dict[str, Any]]]
@@ -57,31 +56,57 @@ class SessionJournal:
         self._compacting = anyio.Lock()
         #: moments that are read up to: compaction moves rows, so it waits for them.
         self._readers: set[Moment] = set()
+        #: the number of the prompt that was accepted last, once one was.
+        self._numbered = 0
+        #: called when a write is on its way: what tells of it must not leave before it is made.
+        self.on_late: Callable[[], None] = lambda: None
         #: told of the lines of each row of the transcript, once they are written or kept.
         self.follower: Callable[[bytes], None] | None = None
+
+    # -- completions -----------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> bool:
+        """True while a write is on its way, so that it is not known whether it will be made."""
+        return self._file.in_flight
+
+    def then(self, action: Callable[[JournalError | None], None]) -> None:
+        """Call `action` once the write before this call was made, refused or kept in memory.
+
+        That is at once unless one is `in_flight`. The actions are called in the order of the
+        writes; each gets the error if its write was refused after the call of that had returned.
+        """
+        self._file.then(action)
+
+    async def made(self) -> None:
+        """Wait until every write before this call was made, refused or kept in memory."""
+        if self._file.in_flight:
+            made = anyio.Event()
+            self._file.then(lambda error: made.set())
+            await made.wait()
+
+    def _look_late(self) -> None:
+        if self._file.in_flight:
+            self.on_late()
 
     # -- prompts ---------------------------------------------------------------------------
 
     def accept(self, prompt_id: str, params: Mapping[str, Any]) -> int:
         """Put a prompt at the end of the queue, with its key if it has one; returns its number.
 
-        Acknowledge it only after `sync`. Raises JournalError, also for an id, or a key, that was
-        used before.
+        Acknowledge it only after `then` and `sync`. Raises JournalError, also for an id, or a key,
+        that was used before.
         """
-        with self._file.transaction():
-            added = self._file.db.execute(
-                "INSERT INTO prompts(prompt_id, state) VALUES (?, 'waiting')", (prompt_id,)
-            )
-            self._file.db.execute(
-                "INSERT INTO prompt_params VALUES (?, ?)", (added.lastrowid, dumps(params).decode())
-            )
-            if (key := prompt_key(dict(params))) is not None and added.lastrowid is not None:
-                self._file.db.execute(*prompt_rows.give_receipt(key, added.lastrowid, params))
-            if not self.info.prompted:
-                self._file.db.execute("UPDATE session SET prompted = 1")
+        seq = self._numbered + 1 if self._numbered else self._last_prompt() + 1
+        with journal_errors():
+            statements = prompt_rows.accept(seq, prompt_id, params)
+        if not self.info.prompted:
+            statements = (*statements, ("UPDATE session SET prompted = 1", ()))
+        self._file.write_all(Write(statements))
+        self._numbered = seq
         self.info = replace(self.info, prompted=True)
-        assert added.lastrowid is not None
-        return added.lastrowid
+        self._look_late()
+        return seq
 
     def start_turn(self, seq: int, *, shown: bool = False) -> None:
         """Note that a waiting prompt is about to be sent; its words begin the transcript of `seq`.
@@ -113,25 +138,25 @@ class SessionJournal:
         Raises JournalError when the journal is closed.
         """
         move = prompt_rows.move(seq, PromptState.SENT, PromptState.WAITING)
-        self._file.write_or_keep(Write((move,)))
+        self._put(Write((move,)))
 
     def change_params(self, seq: int, params: Mapping[str, Any]) -> None:
         """Keep other parameters for a prompt. Raises JournalError when the journal is closed."""
-        self._file.write_or_keep(Write((prompt_rows.change(seq, params),)))
+        self._put(Write((prompt_rows.change(seq, params),)))
 
     def edit(self, seq: int, params: Mapping[str, Any]) -> None:
         """Give a prompt that waits or is left over other words.
 
         Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
         """
-        self._file.write(*prompt_rows.change(seq, params))
+        self._must(*prompt_rows.change(seq, params))
 
     def reorder(self, seqs: Iterable[int]) -> None:
         """Set the user's order of prompts that wait or are left over, all that may be moved.
 
         Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
         """
-        self._file.write(prompt_rows.SET, (prompt_rows.ORDER, dumps(list(seqs)).decode()))
+        self._must(prompt_rows.SET, (prompt_rows.ORDER, dumps(list(seqs)).decode()))
 
     def put_back_order(self, seqs: list[int]) -> None:
         """Set the order that was there before. Raises JournalError when the journal is closed."""
@@ -157,7 +182,7 @@ class SessionJournal:
         end = prompt_rows.end(seq, outcome, agent_outcome)
         # An interrupted one counts as that without its end.
         went = Went.NOTHING if outcome == INTERRUPTED else Went.ENDED
-        self._file.write_or_keep(Write((end, prompt_rows.ended(seq)), seq, went=went))
+        self._put(Write((end, prompt_rows.ended(seq)), seq, went=went))
 
     def release(self, seq: int) -> None:
         """Let a left-over prompt wait again, on the user's word.
@@ -166,11 +191,8 @@ class SessionJournal:
             RuntimeError: the prompt is not left over.
             JournalError: nothing is changed, now or later.
         """
-        with self._file.transaction():
-            self._expect(seq, PromptState.LEFT_OVER)
-            self._file.db.execute(
-                *prompt_rows.move(seq, PromptState.LEFT_OVER, PromptState.WAITING)
-            )
+        self._expect(seq, PromptState.LEFT_OVER)
+        self._must(*prompt_rows.move(seq, PromptState.LEFT_OVER, PromptState.WAITING))
 
     def leave_over(self, seq: int) -> None:
         """Leave a waiting prompt over. Raises as `start_turn` does."""
@@ -178,7 +200,7 @@ class SessionJournal:
 
     def drop(self, seq: int, outcome: Mapping[str, Any] = DROPPED) -> None:
         """End a prompt that shall never run. Raises JournalError: nothing is changed."""
-        self._file.write(*prompt_rows.end(seq, outcome, None))
+        self._must(*prompt_rows.end(seq, outcome, None))
 
     def recover(self, said: Mapping[int, bytes] | None = None) -> list[PromptRow]:
         """Take over from another bridge; returns the prompts that are left over, in order (Q6).
@@ -229,16 +251,16 @@ class SessionJournal:
         Raises JournalError when the journal is closed, or if the receipt can't be read.
         """
         if receipt := self.receipt(key):
-            self._file.write_or_keep(Write((prompt_rows.answer_receipt(key, receipt, told),)))
+            self._put(Write((prompt_rows.answer_receipt(key, receipt, told),)))
 
     def take_receipt_back(self, key: str) -> None:
         """Free a key: its prompt was not taken. Raises JournalError when the journal is closed."""
-        self._file.write_or_keep(Write((prompt_rows.take_receipt_back(key),)))
+        self._put(Write((prompt_rows.take_receipt_back(key),)))
 
     def prompt(self, seq: int) -> PromptRow | None:
         """Return the prompt with this number; None if it is damaged. Raises JournalError."""
         with journal_errors():
-            return prompt_rows.find(self._file.db, self._file.unwritten, seq)
+            return prompt_rows.find(self._file.db, self._file.to_come, seq)
 
     def turns_finished(self) -> int:
         """Count the turns that the agent itself has ended well (invariant R10).
@@ -246,7 +268,7 @@ class SessionJournal:
         One with an error, or cancelled, does not count: it may be forgotten. Raises JournalError.
         """
         with journal_errors():
-            return prompt_rows.turns_finished(self._file.db, self._file.unwritten)
+            return prompt_rows.turns_finished(self._file.db, self._file.to_come)
 
     def take_in(self, statements: Iterable[Statement]) -> None:
         """Fill a new session with what was exported of another; it counts as prompted from then on.
@@ -286,7 +308,7 @@ class SessionJournal:
         `lines`: params of `session/update` without the session's id, JSON objects, one a line.
         Raises JournalError when the journal is closed.
         """
-        self._file.write_or_keep(Write((), turn, (lines,)))
+        self._put(Write((), turn, (lines,)))
         self._follow(lines)
 
     def _follow(self, lines: bytes) -> None:
@@ -335,6 +357,7 @@ class SessionJournal:
         The caller has a moment open that is not behind the first row.
         """
         merger = Merger()
+        await self.made()
         while after < to:
             entries, after = await in_thread(read_entries, self._file.path, merger, after, to, turn)
             async for page in pages(self._file.path, entries):
@@ -382,28 +405,26 @@ class SessionJournal:
     def add_ids(self, ids: Iterable[str]) -> None:
         """Remember ids as used; one may be so already. Raises JournalError as `record` does."""
         sql = "INSERT OR IGNORE INTO used_ids VALUES (?)"
-        self._file.write_or_keep(
-            Write(tuple([(sql, (used.encode("utf-8", "surrogatepass"),)) for used in ids]))
-        )
+        self._put(Write(tuple([(sql, (used.encode("utf-8", "surrogatepass"),)) for used in ids])))
 
     def change_info(self, **changes: Any) -> None:
         """Change fields of `info`, not in the index: see `Journal.touch`. Raises as `record` does,
         and for a text that is no Unicode."""
         columns = ", ".join(f"{name} = ?" for name in changes)
         sql = f"UPDATE session SET {columns}"
-        self._file.write_or_keep(Write(((sql, tuple(changes.values())),)), key=sql)
+        self._put(Write(((sql, tuple(changes.values())),)), key=sql)
         self.info = replace(self.info, **changes)
 
     def get(self, key: str) -> Any:
         """Return the value kept under a key, or None. Raises JournalError."""
-        text: Any = self._file.unwritten.last_value(prompt_rows.SET, key)
+        text: Any = last_value(self._file.to_come, prompt_rows.SET, key)
         if text is None:
             text = self._file.value("SELECT value FROM settings WHERE key = ?", (key,))
         return None if text is None else loads(text)
 
     def set(self, key: str, value: object) -> None:
         """Keep a JSON value under a key. Raises JournalError as `record` does."""
-        self._file.write_or_keep(
+        self._put(
             Write(((prompt_rows.SET, (key, dumps(value).decode())),)), key=(prompt_rows.SET, key)
         )
 
@@ -442,17 +463,31 @@ class SessionJournal:
         if await self._file.close():
             self._on_closed(self.info.session_id, self._file.unwritten)
 
+    def _put(self, write: Write, key: object = None) -> None:
+        """Write now or later; raises as `record` does."""
+        self._file.write_or_keep(write, key)
+        self._look_late()
+
+    def _must(self, sql: str, values: tuple[object, ...]) -> None:
+        """Write now or not at all; raises JournalError."""
+        self._file.write(sql, values)
+        self._look_late()
+
+    def _last_prompt(self) -> int:
+        return int(self._file.value("SELECT coalesce(max(seq), 0) FROM prompts"))
+
     def _last_row(self) -> int:
         try:
-            return int(self._file.value("SELECT coalesce(max(id), 0) FROM updates"))
+            last = int(self._file.value("SELECT coalesce(max(id), 0) FROM updates"))
         except JournalError:  # it is in a damaged page
-            return int(self._file.value("SELECT merged_to FROM session")) + SALVAGED_ROWS
+            last = int(self._file.value("SELECT merged_to FROM session")) + SALVAGED_ROWS
+        return last + self._file.rows_in_flight
 
     def _take(self, seq: int, write: Write) -> None:
         """Move a waiting prompt; RuntimeError if it does not wait, as far as the file can say."""
-        if not self._file.unwritten.writes:
+        if not self._file.unwritten.writes and not self._file.in_flight:
             self._expect(seq, PromptState.WAITING)
-        self._file.write_or_keep(write)
+        self._put(write)
 
     def _expect(self, seq: int, state: PromptState) -> None:
         found = self._file.value("SELECT state FROM prompts WHERE seq = ?", (seq,))

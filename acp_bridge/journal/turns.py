@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from acp_bridge.journal import prompt_rows
 from acp_bridge.journal.connection import is_damage
+from acp_bridge.journal.file import Statement
 from acp_bridge.journal.records import PromptRow
 from acp_bridge.protocol import as_object
-from acp_bridge.wire.jsonrpc import loads
+from acp_bridge.wire.jsonrpc import dumps, loads
 
 #: the beginning of the settings that have what an agent told of the usage of a turn, behind it the
 #: turn's number; outside of any it is 0 with an addition.
@@ -83,7 +84,7 @@ def taken_over(kept: Mapping[str, object], turns: Iterable[int]) -> Iterator[Sta
     whole = {**{f"{USAGE}{number}": {} for number in turns}, **kept}
     for key, value in whole.items():
         marked = {**as_object(value), ELSEWHERE: True} if key.startswith(USAGE) else value
-        yield _SET, (key, dumps(marked).decode())
+        yield prompt_rows.SET, (key, dumps(marked).decode())
 
 
 def _number(key: str) -> int:

@@ -196,6 +196,14 @@ class Core:
             except Exception as exc:  # those after it answer somebody (invariants P6, Q9)
                 self._events.extend(instead_of(effect, exc))
 
+    def finish(self, effect: ef.Effect, rest: Callable[[], object]) -> None:
+        """Do the rest of an effect that had to wait; if it fails, as if it had failed at once."""
+        try:
+            rest()
+        except Exception as exc:
+            for event in instead_of(effect, exc):
+                self.feed(event)
+
     def _tell(self, before: SessionState, after: SessionState) -> None:
         for follower in self._concerned(before, after):
             try:

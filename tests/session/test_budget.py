@@ -304,14 +304,17 @@ async def test_totals_count_over_turns_and_one_that_begins_anew_is_added(
 # --- what was spent before ------------------------------------------------------------------------
 
 
-def kept(*totals: float, limit: Any = None, accepted: str = "") -> Callable[[SessionJournal], None]:
-    """Have a bridge before this one note such a total for each turn."""
+def kept(
+    *totals: float, limit: Any = None, accepted: str = "", **more: Any
+) -> Callable[[SessionJournal], None]:
+    """Have a bridge before this one note such a total for each turn, and `more` with it."""
 
     def write(journal: SessionJournal) -> None:
         for number, total in enumerate(totals, 1):
             told = {"amount": total, "currency": "USD"}
             journal.set_usage(
-                str(number), {"agent": BUILTIN_INFO, "at": f"2026-0{number}", "costs": [told]}
+                str(number),
+                {"agent": BUILTIN_INFO, "at": f"2026-0{number}", "costs": [told], **more},
             )
         if limit is not None:
             journal.set("budget", limit)
@@ -342,6 +345,20 @@ async def test_a_session_that_has_spent_its_budget_before_is_held_when_a_prompt_
         assert await here.answered(asked) == DONE
         assert len(said(here)) == 1
         assert said(here, "[acp-bridge] This session") == [budget.nearly_spent(10.9, 11, "USD")]
+
+
+async def test_what_was_spent_before_the_session_was_imported_does_not_count(
+    tmp_path: Path,
+) -> None:
+    agent = telling()
+    async with limited(tmp_path, agent, before=kept(3, 6, elsewhere=True)) as here:
+        here.prompt()
+        await agent.asked(SESSION_PROMPT)
+        costs(agent, 10.9)
+        assert said(here) == []
+        assert said(here, "[acp-bridge] This session") == [budget.nearly_spent(4.9, 5, "USD")]
+        costs(agent, 11)
+        assert said(here) == [spent("5", "5")]
 
 
 @pytest.mark.hazard("R12")

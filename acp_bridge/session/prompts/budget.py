@@ -18,6 +18,7 @@ from acp_bridge.agents.link import Link
 from acp_bridge.agents.spending import Told, Totals, of_turn, told
 from acp_bridge.agents.usage_figures import is_amount, tells_no_cost
 from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.journal.turns import ELSEWHERE
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Outcome, Replied
 from acp_bridge.machine.states import Standstill, State
@@ -67,7 +68,11 @@ class Budget:
         #: a cost of the session was counted.
         self._counts = False
         for turn, about in journal.usage():
-            self._take(told(turn, about, {}, journal.info.agent_info))
+            row = told(turn, about, {}, journal.info.agent_info)
+            if about.get(ELSEWHERE) is True:  # it was paid for before the session was imported
+                of_turn(row, self._totals)
+                continue
+            self._take(row)
             self.begin_turn()
         #: it was said that costs are lacking, and that there are some in another currency.
         self._said_lacking = self._said_other = False

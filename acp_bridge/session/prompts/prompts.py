@@ -195,6 +195,14 @@ class Prompts:
         except JournalError as exc:
             self._core.feed(ev.CommitFailed(key, str(exc)))
             return
+        self._journal.then(partial(self._written, key, prompt))
+
+    def _written(self, key: int, prompt: Prompt, error: JournalError | None) -> None:
+        """Have a prompt synced to disk that is in the journal, or was refused by it after all."""
+        if error:
+            prompt.seq = 0
+            self._core.feed(ev.CommitFailed(key, str(error)))
+            return
         failed = ev.CommitFailed(key, "it could not be synced")
         self._core.spawn(self._sync, key, prompt, prompt.request, instead=failed)
 

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import anyio
@@ -19,6 +20,7 @@ from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Steered
 from acp_bridge.machine.states import State
@@ -37,6 +39,7 @@ from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.prompt import Prompt
 from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.prompts.unsent import Unsent
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok
@@ -120,11 +123,26 @@ class Steering:
         self._transcript.flush()
         try:
             self._journal.start_steering(prompt.seq, self._transcript.seq)
-        except JournalError as exc:  # sent now, it could be offered again after a kill (Q5)
-            event("journal.failed", session=self._core.id, what=exc)
-            self._core.feed(ev.SteerAnswered(key, Steered.NOT_TAKEN))
+        except JournalError as exc:
+            self._not_noted(key, exc)
             return
+        unsent = Unsent(self._journal, partial(self._not_noted, key))
         blocks = self._join(key)
+        unsent.send(partial(self._send, link, key, blocks))
+
+    def _not_noted(self, key: int, why: JournalError) -> None:
+        event("journal.failed", session=self._core.id, what=why)
+        self._core.feed(ev.SteerAnswered(key, Steered.NOT_TAKEN))
+
+    def _send(self, link: Link, key: int, blocks: list[Json]) -> None:
+        """Send words into the turn, unless it is over, or was stopped, already."""
+        if link.gone or self._core.now.state is not State.RUNNING:
+            self._answered(key, Steered.NOT_TAKEN)
+        else:
+            self._core.finish(ef.Steer(link.epoch, key), partial(self._ask, link, key, blocks))
+
+    def _ask(self, link: Link, key: int, blocks: list[Json]) -> None:
+        prompt = self._prompts.get(key)
         event("turn.steered", session=self._core.id, turn=prompt.seq, agent=link.name)
         params: Json = {"sessionId": link.agent_session_id, "prompt": blocks}
         params["_meta"] = {"steering": {"idleBehavior": PROMPT_REQUIRED}}

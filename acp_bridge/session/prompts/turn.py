@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.protocol import (
@@ -28,6 +32,7 @@ from acp_bridge.session.prompts.account import Account
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.prompt import Prompt
 from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.prompts.unsent import Unsent
 from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
@@ -52,6 +57,10 @@ class Turn:
         account: Account,
     ) -> None:
         """No turn runs yet."""
+        #: the prompt that was sent last, or is to be once the journal has noted that.
+        self._unsent: tuple[Unsent, int] | None = None
+        #: it was stopped before.
+        self._stopped = False
         self._account = account
         self._background = background
         self._limit = limit
@@ -70,10 +79,11 @@ class Turn:
         self._transcript.begin_turn(prompt.seq)
         try:
             self._journal.start_turn(prompt.seq, shown=prompt.shown)
-        except JournalError as exc:  # sent now, it could be offered again after a kill (Q5)
-            event("journal.failed", session=session_id, what=exc)
-            self._core.feed(ev.NotBegun(key))
+        except JournalError as exc:
+            self._not_noted(key, exc)
             return
+        unsent = Unsent(self._journal, partial(self._not_noted, key))
+        self._unsent, self._stopped = (unsent, key), False
         self._account.begin_turn(link, prompt.seq)
         blocks = prompt.params["prompt"]
         carried = self._memory.take_transcript(blocks) if self._memory.transcript else None
@@ -98,7 +108,19 @@ class Turn:
                     self._updates.break_off(key)
                 self._core.feed(ev.AgentAnswered(epoch, key, answer))
 
-        link.request_for(prompt.request, SESSION_PROMPT, params, answered)
+        send = partial(link.request_for, prompt.request, SESSION_PROMPT, params, answered)
+        unsent.send(partial(self._send, link, key, send))
+
+    def _not_noted(self, key: int, why: JournalError) -> None:
+        event("journal.failed", session=self._journal.info.session_id, what=why)
+        self._core.feed(ev.NotBegun(key))
+
+    def _send(self, link: Link, key: int, send: Callable[[], object]) -> None:
+        """Send a prompt, unless its turn is over already."""
+        if self._unsent and self._unsent[1] == key and self._stopped:
+            self._core.feed(ev.NotBegun(key))
+        elif not link.gone:
+            self._core.finish(ef.SendPrompt(link.epoch, key), send)
 
     def join(self, key: int) -> list[Json]:
         """Show the words of a prompt that joins the turn that runs; returns the blocks to send."""
@@ -168,7 +190,10 @@ class Turn:
         """Send the agent `session/cancel`, and end its open questions to the user."""
         seq, session_id = self._prompts.get(key).seq, self._journal.info.session_id
         event("turn.cancel", session=session_id, turn=seq, agent=link.name)
-        self._cancel(link)
+        if self._unsent and self._unsent[1] == key and self._unsent[0].waits:
+            self._stopped = True  # the agent has nothing of it, and gets nothing
+        else:
+            self._cancel(link)
 
     def stop_work(self, link: Link) -> None:
         """Tell the agent to stop what it does outside of a prompt, and end its open questions."""

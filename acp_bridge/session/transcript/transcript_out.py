@@ -68,6 +68,7 @@ class TranscriptOut:
         self._told_behind = False
         #: the journal's number of the prompt whose turn runs, 0 outside of a turn.
         self.seq = 0
+        journal.on_late = self._hold_back
 
     # --- the clients that have the session -----------------------------------------------------
 
@@ -89,6 +90,8 @@ class TranscriptOut:
                 view.over = True
                 return view
             self._note_views((*self.views, view))
+            if self._journal.in_flight:
+                self._journal.then(_after(client.hold()))
         return view
 
     def detach(self, client: Client) -> bool:
@@ -108,6 +111,11 @@ class TranscriptOut:
             self.places.start()
         elif placed:
             self.places.stop()
+
+    def _hold_back(self) -> None:
+        """Let nothing leave for the clients before the last write was made (invariant T2)."""
+        for view in self.views:
+            self._journal.then(_after(view.client.hold()))
 
     def has_others(self, client: Client) -> bool:
         """Return True when another client has the session."""
@@ -414,3 +422,8 @@ class TranscriptOut:
             event("journal.failed", session=self._session_id, what=exc)
         except Exception as exc:  # the answers that wait behind it are not lost (invariant Q9)
             errors.internal(exc, "the transcript could not be recorded")
+
+
+def _after(let_go: Callable[[], None]) -> Callable[[JournalError | None], None]:
+    """Return what a write calls at its end, however that was."""
+    return lambda error: let_go()

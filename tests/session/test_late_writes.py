@@ -1,0 +1,133 @@
+"""What tells of a write leaves when it is made, in a journal that makes its writes later."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_bridge.journal import PromptState
+from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, STEERING
+from acp_bridge.updates import notices
+from tests.session.journals import failing, recorded_texts
+from tests.session.living import CANCELLED, DONE, Living, first, living
+from tests.session.memory import ClientEnd
+from tests.session.played_agent import PlayedAgent
+from tests.session.waiting import quiet, until
+from tests.support.late_journal import Gate, late_journals
+
+pytestmark = pytest.mark.usefixtures("no_errors")
+
+
+@asynccontextmanager
+async def late(folder: Path, **more: Any) -> AsyncIterator[tuple[Living, PlayedAgent, Gate]]:
+    """A session with an agent that is ready; the gate of its journal is open."""
+    with late_journals() as gate:
+        async with living(folder, first=first(), **more) as here:
+            yield here, await here.agent(), gate
+            gate.open()
+
+
+@pytest.mark.hazard("T2")
+async def test_updates_and_the_answer_leave_when_their_rows_are_made_and_in_their_order(
+    tmp_path: Path,
+) -> None:
+    async with late(tmp_path) as (here, agent, gate):
+        request = here.prompt()
+        turn = await agent.asked(SESSION_PROMPT)
+        before = len(here.got)
+        gate.shut = True
+        agent.says_text("one")
+        agent.says_text("two")
+        agent.answer(turn, DONE)
+        await quiet()
+        assert here.got[before:] == []
+        await gate.let_through(here.texts)
+        assert here.texts() == ["one"]
+        gate.open()
+        assert await here.answered(request) == DONE
+        assert here.texts() == ["one", "two"]
+        assert "method" not in here.got[-1]
+        assert await recorded_texts(here.journal) == ["mend", "onetwo"]
+
+
+@pytest.mark.hazard("T2", "V1")
+async def test_every_client_waits_for_it_also_one_that_has_come_meanwhile(tmp_path: Path) -> None:
+    async with late(tmp_path) as (here, agent, gate):
+        here.prompt()
+        await agent.asked(SESSION_PROMPT)
+        gate.shut = True
+        agent.says_text("one")
+        other = ClientEnd()
+        here.session.transcript.attach(other.client)
+        here.session.transcript.show_to(other.client, notices.notice("hello"))
+        await quiet()
+        assert other.sent.messages == []
+        gate.open()
+        await until(lambda: here.texts() == ["one"])
+        (shown,) = other.sent.messages
+        assert shown["params"]["update"]["content"]["text"].strip() == "hello"
+
+
+@pytest.mark.hazard("Q5", "K1")
+async def test_a_prompt_is_accepted_and_sent_when_the_journal_has_it(tmp_path: Path) -> None:
+    async with late(tmp_path) as (here, agent, gate):
+        gate.shut = True
+        request = here.prompt()
+        await quiet()
+        assert here.got == []
+        await gate.let_through(lambda: here.session.now.running)
+        await quiet()
+        assert SESSION_PROMPT not in agent.heard
+        assert here.states() == [PromptState.WAITING]
+        gate.open()
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        assert await here.answered(request) == DONE
+
+
+@pytest.mark.hazard("C1", "Q5")
+async def test_a_stop_before_the_prompt_has_left_ends_it_and_the_agent_hears_of_neither(
+    tmp_path: Path,
+) -> None:
+    async with late(tmp_path) as (here, agent, gate):
+        gate.shut = True
+        request, following = here.prompt("one"), here.prompt("two")
+        await gate.let_through(lambda: here.session.now.running)
+        here.session.audience.cancel(here.client.client, None)
+        gate.open()
+        assert await here.answered(request) == CANCELLED
+        turn = await agent.asked(SESSION_PROMPT)
+        assert turn["params"]["prompt"][0]["text"] == "two"
+        assert SESSION_CANCEL not in agent.heard
+        agent.answer(turn, DONE)
+        assert await here.answered(following) == DONE
+
+
+@pytest.mark.hazard("Q9", "Q13")
+async def test_a_prompt_that_is_refused_late_is_answered_and_never_sent(tmp_path: Path) -> None:
+    async with late(tmp_path) as (here, agent, _):
+        with failing(here.journal, "INSERT ON prompts"):
+            answer = await here.answered(here.prompt())
+        assert "journal" in answer["message"]
+        assert SESSION_PROMPT not in agent.heard
+        await here.turn(agent)
+
+
+@pytest.mark.hazard("Q15")
+async def test_words_that_are_to_join_a_turn_stay_here_if_it_is_stopped_before_they_have_left(
+    tmp_path: Path,
+) -> None:
+    async with late(tmp_path, steers=True) as (here, agent, gate):
+        here.prompt("go")
+        turn = await agent.asked(SESSION_PROMPT)
+        gate.shut = True
+        words = here.prompt("more", _meta={"acp_bridge": {"delivery": "steer"}})
+        await gate.let_through(lambda: PromptState.WAITING in here.states())
+        await until(lambda: here.journal.in_flight)
+        here.session.audience.cancel(here.client.client, None)
+        gate.open()
+        agent.answer(turn, CANCELLED)
+        assert (await here.answered(words))["stopReason"] == "cancelled"
+        assert STEERING not in agent.heard
+        assert notices.given_back([{"type": "text", "text": "more"}]) in here.texts()
