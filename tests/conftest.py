@@ -60,8 +60,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Half as many again as there are cores: who starts processes waits for half of its time."""
-    return max(2, (os.cpu_count() or 2) * 3 // 2)
+    """Twice as many as there are cores: who starts processes waits for half of its time."""
+    return 2 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(trylast=True)

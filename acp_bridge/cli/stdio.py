@@ -24,9 +24,6 @@ from acp_bridge.settings import Settings
 #: seconds between switches of threads. With the interpreter's default of 5 ms a worker thread that
 #: merges the journal would delay the event loop by that much.
 _SWITCH_INTERVAL: Final = 0.0005
-#: allocations before the garbage collector runs. Messages are freed by reference counts, so it
-#: finds little.
-_COLLECT_AFTER: Final = 50_000
 
 _AT_A_TERMINAL: Final = (
     "acp-bridge speaks ACP on stdin and stdout: an editor starts it. Ctrl-D ends it.\n"
@@ -157,7 +154,6 @@ def settled(options: Options) -> Settings:
     ORPHANS.adopt()
     settings = replace(options.settings, agent_files=open_files.raise_limit())
     gc.freeze()  # loaded modules live as long as the process: don't scan them
-    gc.set_threshold(_COLLECT_AFTER)
     return settings
 
 
