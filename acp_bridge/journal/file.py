@@ -171,6 +171,8 @@ class SessionFile:
         self.path = path
         self.db = connection
         self.closed = False
+        #: a write is on its way: never here, since a call returns when it is made.
+        self.in_flight = False
         #: what could not be written yet.
         self.unwritten = Unwritten()
         self._wal = os.open(wal_of(path), os.O_RDWR | os.O_CLOEXEC)
@@ -211,11 +213,6 @@ class SessionFile:
         with transaction(self.db):
             yield
         self._commits += 1
-
-    @property
-    def in_flight(self) -> bool:
-        """True while a write is on its way: never here, since a call returns when it is made."""
-        return False
 
     @property
     def to_come(self) -> Collection[Write]:

@@ -85,10 +85,6 @@ class SessionJournal:
             self._file.then(lambda error: made.set())
             await made.wait()
 
-    def _look_late(self) -> None:
-        if self._file.in_flight:
-            self.on_late()
-
     # -- prompts ---------------------------------------------------------------------------
 
     def accept(self, prompt_id: str, params: Mapping[str, Any]) -> int:
@@ -105,7 +101,8 @@ class SessionJournal:
         self._file.write_all(Write(statements))
         self._numbered = seq
         self.info = replace(self.info, prompted=True)
-        self._look_late()
+        if self._file.in_flight:
+            self.on_late()
         return seq
 
     def start_turn(self, seq: int, *, shown: bool = False) -> None:
@@ -466,12 +463,14 @@ class SessionJournal:
     def _put(self, write: Write, key: object = None) -> None:
         """Write now or later; raises as `record` does."""
         self._file.write_or_keep(write, key)
-        self._look_late()
+        if self._file.in_flight:
+            self.on_late()
 
     def _must(self, sql: str, values: tuple[object, ...]) -> None:
         """Write now or not at all; raises JournalError."""
         self._file.write(sql, values)
-        self._look_late()
+        if self._file.in_flight:
+            self.on_late()
 
     def _last_prompt(self) -> int:
         return int(self._file.value("SELECT coalesce(max(seq), 0) FROM prompts"))

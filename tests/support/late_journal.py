@@ -78,10 +78,6 @@ class LateFile(SessionFile):
     # --- the queue -----------------------------------------------------------------------------
 
     @property
-    def in_flight(self) -> bool:
-        return bool(self.late)
-
-    @property
     def rows_in_flight(self) -> int:
         return sum(bool(each.write.lines) for each in self.late)
 
@@ -105,6 +101,7 @@ class LateFile(SessionFile):
 
     def _enter(self, late: _Late) -> None:
         self.late.append(late)
+        self.in_flight = True
         self.go_on()
 
     def go_on(self) -> None:
@@ -126,6 +123,7 @@ class LateFile(SessionFile):
     def make_first(self) -> None:
         """Make the write that has waited longest, then do what waits for it."""
         late = self.late.popleft()
+        self.in_flight = bool(self.late)
         error: JournalError | None = None
         try:
             if late.keep:

@@ -126,16 +126,20 @@ class Steering:
         except JournalError as exc:
             self._not_noted(key, exc)
             return
-        unsent = Unsent(self._journal, partial(self._not_noted, key))
+        late = self._journal.in_flight
+        unsent = Unsent(self._journal, key, self._not_noted) if late else None
         blocks = self._join(key)
-        unsent.send(partial(self._send, link, key, blocks))
+        if unsent is None:
+            self._ask(link, key, blocks)
+        else:
+            unsent.send(partial(self._send_late, link, key, blocks))
 
     def _not_noted(self, key: int, why: JournalError) -> None:
         event("journal.failed", session=self._core.id, what=why)
         self._core.feed(ev.SteerAnswered(key, Steered.NOT_TAKEN))
 
-    def _send(self, link: Link, key: int, blocks: list[Json]) -> None:
-        """Send words into the turn, unless it is over, or was stopped, already."""
+    def _send_late(self, link: Link, key: int, blocks: list[Json]) -> None:
+        """Send words whose note is made now, unless the turn is over, or was stopped, already."""
         if link.gone or self._core.now.state is not State.RUNNING:
             self._answered(key, Steered.NOT_TAKEN)
         else:

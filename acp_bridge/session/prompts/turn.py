@@ -57,10 +57,8 @@ class Turn:
         account: Account,
     ) -> None:
         """No turn runs yet."""
-        #: the prompt that was sent last, or is to be once the journal has noted that.
-        self._unsent: tuple[Unsent, int] | None = None
-        #: it was stopped before.
-        self._stopped = False
+        #: the prompt of the turn, if it had to wait for the journal's note.
+        self._unsent: Unsent | None = None
         self._account = account
         self._background = background
         self._limit = limit
@@ -82,8 +80,7 @@ class Turn:
         except JournalError as exc:
             self._not_noted(key, exc)
             return
-        unsent = Unsent(self._journal, partial(self._not_noted, key))
-        self._unsent, self._stopped = (unsent, key), False
+        unsent = self._unsent = self._late_start(key)
         self._account.begin_turn(link, prompt.seq)
         blocks = prompt.params["prompt"]
         carried = self._memory.take_transcript(blocks) if self._memory.transcript else None
@@ -109,18 +106,25 @@ class Turn:
                 self._core.feed(ev.AgentAnswered(epoch, key, answer))
 
         send = partial(link.request_for, prompt.request, SESSION_PROMPT, params, answered)
-        unsent.send(partial(self._send, link, key, send))
+        if unsent is None:
+            send()
+        else:
+            unsent.send(partial(self._send_late, link, unsent, send))
+
+    def _late_start(self, key: int) -> Unsent | None:
+        """Return the prompt as one that waits for its note, if that is not made already."""
+        return Unsent(self._journal, key, self._not_noted) if self._journal.in_flight else None
 
     def _not_noted(self, key: int, why: JournalError) -> None:
         event("journal.failed", session=self._journal.info.session_id, what=why)
         self._core.feed(ev.NotBegun(key))
 
-    def _send(self, link: Link, key: int, send: Callable[[], object]) -> None:
-        """Send a prompt, unless its turn is over already."""
-        if self._unsent and self._unsent[1] == key and self._stopped:
-            self._core.feed(ev.NotBegun(key))
+    def _send_late(self, link: Link, unsent: Unsent, send: Callable[[], object]) -> None:
+        """Send a prompt whose note is made now, unless its turn is over already."""
+        if unsent.stopped:
+            self._core.feed(ev.NotBegun(unsent.key))
         elif not link.gone:
-            self._core.finish(ef.SendPrompt(link.epoch, key), send)
+            self._core.finish(ef.SendPrompt(link.epoch, unsent.key), send)
 
     def join(self, key: int) -> list[Json]:
         """Show the words of a prompt that joins the turn that runs; returns the blocks to send."""
@@ -190,8 +194,8 @@ class Turn:
         """Send the agent `session/cancel`, and end its open questions to the user."""
         seq, session_id = self._prompts.get(key).seq, self._journal.info.session_id
         event("turn.cancel", session=session_id, turn=seq, agent=link.name)
-        if self._unsent and self._unsent[1] == key and self._unsent[0].waits:
-            self._stopped = True  # the agent has nothing of it, and gets nothing
+        if self._unsent and self._unsent.waits and self._unsent.key == key:
+            self._unsent.stopped = True  # the agent has nothing of it, and gets nothing
         else:
             self._cancel(link)
 
