@@ -95,7 +95,8 @@ def of_turn(told: Told, last: Totals) -> Spent:
 
 
 def _grown(last: Totals, of: object, now: float, span: Span) -> float:
-    """Return what a figure says of this turn alone."""
+    """Return what a figure says of this turn alone: of a total what it has grown by since `last`,
+    which is brought up to date."""
     before = 0 if span is Span.TURN else last.get(of, 0)
     last[of] = now
     return now - before if now >= before else now

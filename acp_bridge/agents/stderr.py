@@ -30,7 +30,7 @@ class LineForwarder:
         self._line = b""
 
     async def run(self, fd: int) -> None:
-        """Forward what is read from `fd` (non-blocking, the caller's) until its end."""
+        """Forward each line that is read from `fd` (non-blocking, the caller's) until its end."""
         while data := await _read(fd):
             *ends, rest = data.split(b"\n")
             for end in ends:

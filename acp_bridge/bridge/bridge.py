@@ -318,7 +318,7 @@ class Bridge:
         return self._sessions.attaching.held_back(request, params, slow)
 
     def _prompted(self, request: ClientRequest, params: Json) -> Session:
-        """Return the session of a prompt, or of a look at those that wait. Raises RpcError.
+        """Return the session of a request about its prompts or its background. Raises RpcError.
 
         The client has it, and the words that the request brings can be sent.
         """

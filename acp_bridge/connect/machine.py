@@ -425,7 +425,11 @@ class Machine:
         self._request_own(*way, partial(self._reopened, session))
 
     def _reopened(self, session: Session, message: Message) -> None:
-        """Take the answer to the request that has opened a session again."""
+        """Take the answer to the request that opens a session again.
+
+        After an error the other way is tried, if there is one. Else the session is open: who waits
+        is answered, Stops are repeated, questions settled, and what waits is sent.
+        """
         error = as_object(message.get("error"))
         if error and (way := self._sessions.other_way(session, error)):
             self._reopen(session, way)

@@ -140,7 +140,7 @@ def changed(before: Json, after: Json, members: tuple[str, ...]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value without what `_meta` says, at its top and one level below."""
+    """Return an object without its own `_meta`; any other value as it is."""
     if not isinstance(value, dict):
         return value
     return {name: each for name, each in value.items() if name != "_meta"}

@@ -148,7 +148,7 @@ def read_record(path: Path) -> Record | None:
 
 
 def write_record(home: Path, record: Record, kept: str = RECORDS) -> None:
-    """Keep a record, whole or not at all; raises OSError."""
+    """Keep a record in the folder `kept`, whole or not at all; raises OSError."""
     path = record_path(home, record.folder, kept)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)

@@ -280,7 +280,7 @@ def _pieces(params: dict[str, Any]) -> Iterator[Piece]:
 
 
 def _parts(read: Iterable[Read]) -> Iterator[list[Read]]:
-    """Give what was read in parts that are written at once."""
+    """Give what was read in parts that are written at once: so many, or so many characters."""
     part: list[Read] = []
     for each in read:
         part.append(each)

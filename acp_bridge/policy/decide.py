@@ -149,7 +149,7 @@ class _Judged:
         return None
 
     def unknown(self, action: Action) -> Rule | None:
-        """Return a rule about paths of which it can't be told whether a call names them."""
+        """Return a rule about paths if nobody can tell which paths the call names; else None."""
         of_paths = self._rules.about_paths(action)
         return of_paths if of_paths and self._is_unclear() else None
 

@@ -388,7 +388,7 @@ class Session:
             self._steering.ask(request, params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
-        """Do what a client's `$/cancel_request` says; False for a request of another session."""
+        """Cancel the prompt, wait or request of a client that has this id; False if none has."""
         if self.early and self.early.cancel_request(client, request_id):
             return True
         key = self._prompts.key_of(client, request_id)

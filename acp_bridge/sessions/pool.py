@@ -301,7 +301,10 @@ class Pool:
             self._keeps_warm = False
 
     async def _warm_one(self, warmth: _Warmth) -> bool:
-        """Start a process and watch it while it waits; False if no further one is wanted."""
+        """Start a process after a pause that doubles with each failure, and watch it while it waits.
+
+        Returns False if no further one is wanted.
+        """
         times = warmth.times
         await anyio.sleep(times.pause * 2**self._tries)
         if not self._empty:

@@ -105,7 +105,7 @@ class Children:
     """The children of one session."""
 
     def __init__(self, kept: Callable[[str], Any] = lambda key: None) -> None:
-        """`kept` returns what the journal has under a key."""
+        """Read the children that the journal knows; `kept` returns what it has under a key."""
         self._by_key: dict[str, Child] = {}
         self._by_agent_id: dict[str, Child] = {}
         #: those of which the journal lacks something, by key.
@@ -274,7 +274,7 @@ def names_session(params: Json) -> bool:
 
 
 def outward(params: Json, session_id: str) -> Json:
-    """Return a recorded update as a client is shown it that can show subagents."""
+    """Return a recorded update for a client that can show subagents: their keys become ids."""
     told = {**params, "update": _renamed(params["update"], lambda key: session_id + key)}
     if "sessionId" in params:
         told["sessionId"] = session_id + params["sessionId"]

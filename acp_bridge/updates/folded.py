@@ -44,7 +44,10 @@ class _Card:
 
 
 class Folded:
-    """Turns the updates of a session and its children into those of the session alone."""
+    """Turns the updates of a session and its children into those of the session alone.
+
+    Each child is one tool card there.
+    """
 
     def __init__(self, children: Children, *, replays: bool = False) -> None:
         """`replays`: what `children` knows comes from the updates that are given here."""

@@ -37,7 +37,7 @@ class Codes:
         self._promises: dict[str, Promise] = {}
 
     def make(self, name: str, may: str, now: float) -> str:
-        """Return a new code."""
+        """Return a code for a login of this name and rights, good once and for `LIFE` seconds."""
         self._forget(now)
         while len(self._promises) >= _MOST:
             del self._promises[next(iter(self._promises))]

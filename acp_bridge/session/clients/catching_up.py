@@ -137,7 +137,7 @@ class CatchingUp:
                 view.catch_up(each, Mark.of(lag.place) if lag.place else None)
 
     def _end(self, view: ClientView, lag: Lag) -> None:
-        """Show the client live again."""
+        """Show the client the present states, then what happens live; ask it what is open."""
         self._show_states(view)
         view.end_lag(lag)
         self._audience.go_on(view.client)

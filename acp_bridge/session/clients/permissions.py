@@ -74,7 +74,11 @@ class PermissionHooks(Protocol):
         about: str,
         then: Callable[[Decision | None], None],
     ) -> Callable[[], None]:
-        """Let the refusals among the rules decide, which `judge` asks; `then` as above."""
+        """Refuse a request for a file or a terminal that the rules deny, or can't judge.
+
+        `judge` asks the rules; `about` names the request. Returns a function that stops that;
+        `then` is told as by `decide`.
+        """
 
     def tell_allowed(self, about: str) -> None:
         """Say in the session that a call was allowed without asking the person."""

@@ -120,7 +120,7 @@ class Turn:
         self._core.feed(ev.NotBegun(key))
 
     def _send_late(self, link: Link, unsent: Unsent, send: Callable[[], object]) -> None:
-        """Send a prompt whose note is made now, unless its turn is over already."""
+        """Send a prompt whose note is made now; one that was stopped meanwhile has not begun."""
         if unsent.stopped:
             self._core.feed(ev.NotBegun(unsent.key))
         elif not link.gone:

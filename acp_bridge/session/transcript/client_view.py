@@ -97,7 +97,8 @@ class _Kept:
 
 
 class ClientView:
-    """Sends updates of one session to one client."""
+    """Sends one client the updates of one session in their order: now, behind a replay, after the
+    quiet, or from the journal."""
 
     def __init__(self, client: Client, head: bytes) -> None:
         """`head`: the beginning of every line, before the parameters of the update."""
