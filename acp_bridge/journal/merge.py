@@ -109,7 +109,7 @@ class Merger:
         return True
 
     def flush(self) -> list[Entry]:
-        """Return the entry that is open, its texts joined, and the tool contents that waited for it."""
+        """Return the open entry, its texts joined, and the tool contents that waited for it."""
         texts, self._texts, self._key, self._head = self._texts, [], None, b""
         shown, self._shown = list(self._shown.values()), {}
         if len(texts) <= 1 or self._first.params is None:

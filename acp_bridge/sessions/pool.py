@@ -301,7 +301,7 @@ class Pool:
             self._keeps_warm = False
 
     async def _warm_one(self, warmth: _Warmth) -> bool:
-        """Start a process after a pause that doubles with each failure, and watch it while it waits.
+        """Start a process after a pause that failures double, and watch it while it waits.
 
         Returns False if no further one is wanted.
         """
