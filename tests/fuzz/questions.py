@@ -46,12 +46,12 @@ class Person:
     number: int
     observes: bool = False
     own_turns_only: bool = False
-    #: its connection lasted until all was answered.
-    stays: bool = False
     #: by the question's name.
     asked: defaultdict[str, Asked] = field(default_factory=lambda: defaultdict(Asked))
     #: when each word of an agent came, last, in monotonic seconds.
     heard_at: dict[str, float] = field(default_factory=dict)
+    #: the words of agents that it was shown as theirs.
+    said: set[str] = field(default_factory=set)
     #: those that it has neither answered nor was called back from.
     _open: set[str] = field(default_factory=set)
 
@@ -100,6 +100,8 @@ class Person:
         content = params["update"].get("content")
         said = str(content.get("text")) if isinstance(content, dict) else ""
         self.heard_at |= dict.fromkeys(_WORDS.findall(said), record.time)
+        if params["update"]["sessionUpdate"] == _SAID:
+            self.said |= {*_WORDS.findall(said)}
         number = number_of(said) if self._open else None
         if number is None or number >= len(prompts) or params["update"]["sessionUpdate"] != _SAID:
             return
@@ -135,7 +137,13 @@ def judge_answers_heard(
     for prompt in prompts:
         heard = _HEARD.findall(said.get(prompt.number, ""))
         for name, answer in zip(named(prompt), heard, strict=False):
-            _judge(name, _option(answer), [each.asked.get(name, Asked()) for each in people])
+            # Who leaves right behind its answer may not have been read.
+            later = {*_WORDS.findall(prompt.text[prompt.text.index(name) :])}
+            stayed = [each for each in people if each.said & later]
+            all_asked, sure = (
+                [each.asked.get(name, Asked()) for each in who] for who in (people, stayed)
+            )
+            _judge(name, _option(answer), all_asked, sure)
             counts["permission: judged"] += 1
         for name in named(prompt):
             asked = [each.number for each in people if name in each.asked]
@@ -143,11 +151,12 @@ def judge_answers_heard(
     return counts
 
 
-def _judge(name: str, heard: str | None, asked: list[Asked]) -> None:
+def _judge(name: str, heard: str | None, asked: list[Asked], sure: list[Asked]) -> None:
+    """`sure`: of those that were shown how the turn went on."""
     chosen = {each.chosen for each in asked if each.chosen}
     if heard == "allow" and "allow" not in chosen:
         raise Lost(f"question {name}: allowed, and nobody did: {asked}")
-    won = {each.chosen for each in asked if each.chosen and not each.called_back}
+    won = {each.chosen for each in sure if each.chosen and not each.called_back}
     if len(won) == 1 and heard in ("allow", "reject") and heard not in won | {None}:
         raise Lost(f"question {name}: {won} was chosen, and the agent was answered {heard}")
 

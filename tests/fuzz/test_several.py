@@ -208,7 +208,7 @@ def test_the_first_answer_counts_and_the_others_are_called_back() -> None:
         pytest.param(
             [
                 person(1, question(), answer("allow"), GIVEN_UP),
-                person(2, question(), answer("reject")),
+                person(2, question(), answer("reject"), said("p0.1.")),
             ],
             id="by one who was called back",
         ),
@@ -217,6 +217,11 @@ def test_the_first_answer_counts_and_the_others_are_called_back() -> None:
 def test_an_answer_that_nobody_who_counts_has_given_is_found(people: list[Person]) -> None:
     with pytest.raises(Lost):
         judge_answers_heard([ASKING], people, heard("allow"))
+
+
+def test_an_answer_of_one_who_has_left_with_it_may_not_have_been_read() -> None:
+    people = [person(1, question(), answer("allow")), person(2, said("p0.1."))]
+    assert judge_answers_heard([ASKING], people, heard("reject"))["permission: judged"] == 1
 
 
 def test_who_may_answer_and_was_not_asked_is_found() -> None:
