@@ -17,7 +17,7 @@ from anyio.abc import ByteStream
 from acp_bridge.notify.config import Address
 from acp_bridge.notify.errors import NotTold
 from acp_bridge.runtime import waits
-from acp_bridge.runtime.threads import in_thread
+from acp_bridge.runtime.threads import in_daemon_thread, in_thread
 
 #: bytes of an answer that are read.
 _MOST: Final = 4096
@@ -89,8 +89,9 @@ async def _connected(address: Address) -> ByteStream:
 async def _looked_up(address: Address) -> list[str]:
     """Return what the host may be reached at.
 
-    Nobody waits for a lookup that hangs, as the end of an event loop does for one of its own.
+    The end of the bridge waits for no lookup that hangs, as it would for one of the event loop's.
     """
-    ask = partial(socket.getaddrinfo, type=socket.SOCK_STREAM)
-    found = await in_thread(ask, address.host, address.port, abandon_on_cancel=True)
+    kind = socket.SOCK_STREAM
+    look_up = partial(socket.getaddrinfo, address.host, address.port, type=kind)
+    found = await in_daemon_thread(look_up)
     return list(dict.fromkeys(str(place[0]) for *_, place in found))

@@ -122,10 +122,14 @@ async def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.hazard("P2")
-def test_nobody_waits_for_a_lookup_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_the_event_loop_nor_the_process_waits_for_a_lookup_that_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     begun, late = threading.Event(), threading.Event()
+    at_work: list[threading.Thread] = []
 
     def look_up(*args: object, **more: object) -> None:
+        at_work.append(threading.current_thread())
         begun.set()
         late.wait()
 
@@ -140,6 +144,7 @@ def test_nobody_waits_for_a_lookup_that_hangs(monkeypatch: pytest.MonkeyPatch) -
     timer.start()
     anyio.run(give_up)
     assert not late.is_set()
+    assert [thread.daemon for thread in at_work] == [True]  # others are waited for by the process
     timer.cancel()
     late.set()
 
