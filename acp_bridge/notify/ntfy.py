@@ -17,7 +17,7 @@ from anyio.abc import ByteStream
 from acp_bridge.notify.config import Address
 from acp_bridge.notify.errors import NotTold
 from acp_bridge.runtime import waits
-from acp_bridge.runtime.threads import in_daemon_thread, in_thread
+from acp_bridge.runtime.threads import in_daemon_thread
 
 #: bytes of an answer that are read.
 _MOST: Final = 4096
@@ -72,7 +72,7 @@ async def _posted(address: Address, request: bytes) -> int | None:
 async def _connected(address: Address) -> ByteStream:
     secure: dict[str, Any] = {}
     if address.secure:
-        secure["ssl_context"] = await in_thread(ssl.create_default_context)  # it reads files
+        secure["ssl_context"] = await in_daemon_thread(ssl.create_default_context)  # it reads files
         secure["tls_hostname"] = address.host
         secure["tls_standard_compatible"] = False  # servers end without a word of TLS
     failure: OSError | None = None
