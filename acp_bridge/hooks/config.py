@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
 from acp_bridge.hooks.definitions import DEFAULT_TIMEOUT, MATCHED, MAX_TIMEOUT, Hook, HookEvent
+from acp_bridge.runtime import toml_text
 
 _KEYS: Final = frozenset({"command", "matcher", "timeout"})
-_LINE: Final = re.compile(r"\bline (\d+)")
 
 
 class BadHooks(Exception):
@@ -20,9 +19,9 @@ class BadHooks(Exception):
 def parse(text: str, *, project: bool) -> tuple[Hook, ...]:
     """Return the hooks in the order in which they stand in the file; raises BadHooks."""
     try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadHooks(_toml_problem(text, error)) from None
+        tables = toml_text.loads(text)
+    except toml_text.BadToml as bad:
+        raise BadHooks(str(bad)) from None
     found: list[tuple[int, Hook]] = []
     for name, entries in tables.items():
         if name not in set(HookEvent):
@@ -66,13 +65,6 @@ def _command(entry: Mapping[str, Any], where: str) -> str | tuple[str, ...]:
     if not words or not words[0].strip():
         raise BadHooks(f"{where}command is empty")
     return tuple(words) if isinstance(command, list) else str(command)
-
-
-def _toml_problem(text: str, error: tomllib.TOMLDecodeError) -> str:
-    why = str(error)
-    if found := _LINE.search(why):
-        return f"line {found[1]}: {why.partition(' (at ')[0]}"
-    return f"line {text.count(chr(10)) + 1}: {why.partition(' (at ')[0]}"
 
 
 def _where(text: str, name: str, number: int) -> str:

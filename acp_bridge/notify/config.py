@@ -6,16 +6,16 @@ What is said of a file that can't be used holds no word of it: an address is a s
 from __future__ import annotations
 
 import re
-import tomllib
 from base64 import b64encode
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
+
+from acp_bridge.runtime import toml_text
 
 _KEYS: Final = frozenset({"notify", "words"})
 _NTFY: Final = "ntfy:"
-_TOML_LINE: Final = re.compile(r"\bline (\d+)")
 #: what may stand in the first line of a request.
 _PLAIN: Final = re.compile(r"[\x21-\x7e]+")
 _WAYS: Final = '"desktop", "bell" or "ntfy:ADDRESS"'
@@ -64,11 +64,10 @@ class Notify:
 def parse(text: str) -> Notify:
     """Return what a file says. Raises BadNotify."""
     try:
-        table: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = _TOML_LINE.search(str(error))
-        where = found[1] if found else str(text.count("\n") + 1)
-        raise BadNotify(f"line {where} is no TOML") from None
+        table = toml_text.loads(text)
+    except toml_text.BadToml as bad:
+        where = "it" if bad.line is None else f"line {bad.line}"
+        raise BadNotify(f"{where} is no TOML that can be read") from None
     if table.keys() - _KEYS:
         raise BadNotify("it may have the keys notify and words, and no other")
     ways, words = table.get("notify", []), table.get("words", False)

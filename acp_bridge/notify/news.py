@@ -14,8 +14,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from acp_bridge.runtime.log import masked
+
 #: characters of a folder's name, and of what is asked, that are told; names of folders in a line.
 _NAME, _WORDS, _NAMES = 60, 200, 5
+#: characters of what is asked that are looked at.
+_LOOKED_AT: Final = 2000
 
 
 class News(Enum):
@@ -171,6 +175,10 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _short(text: str, most: int) -> str:
-    """Return a text as one line, without what can't be seen, of so many characters at most."""
-    text = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    """Return a text as one line, of so many characters at most, without what can't be seen.
+
+    What looks like a key is masked while it is whole.
+    """
+    seen = "".join(each if each.isprintable() else " " for each in text[:_LOOKED_AT])
+    text = masked(" ".join(seen.split()))
     return text if len(text) <= most else f"{text[: most - 1]}…"

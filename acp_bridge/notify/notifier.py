@@ -19,7 +19,7 @@ from acp_bridge.notify.config import BadNotify, Notify
 from acp_bridge.notify.errors import NotTold
 from acp_bridge.notify.news import Notes, Stand, Times
 from acp_bridge.notify.read import read
-from acp_bridge.runtime.log import event, logger, masked
+from acp_bridge.runtime.log import event, logger
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.settings import NOTIFY_FILE
 
@@ -99,7 +99,7 @@ class Notifier:
             with anyio.CancelScope(deadline=float("inf") if due is None else due):
                 await self._changed.wait()
             if told := self._notes.take(anyio.current_time()):
-                await self._tell(masked(told.text(words=self._words)))
+                await self._tell(told.text(words=self._words))
 
     async def _tell(self, text: str) -> None:
         async with anyio.create_task_group() as tasks:

@@ -6,8 +6,10 @@ An answer that redirects is no success, and is not followed: it could lead anywh
 from __future__ import annotations
 
 import re
+import socket
 import ssl
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import anyio
 from anyio.abc import ByteStream
@@ -15,10 +17,12 @@ from anyio.abc import ByteStream
 from acp_bridge.notify.config import Address
 from acp_bridge.notify.errors import NotTold
 from acp_bridge.runtime import waits
-from acp_bridge.runtime.threads import in_thread
+from acp_bridge.runtime.threads import in_daemon_thread
 
 #: bytes of an answer that are read.
 _MOST: Final = 4096
+#: seconds to connect to one of the addresses that a host has.
+_ATTEMPT: Final = 2.0
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] (\d{3})\b")
 
 
@@ -66,12 +70,28 @@ async def _posted(address: Address, request: bytes) -> int | None:
 
 
 async def _connected(address: Address) -> ByteStream:
-    if not address.secure:
-        return await anyio.connect_tcp(address.host, address.port)
-    tls = await in_thread(ssl.create_default_context)  # it reads the system's certificates
-    return await anyio.connect_tcp(
-        address.host,
-        address.port,
-        ssl_context=tls,
-        tls_standard_compatible=False,  # servers end a connection without a word of TLS
-    )
+    secure: dict[str, Any] = {}
+    if address.secure:
+        secure["ssl_context"] = await in_daemon_thread(ssl.create_default_context)  # it reads files
+        secure["tls_hostname"] = address.host
+        secure["tls_standard_compatible"] = False  # servers end without a word of TLS
+    failure: OSError | None = None
+    for ip in await _looked_up(address):
+        try:
+            with anyio.move_on_after(_ATTEMPT):
+                stream: ByteStream = await anyio.connect_tcp(ip, address.port, **secure)
+                return stream
+        except OSError as error:
+            failure = error
+    raise failure or TimeoutError
+
+
+async def _looked_up(address: Address) -> list[str]:
+    """Return what the host may be reached at.
+
+    The end of the bridge waits for no lookup that hangs, as it would for one of the event loop's.
+    """
+    kind = socket.SOCK_STREAM
+    look_up = partial(socket.getaddrinfo, address.host, address.port, type=kind)
+    found = await in_daemon_thread(look_up)
+    return list(dict.fromkeys(str(place[0]) for *_, place in found))

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import re
 import shlex
-import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
 from acp_bridge.policy.definitions import PATHS, Action, Check, Only, Rule, Rules, Tool
+from acp_bridge.runtime import toml_text
 
 _TOP: Final = frozenset({"default", "unattended", "deny", "ask", "allow", "only", "check"})
 _ONLY: Final = frozenset({"agent", "folder", "deny", "ask", "allow"})
 _EXAMPLES: Final = ("bash", "edit", "read")
-_TOML_LINE: Final = re.compile(r"\bline (\d+)")
 _RULE: Final = re.compile(r"([A-Za-z]+)(?:\((.*)\))?", re.DOTALL)
 _TOOLS: Final = {**{tool.value: tool for tool in Tool if tool is not Tool.MCP}, "Write": Tool.EDIT}
 _MCP: Final = re.compile(r"mcp__[^\s()]+")
@@ -29,9 +28,9 @@ class BadRules(Exception):
 def parse(text: str, file: str) -> Rules:
     """Return the rules of a file's text; `file` is named with each. Raises BadRules."""
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadRules(_toml_problem(text, error)) from None
+        table = toml_text.loads(text)
+    except toml_text.BadToml as bad:
+        raise BadRules(str(bad)) from None
     lines = _Lines(text, file)
     _known(table, _TOP, "the file", lines)
     return Rules(
@@ -165,10 +164,3 @@ def _tables(table: Mapping[str, Any], name: str, lines: _Lines) -> list[Mapping[
 def _known(table: Mapping[str, Any], names: frozenset[str], where: str, lines: _Lines) -> None:
     if unknown := sorted(table.keys() - names):
         raise _bad(lines.of_key(unknown[0]), f"there is no key {unknown[0]!r} in {where}")
-
-
-def _toml_problem(text: str, error: tomllib.TOMLDecodeError) -> str:
-    why = str(error)
-    found = _TOML_LINE.search(why)
-    line = found[1] if found else text.count("\n") + 1
-    return f"line {line}: {why.partition(' (at ')[0]}"

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from threading import Thread
 from typing import TypeVar, TypeVarTuple
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
+from anyio.lowlevel import current_token
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -37,7 +42,35 @@ async def in_thread(
     except RuntimeError as error:
         if began:
             raise
-        raise NoThread("the system has no room for one more thread (ulimit -u)") from error
+        raise _no_room() from error
+
+
+async def in_daemon_thread(function: Callable[[], T]) -> T:
+    """Return what the function returns in a thread that may hang. Raises NoThread.
+
+    Once the wait is cancelled the thread is abandoned. Unlike anyio's, it does not keep the process
+    from ending.
+    """
+    token, done, outcome = current_token(), anyio.Event(), Future[T]()
+
+    def work() -> None:
+        try:
+            outcome.set_result(function())
+        except Exception as failed:
+            outcome.set_exception(failed)
+        with suppress(Exception):  # the event loop may have ended
+            anyio.from_thread.run_sync(done.set, token=token)
+
+    try:
+        Thread(target=work, name="daemon", daemon=True).start()
+    except RuntimeError as error:
+        raise _no_room() from error
+    await done.wait()
+    return outcome.result()
+
+
+def _no_room() -> NoThread:
+    return NoThread("the system has no room for one more thread (ulimit -u)")
 
 
 async def done_in_any_case(function: Callable[[*Args], T], *args: *Args) -> T:

@@ -288,7 +288,8 @@ class FromAgent:
         told_later = not announced and chosen.tells_later(update)
         if update["sessionUpdate"] == USAGE_UPDATE:
             self._limit.note_usage(update)
-            self._account.note_usage(link, update)
+            if announced:  # a replay repeats what was told before
+                self._account.note_usage(link, update)
         elif update["sessionUpdate"] == INFO_UPDATE:
             update = self._title.note_update(update)
         return None if again or told_later else update

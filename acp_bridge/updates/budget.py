@@ -13,8 +13,9 @@ STOPPING: Final = "[acp-bridge] Stopping what the agent does: the session's budg
 
 
 def amount(number: float) -> str:
-    """Return an amount with the digits that it needs, four behind the point at most."""
-    return f"{number:.4f}".rstrip("0").rstrip(".")
+    """Return an amount with the digits that it needs; but for small ones, four behind the point."""
+    digits = 4 if number >= 0.01 else 9
+    return f"{number:.{digits}f}".rstrip("0").rstrip(".")
 
 
 def nearly_spent(cost: float, limit: float, currency: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from acp_bridge import protocol as acp
+from acp_bridge.agents.usage_figures import is_amount
 from acp_bridge.protocol import Json, as_object, objects
 from acp_bridge.view.block_text import one_line
 
@@ -141,10 +142,10 @@ class SettingsShown:
 
     def _usage(self, update: Json) -> None:
         used, size = update.get("used"), update.get("size")
-        if isinstance(used, int) and isinstance(size, int) and size > 0:
-            self.used = used, size
+        if is_amount(used) and is_amount(size) and size >= 1:
+            self.used = int(used), int(size)
         cost = as_object(update.get("cost"))
-        if isinstance(amount := cost.get("amount"), int | float):
+        if is_amount(amount := cost.get("amount")):
             self.cost = f"{amount:.2f} {one_line(cost.get('currency'), 8)}".strip()
 
 

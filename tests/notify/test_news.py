@@ -320,6 +320,17 @@ def test_names_and_words_are_one_short_line_without_what_can_t_be_seen() -> None
     text.encode()
 
 
+@pytest.mark.hazard("K5")
+def test_what_looks_like_a_key_is_masked_before_the_words_are_cut() -> None:
+    for before in range(150, 200):
+        notes = Notes(TIMES)
+        asks = f"{'x' * before} https://me:hunter2secret@example.org/"
+        notes.note("a", replace(ASKS, asked=(asks,)), 0)
+        found = notes.take(10)
+        assert found is not None
+        assert "hunt" not in found.text(words=True)
+
+
 # --- whatever happens ---------------------------------------------------------------------------
 
 _STANDS = st.builds(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -18,6 +20,7 @@ from acp_bridge.notify.config import address
 from acp_bridge.notify.errors import NotTold
 from acp_bridge.runtime import waits
 from tests.remote.certificate import certificate
+from tests.support.waiting import until
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
@@ -116,6 +119,62 @@ async def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.Monkey
     async with server(answer) as port:
         with pytest.raises(NotTold, match="no answer within"):
             await ntfy.post(address(f"http://127.0.0.1:{port}/"), "x")
+
+
+@pytest.mark.hazard("P2")
+def test_neither_the_event_loop_nor_the_process_waits_for_a_lookup_that_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, late = threading.Event(), threading.Event()
+    at_work: list[threading.Thread] = []
+
+    def look_up(*args: object, **more: object) -> None:
+        at_work.append(threading.current_thread())
+        begun.set()
+        late.wait()
+
+    async def give_up() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ntfy.post, address("https://ntfy.example/s3cret"), "x")
+            await until(begun.is_set)
+            tasks.cancel_scope.cancel()
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    timer = threading.Timer(5, late.set)
+    timer.start()
+    anyio.run(give_up)
+    assert not late.is_set()
+    assert [thread.daemon for thread in at_work] == [True]  # others are waited for by the process
+    timer.cancel()
+    late.set()
+
+
+async def test_of_several_addresses_the_first_that_can_be_reached_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ntfy, "_ATTEMPT", 0.05)
+    got: list[bytes] = []
+
+    async def answer(stream: SocketStream) -> None:
+        got.append(await request_on(stream))
+        await stream.send(OK)
+
+    connect = anyio.connect_tcp
+
+    async def connected(host: str, port: int) -> SocketStream:
+        if host == "192.0.2.1":
+            raise ConnectionRefusedError
+        if host == "192.0.2.2":
+            await anyio.sleep_forever()
+        return await connect(host, port)
+
+    hosts = ["192.0.2.1", "192.0.2.2", "127.0.0.1", "127.0.0.1", "192.0.2.3"]
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 0)) for host in hosts]
+    monkeypatch.setattr(anyio, "connect_tcp", connected)
+    async with server(answer) as port:
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **more: found)
+        await ntfy.post(address(f"http://localhost:{port}/"), "x")
+        assert len(got) == 1
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")

@@ -94,3 +94,30 @@ async def test_run_ends_where_a_person_would_be_asked_to_say_go(world: World) ->
     assert world.log.prompts() == [spends]
     code, out, _ = await world.command("run", "--continue", "say three", *agent)
     assert (code, out) == (0, "three\n")
+
+
+async def test_run_waits_for_no_go_in_a_session_that_another_bridge_holds_for_its_budget(
+    world: World,
+) -> None:
+    async with world.bridge("tells-costs", options=OPTIONS) as client:
+        assert await client.prompt(f"say one; {costs(7)}") == {"stopReason": "end_turn"}
+        waits = client.send_prompt("say two")
+        await client.until_text(notices.WAITS_FOR_GO)
+        agent = ("--", *fixture_command("tells-costs"))
+        code, out, told = await world.command(
+            "run", "--session", client.session_id, "say three", *agent
+        )
+        assert (code, out) == (4, "")
+        assert "the budget of the session is spent: the turn was cancelled" in told
+        await client.prompt("/queue go")
+        assert await stopped(client, waits) == "end_turn"
+        assert world.log.prompts()[1:] == ["say two"]
+
+
+async def test_a_turn_of_send_that_is_cancelled_for_the_budget_says_so(world: World) -> None:
+    async with world.bridge("tells-costs", options=OPTIONS) as client:
+        spends = f"say one; {costs(5.5)}; gate g"
+        code, _, told = await world.command("send", "--wait", client.session_id, spends)
+        assert code == 4
+        assert "the budget of the session is spent: the turn was cancelled" in told
+        world.gates.open("g")

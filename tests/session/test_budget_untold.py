@@ -94,18 +94,42 @@ async def test_odd_costs_are_counted_as_far_as_they_can_be_and_break_nothing(
 ) -> None:
     agent = telling()
     async with limited(tmp_path, agent) as here:
-        for total in (1e308, 0, 1e308):
+        for total in (1e15, 0, 1e15):
             here.prompt()
             turn = await agent.asked(SESSION_PROMPT)
-            for odd in (-1, float("1e309"), True, "6", None):
+            for odd in (-1, float("1e309"), 1e16, 10**400, True, "6", None):
                 costs(agent, odd)
             costs(agent, 1, "\ud800\x1b`")
             costs(agent, total)
             agent.answer(turn, DONE)
             await quiet()
             go(here)
-        assert len(said(here)) == 1
+        assert len(said(here)) == 2
         await here.turn(agent)
         assert here.session.budget
-        assert here.session.budget.cost == 1e15
-        assert here.journal.get("budget") == {"limit": 1e15 + 5, "currency": "USD"}
+        assert here.session.budget.cost == 2e15
+        assert here.journal.get("budget") == {"limit": 2e15 + 5, "currency": "USD"}
+
+
+async def test_costs_in_two_currencies_by_turns_are_kept_once_each_and_many_odd_ones_are_bounded(
+    tmp_path: Path,
+) -> None:
+    agent = telling()
+    async with limited(tmp_path, agent) as here:
+        here.prompt()
+        turn = await agent.asked(SESSION_PROMPT)
+        for number in range(1, 50):
+            costs(agent, number / 100)
+            costs(agent, number, "EUR")
+        ((_, kept),) = here.journal.usage()
+        amounts = {each["currency"]: each["amount"] for each in kept["costs"]}
+        assert len(kept["costs"]) == 2
+        assert amounts == {"USD": 0.49, "EUR": 49}
+        for number in range(1000):
+            costs(agent, 1, f"C{number}")
+            costs(agent, number % 2, "EUR")
+        ((_, kept),) = here.journal.usage()
+        assert len(kept["costs"]) == 100
+        costs(agent, 4.5)
+        assert said(here, "[acp-bridge] This session") == [budget.nearly_spent(4.5, 5, "USD")]
+        agent.answer(turn, DONE)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from threading import Thread
 from typing import Final, TypeVar
 
 import anyio
-from anyio import from_thread
-from anyio.lowlevel import current_token
 
 from acp_bridge.commands.terminal.masking import Mask
 from acp_bridge.protocol import Json
+from acp_bridge.runtime.threads import in_daemon_thread
 from acp_bridge.settings import Settings
 
 _Found = TypeVar("_Found")
@@ -85,26 +81,11 @@ class Silent(Exception):
 
 
 async def from_disk(look: Callable[[], _Found], within: float = _DISK) -> _Found:
-    """Call a function that may wait for a disk in a thread.
+    """Call a function that may wait for a disk in a thread, which is abandoned if it hangs.
 
     Return its result within so many seconds. Raises Silent after that time, and what the function
-    raises. A thread that hangs is abandoned. It is a daemon thread, unlike anyio's, so that it does
-    not keep the process from ending.
+    raises.
     """
-    token, done, outcome = current_token(), anyio.Event(), Future[_Found]()
-
-    def work() -> None:
-        try:
-            outcome.set_result(look())
-        except Exception as failed:
-            outcome.set_exception(failed)
-        with suppress(Exception):  # the event loop may have ended
-            from_thread.run_sync(done.set, token=token)
-
-    Thread(target=work, name="doctor", daemon=True).start()
-    try:
-        with anyio.fail_after(within):
-            await done.wait()
-    except TimeoutError:
-        raise Silent(f"the disk has not answered within {within:g} s") from None
-    return outcome.result()
+    with anyio.move_on_after(within):
+        return await in_daemon_thread(look)
+    raise Silent(f"the disk has not answered within {within:g} s")

@@ -26,7 +26,7 @@ from acp_bridge.commands.terminal.agent_words import last_words_shown
 from acp_bridge.commands.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.commands.terminal.permissions import Permissions, Policy
 from acp_bridge.commands.terminal.reach import NotThere
-from acp_bridge.commands.terminal.sending import prompt_params
+from acp_bridge.commands.terminal.sending import SPENT, holds_for_budget, prompt_params
 from acp_bridge.commands.terminal.waiting import Stop, first_of
 from acp_bridge.protocol import (
     HEARS_LAST_WORDS,
@@ -134,8 +134,11 @@ class _Turn:
 
     def _note_budget(self, params: Json) -> None:
         """Note that the budget is spent; a prompt that has no turn then would wait for a person."""
-        held = "budget" in as_object(own_meta(params).get("pause"))
-        if held and self._sent is not None and params.get("sessionId") == self._session_id:
+        if (
+            holds_for_budget(params)
+            and self._sent is not None
+            and params.get("sessionId") == self._session_id
+        ):
             self._spent = True
             if not self._runs and not self._stop.asked.is_set():
                 self._stop.ask(Exit.LIMIT)
@@ -266,10 +269,11 @@ class _Turn:
             self._session_id = str(opened.get("sessionId"))
         else:
             again = {"sessionId": order.session_id, **where}
-            await connection.request(SESSION_RESUME, again, within=patience)
+            opened = await connection.request(SESSION_RESUME, again, within=patience)
         self._screen.tell(f"acp-bridge: session {one_line(self._session_id)}")
         prompt = prompt_params(self._session_id, order.prompt, no_demo=True)
         self._sent = connection.send(SESSION_PROMPT, prompt)
+        self._note_budget({**opened, "sessionId": self._session_id})  # it may be held already
         return self._sent
 
     async def _drain(self, connection: Connection, sent: Sent) -> None:
@@ -294,7 +298,7 @@ class _Turn:
 
 
 _WHY: Final = {
-    Exit.LIMIT: "the budget of the session is spent: ",
+    Exit.LIMIT: SPENT,
     Exit.TIMEOUT: "the time is over: ",
     Exit.INTERRUPTED: "interrupted: ",
 }

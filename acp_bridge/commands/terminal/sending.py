@@ -46,7 +46,8 @@ from acp_bridge.wire.jsonrpc import RpcError
 #: seconds for the bridge to attach this client, and to write the prompt to disk.
 _PATIENCE: Final = 30.0
 
-
+#: says why a turn was cancelled, before the words that it was.
+SPENT: Final = "the budget of the session is spent: "
 #: says what has come of words that were to join a turn, by the `delivery` in the answer.
 _DELIVERED: Final = {
     "steered": "the words joined the running turn",
@@ -65,6 +66,11 @@ def prompt_params(
     if no_demo:
         params["_meta"] = {NO_DEMO: True}
     return with_own_meta(params, {"delivery": delivery}) if delivery else params
+
+
+def holds_for_budget(told: Json) -> bool:
+    """Return True for what tells that a session is held since it has spent its budget."""
+    return "budget" in as_object(own_meta(told).get("pause"))
 
 
 class NotAccepted(Exception):
@@ -96,6 +102,8 @@ class Sending:
         self._sent: Sent | None = None
         #: a prompt of this client runs.
         self._mine = False
+        #: the session is held since it has spent its budget.
+        self._spent = False
         self._steers = own_meta(params).get("delivery") == Delivery.STEER
 
     # -- messages of the bridge
@@ -108,6 +116,8 @@ class Sending:
         if params.get("sessionId") != self._session_id:
             return
         if method == SESSION_UPDATE:
+            if self._sent and "pause" in own_meta(params):
+                self._spent = holds_for_budget(params)
             if self._shows and (self._mine or (self._steers and self._accepted.is_set())):
                 self._answer.show(params)
         elif method == SESSION_STATE:
@@ -169,11 +179,14 @@ class Sending:
             self._fail({"code": ErrorCode.INTERNAL_ERROR, "message": str(error)}, Exit.FAILED)
             raise
         code = of_stop_reason(outcome.get("stopReason"), denied=False)
+        said = SAID.get(code)
+        if self._spent and code is Exit.CANCELLED:
+            code, said = Exit.LIMIT, f"{SPENT}the turn was cancelled"
         self._answer.end({"sessionId": self._session_id, **outcome, "exitCode": int(code)})
         if self._steers and (told := _DELIVERED.get(str(own_meta(outcome).get("delivery")))):
             self._screen.tell(f"acp-bridge: {told}")
-        if code in SAID:
-            self._screen.tell(f"acp-bridge: {SAID[code]}")
+        if said:
+            self._screen.tell(f"acp-bridge: {said}")
         return code
 
     def _fail(self, error: Json, code: Exit) -> None:

@@ -1,9 +1,8 @@
 """Keeps what the agent of one session tells of its costs, turn by turn, for `acp-bridge cost`.
 
 Nothing is counted here: what the figures mean is each agent's own (`agents/usage_figures.py`), and
-a budget counts them (`budget.py`). What
-comes after the end of a turn is that turn's, until the next one begins; what an agent tells before
-the first one belongs to none.
+a budget counts them (`budget.py`). What comes after the end of a turn is that turn's, until the
+next one begins; what an agent tells before the first one belongs to none.
 """
 
 from __future__ import annotations
@@ -24,6 +23,8 @@ from acp_bridge.session.requests.user_settings import UserSettings
 
 #: characters of a name, a version, a model or a currency that are kept.
 _LONGEST: Final = 200
+#: costs that are kept of a turn: more only if totals of several currencies begin anew many times.
+_MOST: Final = 100
 
 
 class Account:
@@ -56,14 +57,18 @@ class Account:
         amount, currency = cost.get("amount"), cost.get("currency")
         if not is_amount(amount) or not isinstance(currency, str) or len(currency) > _LONGEST:
             return
-        last = self._costs[-1] if self._costs else {}
-        if last.get("currency") == currency and amount >= last["amount"]:
-            self._costs.pop()  # a total that is lower has begun anew, so the last one counts, too
-        self._costs.append({"amount": amount, "currency": currency})
-        if last != self._costs[-1]:
-            kept = self._keep(link)
-            if self.budget:
-                self.budget.note(told(0, kept, {}, None))
+        last = next((each for each in self._costs[::-1] if each["currency"] == currency), None)
+        if last == {"amount": amount, "currency": currency}:
+            return
+        if last and amount > last["amount"]:
+            last["amount"] = amount
+        elif len(self._costs) < _MOST:  # a lower total has begun anew, so the last one counts, too
+            self._costs.append({"amount": amount, "currency": currency})
+        else:
+            return
+        kept = self._keep(link)
+        if self.budget:
+            self.budget.note(told(0, kept, {}, None))
 
     def _keep(self, link: Link) -> Json:
         """Keep what is known of the turn now, and return it."""

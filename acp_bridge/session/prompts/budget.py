@@ -38,8 +38,6 @@ _KEPT: Final = "budget"
 _UNSAID: Final = 0.8
 #: digits behind the point that count, so that a sum of floats is what it looks like.
 _DIGITS: Final = 9
-#: an agent may tell what it likes; more than that is as much as that.
-_MOST: Final = 1e15
 
 
 class Budget:
@@ -86,7 +84,7 @@ class Budget:
     @property
     def cost(self) -> float:
         """What the session has cost."""
-        return round(min(self._before + self._in_last, _MOST), _DIGITS)
+        return round(self._before + self._in_last, _DIGITS)
 
     # --- what the agent tells ------------------------------------------------------------------
 
@@ -143,6 +141,8 @@ class Budget:
         if self.cost < self._limit:
             return
         if self._open:
+            if self._core.now.standstill in (Standstill.PAUSING, Standstill.PAUSED):
+                self._cancel()  # a hold would let the turn go on
             self._open = False
             event("budget.spent", session=self._core.id, cost=self.cost, limit=self._limit)
             why = {"cost": self.cost, "limit": self._limit, "currency": self._currency}
@@ -155,8 +155,13 @@ class Budget:
     async def _stop(self, scope: anyio.CancelScope) -> None:
         with scope:
             await anyio.sleep(waits.LAST_COST)
+        if not scope.cancel_called:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        """Cancel what the agent does, as a Stop does, if it does anything."""
         now = self._core.now
-        if scope.cancel_called or not _at_work(now.state):
+        if not _at_work(now.state):
             return
         event("budget.stopped", session=self._core.id)
         self._transcript.notice(said.STOPPING)

@@ -62,10 +62,10 @@ class Pauses:
     def take(self, request: ClientRequest) -> None:
         """Answer one of `METHODS` with the state that it leads to; raises RpcError."""
         self._transcript.end_quiet(request.client)
-        self.because = None  # from now on it is the user's word
+        if request.method == PAUSE and not self._can_pause:
+            raise RpcError(ErrorCode.METHOD_NOT_FOUND, notices.CANNOT_PAUSE)
+        self._take_over()
         match request.method:
-            case m if m == PAUSE and not self._can_pause:
-                raise RpcError(ErrorCode.METHOD_NOT_FOUND, notices.CANNOT_PAUSE)
             case m if m == PAUSE:
                 self._core.feed(ev.Pause())
             case m if m == HOLD:
@@ -78,11 +78,11 @@ class Pauses:
     def command(self, word: str) -> None:
         """Do what `/queue pause`, `hold` or `go` says, and say what came of it."""
         before = self._core.now.standstill
-        self.because = None
+        if word == "pause" and not self._can_pause:
+            self._transcript.notice(notices.CANNOT_PAUSE)
+            return
+        self._take_over()
         match word:
-            case "pause" if not self._can_pause:
-                self._transcript.notice(notices.CANNOT_PAUSE)
-                return
             case "pause":
                 self._core.feed(ev.Pause())
             case "hold":
@@ -97,7 +97,12 @@ class Pauses:
         if after is Standstill.OPEN:
             self._transcript.notice(notices.NOTHING_TO_PAUSE)
         elif after is before:  # a change is said by `follow`
-            self._transcript.notice(notices.STANDSTILL[after.value])
+            self._transcript.notice(self.said or notices.STANDSTILL[after.value])
+
+    def _take_over(self) -> None:
+        """Make a hold the user's own that something else than their go would end, too."""
+        if self.behind_limit:
+            self.because = None
 
     def hold_because(self, said: str, why: Json) -> None:
         """Hold the queue for another reason than the user's word, also if it is held already.
@@ -171,7 +176,7 @@ class Pauses:
         stands = after.turns.standstill
         refused = self.told is Standstill.PAUSING and stands is Standstill.HELD
         self.told, self._since = stands, anyio.current_time()
-        if stands is not Standstill.HELD:
+        if stands is Standstill.OPEN:
             self.because = None
         if after.turns.ending:
             return

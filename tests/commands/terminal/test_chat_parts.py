@@ -188,6 +188,9 @@ def test_usage_title_and_odd_announcements() -> None:
     update: dict[str, Any]
     for update in (
         {"sessionUpdate": "usage_update", "used": "x", "size": 0, "cost": 7},
+        {"sessionUpdate": "usage_update", "used": 1, "size": 10**400},
+        {"sessionUpdate": "usage_update", "cost": {"amount": 10**400, "currency": "USD"}},
+        {"sessionUpdate": "usage_update", "cost": {"amount": -1, "currency": "USD"}},
         {"sessionUpdate": "available_commands_update", "availableCommands": [7, {"name": "a b"}]},
         {"sessionUpdate": "config_option_update", "configOptions": [{"id": "mode", "options": 7}]},
         {"sessionUpdate": "session_info_update", "title": None},

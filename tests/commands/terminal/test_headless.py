@@ -258,6 +258,15 @@ async def test_a_prompt_that_is_held_since_the_budget_is_spent_is_cancelled(
         assert await run.end(call, "cancelled") is Exit.LIMIT
 
 
+async def test_in_a_session_that_is_held_for_its_budget_already_no_go_is_waited_for() -> None:
+    held = {"_meta": {"acp_bridge": {"pause": SPENT}}}
+    order = Order("do it", "/w", session_id="s1")
+    async with running(order, **{"session/resume": held}) as run:
+        call = await run.prompted()
+        await run.bridge.until(lambda: "session/cancel" in str(run.bridge.notified))
+        assert await run.end(call, "cancelled") is Exit.LIMIT
+
+
 @pytest.mark.parametrize("has_login", [True, False])
 async def test_every_agent_is_told_that_no_demo_may_answer(has_login: bool) -> None:
     """The built-in agent may stand behind `--`, too."""

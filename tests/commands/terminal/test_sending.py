@@ -236,3 +236,20 @@ async def test_what_the_agent_asks_is_told_and_left_to_others() -> None:
         await connection.initialize("again", within=5)
         assert sent.bridge.answered == []
     assert sent.screen.told == ["acp-bridge: asked: List: cmd: rm\\x1b x (acp-bridge approve s)"]
+
+
+@pytest.mark.parametrize(
+    ("last", "code"), [({"budget": {}}, Exit.LIMIT), ({"state": "open"}, Exit.CANCELLED)]
+)
+async def test_a_turn_that_is_cancelled_while_the_budget_holds_the_session_says_so(
+    last: Json, code: Exit
+) -> None:
+    async with sending() as (sent, connection):
+        call = await beside(sent, connection)
+        for pause in ({"state": "held", "budget": {}}, last):
+            told = {"sessionId": "s", "update": {"sessionUpdate": "session_info_update"}}
+            meta = {"_meta": {"acp_bridge": {"pause": pause}}}
+            sent.bridge.peer.notify("session/update", {**told, **meta})
+        sent.bridge.peer.answer(call.id, {"stopReason": "cancelled"})
+        assert await sent.sending.wait() is code
+        assert ("budget" in sent.screen.told[-1]) == (code is Exit.LIMIT)

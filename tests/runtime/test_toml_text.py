@@ -1,0 +1,43 @@
+"""TOML of anybody's, in the three files that are read of users and projects."""
+
+from collections.abc import Callable
+
+import pytest
+
+from acp_bridge.hooks import config as hooks
+from acp_bridge.notify import config as notify
+from acp_bridge.policy import config as rules
+from acp_bridge.runtime.toml_text import BadToml, loads
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a = 1\nb = ", "line 2: Invalid value"),
+        ("a = 1\nb = @\n", "line 2: Invalid value"),
+        ("a = " + "[" * 60_000, "its values are nested too deeply"),
+        ("a = " + "1" * 5000, "one of its numbers has too many digits"),
+    ],
+)
+def test_whatever_is_wrong_is_one_error_with_the_line_where_that_is_known(
+    text: str, why: str
+) -> None:
+    with pytest.raises(BadToml) as bad:
+        loads(text)
+    assert str(bad.value) == why
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 60_000, "a = " + "1" * 5000])
+@pytest.mark.parametrize(
+    ("read", "bad"),
+    [
+        (lambda text: hooks.parse(text, project=True), hooks.BadHooks),
+        (lambda text: rules.parse(text, "f"), rules.BadRules),
+        (notify.parse, notify.BadNotify),
+    ],
+)
+def test_a_file_that_python_can_t_take_apart_is_not_used(
+    read: Callable[[str], object], bad: type[Exception], text: str
+) -> None:
+    with pytest.raises(bad):
+        read(text)
