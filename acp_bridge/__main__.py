@@ -1,6 +1,5 @@
 """The command `acp-bridge`."""
 
-import gc
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036 - a clone may be run by any Python
@@ -28,10 +27,12 @@ def main() -> int:
         )
         return 2
     # Before the other imports, which take most of the start. A command begins with its name.
-    gc.set_threshold(COLLECT_AFTER)
     command = sys.argv[1:2] and not sys.argv[1].startswith("-")
     signals.leave_at_once(signals.INTERRUPTED if command else 0)
     try:
+        import gc
+
+        gc.set_threshold(COLLECT_AFTER)
         # Every command can speak to a bridge; what is forked here is private, too (invariant P17).
         from acp_bridge.agents import guard
 
