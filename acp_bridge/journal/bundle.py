@@ -36,8 +36,9 @@ MOST_BYTES: Final = 256 * 1024 * 1024
 MOST_LINES: Final = 1_000_000
 #: ids that stand in one line.
 _IDS: Final = 1000
-#: characters of the agent's names together, and of a title: an agent may give one of any length.
-_NAME: Final = 300
+#: characters of a name of the agent, as long as a word of a command line may be, and of a title:
+#: what an agent calls itself or a session may have any length.
+_NAME: Final = 128 * 1024
 _TITLE: Final = 1000
 _CHILD: Final = re.compile(r":\d{1,6}")
 _USED: Final = "SELECT id FROM used_ids ORDER BY id"
@@ -152,7 +153,8 @@ def written(bundle: Bundle) -> Iterator[bytes]:
 
 def _values(bundle: Bundle) -> Iterator[Json]:
     title = bundle.title and bundle.title[:_TITLE]
-    head = {"agent": bundle.agent, "agentInfo": bundle.agent_info, "title": title}
+    info = None if len(bundle.agent_info or "") > _NAME else bundle.agent_info
+    head = {"agent": bundle.agent, "agentInfo": info, "title": title}
     yield {"format": FORMAT, "version": VERSION, **head}
     for row in bundle.prompts:
         told = {"outcome": row.outcome, "agentOutcome": row.agent_outcome}
@@ -204,7 +206,7 @@ class _Reader:
             raise _odd(1)
         if not isinstance(title, str | None) or len(title or "") > _TITLE:
             raise _odd(1)
-        if len(f"{agent}{info}") > _NAME:
+        if max(len(agent), len(info or "")) > _NAME:
             raise _odd(1)
         self._bundle = Bundle(agent, info, title)
         self._numbers: set[int] = set()

@@ -79,6 +79,12 @@ def test_a_session_is_taken_whose_agent_gave_it_a_long_title(length: int) -> Non
     assert title == "x" * min(length, 1000)
 
 
+@pytest.mark.parametrize("length", [301, 131_072, 131_073])
+def test_a_session_is_taken_whose_agent_has_long_names(length: int) -> None:
+    info = read(b"".join(written(Bundle("a" * 131_072, "x" * length)))).agent_info
+    assert info == ("x" * length if length <= 131_072 else None)
+
+
 @pytest.mark.hazard("N5")
 async def test_a_cursor_of_the_exported_session_is_refused_on_the_import(
     home: Path, journal: Journal, session: SessionJournal
@@ -140,7 +146,7 @@ async def test_a_file_that_was_cut_or_changed_is_refused(
         (summed(head(version=2)), "newer acp-bridge"),
         (summed(head(version="1")), "newer acp-bridge"),
         (summed(head(title="x" * 1001)), "line 1 "),
-        (summed(head(agent="x" * 301)), "line 1 "),
+        (summed(head(agent="x" * 131_073)), "line 1 "),
         (summed(head(agent=None)), "line 1 "),
     ],
 )
