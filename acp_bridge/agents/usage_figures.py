@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from math import isfinite
 from typing import Final, TypeGuard
 
 from acp_bridge.protocol import BUILTIN_INFO
@@ -31,6 +30,8 @@ class Span(Enum):
 
 #: those of figures that can be summed up to what a session has used.
 SUMMED: Final = (Span.TURN, Span.SESSION)
+#: tokens, or a currency's units, above which a figure is no amount.
+_MOST: Final = 10**15
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +76,4 @@ def is_amount(value: object) -> TypeGuard[float]:
     """Return True for a number that can be an amount of tokens or money."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
-    return isfinite(value) and value >= 0
+    return 0 <= value <= _MOST

@@ -208,13 +208,17 @@ async def test_each_difference_to_the_folder_and_to_git_is_named(
     assert notes(said("show", "abcd", "--diff")[1])[0] == named
 
 
+@pytest.mark.parametrize("with_git", [False, True])
 async def test_what_agents_tell_of_odd_paths_and_texts_hides_nothing(
-    said: Said, journal: Journal, folder: Path
+    said: Said, journal: Journal, folder: Path, with_git: bool
 ) -> None:
+    if with_git:
+        committed(folder)
     session = await session_in(journal, folder)
     odd: list[Any] = [
         {"type": "diff", "path": "a\0b\n", "oldText": 3, "newText": "\x1b"},
         {"type": "diff", "path": 7, "newText": []},
+        {"type": "diff", "path": "\ud800", "newText": "x"},
         {"type": "diff", "path": str(folder), "oldText": "x", "newText": "y"},
         {"type": "diff", "path": "/dev/stdin", "oldText": "x", "newText": "y"},
         "?",
