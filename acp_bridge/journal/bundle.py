@@ -121,7 +121,9 @@ def with_masked(bundle: Bundle, mask: Mask) -> Bundle:
 
     def masked_row(row: PromptRow) -> PromptRow:
         told = mask(row.outcome), mask(row.agent_outcome)
-        return replace(row, params=mask(row.params), outcome=told[0], agent_outcome=told[1])
+        is_secret = mask(row.prompt_id) != row.prompt_id
+        row = replace(row, params=mask(row.params), outcome=told[0], agent_outcome=told[1])
+        return replace(row, prompt_id=f"*** {row.seq}") if is_secret else row
 
     rows = []
     for turn, same in groupby(bundle.rows, key=lambda row: row[0]):
@@ -129,6 +131,8 @@ def with_masked(bundle: Bundle, mask: Mask) -> Bundle:
         rows.append((turn, b"\n".join(dumps(mask(params)) for params in said)))
     return replace(
         bundle,
+        agent=mask(bundle.agent),
+        agent_info=mask(bundle.agent_info),
         title=mask(bundle.title),
         prompts=[*map(masked_row, bundle.prompts)],
         rows=rows,

@@ -11,6 +11,7 @@ import pytest
 from acp_bridge.journal import Journal, PromptState, SessionJournal, bundle
 from acp_bridge.journal.bundle import Bundle, NotABundle, read, read_session, with_masked, written
 from acp_bridge.journal.place import Cursor, From, WrongCursor
+from acp_bridge.journal.records import PromptRow
 from acp_bridge.protocol import with_own_meta
 from acp_bridge.runtime.redacting import redactor
 from tests.journal.conftest import SESSION
@@ -253,6 +254,15 @@ async def test_no_secret_of_a_known_form_is_in_a_redacted_file_and_what_it_has_i
     data = b"".join(written(with_masked(whole, redactor(known))))
     assert SECRET[5:].encode() not in data
     assert len(read(data).rows) > 0
+
+
+def test_no_secret_is_in_the_names_of_a_redacted_file() -> None:
+    secret, done = f"sk-{SECRET}", PromptState.DONE
+    prompts = [PromptRow(seq, f"{secret}{seq}", prompt("a"), done, None, None) for seq in (1, 2)]
+    named = Bundle(f"agent-{secret}", secret, secret, prompts, ids=[secret])
+    data = b"".join(written(with_masked(named, redactor([]))))
+    assert SECRET.encode() not in data
+    assert len(read(data).prompts) == 2
 
 
 def test_the_bytes_of_an_image_are_left_as_they_are() -> None:
