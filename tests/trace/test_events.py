@@ -1,6 +1,7 @@
 """What lines become in a trace, also lines that nobody should write."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,19 @@ def test_what_is_there_is_set_aside_and_a_file_in_use_is_left_alone(tmp_path: Pa
     assert path.read_bytes() == b"now\nstill\n"
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.with_name("trace.1").read_bytes() == b"before\n"
+
+
+def test_an_empty_file_of_another_user_is_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "trace").touch(mode=0o600)
+    theirs = (tmp_path / "trace").stat()
+    monkeypatch.setattr(os, "geteuid", lambda: theirs.st_uid + 1)
+    trace = TraceFile(tmp_path / "trace")
+    trace.write(b"mine\n")
+    trace.close()
+    assert (tmp_path / "trace").stat().st_ino != theirs.st_ino
+    assert (tmp_path / "trace.1").read_bytes() == b""
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
