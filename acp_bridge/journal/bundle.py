@@ -187,9 +187,10 @@ def read(data: bytes) -> Bundle:
         raise NotABundle(f"it is larger than a session may be ({_bound()})")
     lines = data.split(b"\n")
     head = read_object(lines[0]) or {}
-    if head.get("format") != FORMAT:
+    version = head.get("version")
+    if head.get("format") != FORMAT or type(version) is not int or version < 1:
         raise NotABundle("it is no session that acp-bridge has exported")
-    if type(version := head.get("version")) is not int or version > VERSION:
+    if version > VERSION:
         raise NotABundle(
             f"it is of a newer acp-bridge (version {version}, this one knows {VERSION})"
         )
