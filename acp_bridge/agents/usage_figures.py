@@ -32,6 +32,8 @@ class Span(Enum):
 _MOST: Final = 1e15
 #: those of figures that can be summed up to what a session has used.
 SUMMED: Final = (Span.TURN, Span.SESSION)
+#: tokens, or a currency's units, above which a figure is no amount.
+_MOST: Final = 10**15
 
 
 @dataclass(frozen=True, slots=True)

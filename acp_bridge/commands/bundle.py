@@ -95,7 +95,7 @@ def export_session(arguments: Sequence[str]) -> int:
         bundle = replace(bundle, memory=agent_memory.take_out(home, info))
         if given.redact:
             bundle = with_masked(bundle, redactor(keys.values(home)))
-        write_private(Path(given.file).expanduser(), written(bundle))
+        write_private(Path(os.path.expanduser(given.file)), written(bundle))
     except JournalError as error:
         return fail("export", f"{error}; {known.WHERE}")
     except (known.NotFound, NotWritten, NotABundle) as why:
@@ -112,7 +112,7 @@ def import_session(arguments: Sequence[str]) -> int:
     if not os.path.isdir(folder):
         return fail("import", f"{given.folder} is no folder", Exit.USAGE)
     try:
-        bundle = read(_bytes(Path(given.file).expanduser()))
+        bundle = read(_bytes(Path(os.path.expanduser(given.file))))
         session_id = anyio.run(_keep, home, folder, bundle)
     except NotABundle as why:
         return fail("import", f"{given.file} is not taken: {why}")
@@ -124,7 +124,7 @@ def import_session(arguments: Sequence[str]) -> int:
 def _bytes(path: Path) -> bytes:
     try:
         if not path.is_file():  # a pipe would be waited for
-            raise NotABundle("there is no such file")
+            raise NotABundle("it is no file" if path.exists() else "there is no such file")
         with path.open("rb") as file:
             return file.read(MOST_BYTES + 1)
     except OSError as error:

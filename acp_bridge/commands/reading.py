@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -142,7 +143,7 @@ def show(arguments: Sequence[str]) -> int:
         if given.turns or given.files or given.diff:
             return looking_back.show(given, home, info)
         if given.html is not None:
-            write_new(Path(given.html).expanduser(), html_page(home, info))
+            write_new(Path(os.path.expanduser(given.html)), html_page(home, info))
             return Exit.DONE
         if not given.json:
             return print_text(page(home, info))

@@ -36,8 +36,9 @@ MOST_BYTES: Final = 256 * 1024 * 1024
 MOST_LINES: Final = 1_000_000
 #: ids that stand in one line.
 _IDS: Final = 1000
-#: characters of the agent's names together, and of a title: an agent may give one of any length.
-_NAME: Final = 300
+#: characters of a name of the agent, as long as a word of a command line may be, and of a title:
+#: what an agent calls itself or a session may have any length.
+_NAME: Final = 128 * 1024
 _TITLE: Final = 1000
 _CHILD: Final = re.compile(r":\d{1,6}")
 _USED: Final = "SELECT id FROM used_ids ORDER BY id"
@@ -120,7 +121,9 @@ def with_masked(bundle: Bundle, mask: Mask) -> Bundle:
 
     def masked_row(row: PromptRow) -> PromptRow:
         told = mask(row.outcome), mask(row.agent_outcome)
-        return replace(row, params=mask(row.params), outcome=told[0], agent_outcome=told[1])
+        is_secret = mask(row.prompt_id) != row.prompt_id
+        row = replace(row, params=mask(row.params), outcome=told[0], agent_outcome=told[1])
+        return replace(row, prompt_id=f"*** {row.seq}") if is_secret else row
 
     rows = []
     for turn, same in groupby(bundle.rows, key=lambda row: row[0]):
@@ -128,6 +131,8 @@ def with_masked(bundle: Bundle, mask: Mask) -> Bundle:
         rows.append((turn, b"\n".join(dumps(mask(params)) for params in said)))
     return replace(
         bundle,
+        agent=mask(bundle.agent),
+        agent_info=mask(bundle.agent_info),
         title=mask(bundle.title),
         prompts=[*map(masked_row, bundle.prompts)],
         rows=rows,
@@ -152,7 +157,8 @@ def written(bundle: Bundle) -> Iterator[bytes]:
 
 def _values(bundle: Bundle) -> Iterator[Json]:
     title = bundle.title and bundle.title[:_TITLE]
-    head = {"agent": bundle.agent, "agentInfo": bundle.agent_info, "title": title}
+    info = None if len(bundle.agent_info or "") > _NAME else bundle.agent_info
+    head = {"agent": bundle.agent, "agentInfo": info, "title": title}
     yield {"format": FORMAT, "version": VERSION, **head}
     for row in bundle.prompts:
         told = {"outcome": row.outcome, "agentOutcome": row.agent_outcome}
@@ -181,9 +187,10 @@ def read(data: bytes) -> Bundle:
         raise NotABundle(f"it is larger than a session may be ({_bound()})")
     lines = data.split(b"\n")
     head = read_object(lines[0]) or {}
-    if head.get("format") != FORMAT:
+    version = head.get("version")
+    if head.get("format") != FORMAT or type(version) is not int or version < 1:
         raise NotABundle("it is no session that acp-bridge has exported")
-    if type(version := head.get("version")) is not int or version > VERSION:
+    if version > VERSION:
         raise NotABundle(
             f"it is of a newer acp-bridge (version {version}, this one knows {VERSION})"
         )
@@ -204,7 +211,7 @@ class _Reader:
             raise _odd(1)
         if not isinstance(title, str | None) or len(title or "") > _TITLE:
             raise _odd(1)
-        if len(f"{agent}{info}") > _NAME:
+        if max(len(agent), len(info or "")) > _NAME:
             raise _odd(1)
         self._bundle = Bundle(agent, info, title)
         self._numbers: set[int] = set()

@@ -38,7 +38,7 @@ from acp_bridge.protocol import CONTEXT, MESSAGES, as_object, own_meta, words_of
 
 #: the name of the file in the data folder.
 SEARCHED: Final = "search.db"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _TABLES: Final = """
     CREATE TABLE sessions(
         id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, stamp TEXT, last INTEGER, sum TEXT
@@ -57,6 +57,14 @@ _CHARACTERS: Final = 4_000_000
 #: A file that was changed so short ago may be changed again without another stamp.
 _UNSURE_NS: Final = 2_000_000_000
 _ROW: Final = "SELECT coalesce(CAST(lines AS BLOB), x'') FROM updates WHERE id = ?"
+#: Thai, Lao, Burmese, Khmer, Chinese and Japanese stand without spaces between their words: in the
+#: index each character is a word, behind this one, which is no part of any.
+_UNSPACED: Final = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff]"
+)
+_BETWEEN: Final = re.compile(rf"(?={_UNSPACED.pattern})|(?<={_UNSPACED.pattern})(?=\w)")
+_SPACE: Final = "\u200b"
 #: characters that are shown before a place and from it on.
 _BEFORE: Final = 40
 _BEHIND: Final = 120
@@ -118,25 +126,35 @@ class Asked:
     @property
     def query(self) -> str:
         """What FTS5 is asked for: all of it, in quotes, so that nothing is its syntax."""
-        return " AND ".join([*map('"{}"'.format, self.phrases), *map('"{}"*'.format, self.words)])
+        phrases, words = map(_spaced, self.phrases), map(_spaced, self.words)
+        return " AND ".join([*map('"{}"'.format, phrases), *map('"{}"*'.format, words)])
 
     def place(self, text: str) -> str:
         """Return the words around the first place in a text in which something of it stands.
 
         The beginning of the text if FTS5 has found it in another form.
         """
+        text = text.replace(_SPACE, "")
         for term in (*self.phrases, *self.words):
             words = r"\W+".join(map(re.escape, re.findall(r"\w+", term)))
-            if found := re.search(rf"\b{words}", text, re.IGNORECASE):
+            begins = "" if _UNSPACED.match(words) else r"\b"
+            if found := re.search(f"{begins}{words}", text, re.IGNORECASE):
                 before = text[max(0, found.start() - _BEFORE) : found.start()]
                 if found.start() > _BEFORE:
-                    before = "..." + before.partition(" ")[2]
+                    before = "..." + (before.partition(" ")[2] or before)
                 return before + _beginning(text[found.start() :])
         return _beginning(text)
 
 
+def _spaced(text: str) -> str:
+    """Return a text with a break before and behind each character that is a word."""
+    return _BETWEEN.sub(_SPACE, text) if _UNSPACED.search(text) else text
+
+
 def _beginning(text: str) -> str:
-    return text if len(text) <= _BEHIND else text[:_BEHIND].rpartition(" ")[0] + "..."
+    if len(text) <= _BEHIND:
+        return text
+    return (text[:_BEHIND].rpartition(" ")[0] or text[:_BEHIND]) + "..."
 
 
 def _has_word(text: str) -> bool:
@@ -275,7 +293,7 @@ def _pieces(params: dict[str, Any]) -> Iterator[Piece]:
     rest = text.encode(errors="replace").decode() if isinstance(text, str) else ""
     while rest:
         end = len(rest) if len(rest) <= _PIECE else rest.rfind("\n", 0, _PIECE) + 1 or _PIECE
-        yield Piece(None, rest[:end])
+        yield Piece(None, _spaced(rest[:end]))
         rest = rest[end:]
 
 

@@ -26,21 +26,29 @@ logger = logging.getLogger("acp_bridge")
 _SECRETS: Final = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
-        r"()-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+        r"()-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
+        r".*?(?:-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
         r"(authorization\\*+[\"']?\s*+[:=]\s*+\\*+[\"']?)(?:[A-Za-z]+ +)?[A-Za-z0-9_\-./+=~]{4,}",
-        r"((?:api[-_]?key|token|secret|password|authorization|bearer|(?:account|access)key)"
+        r"((?:api[-_]?key|token|secret(?:[-_]access[-_]key)?|passw(?:or)?d|passphrase|authorization|bearer"
+        r"|(?:account|access)[-_]?key)"
         r"\\*+[\"']?\s*+[:=]?\s*+\\*+[\"']?)[A-Za-z0-9_\-./+=]{8,}",
         r"(://[^/@:\s]*:)[^/@\s]+(?=@)",
+        r"(://)[^/@:\s]{20,}(?=@)",
         r"(https://(?:hooks\.slack\.com|(?:\w+\.)?discord(?:app)?\.com/api/webhooks"
         r"|[\w.-]+\.webhook\.office\.com|hooks\.zapier\.com)/)[^\s\"'<>\\]+",
         r"()\b(?:acpb_|sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AKIA|AIza)[A-Za-z0-9_\-]{8,}",
+        r"()\b(?:[sr]k_(?:live|test)_|gsk_|hf_|npm_|pplx-|r8_|tk_|xai-|dckr_pat_|lin_api_|shpat_"
+        r"|dop_v1_|sbp_|ASIA)[A-Za-z0-9]{16,}",
+        r"()(?<![\w\-])eyJ[\w\-]{8,}\.eyJ[\w\-]{8,}(?:\.[\w\-]*)?",
     )
 )
 #: Of these a text has at least one if any of the patterns fits: most lines have none, and looking
 #: for them costs a tenth.
 _SIGNS: Final = (
     *("-----begin", "key", "token", "secret", "password", "authorization", "bearer", "://"),
-    *("acpb_", "sk-", "gh", "github_pat_", "glpat-", "xox", "akia", "aiza"),
+    *("acpb_", "sk-", "gh", "_pat_", "glpat-", "xox", "akia", "aiza", "passwd", "passphrase"),
+    *("k_", "hf_", "npm_", "pplx-", "r8_", "xai-", "_api_", "shpat_", "_v1_", "sbp_", "asia"),
+    "eyj",
 )
 _SPACE: Final = re.compile(r"\s")
 #: characters that are logged of a text: others write it, and to look through 10 MB takes seconds.

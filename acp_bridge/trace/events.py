@@ -47,6 +47,9 @@ _UPDATE: Final = f'{{"jsonrpc":"2.0","method":"{SESSION_UPDATE}","params":'.enco
 _BEGUN: Final = len(_UPDATE)
 #: members of a message that is an update and nothing more.
 _MEMBERS: Final = 3
+_PARAMS: Final = b'"params"'
+#: begins the escape of a letter that may be one of a member's name.
+_ESCAPED: Final = b"\\u00"
 #: in the place of messages that nobody has read.
 _UNREAD: Final = repeat(None)
 
@@ -119,8 +122,8 @@ class Direction:
             return self._answer(message, seconds)
         told = not _is_secret(method)
         request = "id" in message
-        if request:
-            self._asked[message["id"]] = told
+        if request:  # of two requests with one id it isn't known which is answered
+            self._asked[message["id"]] = told and self._asked.get(message["id"], True)
         if not told:
             return None
         event: Json = {"type": "request" if request else "notification", "ts": seconds}
@@ -157,7 +160,11 @@ def _is_update(line: bytes, message: Message | Malformed | None) -> bool:
         type(message) is dict
         and len(message) == _MEMBERS
         and message["method"] == SESSION_UPDATE
-        and line.endswith(b"}")
+        # The parameters are last: another member that is said again ends with a quote.
+        and message["jsonrpc"] == "2.0"
+        and line.endswith(b"}}")
+        and _ESCAPED not in line
+        and _PARAMS not in line[_BEGUN:]
     )
 
 

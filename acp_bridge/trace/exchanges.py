@@ -11,6 +11,8 @@ from typing import Any, Final
 from acp_bridge.protocol import CANCEL_REQUEST, SESSION_CANCEL, Json, as_object
 from acp_bridge.wire.jsonrpc import dumps, read_object
 
+#: seconds since the beginning of a trace, a thousand years.
+_LATEST: Final = 3e10
 _AGENT: Final = re.compile(r"[Aa]gent(\(\d+\))?")
 
 
@@ -83,6 +85,7 @@ def _is_event(event: Json) -> bool:
         event.get("type") in ("request", "response", "notification")
         and named
         and isinstance(seconds, int | float)
+        and 0 <= seconds <= _LATEST
         and isinstance(event.get("from"), str)
         and isinstance(event.get("to"), str)
     )

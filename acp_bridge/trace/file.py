@@ -17,11 +17,15 @@ class TraceFile:
     """A file that this process alone appends to, mode 0600."""
 
     def __init__(self, path: Path, most: int = MOST) -> None:
-        """Begin a file; what is there becomes `FILE.1`. Raises OSError, also if it is in use."""
+        """Begin a file; what is there becomes `FILE.1`. Raises OSError, also if it is in use.
+
+        So does an empty file of another user's, who could read what is written into it.
+        """
         self._path, self._most, self._size = path, most, 0
         self._failed = False
         self._fd = self._opened()
-        if os.fstat(self._fd).st_size:
+        found = os.fstat(self._fd)
+        if found.st_size or found.st_uid != os.geteuid():
             self._begin_next()
 
     def write(self, lines: bytes) -> None:

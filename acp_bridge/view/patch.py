@@ -15,16 +15,32 @@ _NO_NEWLINE: Final = "\\ No newline at end of file"
 
 def patch(path: str, before: str | None, after: str | None) -> list[str]:
     """Return the lines of the patch of one file; None: there is no such file."""
-    head = [f"diff --git a/{path} b/{path}"]
+    old, new = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+    head = [f"diff --git {old} {new}"]
     if before is None:
         head.append("new file mode 100644")
     if after is None:
         head.append("deleted file mode 100644")
     lines = list(hunks(before or "", after or ""))
     if lines:
-        head.append("--- /dev/null" if before is None else f"--- a/{path}")
-        head.append("+++ /dev/null" if after is None else f"+++ b/{path}")
+        head.append("--- /dev/null" if before is None else f"--- {old}")
+        head.append("+++ /dev/null" if after is None else f"+++ {new}")
     return [*head, *lines]
+
+
+def _quoted(path: str) -> str:
+    """Return a path as git writes it: in quotes, with escapes, if odd characters are in it."""
+    if path.isprintable() and not {'"', "\\"} & set(path):
+        return path
+    escaped = (
+        char if " " <= char <= "~" else "".join(f"\\{byte:03o}" for byte in _bytes(char))
+        for char in path.replace("\\", "\\\\").replace('"', '\\"')
+    )
+    return f'"{"".join(escaped)}"'
+
+
+def _bytes(char: str) -> bytes:
+    return char.encode(errors="surrogatepass")
 
 
 def hunks(before: str, after: str) -> Iterator[str]:

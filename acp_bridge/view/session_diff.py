@@ -69,7 +69,10 @@ def folded(
 
 def fits(diffs: Sequence[Diff], now: Content) -> bool:
     """Return False if the file is now other than the last of its changes has left it."""
-    return now is not UNKNOWN and undone(now, diffs[-1]) is not UNKNOWN
+    last = diffs[-1]
+    if not isinstance(now, str):
+        return now is None and not last.new
+    return now == last.new or (last.old is not None and last.new in now)
 
 
 def _states(diffs: Sequence[Diff], now: Content, base: Content) -> list[tuple[Content, Content]]:

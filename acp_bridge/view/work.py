@@ -112,5 +112,5 @@ def _diffs(update: Json) -> Iterator[Diff]:
     """Give the changes that an update tells, but for those that change nothing."""
     told = [item for item in objects(update.get("content")) if item.get("type") == "diff"]
     for each in card({"content": told}).content if told else ():
-        if isinstance(each, Diff) and each.path and (each.old or "") != each.new:
+        if isinstance(each, Diff) and each.path and each.old != each.new:
             yield each

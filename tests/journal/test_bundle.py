@@ -11,6 +11,7 @@ import pytest
 from acp_bridge.journal import Journal, PromptState, SessionJournal, bundle
 from acp_bridge.journal.bundle import Bundle, NotABundle, read, read_session, with_masked, written
 from acp_bridge.journal.place import Cursor, From, WrongCursor
+from acp_bridge.journal.records import PromptRow
 from acp_bridge.protocol import with_own_meta
 from acp_bridge.runtime.redacting import redactor
 from tests.journal.conftest import SESSION
@@ -79,6 +80,12 @@ def test_a_session_is_taken_whose_agent_gave_it_a_long_title(length: int) -> Non
     assert title == "x" * min(length, 1000)
 
 
+@pytest.mark.parametrize("length", [301, 131_072, 131_073])
+def test_a_session_is_taken_whose_agent_has_long_names(length: int) -> None:
+    info = read(b"".join(written(Bundle("a" * 131_072, "x" * length)))).agent_info
+    assert info == ("x" * length if length <= 131_072 else None)
+
+
 @pytest.mark.hazard("N5")
 async def test_a_cursor_of_the_exported_session_is_refused_on_the_import(
     home: Path, journal: Journal, session: SessionJournal
@@ -138,9 +145,9 @@ async def test_a_file_that_was_cut_or_changed_is_refused(
         (b"\x89PNG\n" * 9, "no session"),
         (b"[]\n", "no session"),
         (summed(head(version=2)), "newer acp-bridge"),
-        (summed(head(version="1")), "newer acp-bridge"),
+        *((summed(head(version=each)), "no session") for each in ("1", 0, -1, True, 1.0)),
         (summed(head(title="x" * 1001)), "line 1 "),
-        (summed(head(agent="x" * 301)), "line 1 "),
+        (summed(head(agent="x" * 131_073)), "line 1 "),
         (summed(head(agent=None)), "line 1 "),
     ],
 )
@@ -247,6 +254,15 @@ async def test_no_secret_of_a_known_form_is_in_a_redacted_file_and_what_it_has_i
     data = b"".join(written(with_masked(whole, redactor(known))))
     assert SECRET[5:].encode() not in data
     assert len(read(data).rows) > 0
+
+
+def test_no_secret_is_in_the_names_of_a_redacted_file() -> None:
+    secret, done = f"sk-{SECRET}", PromptState.DONE
+    prompts = [PromptRow(seq, f"{secret}{seq}", prompt("a"), done, None, None) for seq in (1, 2)]
+    named = Bundle(f"agent-{secret}", secret, secret, prompts, ids=[secret])
+    data = b"".join(written(with_masked(named, redactor([]))))
+    assert SECRET.encode() not in data
+    assert len(read(data).prompts) == 2
 
 
 def test_the_bytes_of_an_image_are_left_as_they_are() -> None:

@@ -73,6 +73,39 @@ def test_words_and_phrases_are_found_and_no_text_is_a_syntax(text: str, found: b
         assert bool(asked.query and db.execute(sql, (asked.query,)).fetchall()) is found
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("検索", True),
+        ("検", True),
+        ("テキスト", True),
+        ("索検", False),
+        ('"テキストを検索"', True),
+        ("parserを", True),
+        ("parse", True),
+        ("する", True),
+        ("ไทย", True),
+        ("ทยไ", False),
+    ],
+)
+async def test_words_are_found_where_a_script_has_no_spaces(
+    home: Path, session: SessionJournal, text: str, found: bool
+) -> None:
+    said = "日本語のテキストを検索するparserを, ภาษาไทย"
+    say(session, said)
+    assert find(home, text) == ({session.info.session_id: said} if found else {})
+
+
+async def test_a_place_in_a_script_without_spaces_is_shown_as_it_was_said(
+    home: Path, session: SessionJournal
+) -> None:
+    say(session, "前 " * 50 + "これは検索" + "です。" * 50)
+    (place,) = find(home, "検索").values()
+    assert place.startswith("...前 前")
+    assert "前 これは検索です。です。" in place
+    assert "\u200b" not in place
+
+
 async def test_a_place_is_shown_with_the_words_around_it(
     home: Path, session: SessionJournal
 ) -> None:

@@ -246,6 +246,11 @@ async def test_with_timing_the_pauses_are_those_of_the_agent_and_a_cancel_ends_t
         assert client.texts() == ["one", "two"]
 
 
+def early_or_late(seconds: int) -> str:
+    event = {**asks("initialize", "a", seconds), "from": "Proxy(0)", "to": "Agent"}
+    return json.dumps(event) + "\n"
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -253,6 +258,7 @@ async def test_with_timing_the_pauses_are_those_of_the_agent_and_a_cancel_ends_t
         ("not JSON\n", "line 1 is no event of a trace"),
         ("", "there is no request to an agent in it"),
         ('{"type":"request","ts":1', "there is no request to an agent in it"),
+        *((early_or_late(each), "line 1 is no event of a trace") for each in (-1, 10**400)),
         (None, "No such file"),
     ],
 )

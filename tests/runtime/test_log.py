@@ -46,6 +46,12 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "postgres://me:verysecretvalue@db.example.org",
         "-----BEGIN PRIVATE KEY-----\nMIIE\nverysecretvalue\n-----END PRIVATE KEY-----",
         "-----BEGIN RSA PRIVATE KEY-----\\nverysecretvalue",
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\nverysecretvalue",
+        "aws_secret_access_key = verysecretvalue",
+        "passwd=verysecretvalue",
+        "clone https://verysecretvalueofatoken@forge.example.org/x.git",
+        *(f"bare {kind}verysecretvalue1" for kind in ("hf_", "npm_", "gsk_", "xai-", "sk_live_")),
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.verysecretvalue",
     ],
 )
 def test_what_looks_like_a_key_is_masked_in_every_line(written: Path, text: str) -> None:

@@ -1,6 +1,7 @@
 """What lines become in a trace, also lines that nobody should write."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,40 @@ def test_a_line_that_is_odd_makes_one_whole_event_or_none(line: bytes, tmp_path:
     assert {(event["from"], event["to"]) for event in events} == {("Agent", "Proxy(0)")}
 
 
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        b'"jsonrpc":"2.0"',
+        b'"\\u006asonrpc":"2.0"',
+        b'"method":"session/update"',
+        b'"params":{"sessionId":"t"}',
+        b'"\\u0070arams":{"sessionId":"t"}',
+    ],
+)
+def test_a_member_that_an_agent_says_twice_stands_once_in_the_event(repeated: bytes) -> None:
+    (event,) = events_of(
+        encode(notification("session/update", UPDATE))[:-2] + b"," + repeated + b"}\n"
+    )
+    members = json.loads(event, object_pairs_hook=lambda pairs: [name for name, _ in pairs])
+    assert members == ["type", "ts", "protocol", "from", "to", "method", "params"]
+
+
+@pytest.mark.parametrize("key", [b"mcpServers", b"mcp\\u0053ervers", b"\\u006DcpServers"])
+def test_headers_in_an_update_are_left_out_however_their_place_is_written(key: bytes) -> None:
+    servers = b'[{"name":"n","headers":[{"name":"a","value":"hidden"}]}]'
+    (event,) = events_of(HEAD + b'{"update":{"' + key + b'":' + servers + b"}}}\n")
+    assert json.loads(event)["params"] == {"update": {"mcpServers": [{"name": "n"}]}}
+
+
+def test_a_login_under_the_id_of_another_request_has_no_answer_in_the_trace() -> None:
+    coming, going = both_ways("Client")
+    login = b'{"jsonrpc":"2.0","id":1,"method":"\\u0061uthenticate","params":{"key":"hidden"}}'
+    other = b'{"jsonrpc":"2.0","id":1,"method":"session/list"}'
+    events = coming.feed(login + b"\n" + other + b"\n", 1.0)
+    events += going.feed(b'{"jsonrpc":"2.0","id":1,"result":{"token":"hidden"}}\n', 1.0)
+    assert [json.loads(line)["method"] for line in events] == ["session/list"]
+
+
 def test_it_makes_no_difference_how_the_bytes_are_cut() -> None:
     data = encode(notification("session/update", UPDATE)) * 3
     coming, _ = both_ways("Agent")
@@ -129,6 +164,19 @@ def test_what_is_there_is_set_aside_and_a_file_in_use_is_left_alone(tmp_path: Pa
     assert path.read_bytes() == b"now\nstill\n"
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.with_name("trace.1").read_bytes() == b"before\n"
+
+
+def test_an_empty_file_of_another_user_is_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "trace").touch(mode=0o600)
+    theirs = (tmp_path / "trace").stat()
+    monkeypatch.setattr(os, "geteuid", lambda: theirs.st_uid + 1)
+    trace = TraceFile(tmp_path / "trace")
+    trace.write(b"mine\n")
+    trace.close()
+    assert (tmp_path / "trace").stat().st_ino != theirs.st_ino
+    assert (tmp_path / "trace.1").read_bytes() == b""
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:

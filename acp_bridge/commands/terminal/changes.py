@@ -87,9 +87,13 @@ def changes_text(found: Changes) -> str:
     if found.commands:
         notes += ["Commands that were run, and may have changed more:"]
         notes += [f"  {command}" for command in found.commands]
-    lines = [f"# {exact(note)}" for note in notes]
+    shown: list[str] = []
     for each in found.files:
-        lines += map(harmless, _patch(each))
+        patch_of = list(_patch(each))
+        shown += map(_harmless, patch_of)
+        if any(line != _harmless(line) for line in patch_of):
+            notes.append(f"{each.path}: its patch has escapes for characters that are not shown")
+    lines = [f"# {exact(note)}" for note in notes] + shown
     for each in found.files:
         for fragment in each.changes.fragments:
             lines += _marked(each.path, fragment)
@@ -168,15 +172,20 @@ def _difference_to_commit(found: FileChanges, now: Content, committed: Content) 
     if found.changes and now == committed:
         return "git shows no change: it is as in the last commit"
     if found.changes and found.changes[0].before != committed:
-        return "git shows another change: before the session it was not as in the last commit"
+        return "git shows another change: not all since the last commit is the session's"
     return ""
 
 
 def _patch(each: Changed) -> Iterator[str]:
     """Give the lines of the patch of a file."""
-    path = exact(each.path.lstrip("/"))
+    path = each.path.lstrip("/")
     for change in each.changes.changes:
         yield from patch(path, change.before, change.after)
+
+
+def _harmless(line: str) -> str:
+    """Return a line with dangerous characters escaped, but for the half of a `\\r\\n`."""
+    return harmless(line.removesuffix("\r")) + "\r" * line.endswith("\r")
 
 
 def _marked(path: str, fragment: Diff) -> Iterator[str]:

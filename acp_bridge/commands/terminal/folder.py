@@ -56,7 +56,7 @@ class Git:
         if root is None:
             return {}
         inside = ((path, str(path.relative_to(root))) for path in paths if self.has(path))
-        names = [(path, name) for path, name in inside if "\n" not in name]
+        names = [(path, name) for path, name in inside if _can_be_asked(name)]
         asked = "".join(f"HEAD:{name}\n" for _, name in names)
         left = self._ask("cat-file", "--batch", given=os.fsencode(asked)) or b""
         found: dict[Path, Content] = {}
@@ -98,6 +98,14 @@ class Git:
         except (OSError, ValueError, subprocess.SubprocessError):
             return None
         return done.stdout
+
+
+def _can_be_asked(name: str) -> bool:
+    """Return True for a name that a file can have, and a line of git's hold."""
+    try:
+        return not set(b"\n\0") & set(os.fsencode(name))
+    except UnicodeError:  # an agent has told no name of a file
+        return False
 
 
 def _text(data: bytes) -> Content:

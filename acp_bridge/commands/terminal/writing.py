@@ -28,7 +28,7 @@ def write_private(path: Path, pieces: Iterable[bytes]) -> None:
 
     Raises NotWritten.
     """
-    draft = path.with_name(f".{path.name}.{uuid4().hex}")
+    draft = path.parent / f".acp-bridge-{uuid4().hex}"
     try:
         if os.path.lexists(path):
             raise FileExistsError

@@ -85,6 +85,24 @@ async def test_a_file_that_is_there_stays_and_what_cannot_be_written_leaves_noth
     assert (tmp_path / "project" / "there").read_text() == "mine"
 
 
+async def test_any_name_of_a_file_is_taken_or_refused_in_a_sentence(
+    said: Said, taken: Taken, journal: Journal, tmp_path: Path
+) -> None:
+    await keep(journal, FIRST, tmp_path, "Parser", "one")
+    for name in ("", ".", "/", ".."):
+        assert said("export", FIRST, name)[::2] == (
+            1,
+            f"acp-bridge export: {name or '.'} is there already: name another file\n",
+        )
+        assert (await taken(name))[2] == f"acp-bridge import: {name} is not taken: it is no file\n"
+    for name in ("~nobody-of-this-name/file", "x" * 256):
+        assert said("export", FIRST, name)[2].startswith("acp-bridge export: ")
+        assert said("show", FIRST, "--html", name)[2].startswith("acp-bridge show: ")
+        assert (await taken(name))[2].startswith("acp-bridge import: ")
+    assert said("export", FIRST, "x" * 255) == (0, "", "")
+    assert (await taken("x" * 255))[0] == 0
+
+
 async def test_a_redacted_file_has_no_key_of_the_file_of_keys(
     said: Said, taken: Taken, journal: Journal, tmp_path: Path
 ) -> None:

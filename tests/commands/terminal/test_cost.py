@@ -68,6 +68,24 @@ async def test_a_living_session_keeps_the_costs_that_its_agent_tells(
         assert [json.loads(line)["costs"] for line in told] == [{"USD": 0.75}, {"USD": 0.25}]
 
 
+async def test_figures_that_no_turn_can_have_are_not_counted_and_hide_no_others(
+    tmp_path: Path, said: Said
+) -> None:
+    agent = first()
+    agent.initialized["agentInfo"] = {"name": CLAUDE, "version": "0.101.0"}
+    async with living(tmp_path / "home", first=agent, cwd=str(tmp_path)) as here:
+        for number in (10**400, 1e300, 1):
+            request = here.prompt()
+            asked = await agent.asked(SESSION_PROMPT)
+            cost = {"amount": number, "currency": "USD"}
+            agent.update(sessionUpdate="usage_update", used=number, size=number, cost=cost)
+            agent.answer(asked, {**DONE, "usage": {"inputTokens": number, "totalTokens": 1}})
+            await here.answered(request)
+        (row,) = rows(said)
+        assert (row["costs"], row["tokens"]) == ({"USD": 1}, {"inputTokens": 1, "totalTokens": 3})
+        assert said("show", here.session.id, "--turns")[0] == 0
+
+
 async def test_what_a_turn_cost_whose_agent_died_or_was_stopped_is_kept(
     tmp_path: Path, said: Said
 ) -> None:

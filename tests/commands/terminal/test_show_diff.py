@@ -182,7 +182,7 @@ async def test_a_fragment_without_a_place_is_marked_and_git_may_give_it_one(
         ("bytes", "a.txt: it can't be read as a text, so it was not compared"),
         (
             "before",
-            "a.txt: git shows another change: before the session it was not as in the last commit",
+            "a.txt: git shows another change: not all since the last commit is the session's",
         ),
     ],
 )
@@ -208,13 +208,17 @@ async def test_each_difference_to_the_folder_and_to_git_is_named(
     assert notes(said("show", "abcd", "--diff")[1])[0] == named
 
 
+@pytest.mark.parametrize("with_git", [False, True])
 async def test_what_agents_tell_of_odd_paths_and_texts_hides_nothing(
-    said: Said, journal: Journal, folder: Path
+    said: Said, journal: Journal, folder: Path, with_git: bool
 ) -> None:
+    if with_git:
+        committed(folder)
     session = await session_in(journal, folder)
     odd: list[Any] = [
         {"type": "diff", "path": "a\0b\n", "oldText": 3, "newText": "\x1b"},
         {"type": "diff", "path": 7, "newText": []},
+        {"type": "diff", "path": "\ud800", "newText": "x"},
         {"type": "diff", "path": str(folder), "oldText": "x", "newText": "y"},
         {"type": "diff", "path": "/dev/stdin", "oldText": "x", "newText": "y"},
         "?",
@@ -225,6 +229,46 @@ async def test_what_agents_tell_of_odd_paths_and_texts_hides_nothing(
     assert "-n9\n+nine\n" in out
     assert "\x1b" not in out
     assert "\0" not in out
+
+
+@pytest.mark.parametrize("name", ["a b", 'q"\\', "n\nl", "t\tb", "\x1b[31m", "\u202e\u00e4"])
+async def test_git_takes_the_patch_of_a_file_whatever_its_name_and_the_ends_of_its_lines(
+    said: Said, journal: Journal, folder: Path, name: str
+) -> None:
+    (folder / name).write_bytes(b"1\r\n2\r\n")
+    committed(folder)
+    session = await session_in(journal, folder)
+    diff = {"type": "diff", "path": str(folder / name), "oldText": "1\r\n", "newText": "one\r\n"}
+    (folder / name).write_bytes(b"one\r\n2\r\n")
+    turn(session, card("odd", kind="edit", content=[diff]))
+    out = said("show", "abcd", "--diff")[1]
+    assert notes(out) == []
+    assert not {"\x1b", "\u202e"} & set(out)
+    git(folder, "apply", "-R", "-", given=out)
+    assert (folder / name).read_bytes() == b"1\r\n2\r\n"
+
+
+async def test_an_empty_new_file_and_lines_that_were_taken_out_need_no_note(
+    said: Said, journal: Journal, folder: Path
+) -> None:
+    committed(folder)
+    session = await session_in(journal, folder)
+    turn(session, edit(folder / "e.py", None, ""), edit(folder / "a.txt", "n3\n", ""))
+    out = said("show", "abcd", "--diff")[1]
+    assert notes(out) == []
+    assert "diff --git a/e.py b/e.py\nnew file mode 100644\n" in out
+    git(folder, "add", ".")
+    git(folder, "apply", "--cached", "-R", "--check", "-", given=out)
+
+
+async def test_a_patch_with_escapes_in_its_lines_says_so(
+    said: Said, journal: Journal, folder: Path
+) -> None:
+    session = await session_in(journal, folder)
+    turn(session, edit(folder / "b.txt", None, "\x1b[31m\n"))
+    out = said("show", "abcd", "--diff")[1]
+    assert notes(out) == ["b.txt: its patch has escapes for characters that are not shown"]
+    assert "+\\x1b[31m\n" in out
 
 
 async def test_as_json_each_file_is_a_line_with_its_patch_as_it_is(
