@@ -28,12 +28,11 @@ class Span(Enum):
     UNKNOWN = "unknown"
 
 
-#: no session uses as much; sums of such amounts are still finite and exact enough.
-_MOST: Final = 1e15
+#: tokens, or a currency's units, above which a figure is no amount: no session uses as much, and
+#: sums of less are finite and exact enough.
+_MOST: Final = 10**15
 #: those of figures that can be summed up to what a session has used.
 SUMMED: Final = (Span.TURN, Span.SESSION)
-#: tokens, or a currency's units, above which a figure is no amount.
-_MOST: Final = 10**15
 
 
 @dataclass(frozen=True, slots=True)
