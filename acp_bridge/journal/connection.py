@@ -6,6 +6,7 @@
 - Every failure of SQLite, the file system or the threads becomes a JournalError.
 """
 
+import errno
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,11 +32,35 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 
+#: what a person is told of an error of SQLite, and of the file system.
+_OF_SQLITE: Final = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_IOERR: "the disk fails",
+    sqlite3.SQLITE_CORRUPT: "its file is damaged",
+    sqlite3.SQLITE_NOTADB: "its file is damaged",
+    sqlite3.SQLITE_READONLY: "its file can't be written",
+    sqlite3.SQLITE_CANTOPEN: "its file can't be opened",
+    sqlite3.SQLITE_BUSY: "its file is in use",
+}
+_OF_SYSTEM: Final = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk is full",
+    errno.EIO: "the disk fails",
+    errno.EROFS: "its file can't be written",
+    errno.EACCES: "its file can't be opened",
+}
+
+
 def failure(error: Exception) -> JournalError:
     """Return the error to raise from one of FAILURES, without its text, which may hold a path."""
     if isinstance(error, FileNotFoundError):
         return JournalError(WAL_GONE if str(error.filename).endswith("-wal") else GONE)
-    return JournalError(f"the journal failed: {type(error).__name__}")
+    why = None
+    if isinstance(error, sqlite3.Error):
+        why = _OF_SQLITE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+    elif isinstance(error, OSError) and error.errno is not None:
+        why = _OF_SYSTEM.get(error.errno)
+    return JournalError(f"the journal failed: {why or type(error).__name__}")
 
 
 def is_damage(error: sqlite3.DatabaseError) -> bool:
