@@ -280,7 +280,7 @@ async def test_a_full_disk_refuses_prompts_keeps_the_rest_and_hurts_nothing_else
     session._file.write(f"PRAGMA max_page_count={pages + 20}")
     number = words_until_behind(session)
     assert 10 < number < 1000
-    with pytest.raises(JournalError, match="^the journal failed: the disk is full$"):
+    with pytest.raises(JournalError, match=r"^the journal failed: the disk is full$"):
         session.accept("second", {"prompt": "x" * 100_000})
     session.start_turn(first)
     assert [(p.prompt_id, str(p.state)) for p in session.prompts()] == [("first", "waiting")]
