@@ -121,6 +121,13 @@ def test_a_load_that_shows_what_was_shown_is_compared_and_good(lines: list[Json]
     assert judge(*lines).counts["load: compared"] == 1
 
 
+def test_an_answer_ahead_of_that_to_a_load_tells_that_the_load_is_given_up() -> None:
+    too_slow = {"id": 9, "error": {"code": -32603, "message": "too much was not read"}}
+    judge(LOAD, PROMPT, ENDED, too_slow)
+    with pytest.raises(Lost, match="not shown"):
+        judge(LOAD, PROMPT, LOADED, ENDED)
+
+
 def test_a_load_behind_cancelled_may_show_what_was_kept_from_the_client() -> None:
     work = said("[on]", messageId="work")
     kept = [said("p0", messageId="m"), CANCELLED]

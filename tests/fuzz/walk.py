@@ -275,7 +275,10 @@ class Walk:
             # bridge has dropped.
             leaked = self._leaks[prompt.session_id] > 0 or self._ledger.several
             excused = self._ledger.reuses_ids and leaked and (turn.dead or self._company)
-            if not excused and not prompt.unseen and prompt not in self._closed:
+            # Behind a load its answer comes after all; before it the load was given up, since the
+            # client has read too little, and that is the next thing that it is told.
+            gives_up = (SESSION_LOAD, prompt.session_id) in self._openings.values()
+            if not (excused or gives_up) and not prompt.unseen and prompt not in self._closed:
                 raise Lost(f"prompt {prompt.number} has ended, not shown: {sorted(missing)}")
             self._leaks[prompt.session_id] -= 1
         if prompt.stopped == "cancelled":
