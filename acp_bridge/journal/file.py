@@ -231,11 +231,7 @@ class SessionFile:
         """
         action(None)
 
-    def write(self, sql: str, values: tuple[object, ...] = ()) -> None:
-        """Execute one statement in a transaction of its own; raises as `write_all` does."""
-        self.write_all(Write(((sql, values),)))
-
-    def write_all(self, write: Write) -> None:
+    def write(self, write: Write) -> None:
         """Write in one transaction, after the writes that were kept.
 
         Raises JournalError; the write is not kept then.

@@ -93,16 +93,14 @@ class SessionJournal:
         Acknowledge it only after `then` and `sync`. Raises JournalError, also for an id, or a key,
         that was used before.
         """
-        seq = self._numbered + 1 if self._numbered else self._last_prompt() + 1
+        seq = (self._numbered or self._last_prompt()) + 1
         with journal_errors():
             statements = prompt_rows.accept(seq, prompt_id, params)
         if not self.info.prompted:
             statements = (*statements, ("UPDATE session SET prompted = 1", ()))
-        self._file.write_all(Write(statements))
+        self._must(*statements)
         self._numbered = seq
         self.info = replace(self.info, prompted=True)
-        if self._file.in_flight:
-            self.on_late()
         return seq
 
     def start_turn(self, seq: int, *, shown: bool = False) -> None:
@@ -146,14 +144,14 @@ class SessionJournal:
 
         Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
         """
-        self._must(*prompt_rows.change(seq, params))
+        self._must(prompt_rows.change(seq, params))
 
     def reorder(self, seqs: Iterable[int]) -> None:
         """Set the user's order of prompts that wait or are left over, all that may be moved.
 
         Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
         """
-        self._must(prompt_rows.SET, (prompt_rows.ORDER, dumps(list(seqs)).decode()))
+        self._must((prompt_rows.SET, (prompt_rows.ORDER, dumps(list(seqs)).decode())))
 
     def put_back_order(self, seqs: list[int]) -> None:
         """Set the order that was there before. Raises JournalError when the journal is closed."""
@@ -188,8 +186,9 @@ class SessionJournal:
             RuntimeError: the prompt is not left over.
             JournalError: nothing is changed, now or later.
         """
+        self._file.catch_up()  # it may be left over by a write that was kept
         self._expect(seq, PromptState.LEFT_OVER)
-        self._must(*prompt_rows.move(seq, PromptState.LEFT_OVER, PromptState.WAITING))
+        self._must(prompt_rows.move(seq, PromptState.LEFT_OVER, PromptState.WAITING))
 
     def leave_over(self, seq: int) -> None:
         """Leave a waiting prompt over. Raises as `start_turn` does."""
@@ -197,7 +196,7 @@ class SessionJournal:
 
     def drop(self, seq: int, outcome: Mapping[str, Any] = DROPPED) -> None:
         """End a prompt that shall never run. Raises JournalError: nothing is changed."""
-        self._must(*prompt_rows.end(seq, outcome, None))
+        self._must(prompt_rows.end(seq, outcome, None))
 
     def recover(self, said: Mapping[int, bytes] | None = None) -> list[PromptRow]:
         """Take over from another bridge; returns the prompts that are left over, in order (Q6).
@@ -466,9 +465,9 @@ class SessionJournal:
         if self._file.in_flight:
             self.on_late()
 
-    def _must(self, sql: str, values: tuple[object, ...]) -> None:
-        """Write now or not at all; raises JournalError."""
-        self._file.write(sql, values)
+    def _must(self, *statements: Statement) -> None:
+        """Write all of it now or nothing; raises JournalError."""
+        self._file.write(Write(statements))
         if self._file.in_flight:
             self.on_late()
 

@@ -138,7 +138,7 @@ async def test_a_receipt_that_is_damaged_runs_nothing(tmp_path: Path) -> None:
         here.gate.open()
         assert await here.editor.stop_reason(here.send("work", "a")) == "end_turn"
         journal = here.it.bridge._sessions.live[here.id].journal
-        journal._file.write("UPDATE settings SET value = '{' WHERE key LIKE 'promptKey:%'")
+        journal._file.db.execute("UPDATE settings SET value = '{' WHERE key LIKE 'promptKey:%'")
         assert "was not taken" in (await here.editor.refusal(here.send("work", "a"))).message
         assert here.prompted == ["work"]
 
@@ -148,7 +148,7 @@ async def test_a_prompt_whose_row_is_damaged_is_not_run_again(tmp_path: Path) ->
     async with left_over(tmp_path, "work") as here:
         session_id = here.id
         journal = here.it.bridge._sessions.live[here.id].journal
-        journal._file.write("UPDATE prompt_params SET params = '{' WHERE seq = 2")
+        journal._file.db.execute("UPDATE prompt_params SET params = '{' WHERE seq = 2")
     async with session(tmp_path, load=session_id) as here:
         refused = await here.editor.refusal(here.send("work", "work"))
         assert "not sent again" in refused.message
@@ -293,7 +293,7 @@ async def test_the_journal_of_an_older_bridge_has_no_receipts_and_its_left_over_
     async with left_over(tmp_path, "work") as here:
         session_id = here.id
         journal = here.it.bridge._sessions.live[here.id].journal
-        journal._file.write("DELETE FROM settings WHERE key LIKE 'promptKey:%'")
+        journal._file.db.execute("DELETE FROM settings WHERE key LIKE 'promptKey:%'")
     async with session(tmp_path, load=session_id) as here:
         assert (await here.editor.refusal(here.send("other", "work"))).code == -32602
         again = here.send("work", "work")

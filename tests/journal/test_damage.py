@@ -134,9 +134,9 @@ async def test_a_rotten_prompt_or_setting_hides_no_other(
     session.end_prompt(1, END, END)
     session.set("a", 1)
     session.set("b", 2)
-    session._file.write("UPDATE prompt_params SET params = '{bad' WHERE seq = 2")
-    session._file.write("UPDATE prompts SET outcome = x'ff' WHERE seq = 1")
-    session._file.write("UPDATE settings SET value = '{bad' WHERE key = 'a'")
+    session._file.db.execute("UPDATE prompt_params SET params = '{bad' WHERE seq = 2")
+    session._file.db.execute("UPDATE prompts SET outcome = x'ff' WHERE seq = 1")
+    session._file.db.execute("UPDATE settings SET value = '{bad' WHERE key = 'a'")
     assert [prompt.seq for prompt in session.recover()] == [3]
     assert [prompt.outcome for prompt in session.prompts(PromptState.DONE)] == [None]
     assert (session.get("a"), session.get("b")) == (None, 2)
@@ -277,7 +277,7 @@ async def test_a_full_disk_refuses_prompts_keeps_the_rest_and_hurts_nothing_else
 ) -> None:
     first = session.accept("first", {"prompt": 0})
     pages = session._file.value("PRAGMA page_count")
-    session._file.write(f"PRAGMA max_page_count={pages + 20}")
+    session._file.db.execute(f"PRAGMA max_page_count={pages + 20}")
     number = words_until_behind(session)
     assert 10 < number < 1000
     with pytest.raises(JournalError, match=r"^the journal failed: the disk is full$"):

@@ -302,3 +302,15 @@ def test_an_error_may_pass_unless_it_is_about_the_value() -> None:
         assert file.may_pass(passing)
     for lasting in (UnicodeError(), sqlite3.DataError(), RuntimeError(), JournalError("closed")):
         assert not file.may_pass(lasting)
+
+
+@pytest.mark.hazard("R12", "Q13")
+async def test_a_prompt_whose_leaving_over_was_kept_waits_again_when_it_is_released(
+    session: SessionJournal,
+) -> None:
+    seq = session.accept("id", HELLO)
+    with full(session):
+        session.leave_over(seq)
+    session.release(seq)
+    assert states(session) == ["waiting"]
+    assert not session.behind

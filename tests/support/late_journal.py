@@ -87,7 +87,7 @@ class LateFile(SessionFile):
         else:
             action(None)
 
-    def write_all(self, write: Write) -> None:
+    def write(self, write: Write) -> None:
         self._check_open()
         self._enter(_Late(write, None, keep=False))
 
@@ -129,7 +129,7 @@ class LateFile(SessionFile):
             if late.keep:
                 super().write_or_keep(late.write, late.key)
             else:
-                super().write_all(late.write)
+                super().write(late.write)
         except JournalError as refused:
             error = refused
         for action in late.actions:

@@ -165,8 +165,8 @@ class Budget:
             return
         event("budget.stopped", session=self._core.id)
         self._transcript.notice(said.STOPPING)
-        of_turn = now.unanswered[:1] if now.running is not None else ()
-        self._core.feed(ev.Cancel(frozenset(of_turn)))
+        requests = now.unanswered[:1] if now.running is not None else ()
+        self._core.feed(ev.Cancel(frozenset(requests)))
 
     def follow(self, before: SessionState, after: SessionState) -> None:
         """Follow the end of what runs, and the user's go."""

@@ -22,7 +22,7 @@ def account(session: SessionJournal, seq: int, agent: str, model: str, *amounts:
     costs = [{"amount": each, "currency": "USD"} for each in amounts]
     at = f"2000-01-{seq:02}"
     session.set_usage(str(seq), {"agent": agent, "model": model, "at": at, "costs": costs})
-    session._file.write("DELETE FROM settings WHERE key = ?", (f"turnBegan:{seq}",))
+    session._file.db.execute("DELETE FROM settings WHERE key = ?", (f"turnBegan:{seq}",))
 
 
 def usage(given: int, got: int) -> dict[str, Any]:

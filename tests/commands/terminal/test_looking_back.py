@@ -115,9 +115,11 @@ async def test_turns_of_an_older_bridge_are_shown_without_times(
 ) -> None:
     session = await session_in(journal, tmp_path)
     turn(session)
-    session._file.write("DELETE FROM settings")
+    session._file.db.execute("DELETE FROM settings")
     assert cells(said("show", "abcd", "--turns")[1]) == ["1 done"]
-    session._file.write("INSERT INTO settings VALUES ('turnBegan:1', '[1]'), ('turnEnded:1', '{')")
+    session._file.db.execute(
+        "INSERT INTO settings VALUES ('turnBegan:1', '[1]'), ('turnEnded:1', '{')"
+    )
     assert cells(said("show", "abcd", "--turns")[1]) == ["1 done"]
 
 
