@@ -89,3 +89,16 @@ async def from_disk(look: Callable[[], _Found], within: float = _DISK) -> _Found
     with anyio.move_on_after(within):
         return await in_daemon_thread(look)
     raise Silent(f"the disk has not answered within {within:g} s")
+
+
+async def in_home(subject: Subject, named: str, look: Callable[[], list[Finding]]) -> list[Finding]:
+    """Return what `look` finds in the data folder, or why it can't be looked at.
+
+    `named` says what that is, where the disk is silent.
+    """
+    if not subject.home_usable:
+        return [NO_HOME]
+    try:
+        return await from_disk(look)
+    except Silent as silent:
+        return [warning(f"{named} can't be looked at: {silent}")]

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge.commands.doctor.findings import (
-    NO_HOME,
     Finding,
-    Silent,
     Subject,
     error,
-    from_disk,
+    in_home,
     ok,
     warning,
 )
@@ -28,12 +26,7 @@ _WHILE: Final = "correct it: until then none of its hooks runs, and none may all
 
 async def check(subject: Subject) -> list[Finding]:
     """Check the hooks that a session in the working folder would have; return the findings."""
-    if not subject.home_usable:
-        return [NO_HOME]
-    try:
-        return await from_disk(lambda: look(subject.settings.home, subject.env))
-    except Silent as silent:
-        return [warning(f"the hooks can't be looked at: {silent}")]
+    return await in_home(subject, "the hooks", lambda: look(subject.settings.home, subject.env))
 
 
 def look(home: Path, env: Mapping[str, str]) -> list[Finding]:

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge.commands.doctor.findings import (
-    NO_HOME,
     Finding,
-    Silent,
     Subject,
     error,
-    from_disk,
+    in_home,
     ok,
     warning,
 )
@@ -26,12 +24,7 @@ AREA: Final = "notifications"
 
 async def check(subject: Subject) -> list[Finding]:
     """Check the file that says how the user is notified; return the findings."""
-    if not subject.home_usable:
-        return [NO_HOME]
-    try:
-        return await from_disk(lambda: look(subject.settings.home, subject.env))
-    except Silent as silent:
-        return [warning(f"{NOTIFY_FILE} can't be looked at: {silent}")]
+    return await in_home(subject, NOTIFY_FILE, lambda: look(subject.settings.home, subject.env))
 
 
 def look(home: Path, env: Mapping[str, str]) -> list[Finding]:

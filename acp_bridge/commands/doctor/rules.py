@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge.commands.doctor.findings import (
-    NO_HOME,
     Finding,
-    Silent,
     Subject,
     error,
-    from_disk,
+    in_home,
     ok,
     warning,
 )
@@ -30,14 +28,9 @@ _UNTRUSTED: Final = "acp-bridge trust FOLDER shows them, and lets them count"
 
 async def check(subject: Subject) -> list[Finding]:
     """Check the rules that a session in the working folder would have; return the findings."""
-    if not subject.home_usable:
-        return [NO_HOME]
     settings = subject.settings
-    own = settings.rules or settings.home / OWN_FILE
-    try:
-        return await from_disk(lambda: look(own, settings.home, named=settings.rules is not None))
-    except Silent as silent:
-        return [warning(f"the rules can't be looked at: {silent}")]
+    own, named = settings.rules or settings.home / OWN_FILE, settings.rules is not None
+    return await in_home(subject, "the rules", lambda: look(own, settings.home, named=named))
 
 
 def look(own: Path, home: Path, *, named: bool) -> list[Finding]:
