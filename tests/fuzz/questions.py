@@ -152,12 +152,13 @@ def judge_answers_heard(
 
 
 def _judge(name: str, heard: str | None, asked: list[Asked], sure: list[Asked]) -> None:
-    """`sure`: of those that were shown how the turn went on."""
+    """`sure`: of those that were shown how the turn went on; others may have been heard, too."""
     chosen = {each.chosen for each in asked if each.chosen}
     if heard == "allow" and "allow" not in chosen:
         raise Lost(f"question {name}: allowed, and nobody did: {asked}")
     won = {each.chosen for each in sure if each.chosen and not each.called_back}
-    if len(won) == 1 and heard in ("allow", "reject") and heard not in won | {None}:
+    may_have_won = {each.chosen for each in asked if each.chosen and not each.called_back}
+    if len(won) == 1 and heard in ("allow", "reject") and heard not in may_have_won:
         raise Lost(f"question {name}: {won} was chosen, and the agent was answered {heard}")
 
 

@@ -224,6 +224,14 @@ def test_an_answer_of_one_who_has_left_with_it_may_not_have_been_read() -> None:
     assert judge_answers_heard([ASKING], people, heard("reject"))["permission: judged"] == 1
 
 
+def test_one_who_left_with_its_answer_may_have_been_quicker_than_one_who_stayed() -> None:
+    people = [
+        person(1, question(), answer("allow")),
+        person(2, question(), answer("reject"), said("p0.1.")),
+    ]
+    assert judge_answers_heard([ASKING], people, heard("allow"))["permission: judged"] == 1
+
+
 def test_who_may_answer_and_was_not_asked_is_found() -> None:
     asked, left_out = person(1, question()), person(2)
     with pytest.raises(Lost):
