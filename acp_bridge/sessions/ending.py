@@ -8,7 +8,7 @@ import anyio
 
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
-from acp_bridge.clients.client import Client, ClientRequest
+from acp_bridge.clients.client import ANSWERED, Client, ClientRequest
 from acp_bridge.protocol import SESSION_DELETE, ErrorCode, Json, has, with_own_meta
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.keyed_locks import KeyedLocks
@@ -108,7 +108,7 @@ class Ending:
         #: those that end because nobody has them open.
         self._left: set[Session] = set()
 
-    async def close(self, request: ClientRequest, given: Json) -> Json:
+    async def close(self, request: ClientRequest, given: Json) -> object:
         """Answer `session/close`: the session's prompts are answered `cancelled` first.
 
         From one of several clients it is that client's leave alone.
@@ -117,11 +117,11 @@ class Ending:
             return {}
         return await self._close(request, given, keeps_prompts=False)
 
-    async def close_for_all(self, request: ClientRequest, given: Json) -> Json:
+    async def close_for_all(self, request: ClientRequest, given: Json) -> object:
         """Answer `_acp_bridge/close`: prompts that wait are left over."""
         return await self._close(request, given, keeps_prompts=True)
 
-    async def _close(self, request: ClientRequest, given: Json, *, keeps_prompts: bool) -> Json:
+    async def _close(self, request: ClientRequest, given: Json, *, keeps_prompts: bool) -> object:
         session_id, client = params.session_id(given), request.client
         if found := self._live.get(session_id):
             # at once: a load of it ends, and is answered first
@@ -131,6 +131,8 @@ class Ending:
             self._busy.hold(session_id),
         ):
             session = self._live.get(session_id)
+            if session is None and self._passages.take(request, given):
+                return ANSWERED  # a load of it that was read before has found it elsewhere
             if session is None and found is None:
                 raise errors.unknown_session()
             if session is None:

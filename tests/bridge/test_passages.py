@@ -318,6 +318,27 @@ async def test_a_close_goes_through_and_the_session_can_be_loaded_again(home: Pa
         assert "goes on" in it.other.editor.texts(it.session_id)
 
 
+@pytest.mark.parametrize("had_it", [False, True])
+async def test_a_close_right_behind_the_load_that_finds_the_session_elsewhere_leaves_it(
+    home: Path, had_it: bool
+) -> None:
+    async with two(home) as it:
+        editor = it.other.editor
+        if had_it:  # it is still among those of this bridge, and has ended
+            await it.holder.editor.ask("session/close", it.params)
+            await it.load()
+            await editor.ask("_acp_bridge/close", it.params)
+            await it.holder.editor.ask("session/load", {**SETUP, **it.params})
+        load = editor.send("session/load", {**SETUP, **it.params})
+        close = editor.send("session/close", it.params)
+        assert (await editor.result(load))["_meta"]["acp_bridge"]["attached"]["clients"] == 2
+        assert await editor.result(close) == {}
+        await until(lambda: not it.other.bridge._sessions.passages.held)
+        prompt = it.holder.editor.prompt(it.session_id, "goes on")
+        assert await it.holder.editor.stop_reason(prompt) == "end_turn"
+        assert "goes on" not in editor.texts(it.session_id)
+
+
 async def test_a_load_right_behind_a_close_is_answered_once_and_leaves_the_session_open(
     home: Path,
 ) -> None:
