@@ -11,6 +11,7 @@ from acp_bridge.protocol import CLIENT_NAME, PROMPT_KEY, Json, as_object, own_me
 from acp_bridge.session.opening import Workspace
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{16,128}")
+_HALF_OF_A_PAIR: Final = re.compile(r"[\ud800-\udfff]")
 
 
 def session_id(params: Json) -> str:
@@ -35,7 +36,7 @@ def names(params: Json) -> None:
     for where, name in {"sessionId": params.get("sessionId"), **folders}.items():
         if not isinstance(name, str):
             continue
-        if any("\ud800" <= each <= "\udfff" for each in name):
+        if _HALF_OF_A_PAIR.search(name):
             raise errors.invalid("must be Unicode, without half of a surrogate pair", where)
         if where in folders and "\0" in name:
             raise errors.invalid("no folder has a null character in its path", where)
