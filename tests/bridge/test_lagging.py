@@ -123,6 +123,34 @@ async def test_an_answer_does_not_overtake_the_words_of_its_turn_nor_wait_for_la
         assert [each for each in order if each] == ["words", "answer", "another's", "later"]
 
 
+@pytest.mark.hazard("X3")
+async def test_that_a_prompt_sent_again_has_ended_is_told_behind_the_words_of_its_turn(
+    tmp_path: Path,
+) -> None:
+    async with slow(tmp_path) as here:
+        client = await here.behind(accepted=True)
+        block, own = (
+            {"type": "text", "text": "mine"},
+            {"acp_bridge": {"promptKey": "once-and-again-1"}},
+        )
+        prompt = {"sessionId": here.id, "prompt": [block], "_meta": own}
+        client.send("session/prompt", prompt)
+        await until(lambda: here.gates)
+        await here.speaks("words")
+        here.gates[-1].open()
+        await until(lambda: here.it.bridge._sessions.live[here.id].now.running is None)
+        again = client.send("session/prompt", prompt)
+        await client.handled()
+        await here.reads(client)
+        order = [
+            message.get("params", {}).get("update", {}).get("content", {}).get("text")
+            or message.get("params", {}).get("ended")
+            or ("answer" if message.get("id") == again else None)
+            for message in client.messages
+        ]
+        assert [each for each in order if each] == ["words", True, "answer"]
+
+
 async def test_it_is_asked_once_it_has_caught_up(tmp_path: Path) -> None:
     async with slow(tmp_path) as here:
         await here.prompt()

@@ -90,8 +90,9 @@ class Receipts:
     def _answer(self, request: ClientRequest, row: PromptRow | None, told: Json | None) -> None:
         if row and row.state is not PromptState.DONE and self._core.now.ending:
             raise errors.unknown_session()  # it was left over just now
-        if row:
-            begun = self._journal.has_begun(row.seq)
-            self._prompts.tell_accepted(request, row.prompt_id, ended=True, begun=begun)
         answer = answers.as_told(told or (row.outcome if row else None))
+        if row:  # behind the words of its turn, which a client may still lack (invariant X3)
+            begun = self._journal.has_begun(row.seq)
+            tell = partial(self._prompts.tell_accepted, request, row.prompt_id)
+            self._transcript.then(request.client, partial(tell, ended=True, begun=begun))
         self._transcript.then(request.client, partial(request.respond, answer))
