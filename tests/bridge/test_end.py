@@ -6,11 +6,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_bridge.agents.outcome import StartFailed
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import Journal
+from acp_bridge.journal.connection import in_thread
+from acp_bridge.journal.history import read_entries
 from acp_bridge.runtime import waits
 from tests.sessions.agent import Agent, Gate, until
 from tests.sessions.bench import HELLO, bench
@@ -50,6 +53,51 @@ async def test_at_the_end_turns_are_interrupted_what_waits_is_left_over_and_the_
         assert "Interrupted" in "".join(shown)
         await it.editor.ask("session/load", {**SETUP, "sessionId": idle})
         assert it.editor.texts(idle) == []
+
+
+@pytest.mark.hazard("P2", "R1")
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_a_load_that_comes_while_the_bridge_ends_is_given_up_as_those_before_it_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_read: bool
+) -> None:
+    reached, may_read = anyio.Event(), anyio.Event()
+
+    async def held(function: Any, *args: Any) -> Any:
+        if function is read_entries:
+            reached.set()
+            await may_read.wait()
+        return await in_thread(function, *args)
+
+    async with bench(tmp_path, drain_timeout=60, keep=60) as it:
+        ends_first, runs = await it.new(), await it.new()
+        for session_id in (ends_first, runs):
+            await it.editor.stop_reason(it.editor.prompt(session_id, "before"))
+        other, turn = await it.attached(ends_first), it.agent.stops_at("session/prompt")
+        it.editor.prompt(runs, "runs")
+        await until(lambda: turn.reached)
+        it.agent.script["session/cancel"] = None
+        params = {**SETUP, "sessionId": ends_first}
+        session = it.bridge._sessions.live[ends_first]
+        monkeypatch.setattr("acp_bridge.journal.session.in_thread", held)
+        end, closed = it.bridge._sessions.end, session.closed
+
+        async def ends(grace: float) -> None:
+            async with anyio.create_task_group() as tasks:
+                load = other.send("session/load", params)
+                if is_read:
+                    await reached.wait()
+                tasks.start_soon(end, grace)
+                await closed.wait()
+                load = load if is_read else other.send("session/load", params)
+                may_read.set()
+                codes.append((await other.refusal(load)).code)
+                turn.open()
+
+        codes: list[int] = []
+        monkeypatch.setattr(it.bridge._sessions, "end", ends)
+        it.bridge._ended.set()
+        await it.ended.wait()
+    assert codes == [-32800]
 
 
 @pytest.mark.hazard("P2")

@@ -182,6 +182,8 @@ class Replay:
         """
         if self._core.closing:
             raise errors.unknown_session()
+        if self._journal.closed:  # the bridge ends, as for those that it gave up before
+            raise errors.cancelled()
         after = cursor_of(request)
         has_it = self._transcript.view_of(request.client) is not None
         view = self._transcript.attach(request.client)
@@ -236,6 +238,8 @@ class Replay:
         """Return what a client is told when the session can't be read."""
         if self._core.closing:  # it was deleted while it was read
             return errors.unknown_session()
+        if self._journal.closed:
+            return errors.cancelled()
         gone = str(exc) in (GONE, WAL_GONE)
         return errors.agent_trouble(f"the session can't be read: {exc}") if gone else exc
 
