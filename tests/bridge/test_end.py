@@ -77,9 +77,8 @@ async def test_a_load_that_comes_while_the_bridge_ends_is_given_up_as_those_befo
         await until(lambda: turn.reached)
         it.agent.script["session/cancel"] = None
         params = {**SETUP, "sessionId": ends_first}
-        session = it.bridge._sessions.live[ends_first]
         monkeypatch.setattr("acp_bridge.journal.session.in_thread", held)
-        end, closed = it.bridge._sessions.end, session.closed
+        end, closed = it.bridge._sessions.end, it.bridge._sessions.live[ends_first].closed
 
         async def ends(grace: float) -> None:
             async with anyio.create_task_group() as tasks:
