@@ -131,11 +131,11 @@ class Ending:
             self._busy.hold(session_id),
         ):
             session = self._live.get(session_id)
-            if session is None and self._passages.take(request, given):
-                return ANSWERED  # a load of it that was read before has found it elsewhere
-            if session is None and found is None:
-                raise errors.unknown_session()
             if session is None:
+                if self._passages.take(request, given):
+                    return ANSWERED  # a load of it that was read before has found it elsewhere
+                if found is None:
+                    raise errors.unknown_session()
                 return {}
             goes_on = not keeps_prompts and self._attaching.goes_on_without(client, session)
             if goes_on:  # others have loaded it behind a load by this client

@@ -55,11 +55,8 @@ async def test_at_the_end_turns_are_interrupted_what_waits_is_left_over_and_the_
         assert it.editor.texts(idle) == []
 
 
-@pytest.mark.hazard("P2", "R1")
-@pytest.mark.parametrize("is_read", [True, False])
-async def test_a_load_that_comes_while_the_bridge_ends_is_given_up_as_those_before_it_were(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_read: bool
-) -> None:
+def reading_stops(monkeypatch: pytest.MonkeyPatch) -> tuple[anyio.Event, anyio.Event]:
+    """Have the reading of a session wait; return what is set then, and what lets it go on."""
     reached, may_read = anyio.Event(), anyio.Event()
 
     async def held(function: Any, *args: Any) -> Any:
@@ -68,6 +65,15 @@ async def test_a_load_that_comes_while_the_bridge_ends_is_given_up_as_those_befo
             await may_read.wait()
         return await in_thread(function, *args)
 
+    monkeypatch.setattr("acp_bridge.journal.session.in_thread", held)
+    return reached, may_read
+
+
+@pytest.mark.hazard("P2", "R1")
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_a_load_that_comes_while_the_bridge_ends_is_given_up_as_those_before_it_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_read: bool
+) -> None:
     async with bench(tmp_path, drain_timeout=60, keep=60) as it:
         ends_first, runs = await it.new(), await it.new()
         for session_id in (ends_first, runs):
@@ -77,17 +83,18 @@ async def test_a_load_that_comes_while_the_bridge_ends_is_given_up_as_those_befo
         await until(lambda: turn.reached)
         it.agent.script["session/cancel"] = None
         params = {**SETUP, "sessionId": ends_first}
-        monkeypatch.setattr("acp_bridge.journal.session.in_thread", held)
+        reached, may_read = reading_stops(monkeypatch)
         end, closed = it.bridge._sessions.end, it.bridge._sessions.live[ends_first].closed
 
         async def ends(grace: float) -> None:
             async with anyio.create_task_group() as tasks:
-                load = other.send("session/load", params)
                 if is_read:
+                    load = other.send("session/load", params)
                     await reached.wait()
                 tasks.start_soon(end, grace)
                 await closed.wait()
-                load = load if is_read else other.send("session/load", params)
+                if not is_read:
+                    load = other.send("session/load", params)
                 may_read.set()
                 codes.append((await other.refusal(load)).code)
                 turn.open()

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.bridge.keyed import keyed
 from tests.bridge.resuming import cursor_in, flat, loaded, recorded, updates
 from tests.bridge.test_cursors import TEXTS, Play, playing, said
 from tests.bridge.test_subagents import at_work
@@ -57,6 +58,20 @@ class Slow(Play):
     @property
     def views(self) -> Any:
         return self.it.bridge._sessions.live[self.id].transcript.views
+
+
+def in_order(client: Served, asked: Any) -> list[str]:
+    """The words that a client was shown, that a prompt had ended, and the answer to a request."""
+    found: list[str] = []
+    for message in client.messages:
+        params = message.get("params", {})
+        if text := params.get("update", {}).get("content", {}).get("text"):
+            found.append(text)
+        elif params.get("ended"):
+            found.append("ended")
+        elif message.get("id") == asked:
+            found.append("answer")
+    return found
 
 
 @asynccontextmanager
@@ -115,12 +130,7 @@ async def test_an_answer_does_not_overtake_the_words_of_its_turn_nor_wait_for_la
         await here.speaks("later")
         assert not client.answers(asked)
         await here.reads(client)
-        order = [
-            message.get("params", {}).get("update", {}).get("content", {}).get("text")
-            or ("answer" if message.get("id") == asked else None)
-            for message in client.messages
-        ]
-        assert [each for each in order if each] == ["words", "answer", "another's", "later"]
+        assert in_order(client, asked) == ["words", "answer", "another's", "later"]
 
 
 @pytest.mark.hazard("X3")
@@ -129,11 +139,7 @@ async def test_that_a_prompt_sent_again_has_ended_is_told_behind_the_words_of_it
 ) -> None:
     async with slow(tmp_path) as here:
         client = await here.behind(accepted=True)
-        block, own = (
-            {"type": "text", "text": "mine"},
-            {"acp_bridge": {"promptKey": "once-and-again-1"}},
-        )
-        prompt = {"sessionId": here.id, "prompt": [block], "_meta": own}
+        prompt = keyed(here.id, "mine", "key")
         client.send("session/prompt", prompt)
         await until(lambda: here.gates)
         await here.speaks("words")
@@ -142,13 +148,7 @@ async def test_that_a_prompt_sent_again_has_ended_is_told_behind_the_words_of_it
         again = client.send("session/prompt", prompt)
         await client.handled()
         await here.reads(client)
-        order = [
-            message.get("params", {}).get("update", {}).get("content", {}).get("text")
-            or message.get("params", {}).get("ended")
-            or ("answer" if message.get("id") == again else None)
-            for message in client.messages
-        ]
-        assert [each for each in order if each] == ["words", True, "answer"]
+        assert in_order(client, again) == ["words", "ended", "answer"]
 
 
 async def test_it_is_asked_once_it_has_caught_up(tmp_path: Path) -> None:

@@ -156,8 +156,10 @@ def _judge(name: str, heard: str | None, asked: list[Asked], sure: list[Asked]) 
     chosen = {each.chosen for each in asked if each.chosen}
     if heard == "allow" and "allow" not in chosen:
         raise Lost(f"question {name}: allowed, and nobody did: {asked}")
-    won = {each.chosen for each in sure if each.chosen and not each.called_back}
-    may_have_won = {each.chosen for each in asked if each.chosen and not each.called_back}
+    won, may_have_won = (
+        {each.chosen for each in who if each.chosen and not each.called_back}
+        for who in (sure, asked)
+    )
     if len(won) == 1 and heard in ("allow", "reject") and heard not in may_have_won:
         raise Lost(f"question {name}: {won} was chosen, and the agent was answered {heard}")
 

@@ -42,6 +42,7 @@ from acp_bridge.updates import notices
 from acp_bridge.updates.late_replay import LateReplay
 from acp_bridge.updates.open_cards import ReplayedCards
 from acp_bridge.updates.updates import Updates
+from acp_bridge.wire.jsonrpc import RpcError
 
 
 class Hold:
@@ -180,10 +181,8 @@ class Replay:
         it when its request was read. Raises RpcError when the session is closed meanwhile, or the
         client leaves it, or has a cursor of something else; JournalError.
         """
-        if self._core.closing:
-            raise errors.unknown_session()
-        if self._journal.closed:  # the bridge ends, as for those that it gave up before
-            raise errors.cancelled()
+        if ended := self._ended():
+            raise ended
         after = cursor_of(request)
         has_it = self._transcript.view_of(request.client) is not None
         view = self._transcript.attach(request.client)
@@ -234,12 +233,19 @@ class Replay:
         self._say_what_waits(view, request)
         return cursor
 
+    def _ended(self) -> RpcError | None:
+        """Return what a load of a session that has ended is told, None if it has not.
+
+        At the end of the bridge that is what the loads were told that ran when it began to end.
+        """
+        if self._core.closing:
+            return errors.unknown_session()
+        return errors.cancelled() if self._journal.closed else None
+
     def _unreadable(self, exc: JournalError) -> Exception:
         """Return what a client is told when the session can't be read."""
-        if self._core.closing:  # it was deleted while it was read
-            return errors.unknown_session()
-        if self._journal.closed:
-            return errors.cancelled()
+        if ended := self._ended():  # while it was read
+            return ended
         gone = str(exc) in (GONE, WAL_GONE)
         return errors.agent_trouble(f"the session can't be read: {exc}") if gone else exc
 

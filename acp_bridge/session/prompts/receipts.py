@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from acp_bridge import errors
@@ -91,8 +90,12 @@ class Receipts:
         if row and row.state is not PromptState.DONE and self._core.now.ending:
             raise errors.unknown_session()  # it was left over just now
         answer = answers.as_told(told or (row.outcome if row else None))
-        if row:  # behind the words of its turn, which a client may still lack (invariant X3)
-            begun = self._journal.has_begun(row.seq)
-            tell = partial(self._prompts.tell_accepted, request, row.prompt_id)
-            self._transcript.then(request.client, partial(tell, ended=True, begun=begun))
-        self._transcript.then(request.client, partial(request.respond, answer))
+        begun = row is not None and self._journal.has_begun(row.seq)
+
+        def tell() -> None:
+            if row:
+                self._prompts.tell_accepted(request, row.prompt_id, ended=True, begun=begun)
+            request.respond(answer)
+
+        # Behind the words of its turn, which a client may still lack (invariant X3).
+        self._transcript.then(request.client, tell)
