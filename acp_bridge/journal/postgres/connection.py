@@ -1,0 +1,122 @@
+"""Connections to the database of a journal.
+
+Every failure of psycopg becomes a JournalError: the server's own text, which may hold a host or a
+path, is only chained, for the log.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Self
+
+import psycopg
+from psycopg import AsyncConnection
+
+from acp_bridge.journal.errors import JournalError
+from acp_bridge.journal.postgres.tables import migrate
+
+#: connections that are kept while nobody uses them.
+_KEPT: Final = 4
+_OPTIONS: Final = "-c lock_timeout=5s -c idle_in_transaction_session_timeout=10s"
+#: the first characters of an SQLSTATE, and what a person is told of it; these may pass.
+_AWAY: Final = {
+    "08": "the database can't be reached",
+    "57P": "the database is shutting down or starting",
+    "53100": "the disk of the database is full",
+    "53": "the database has no room for this now",
+    "55P03": "the database was held by another for too long",
+    "40": "the database was held by another for too long",
+    "25P03": "the database was left waiting for too long",
+}
+_REFUSED: Final = {
+    "28": "the database refused the login",
+    "3D000": "there is no such database",
+    "42501": "the database refused the rights for this",
+}
+
+
+class DatabaseAway(JournalError):
+    """The database can't be used now; a later try may work."""
+
+
+def failure(error: psycopg.Error) -> JournalError:
+    """Return the error to raise, without the server's text."""
+    state = error.sqlstate or ""
+    for kind, known in ((DatabaseAway, _AWAY), (JournalError, _REFUSED)):
+        for start in sorted(known, key=len, reverse=True):
+            if state.startswith(start):
+                return kind(f"the journal failed: {known[start]}")
+    if not state and isinstance(error, psycopg.OperationalError):
+        # libpq gives no SQLSTATE for what fails while it connects.
+        return DatabaseAway("the journal failed: the database can't be reached")
+    return JournalError(f"the journal failed: {type(error).__name__}")
+
+
+class Database:
+    """A database that is migrated when it is first used; its connections are kept for a while."""
+
+    def __init__(self, url: str) -> None:
+        """Touches nothing yet."""
+        self._url = url
+        self._free: list[AsyncConnection[Any]] = []
+        self._migrated = False
+
+    async def __aenter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close every connection that is free."""
+        while self._free:
+            await self._free.pop().close()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
+        """Give a connection in autocommit; one whose use failed is thrown away.
+
+        Raises JournalError; DatabaseAway if a later try may work.
+        """
+        connection = None
+        try:
+            connection = self._free.pop() if self._free else await self._connect()
+            yield connection
+        except psycopg.Error as error:
+            await self._throw_away(connection)
+            raise failure(error) from error
+        except BaseException:
+            await self._throw_away(connection)
+            raise
+        if connection.closed or len(self._free) >= _KEPT:
+            await connection.close()
+        else:
+            self._free.append(connection)
+
+    async def _throw_away(self, connection: AsyncConnection[Any] | None) -> None:
+        if connection is not None:
+            await connection.close()
+
+    async def _connect(self) -> AsyncConnection[Any]:
+        connection = await AsyncConnection.connect(
+            self._url,
+            autocommit=True,
+            connect_timeout=5,
+            tcp_user_timeout=10_000,
+            keepalives_idle=5,
+            keepalives_interval=2,
+            keepalives_count=3,
+            options=_OPTIONS,
+            application_name="acp-bridge",
+        )
+        try:
+            if not self._migrated:
+                await migrate(connection)
+                self._migrated = True
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
