@@ -99,8 +99,8 @@ lock: ## resolve the lock files anew (needs uv)
 	for lock in requirements.lock requirements-slim.lock requirements-dev.lock; do \
 	  case $$lock in \
 	    *-dev.lock) with="--extra dev";; \
-	    *-slim.lock) with="--extra openhands --extra remote --constraint requirements.lock --excludes -";; \
-	    *) with="--extra openhands --extra remote";; \
+	    *-slim.lock) with="--extra openhands --extra postgres --extra remote --constraint requirements.lock --excludes -";; \
+	    *) with="--extra openhands --extra postgres --extra remote";; \
 	  esac; \
 	  echo litellm | $(UV) pip compile pyproject.toml $$with --upgrade --universal --no-config \
 	    --generate-hashes --exclude-newer $$before --no-header --quiet --output-file $$lock || exit 1; \
