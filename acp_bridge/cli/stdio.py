@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from acp_bridge.agents import guard
+from acp_bridge.agents.environment import HANDED_ON
 from acp_bridge.cli.options import Options, parse
 from acp_bridge.cli.own_agent import hindrance
 from acp_bridge.cli.serving_parser import FILE_LEVEL, STDERR_LEVEL
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else 2
     if not options.own_agent and _at_a_terminal():
+        _withhold(options.settings)
         return _become(options.settings.command)
     if sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write(_AT_A_TERMINAL)
@@ -74,6 +76,12 @@ def _at_a_terminal() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
+def _withhold(settings: Settings) -> None:
+    """Let nothing that is started from now on have what the journal alone may know."""
+    if settings.journal is not None:
+        HANDED_ON.withhold_database()
+
+
 def _become(command: Sequence[str]) -> int:
     """Replace this process by the agent; returns 127 if that fails.
 
@@ -88,7 +96,7 @@ def _become(command: Sequence[str]) -> int:
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
         guard.mark()
-        os.execvp(command[0], list(command))
+        os.execvpe(command[0], list(command), HANDED_ON.of(os.environ))
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: {command[0]}: {exc.strerror}\n")
     return 127
@@ -152,6 +160,7 @@ def settled(options: Options) -> Settings:
 
     sys.setswitchinterval(_SWITCH_INTERVAL)
     ORPHANS.adopt()
+    _withhold(options.settings)
     settings = replace(options.settings, agent_files=open_files.raise_limit())
     gc.freeze()  # loaded modules live as long as the process: don't scan them
     return settings

@@ -10,10 +10,13 @@ Invariants
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 from urllib.parse import unquote_to_bytes
+
+from acp_bridge.settings import DatabaseUrl
+
+__all__ = ["EXAMPLE", "DatabaseUrl", "parse"]
 
 EXAMPLE: Final = "postgresql://db.example.org/sessions"
 
@@ -45,17 +48,6 @@ _NO_SECRET: Final = (
 )
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HOST_AND_PORT: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(.*))?", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseUrl:
-    """One database, and how it is reached."""
-
-    #: what libpq is given: words of the form name='value', without a password.
-    conninfo: str
-    #: the name of the folder for what this machine keeps of the database; the same for the same
-    #: servers and database, whoever logs in and however the way there is made safe.
-    folder: str
 
 
 def parse(text: str) -> DatabaseUrl:
