@@ -33,6 +33,8 @@ def main() -> int:
         import gc
 
         gc.set_threshold(COLLECT_AFTER)
+        if not command:
+            gc.disable()  # until all is imported that serves (`stdio.settled`)
         # Every command can speak to a bridge; what is forked here is private, too (invariant P17).
         from acp_bridge.agents import guard
 

@@ -163,6 +163,7 @@ def settled(options: Options) -> Settings:
     _withhold(options.settings)
     settings = replace(options.settings, agent_files=open_files.raise_limit())
     gc.freeze()  # loaded modules live as long as the process: don't scan them
+    gc.enable()
     return settings
 
 

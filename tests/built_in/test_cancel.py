@@ -1,4 +1,4 @@
-"""Cancelled in every state, with the agent alone and behind the bridge: `cancelled` is the answer,
+"""Cancelled in every state, with the agent behind the bridge: `cancelled` is the answer,
 nothing follows, and a strict provider takes the next prompt.
 
 One process serves all of a way's tests in one session: each goes on with what the others left.
@@ -99,10 +99,10 @@ class Desk:
 
 
 @asynccontextmanager
-async def opened(stack: Stack, module: str) -> AsyncIterator[Desk]:
+async def opened(stack: Stack) -> AsyncIterator[Desk]:
     running = Fifo(stack.cwd / "running")
     try:
-        async with stack.start(module, capabilities=READS) as client:
+        async with stack.start(capabilities=READS) as client:
             desk = Desk(stack, client, running)
             client.side.permission = "allow"
             servers = [odd("deaf", "deaf", mark=stack.mark)]
@@ -115,12 +115,12 @@ async def opened(stack: Stack, module: str) -> AsyncIterator[Desk]:
         running.close()
 
 
-@pytest.fixture(scope="module", params=["agent", "acp_bridge"])
+@pytest.fixture(scope="module")
 async def one_desk(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Desk]:
-    folder = tmp_path_factory.mktemp(request.param)
-    async with stack_in(folder) as stack, opened(stack, request.param) as desk:
+    folder = tmp_path_factory.mktemp("desk")
+    async with stack_in(folder) as stack, opened(stack) as desk:
         yield desk
 
 

@@ -1,4 +1,4 @@
-"""Words that join a running turn, alone and behind the bridge, in both forms of a provider: what it
+"""Words that join a running turn, behind the bridge, in both forms of a provider: what it
 is sent has each of them once, after the last result, and a strict one takes it.
 
 One process serves all of a way's tests.
@@ -52,12 +52,12 @@ class Desk:
         assert (await self.client.answer_to(turn))["result"]["stopReason"] == "end_turn"
 
 
-@pytest.fixture(scope="module", params=["agent", "acp_bridge"])
+@pytest.fixture(scope="module")
 async def desk(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Desk]:
-    folder: Path = tmp_path_factory.mktemp(request.param)
-    async with stack_in(folder) as stack, stack.start(request.param) as client:
+    folder: Path = tmp_path_factory.mktemp("desk")
+    async with stack_in(folder) as stack, stack.start() as client:
         running = Fifo(stack.cwd / "running")
         client.side.permission = "allow"
         await client.new_session(stack.cwd)
