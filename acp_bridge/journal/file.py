@@ -23,7 +23,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from errno import ENOENT
 from itertools import count
@@ -205,14 +205,13 @@ class SessionFile:
             return True
         return False
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Commit all of the block or nothing, after the kept writes. Raises JournalError."""
+    def rewrite(self, statements: tuple[Statement, ...]) -> None:
+        """Write what changes how rows are kept and nothing that they say, in one transaction.
+
+        It follows the kept writes. Raises JournalError.
+        """
         self.catch_up()
-        self.look()
-        with transaction(self.db):
-            yield
-        self._commits += 1
+        self._execute(Write(statements))
 
     @property
     def to_come(self) -> Collection[Write]:

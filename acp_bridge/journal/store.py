@@ -197,7 +197,7 @@ class Journal:
             session = self._opened(file, info)
             try:
                 session.catch_up()
-                session.settle_left()
+                await session.settle_left()
                 await self._rows.put(info)
             except BaseException:
                 await session.close()
