@@ -64,27 +64,28 @@ def create_file(path: Path, info: SessionInfo) -> SessionFile:
 
 
 def _create(path: Path, info: SessionInfo) -> SessionFile:
-    draft = _draft_of(path)
+    draft = draft_of(path)
     with journal_errors():
-        _remove(draft)
+        remove(draft)
         try:
             _make(draft, info)
-            _take_name(draft, path)
+            if path.exists() and read_info(path) is not None:
+                raise SessionExists
+            take_name(draft, path)
         except BaseException:
             with suppress(OSError):
-                _remove(draft)
+                remove(draft)
             raise
         connection = connect(path, wait=1)
         try:
             begin_wal(connection)
-            sync_path(path.parent)
             return SessionFile(path, connection)
         except BaseException:
             connection.close()
             raise
 
 
-def _draft_of(path: Path) -> Path:
+def draft_of(path: Path) -> Path:
     """Return the path under which a session's file is made; a kill may leave it."""
     return path.with_suffix(".new")
 
@@ -96,7 +97,7 @@ def old_drafts(sessions: Path) -> list[Path]:
     """
     found, before = [], time() - 86400
     with journal_errors():
-        for draft in sessions.glob(_draft_of(Path("*.db")).name):
+        for draft in sessions.glob(draft_of(Path("*.db")).name):
             with suppress(FileNotFoundError):  # another bridge has removed it
                 if draft.lstat().st_mtime < before:
                     found.append(draft.with_suffix(".db"))
@@ -109,7 +110,7 @@ def remove_draft(path: Path) -> None:
     The caller holds the session's lock, whose file goes too if there is no such session.
     """
     with journal_errors():
-        _remove(_draft_of(path))
+        remove(draft_of(path))
         if not path.exists():
             path.with_suffix(".lock").unlink(missing_ok=True)
 
@@ -120,17 +121,20 @@ def _make(draft: Path, info: SessionInfo) -> None:
         connection.execute("PRAGMA synchronous=OFF").close()  # once, at the end, is enough
         migrate(connection, SESSION_SCHEMA)
         _insert(connection, info)
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
-    sync_path(draft)
 
 
-def _take_name(draft: Path, path: Path) -> None:
-    """Give a session's file its name, which one that holds no session may have had."""
-    if path.exists():
-        if read_info(path) is not None:
-            raise SessionExists
-        _remove(path)
-    draft.rename(path)
+def take_name(draft: Path, path: Path) -> None:
+    """Give a session's file, which nobody has open, its name; another that has the name is removed.
+
+    It is on disk on return. Raises JournalError.
+    """
+    with journal_errors():
+        with closing(connect(draft, wait=1)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        sync_path(draft)
+        remove(path)
+        draft.rename(path)
+        sync_path(path.parent)
 
 
 def _insert(connection: sqlite3.Connection, info: SessionInfo) -> None:
@@ -203,13 +207,13 @@ def read_info(path: Path, *, read_only: bool = False) -> SessionInfo | None:
 def remove_files(path: Path) -> None:
     """Remove a session's file and all that stands beside it."""
     with journal_errors():
-        _remove(path)
+        remove(path)
         links = (left_queue.link_of(path), left_queue.draft_of(path))
         for each in (*links, path.with_suffix(".lock")):
             each.unlink(missing_ok=True)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """Remove logs before their file, as they would otherwise be played into a later file."""
     journal, shm = (path.with_name(f"{path.name}-{each}") for each in ("journal", "shm"))
     for each in (wal_of(path), journal, path, shm):

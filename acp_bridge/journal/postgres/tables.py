@@ -1,6 +1,7 @@
-"""The tables of the journal in PostgreSQL; brings a database up to date.
+"""The tables of a journal in PostgreSQL; brings a database up to date.
 
-Scripts are only ever added at the end. JSON is `text`, since `jsonb` would change it.
+A session is a row of the listing, a base (the bytes of its SQLite file as that was after one write)
+and the writes behind the base, in order. Scripts are only ever added at the end.
 """
 
 from typing import Any, Final
@@ -10,43 +11,32 @@ from psycopg import AsyncConnection
 from acp_bridge.journal.errors import NewerVersion
 
 _LOCK: Final = 0x6163705F62726964  # "acp_brid"
+#: `listing` has one row: whoever changes what is listed counts it up, so changes come in its order.
+#: `base` is the number of the write that the base goes up to, `applied` that of the last one.
 MIGRATIONS: Final = (
     """
-    CREATE TABLE acp_bridge.sessions(
-        session_id text PRIMARY KEY, cwd text NOT NULL, agent text NOT NULL,
-        agent_session_id text, title text, updated_at text COLLATE "C" NOT NULL,
-        agent_info text, prompted boolean NOT NULL DEFAULT true,
-        merged_to bigint NOT NULL DEFAULT 0, deleted boolean NOT NULL DEFAULT false,
-        applied bigint NOT NULL DEFAULT 0, owner text, fence bigint NOT NULL DEFAULT 0
-    );
-    CREATE INDEX newest ON acp_bridge.sessions(updated_at, session_id);
+    CREATE TABLE acp_bridge.listing(changes bigint NOT NULL);
+    INSERT INTO acp_bridge.listing VALUES (0);
     CREATE TABLE acp_bridge.bridges(
-        owner text PRIMARY KEY, machine text NOT NULL, home text NOT NULL,
+        owner text COLLATE "C" PRIMARY KEY, machine text NOT NULL, host text NOT NULL,
         until timestamptz NOT NULL
     );
-    CREATE TABLE acp_bridge.reloads(agent text, version text, PRIMARY KEY (agent, version));
-    CREATE TABLE acp_bridge.prompts(
-        session_id text REFERENCES acp_bridge.sessions ON DELETE CASCADE, seq bigint,
-        prompt_id text NOT NULL,
-        state text NOT NULL CHECK (state IN ('waiting', 'held', 'sent', 'done')),
-        outcome text, agent_outcome text,
-        PRIMARY KEY (session_id, seq), UNIQUE (session_id, prompt_id)
+    CREATE TABLE acp_bridge.sessions(
+        session_id text COLLATE "C" PRIMARY KEY, cwd text NOT NULL, agent text NOT NULL,
+        agent_session_id text, title text, updated_at text COLLATE "C" NOT NULL,
+        agent_info text, prompted boolean NOT NULL, deleted boolean NOT NULL DEFAULT false,
+        changed bigint NOT NULL, base bigint NOT NULL DEFAULT 0,
+        applied bigint NOT NULL DEFAULT 0, owner text, fence bigint NOT NULL DEFAULT 0
     );
-    CREATE TABLE acp_bridge.prompt_params(
-        session_id text REFERENCES acp_bridge.sessions ON DELETE CASCADE, seq bigint,
-        params text NOT NULL, PRIMARY KEY (session_id, seq)
+    CREATE INDEX changed ON acp_bridge.sessions(changed);
+    CREATE TABLE acp_bridge.bases(
+        session_id text COLLATE "C" REFERENCES acp_bridge.sessions ON DELETE CASCADE,
+        part integer, data bytea NOT NULL, PRIMARY KEY (session_id, part)
     );
-    CREATE TABLE acp_bridge.updates(
-        session_id text REFERENCES acp_bridge.sessions ON DELETE CASCADE, id bigint,
-        turn bigint NOT NULL, lines bytea NOT NULL, PRIMARY KEY (session_id, id)
-    );
-    CREATE TABLE acp_bridge.settings(
-        session_id text REFERENCES acp_bridge.sessions ON DELETE CASCADE, key text,
-        value text NOT NULL, PRIMARY KEY (session_id, key)
-    );
-    CREATE TABLE acp_bridge.used_ids(
-        session_id text REFERENCES acp_bridge.sessions ON DELETE CASCADE, id bytea,
-        PRIMARY KEY (session_id, id)
+    CREATE TABLE acp_bridge.writes(
+        session_id text COLLATE "C" REFERENCES acp_bridge.sessions ON DELETE CASCADE,
+        n bigint, statements text NOT NULL, turn bigint NOT NULL, lines bytea,
+        PRIMARY KEY (session_id, n)
     );
     """,
 )

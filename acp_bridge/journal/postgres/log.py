@@ -1,0 +1,321 @@
+"""A session in the database: a base, and the log of the writes behind it.
+
+The base is a whole session file as it was after write number `base`; the log has each write after
+it, one a row, in the order in which they were made. The file that they make together is the same
+wherever it is made, since each write is made in it by the same statements.
+
+Invariants
+- A file is whole, and on the disk, before it has its name; it is of one moment of the database.
+- The database gets a base and loses the writes that it holds in one transaction.
+- A write changes the rows of a session's tables and nothing else, whoever has put it there: a
+  statement that would attach a file, make a trigger or set a pragma is refused. So is a base whose
+  tables are not those of a session.
+
+psycopg.Error comes out as it is: `Database.connection` makes a JournalError of it.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import anyio
+from psycopg import AsyncConnection
+
+from acp_bridge.journal.connection import connect, in_thread, journal_errors, transaction
+from acp_bridge.journal.errors import JournalError, SessionExists, UnknownSession
+from acp_bridge.journal.file import INSERT_ROW, Statement, Write
+from acp_bridge.journal.files import draft_of, make_folders, remove, take_name
+from acp_bridge.journal.prompt_rows import SET
+from acp_bridge.journal.records import SessionInfo
+from acp_bridge.journal.schema import make_file
+from acp_bridge.wire.jsonrpc import dumps, loads
+
+#: the setting of a copy that says which write was made in it last.
+APPLIED: Final = "journal:applied"
+#: bytes of a base in one row.
+PART: Final = 256 * 1024
+#: writes that are made in a new copy in one transaction.
+_PAGE: Final = 1000
+_COLUMNS: Final = ", ".join(field.name for field in fields(SessionInfo))
+_MARKS: Final = ", ".join(["%s"] * len(fields(SessionInfo)))
+#: what a write may do in a copy.
+_ALLOWED: Final = {
+    *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_READ),
+    *(sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_TRANSACTION),
+}
+_FOREIGN: Final = "the journal failed: what the database has of the session is no session"
+
+Connection = AsyncConnection[Any]
+
+
+class Row(NamedTuple):
+    """A write as the log has it."""
+
+    n: int
+    statements: str
+    turn: int
+    lines: bytes | None
+
+
+class Head(NamedTuple):
+    """What the database says of a session that was not deleted."""
+
+    info: SessionInfo
+    base: int
+    applied: int
+    owner: str | None
+    fence: int
+
+
+def row_of(n: int, write: Write) -> Row:
+    """Return the row of a write."""
+    statements = [[sql, [_json(value) for value in values]] for sql, values in write.statements]
+    lines = write.row if write.lines else None
+    return Row(n, dumps(statements).decode(), write.turn, lines)
+
+
+def statements_of(row: Row) -> Iterator[Statement]:
+    """Give the statements of a row. Raises JournalError for one that holds no write."""
+    try:
+        for sql, values in loads(row.statements):
+            yield str(sql), tuple(_value(value) for value in values)
+    except (ValueError, TypeError) as error:
+        raise JournalError(_FOREIGN) from error
+    if row.lines is not None:
+        yield INSERT_ROW, (row.turn, bytes(row.lines))
+
+
+def _json(value: object) -> object:
+    return {"hex": value.hex()} if isinstance(value, bytes) else value
+
+
+def _value(value: Any) -> object:
+    return bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
+
+
+def applied(n: int) -> Statement:
+    """Return the statement by which a copy has the number of the write that was made last."""
+    return SET, (APPLIED, str(n))
+
+
+def applied_in(db: sqlite3.Connection) -> int:
+    """Return the number of the write that was made last in a copy; 0 if none was."""
+    row = db.execute("SELECT value FROM settings WHERE key = ?", (APPLIED,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+# --- one session in the database -----------------------------------------------------------------
+
+
+async def head(connection: Connection, session_id: str) -> Head | None:
+    """Return what the database says of a session; None if it has none, or that was deleted."""
+    cursor = await connection.execute(
+        f"SELECT {_COLUMNS}, base, applied, owner, fence FROM acp_bridge.sessions"
+        " WHERE session_id = %s AND NOT deleted",
+        (session_id,),
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        return None
+    count = len(fields(SessionInfo))
+    return Head(SessionInfo(*row[:count]), *row[count:])
+
+
+async def store(
+    connection: Connection, info: SessionInfo, path: Path, owner: str | None = None
+) -> None:
+    """Put a session file into the database, as the base of a session that `owner` has.
+
+    Raises:
+        SessionExists: the database has one of this id, and nothing is changed.
+        JournalError: the file can't be read.
+        psycopg.Error: the database failed.
+    """
+    copy = await in_thread(_copied, path)
+    try:
+        async with connection.transaction():
+            cursor = await connection.execute(
+                "WITH one AS"
+                " (UPDATE acp_bridge.listing SET changes = changes + 1 RETURNING changes)"
+                f" INSERT INTO acp_bridge.sessions({_COLUMNS}, changed, owner, fence)"
+                f" SELECT {_MARKS}, changes, %s, 1 FROM one"
+                " ON CONFLICT (session_id) DO UPDATE SET (cwd, agent, agent_session_id, title,"
+                " updated_at, agent_info, prompted, changed, owner, fence, base, applied, deleted)"
+                " = (excluded.cwd, excluded.agent, excluded.agent_session_id, excluded.title,"
+                " excluded.updated_at, excluded.agent_info, excluded.prompted, excluded.changed,"
+                " excluded.owner, sessions.fence + 1, 0, 0, false) WHERE sessions.deleted",
+                (*astuple(info), owner),
+            )
+            if not cursor.rowcount:
+                raise SessionExists
+            await _put_base(connection, info.session_id, copy)
+    finally:
+        await in_thread(copy.unlink)
+
+
+async def rebase(
+    connection: Connection, session_id: str, path: Path, owner: str, fence: int
+) -> int:
+    """Put a copy, as it is now, in the place of the base and of the writes that it holds.
+
+    Returns the number of its last write. Raises as `store` does; JournalError if the session is not
+    this owner's, and nothing is changed.
+    """
+    copy = await in_thread(_copied, path)
+    try:
+        n = await in_thread(_applied_in_file, copy)
+        async with connection.transaction():
+            cursor = await connection.execute(
+                "UPDATE acp_bridge.sessions SET base = %s WHERE session_id = %s AND owner = %s"
+                " AND fence = %s AND applied >= %s",
+                (n, session_id, owner, fence, n),
+            )
+            if not cursor.rowcount:
+                raise JournalError("the journal failed: another bridge has the session")
+            await connection.execute(
+                "DELETE FROM acp_bridge.bases WHERE session_id = %s", (session_id,)
+            )
+            await _put_base(connection, session_id, copy)
+            await connection.execute(
+                "DELETE FROM acp_bridge.writes WHERE session_id = %s AND n <= %s", (session_id, n)
+            )
+        return n
+    finally:
+        await in_thread(copy.unlink)
+
+
+async def _put_base(connection: Connection, session_id: str, file: Path) -> None:
+    into = "COPY acp_bridge.bases(session_id, part, data) FROM STDIN"
+    async with connection.cursor().copy(into) as copy:
+        with file.open("rb") as source:
+            part = 0
+            while data := await in_thread(source.read, PART):
+                await copy.write_row((session_id, part, data))
+                part += 1
+
+
+def _copied(path: Path) -> Path:
+    """Copy a session file, as it is at one moment and without a WAL, beside it.
+
+    Raises JournalError, also for one that is damaged.
+    """
+    copy = path.with_suffix(".base")
+    copy.unlink(missing_ok=True)
+    with journal_errors():
+        try:
+            with closing(connect(path, wait=5)) as source, closing(sqlite3.connect(copy)) as target:
+                source.backup(target)
+                target.execute("PRAGMA journal_mode=DELETE").close()
+                if target.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                    raise JournalError("the journal failed: its file is damaged")
+        except BaseException:
+            copy.unlink(missing_ok=True)
+            raise
+    return copy
+
+
+def _applied_in_file(path: Path) -> int:
+    with journal_errors(), closing(connect(path, wait=1)) as db:
+        return applied_in(db)
+
+
+# --- a copy of it --------------------------------------------------------------------------------
+
+
+async def fetch(connection: Connection, session_id: str, path: Path) -> int:
+    """Make a session's file of what the database has; returns the number of its last write.
+
+    A file that has the name is replaced. The caller holds the session's lock.
+
+    Raises:
+        UnknownSession: the database has none of this id, or it was deleted.
+        JournalError: the file can't be written, or what the database has is no session.
+        psycopg.Error: the database failed.
+    """
+    draft = draft_of(path)
+    await in_thread(_begin, draft)
+    try:
+        async with connection.transaction():
+            await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            if (found := await head(connection, session_id)) is None:
+                raise UnknownSession("the database has no such session")
+            await _fetch_base(connection, session_id, draft)
+            with closing(await in_thread(_opened, draft, session_id)) as copy:
+                await _fetch_writes(connection, found, copy)
+        await in_thread(take_name, draft, path)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await in_thread(_remove, draft)
+        raise
+    return found.applied
+
+
+def _begin(draft: Path) -> None:
+    make_folders(draft.parent.parent)
+    with journal_errors():
+        remove(draft)
+        make_file(draft)
+
+
+def _remove(draft: Path) -> None:
+    with suppress(OSError):
+        remove(draft)
+
+
+async def _fetch_base(connection: Connection, session_id: str, draft: Path) -> None:
+    async with connection.cursor("base") as cursor:
+        cursor.itersize = 4
+        await cursor.execute(
+            "SELECT data FROM acp_bridge.bases WHERE session_id = %s ORDER BY part", (session_id,)
+        )
+        with journal_errors(), draft.open("ab") as file:
+            async for (data,) in cursor:
+                await in_thread(file.write, data)
+
+
+async def _fetch_writes(connection: Connection, found: Head, copy: sqlite3.Connection) -> None:
+    async with connection.cursor("writes") as cursor:
+        cursor.itersize = _PAGE
+        await cursor.execute(
+            "SELECT n, statements, turn, lines FROM acp_bridge.writes"
+            " WHERE session_id = %s AND n > %s ORDER BY n",
+            (found.info.session_id, found.base),
+        )
+        while rows := await cursor.fetchmany(_PAGE):
+            await in_thread(_make, copy, [Row(*row) for row in rows])
+
+
+def _opened(draft: Path, session_id: str) -> sqlite3.Connection:
+    """Open a base, which only rows can be written into from now on. Raises JournalError."""
+    with journal_errors():
+        copy = connect(draft, wait=1)
+        try:
+            copy.execute("PRAGMA synchronous=OFF").close()  # once, at the end, is enough
+            foreign = copy.execute(
+                "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+                " OR sql LIKE 'CREATE VIRTUAL%'"
+            ).fetchone()
+            named = copy.execute("SELECT session_id FROM session").fetchone()
+            if foreign or named != (session_id,):
+                raise JournalError(_FOREIGN)
+            copy.set_authorizer(_authorize)
+        except BaseException:
+            copy.close()
+            raise
+        return copy
+
+
+def _authorize(action: int, *_: object) -> int:
+    return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+
+
+def _make(copy: sqlite3.Connection, rows: list[Row]) -> None:
+    """Make writes in a copy. Raises JournalError."""
+    with transaction(copy):
+        for row in rows:
+            for sql, values in statements_of(row):
+                copy.execute(sql, values)
+        copy.execute(*applied(rows[-1].n))
