@@ -4,6 +4,8 @@ Every failure of psycopg becomes a JournalError: the server's own text, which ma
 path, is only chained, for the log.
 """
 
+import re
+import select
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -14,10 +16,13 @@ from psycopg import AsyncConnection
 
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.postgres.tables import migrate
+from acp_bridge.settings import DatabaseUrl
 
 #: connections that are kept while nobody uses them.
 _KEPT: Final = 4
 _OPTIONS: Final = "-c lock_timeout=5s -c idle_in_transaction_session_timeout=10s"
+#: no SQLSTATE: the certificate is not the server's, or it has none.
+_UNSAFE: Final = "unsafe"
 #: the first characters of an SQLSTATE, and what a person is told of it; these may pass.
 _AWAY: Final = {
     "08": "the database can't be reached",
@@ -29,10 +34,23 @@ _AWAY: Final = {
     "25P03": "the database was left waiting for too long",
 }
 _REFUSED: Final = {
-    "28": "the database refused the login",
-    "3D000": "there is no such database",
-    "42501": "the database refused the rights for this",
+    "28": "the database refused the login: look at .pgpass or PGPASSWORD, and at the user's name",
+    "3D000": "there is no such database: make it first, for example with createdb",
+    "42501": "the database's user may not do this: it must be able to make a schema, or own it",
+    _UNSAFE: "the way to the database is not as safe as sslmode asks for",
 }
+#: libpq gives no SQLSTATE while it connects, so it is read from what the server says in English. Of
+#: a server with another language the database is away, whatever it says.
+_SAID: Final = (
+    (
+        re.compile(r"authentication failed|pg_hba\.conf|role .+ does not exist|permitted to log"),
+        "28",
+    ),
+    (re.compile(r"database .+ does not exist"), "3D000"),
+    (re.compile(r"too many (clients|connections)|connection slots"), "53300"),
+    (re.compile(r"database system is"), "57P03"),
+    (re.compile(r"but SSL was required|certificate verify failed|root certificate"), _UNSAFE),
+)
 
 
 class DatabaseAway(JournalError):
@@ -41,21 +59,26 @@ class DatabaseAway(JournalError):
 
 def failure(error: psycopg.Error) -> JournalError:
     """Return the error to raise, without the server's text."""
-    state = error.sqlstate or ""
+    state = error.sqlstate or _said(error)
     for kind, known in ((DatabaseAway, _AWAY), (JournalError, _REFUSED)):
         for start in sorted(known, key=len, reverse=True):
             if state.startswith(start):
                 return kind(f"the journal failed: {known[start]}")
     if not state and isinstance(error, psycopg.OperationalError):
-        # libpq gives no SQLSTATE for what fails while it connects.
         return DatabaseAway("the journal failed: the database can't be reached")
     return JournalError(f"the journal failed: {type(error).__name__}")
+
+
+def _said(error: psycopg.Error) -> str:
+    if error.pgconn is not None and error.pgconn.needs_password:
+        return "28"
+    return next((state for said, state in _SAID if said.search(str(error))), "")
 
 
 class Database:
     """A database that is migrated when it is first used; its connections are kept for a while."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: DatabaseUrl) -> None:
         """Touches nothing yet."""
         self._url = url
         self._free: list[AsyncConnection[Any]] = []
@@ -83,7 +106,7 @@ class Database:
         """
         connection = None
         try:
-            connection = self._free.pop() if self._free else await self._connect()
+            connection = await self._kept() or await self._connect()
             yield connection
         except psycopg.Error as error:
             await self._throw_away(connection)
@@ -96,13 +119,27 @@ class Database:
         else:
             self._free.append(connection)
 
+    async def _kept(self) -> AsyncConnection[Any] | None:
+        """Return a connection that is free, and of which the server has said nothing since.
+
+        It says nothing to one that waits, unless it closes it.
+        """
+        while self._free:
+            connection = self._free.pop()
+            look = select.poll()
+            look.register(connection.fileno(), select.POLLIN)
+            if not look.poll(0):
+                return connection
+            await connection.close()
+        return None
+
     async def _throw_away(self, connection: AsyncConnection[Any] | None) -> None:
         if connection is not None:
             await connection.close()
 
     async def _connect(self) -> AsyncConnection[Any]:
         connection = await AsyncConnection.connect(
-            self._url,
+            self._url.conninfo,
             autocommit=True,
             connect_timeout=5,
             tcp_user_timeout=10_000,
@@ -110,6 +147,7 @@ class Database:
             keepalives_interval=2,
             keepalives_count=3,
             options=_OPTIONS,
+            client_encoding="utf8",
             application_name="acp-bridge",
         )
         try:
