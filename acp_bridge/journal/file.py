@@ -285,9 +285,12 @@ class SessionFile:
                     raise
                 logger.exception("journal: a write that was kept can't be made")
             self.unwritten.drop_first()
+        self._forget_names()
+        event("journal.caught_up", session=self.path.stem)
+
+    def _forget_names(self) -> None:
         if self._names:  # else the link is another file's
             left_queue.clear(self.path)
-        event("journal.caught_up", session=self.path.stem)
 
     def _execute(self, write: Write) -> None:
         statements = write.statements

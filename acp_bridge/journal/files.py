@@ -3,11 +3,12 @@
 import errno
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from time import time
-from typing import Final
+from typing import Final, TypeAlias
 
 from acp_bridge.journal import left_queue
 from acp_bridge.journal.connection import connect, journal_errors, wal_of
@@ -42,7 +43,11 @@ def make_folders(home: Path) -> None:
             raise OSError(errno.EROFS if read_only else errno.EACCES, "not writable")
 
 
-def create_file(path: Path, info: SessionInfo) -> SessionFile:
+#: makes the file of a session of its path and a connection.
+Make: TypeAlias = Callable[[Path, sqlite3.Connection], SessionFile]
+
+
+def create_file(path: Path, info: SessionInfo, file: Make = SessionFile) -> SessionFile:
     """Make a session's file, which is on disk on return.
 
     It is complete before it has its name: no connection of this process may be in the file while
@@ -55,7 +60,7 @@ def create_file(path: Path, info: SessionInfo) -> SessionFile:
     make_folders(path.parent.parent)
     there = path.exists()
     try:
-        return _create(path, info)
+        return _create(path, info, file)
     except JournalError:
         if not there:
             with suppress(JournalError):
@@ -63,7 +68,7 @@ def create_file(path: Path, info: SessionInfo) -> SessionFile:
         raise
 
 
-def _create(path: Path, info: SessionInfo) -> SessionFile:
+def _create(path: Path, info: SessionInfo, file: Make) -> SessionFile:
     draft = draft_of(path)
     with journal_errors():
         remove(draft)
@@ -79,7 +84,7 @@ def _create(path: Path, info: SessionInfo) -> SessionFile:
         connection = connect(path, wait=1)
         try:
             begin_wal(connection)
-            return SessionFile(path, connection)
+            return file(path, connection)
         except BaseException:
             connection.close()
             raise
@@ -145,7 +150,9 @@ def _insert(connection: sqlite3.Connection, info: SessionInfo) -> None:
     )
 
 
-def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
+def open_file(
+    path: Path, session_id: str, file: Make = SessionFile
+) -> tuple[SessionFile, SessionInfo]:
     """Open a session's file.
 
     Raises:
@@ -164,7 +171,7 @@ def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
             if row is None or row[0] != session_id:
                 raise UnknownSession
             begin_wal(connection)
-            return SessionFile(path, connection), SessionInfo(*row)
+            return file(path, connection), SessionInfo(*row)
         except BaseException:
             connection.close()
             raise

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 import psycopg
 from psycopg import AsyncConnection
 
-from acp_bridge.journal.errors import JournalError
+from acp_bridge.journal.errors import DatabaseAway, JournalError
 from acp_bridge.journal.postgres.tables import migrate
 from acp_bridge.settings import DatabaseUrl
 
@@ -51,10 +51,6 @@ _SAID: Final = (
     (re.compile(r"database system is"), "57P03"),
     (re.compile(r"but SSL was required|certificate verify failed|root certificate"), _UNSAFE),
 )
-
-
-class DatabaseAway(JournalError):
-    """The database can't be used now; a later try may work."""
 
 
 def failure(error: psycopg.Error) -> JournalError:

@@ -15,7 +15,7 @@ psycopg.Error comes out as it is: `Database.connection` makes a JournalError of 
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import astuple, fields
 from pathlib import Path
@@ -29,8 +29,9 @@ from acp_bridge.journal.errors import JournalError, SessionExists, UnknownSessio
 from acp_bridge.journal.file import INSERT_ROW, Statement, Write
 from acp_bridge.journal.files import draft_of, make_folders, remove, take_name
 from acp_bridge.journal.prompt_rows import SET
-from acp_bridge.journal.records import SessionInfo
-from acp_bridge.journal.schema import make_file
+from acp_bridge.journal.records import SessionInfo, file_name
+from acp_bridge.journal.schema import SESSION_SCHEMA, make_file
+from acp_bridge.runtime.log import event
 from acp_bridge.wire.jsonrpc import dumps, loads
 
 #: the setting of a copy that says which write was made in it last.
@@ -45,6 +46,7 @@ _MARKS: Final = ", ".join(["%s"] * len(fields(SessionInfo)))
 _ALLOWED: Final = {
     *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_READ),
     *(sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_TRANSACTION),
+    sqlite3.SQLITE_SAVEPOINT,
 }
 _FOREIGN: Final = "the journal failed: what the database has of the session is no session"
 
@@ -88,6 +90,12 @@ def statements_of(row: Row) -> Iterator[Statement]:
         yield INSERT_ROW, (row.turn, bytes(row.lines))
 
 
+def all_of(write: Write) -> tuple[Statement, ...]:
+    """Return all statements of a write, its updates last."""
+    updates = ((INSERT_ROW, (write.turn, write.row)),) if write.lines else ()
+    return (*write.statements, *updates)
+
+
 def _json(value: object) -> object:
     return {"hex": value.hex()} if isinstance(value, bytes) else value
 
@@ -101,12 +109,6 @@ def applied(n: int) -> Statement:
     return SET, (APPLIED, str(n))
 
 
-def applied_in(db: sqlite3.Connection) -> int:
-    """Return the number of the write that was made last in a copy; 0 if none was."""
-    row = db.execute("SELECT value FROM settings WHERE key = ?", (APPLIED,)).fetchone()
-    return int(row[0]) if row else 0
-
-
 # --- one session in the database -----------------------------------------------------------------
 
 
@@ -114,8 +116,8 @@ async def head(connection: Connection, session_id: str) -> Head | None:
     """Return what the database says of a session; None if it has none, or that was deleted."""
     cursor = await connection.execute(
         f"SELECT {_COLUMNS}, base, applied, owner, fence FROM acp_bridge.sessions"
-        " WHERE session_id = %s AND NOT deleted",
-        (session_id,),
+        " WHERE name = %s AND NOT deleted",
+        (file_name(session_id),),
     )
     row = await cursor.fetchone()
     if row is None:
@@ -124,10 +126,49 @@ async def head(connection: Connection, session_id: str) -> Head | None:
     return Head(SessionInfo(*row[:count]), *row[count:])
 
 
+async def put(
+    connection: Connection,
+    session_id: str,
+    owner: str,
+    fence: int,
+    rows: Sequence[Row],
+    sure: bool,
+) -> bool:
+    """Put writes into the log, in one statement; returns False, and puts none, if it does not fit.
+
+    Their numbers follow that of the last write, and the session must be this owner's. `sure`: they,
+    and all that came before, are on the disk on return. Raises psycopg.Error.
+    """
+    cursor = await connection.execute(
+        "WITH session AS (UPDATE acp_bridge.sessions SET applied = %(last)s"
+        " WHERE name = %(name)s AND owner = %(owner)s AND fence = %(fence)s"
+        " AND applied = %(before)s AND NOT deleted RETURNING name),"
+        " put AS (INSERT INTO acp_bridge.writes(name, n, statements, turn, lines)"
+        " SELECT session.name, one.* FROM session, unnest(%(ns)s::bigint[],"
+        " %(statements)s::text[], %(turns)s::bigint[], %(lines)s::bytea[]) AS one)"
+        " SELECT set_config('synchronous_commit', %(sure)s, true) FROM session",
+        {
+            "last": rows[-1].n,
+            "before": rows[0].n - 1,
+            "name": file_name(session_id),
+            "owner": owner,
+            "fence": fence,
+            "ns": [row.n for row in rows],
+            "statements": [row.statements for row in rows],
+            "turns": [row.turn for row in rows],
+            "lines": [row.lines for row in rows],
+            "sure": "on" if sure else "off",
+        },
+    )
+    return bool(cursor.rowcount)
+
+
 async def store(
     connection: Connection, info: SessionInfo, path: Path, owner: str | None = None
-) -> None:
+) -> int:
     """Put a session file into the database, as the base of a session that `owner` has.
+
+    Returns its fence.
 
     Raises:
         SessionExists: the database has one of this id, and nothing is changed.
@@ -140,18 +181,20 @@ async def store(
             cursor = await connection.execute(
                 "WITH one AS"
                 " (UPDATE acp_bridge.listing SET changes = changes + 1 RETURNING changes)"
-                f" INSERT INTO acp_bridge.sessions({_COLUMNS}, changed, owner, fence)"
-                f" SELECT {_MARKS}, changes, %s, 1 FROM one"
-                " ON CONFLICT (session_id) DO UPDATE SET (cwd, agent, agent_session_id, title,"
+                f" INSERT INTO acp_bridge.sessions(name, {_COLUMNS}, changed, owner, fence)"
+                f" SELECT %s, {_MARKS}, changes, %s, 1 FROM one"
+                " ON CONFLICT (name) DO UPDATE SET (cwd, agent, agent_session_id, title,"
                 " updated_at, agent_info, prompted, changed, owner, fence, base, applied, deleted)"
                 " = (excluded.cwd, excluded.agent, excluded.agent_session_id, excluded.title,"
                 " excluded.updated_at, excluded.agent_info, excluded.prompted, excluded.changed,"
-                " excluded.owner, sessions.fence + 1, 0, 0, false) WHERE sessions.deleted",
-                (*astuple(info), owner),
+                " excluded.owner, sessions.fence + 1, 0, 0, false) WHERE sessions.deleted"
+                " RETURNING fence",
+                (file_name(info.session_id), *astuple(info), owner),
             )
-            if not cursor.rowcount:
+            if (row := await cursor.fetchone()) is None:
                 raise SessionExists
-            await _put_base(connection, info.session_id, copy)
+            await _put_base(connection, file_name(info.session_id), copy)
+        return int(row[0])
     finally:
         await in_thread(copy.unlink)
 
@@ -164,36 +207,34 @@ async def rebase(
     Returns the number of its last write. Raises as `store` does; JournalError if the session is not
     this owner's, and nothing is changed.
     """
-    copy = await in_thread(_copied, path)
+    name, copy = file_name(session_id), await in_thread(_copied, path)
     try:
         n = await in_thread(_applied_in_file, copy)
         async with connection.transaction():
             cursor = await connection.execute(
-                "UPDATE acp_bridge.sessions SET base = %s WHERE session_id = %s AND owner = %s"
-                " AND fence = %s AND applied >= %s",
-                (n, session_id, owner, fence, n),
+                "UPDATE acp_bridge.sessions SET base = %s, applied = greatest(applied, %s)"
+                " WHERE name = %s AND owner = %s AND fence = %s",
+                (n, n, name, owner, fence),
             )
             if not cursor.rowcount:
                 raise JournalError("the journal failed: another bridge has the session")
+            await connection.execute("DELETE FROM acp_bridge.bases WHERE name = %s", (name,))
+            await _put_base(connection, name, copy)
             await connection.execute(
-                "DELETE FROM acp_bridge.bases WHERE session_id = %s", (session_id,)
-            )
-            await _put_base(connection, session_id, copy)
-            await connection.execute(
-                "DELETE FROM acp_bridge.writes WHERE session_id = %s AND n <= %s", (session_id, n)
+                "DELETE FROM acp_bridge.writes WHERE name = %s AND n <= %s", (name, n)
             )
         return n
     finally:
         await in_thread(copy.unlink)
 
 
-async def _put_base(connection: Connection, session_id: str, file: Path) -> None:
-    into = "COPY acp_bridge.bases(session_id, part, data) FROM STDIN"
+async def _put_base(connection: Connection, name: str, file: Path) -> None:
+    into = "COPY acp_bridge.bases(name, part, data) FROM STDIN"
     async with connection.cursor().copy(into) as copy:
         with file.open("rb") as source:
             part = 0
             while data := await in_thread(source.read, PART):
-                await copy.write_row((session_id, part, data))
+                await copy.write_row((name, part, data))
                 part += 1
 
 
@@ -219,7 +260,8 @@ def _copied(path: Path) -> Path:
 
 def _applied_in_file(path: Path) -> int:
     with journal_errors(), closing(connect(path, wait=1)) as db:
-        return applied_in(db)
+        row = db.execute("SELECT value FROM settings WHERE key = ?", (APPLIED,)).fetchone()
+        return int(row[0]) if row else 0
 
 
 # --- a copy of it --------------------------------------------------------------------------------
@@ -245,12 +287,38 @@ async def fetch(connection: Connection, session_id: str, path: Path) -> int:
             await _fetch_base(connection, session_id, draft)
             with closing(await in_thread(_opened, draft, session_id)) as copy:
                 await _fetch_writes(connection, found, copy)
+        await in_thread(set_aside_if_ahead, path, found.applied)
         await in_thread(take_name, draft, path)
     except BaseException:
         with anyio.CancelScope(shield=True):
             await in_thread(_remove, draft)
         raise
     return found.applied
+
+
+def set_aside(path: Path, applied: int) -> None:
+    """Give a copy, as it is now, another name, which tells the number of its last common write.
+
+    Raises JournalError.
+    """
+    copy = _copied(path)
+    with journal_errors():
+        aside = path.with_suffix(f".lost-{applied}")
+        copy.rename(aside)
+    event("journal.set_aside", session=path.stem, what=aside.name)
+
+
+def set_aside_if_ahead(path: Path, applied: int) -> None:
+    """Set a copy aside that has writes which the database does not have. Raises JournalError."""
+    if path.exists() and _applied_in_file(path) > applied:
+        set_aside(path, applied)
+
+
+def is_older(path: Path) -> bool:
+    """Return whether a copy has the tables of an earlier version. Raises JournalError."""
+    with journal_errors(), closing(connect(path, wait=1)) as db:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        return bool(version < SESSION_SCHEMA.version)
 
 
 def _begin(draft: Path) -> None:
@@ -269,7 +337,8 @@ async def _fetch_base(connection: Connection, session_id: str, draft: Path) -> N
     async with connection.cursor("base") as cursor:
         cursor.itersize = 4
         await cursor.execute(
-            "SELECT data FROM acp_bridge.bases WHERE session_id = %s ORDER BY part", (session_id,)
+            "SELECT data FROM acp_bridge.bases WHERE name = %s ORDER BY part",
+            (file_name(session_id),),
         )
         with journal_errors(), draft.open("ab") as file:
             async for (data,) in cursor:
@@ -281,8 +350,8 @@ async def _fetch_writes(connection: Connection, found: Head, copy: sqlite3.Conne
         cursor.itersize = _PAGE
         await cursor.execute(
             "SELECT n, statements, turn, lines FROM acp_bridge.writes"
-            " WHERE session_id = %s AND n > %s ORDER BY n",
-            (found.info.session_id, found.base),
+            " WHERE name = %s AND n > %s ORDER BY n",
+            (file_name(found.info.session_id), found.base),
         )
         while rows := await cursor.fetchmany(_PAGE):
             await in_thread(_make, copy, [Row(*row) for row in rows])
@@ -293,6 +362,7 @@ def _opened(draft: Path, session_id: str) -> sqlite3.Connection:
     with journal_errors():
         copy = connect(draft, wait=1)
         try:
+            copy.execute("PRAGMA journal_mode=WAL").close()
             copy.execute("PRAGMA synchronous=OFF").close()  # once, at the end, is enough
             foreign = copy.execute(
                 "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"
@@ -316,6 +386,28 @@ def _make(copy: sqlite3.Connection, rows: list[Row]) -> None:
     """Make writes in a copy. Raises JournalError."""
     with transaction(copy):
         for row in rows:
-            for sql, values in statements_of(row):
-                copy.execute(sql, values)
+            make(copy, tuple(statements_of(row)))
         copy.execute(*applied(rows[-1].n))
+
+
+def make(copy: sqlite3.Connection, statements: Sequence[Statement]) -> sqlite3.Error | None:
+    """Make all of a write or nothing of it, inside a transaction.
+
+    Returns the error of one that the tables refuse, as they do in each copy. Raises sqlite3.Error.
+    """
+    try:
+        if len(statements) == 1:
+            copy.execute(*statements[0])
+            return None
+        copy.execute("SAVEPOINT one")
+        try:
+            for sql, values in statements:
+                copy.execute(sql, values)
+        except sqlite3.IntegrityError:
+            copy.execute("ROLLBACK TO one")
+            raise
+        finally:
+            copy.execute("RELEASE one")
+    except sqlite3.IntegrityError as error:
+        return error
+    return None

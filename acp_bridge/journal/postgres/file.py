@@ -1,0 +1,398 @@
+"""A session's file as a copy of what the database has; every write goes there first.
+
+Invariants
+- The writes of a session are made one after the other, first in the database and then in the copy.
+  Nobody is told of one before. What waits to be made goes there together, in one statement, which
+  is also what finds out whether the session is still this bridge's.
+- Whether a write was made of which no answer came is looked up by its number before it is sent
+  again.
+- A write that the session's tables refuse is in the log all the same, and refused in each copy.
+- Updates are made without a wait for the database's disk, all else with one; so are all that were
+  made before. What a database has lost of them when it comes back, the copy has: it becomes the
+  base.
+- While the database is away, no prompt is accepted and none is sent; all else is kept in memory.
+- What another bridge's session lacks when it has taken this one's stays on this machine, in a file
+  with a name of its own, and goes nowhere.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from acp_bridge.journal.connection import failure, journal_errors, transaction
+from acp_bridge.journal.errors import DatabaseAway, JournalError
+from acp_bridge.journal.file import SessionFile, Unwritten, Write
+from acp_bridge.journal.left_queue import Went
+from acp_bridge.journal.postgres import log
+from acp_bridge.journal.postgres.connection import Database
+from acp_bridge.journal.postgres.lease import Lease
+from acp_bridge.runtime.log import event
+
+Action = Callable[[JournalError | None], None]
+
+#: writes, and their bytes, that go to the database in one statement.
+_BATCH: Final = 500
+_BATCH_BYTES: Final = 1024 * 1024
+#: bytes of writes behind a base from which a new one is worth its way, if it is not longer itself.
+_LOG_BYTES: Final = 1024 * 1024
+#: seconds between two looks for what became of a write.
+_LOOK: Final = 0.5
+#: seconds for which the close of a session waits for what is on its way.
+_CLOSE: Final = 5.0
+_AWAY: Final = "the journal failed: the database can't be reached"
+#: for the user.
+TAKEN: Final = (
+    "another machine has taken up this session, since this one had not reached the database for too"
+    " long. Close the session, and load it again where it is open"
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Late:
+    """A write that is on its way."""
+
+    write: Write
+    row: log.Row
+    key: object
+    must: bool
+    actions: list[Action] = field(default_factory=list)
+
+    def ended(self, error: JournalError | None) -> None:
+        for action in self.actions:
+            action(error)
+
+
+class CopiedFile(SessionFile):
+    """A session's file whose writes are made in the database first."""
+
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, database: Database, lease: Lease
+    ) -> None:
+        """`take_up` is called before anything is written."""
+        super().__init__(path, connection)
+        self._database = database
+        self._lease = lease
+        self._session_id = ""
+        self._fence = 0
+        #: the number of the last write that the database, and the copy, has.
+        self._applied = 0
+        self._late: deque[_Late] = deque()
+        self._more = anyio.Event()
+        self._ended = anyio.Event()
+        self._retry = False
+        self._log_bytes = 0
+        self._rebasing = anyio.Lock()
+        self._lost: JournalError | None = None
+
+    def take_up(self, head: log.Head) -> None:
+        """Be the copy of a session that this bridge has, as the database says."""
+        self._session_id, self._fence, self._applied = (
+            head.info.session_id,
+            head.fence,
+            head.applied,
+        )
+
+    # --- what waits ----------------------------------------------------------------------------
+
+    @property
+    def rows_in_flight(self) -> int:
+        """The number of rows of updates that are on their way."""
+        return sum(bool(late.write.lines) for late in self._late)
+
+    @property
+    def to_come(self) -> Collection[Write]:
+        """The writes that the file does not have yet, in their order."""
+        return [*self.unwritten, *(late.write for late in self._late)]
+
+    @property
+    def gone(self) -> bool:
+        """True if another bridge has the session, or the copy can't be used."""
+        return self._lost is not None or super().gone
+
+    def look(self) -> None:
+        """Raise JournalError if another bridge has the session, or the copy can't be used."""
+        if self._lost:
+            raise self._lost
+        super().look()
+
+    def then(self, action: Action) -> None:
+        """Call `action` once the last write was made, refused or kept."""
+        if self._late:
+            self._late[-1].actions.append(action)
+        else:
+            action(None)
+
+    def write(self, write: Write) -> None:
+        """Send a write on its way; what becomes of it is told by `then`. Raises JournalError."""
+        self._check()
+        if self.unwritten.writes:
+            raise DatabaseAway(_AWAY)
+        self._enter(write, None, must=True)
+
+    def write_or_keep(self, write: Write, key: object = None) -> None:
+        """Send a write on its way, or keep it while the database is away. Raises JournalError."""
+        if Went.SENT in write.went:
+            self.write(write)
+            return
+        self._check()
+        if self.unwritten.writes:
+            self._keep(write, key)
+        else:
+            self._enter(write, key, must=False)
+
+    def _check(self) -> None:
+        if self.closed:
+            raise JournalError("the journal is closed")
+        if self._lost:
+            raise self._lost
+
+    def _enter(self, write: Write, key: object, *, must: bool) -> None:
+        with journal_errors():  # a text that is no Unicode goes nowhere
+            row = log.row_of(0, write)
+        self._late.append(_Late(write, row, key, must))
+        self.in_flight = True
+        self._more.set()
+
+    def _keep(self, write: Write, key: object) -> None:
+        self._name(write)
+        if not self.unwritten.writes:
+            event("journal.failed", session=self.path.stem, what=_AWAY)
+        self.unwritten.add(write, key)
+
+    def catch_up(self) -> None:
+        """Have what was kept be written. Raises JournalError while some of it is not."""
+        self._check()
+        if self.unwritten.writes:
+            self._retry = True
+            self._more.set()
+            raise DatabaseAway(_AWAY)
+
+    # --- the way to the database ---------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Make the writes, until the file is closed."""
+        while not (self.closed and not self._late):
+            await self._more.wait()
+            self._more = anyio.Event()
+            if self._retry:
+                self._retry = False
+                await self._make_kept()
+            while self._late:
+                await self._make_late()
+            if self.closed:
+                break
+        self._ended.set()
+
+    async def _make_late(self) -> None:
+        """Make what waits longest, as much as goes together."""
+        batch: list[_Late] = []
+        size = 0
+        for late in self._late:
+            size += len(late.row.statements) + len(late.row.lines or b"")
+            if batch and (len(batch) >= _BATCH or size > _BATCH_BYTES):
+                break
+            batch.append(late)
+        try:
+            await self._ship([late.row for late in batch], sure=any(x.must for x in batch))
+        except DatabaseAway as error:
+            self._keep_late(error)
+        except JournalError as error:
+            self._lose(error)
+        else:
+            self._apply_late(batch)
+
+    def _apply_late(self, batch: list[_Late]) -> None:
+        refused: dict[int, JournalError] = {}
+        failed: JournalError | None = None
+        try:
+            refused = self._apply([late.write for late in batch])
+        except JournalError as error:
+            failed = error
+        for late in batch:  # they are made, if only in the database
+            self._leaves(refused.get(id(late.write)))
+        if failed:
+            self._lose(failed)
+
+    def _leaves(self, error: JournalError | None) -> None:
+        late = self._late.popleft()
+        self.in_flight = bool(self._late)
+        late.ended(error)
+
+    def _keep_late(self, error: JournalError) -> None:
+        """Keep all that waits but for what must be made now: that is refused."""
+        while self._late:
+            late = self._late[0]
+            if not late.must:
+                with suppress(JournalError):
+                    self._keep(late.write, late.key)
+            self._leaves(error if late.must else None)
+
+    async def _make_kept(self) -> None:
+        """Make what was kept, the first first, as far as it can be."""
+        try:
+            while self.unwritten.writes:
+                write = self.unwritten.first
+                await self._ship([log.row_of(0, write)], sure=True)
+                self.unwritten.drop_first()
+                self._apply([write])
+        except DatabaseAway:
+            return
+        except JournalError as error:
+            self._lose(error)
+            return
+        with suppress(OSError):
+            self._forget_names()
+        event("journal.caught_up", session=self.path.stem)
+
+    async def _ship(self, rows: Iterable[log.Row], *, sure: bool) -> None:
+        """Put writes into the log.
+
+        Raises DatabaseAway: none of them is there; JournalError: this bridge has lost the session.
+        """
+        rows = [row._replace(n=self._applied + at) for at, row in enumerate(rows, 1)]
+        asked = False
+        while True:
+            try:
+                self._lease.check()
+                async with self._database.connection() as connection:
+                    asked = True
+                    put = await log.put(
+                        connection, self._session_id, self._lease.owner, self._fence, rows, sure
+                    )
+                    if put or await self._is_there(connection, rows[-1].n):
+                        break
+            except DatabaseAway as error:
+                if not asked:
+                    raise
+                if self._lease.over:
+                    raise JournalError(str(error)) from error  # nobody knows what became of it
+                await anyio.sleep(_LOOK)
+        self._applied = rows[-1].n
+        self._log_bytes += sum(len(row.statements) + len(row.lines or b"") for row in rows)
+
+    async def _is_there(self, connection: log.Connection, last: int) -> bool:
+        """Return whether the log has the write with this number; if not, it may be put again.
+
+        Raises JournalError: this bridge has lost the session.
+        """
+        found = await log.head(connection, self._session_id)
+        if found is None or found.owner not in self._lease.owners:
+            raise JournalError(TAKEN)
+        self._fence = found.fence
+        if found.applied < self._applied:  # the database has lost what it had not on its disk
+            await self._rebase(connection)
+        return found.applied == last
+
+    async def _rebase(self, connection: log.Connection) -> None:
+        async with self._rebasing:
+            await log.rebase(
+                connection, self._session_id, self.path, self._lease.owner, self._fence
+            )
+            self._log_bytes = 0
+
+    # --- the copy ------------------------------------------------------------------------------
+
+    def _apply(self, writes: Iterable[Write]) -> dict[int, JournalError]:
+        """Make writes in the copy that are in the log; returns those that its tables refuse.
+
+        Raises JournalError: the copy can't be written.
+        """
+        refused: dict[int, JournalError] = {}
+        super().look()
+        with transaction(self.db):
+            for write in writes:
+                if error := log.make(self.db, log.all_of(write)):
+                    refused[id(write)] = failure(error)
+            self.db.execute(*log.applied(self._applied))
+        return refused
+
+    def _lose(self, error: JournalError) -> None:
+        """Write nothing any more: another has the session, or the copy is none any more."""
+        event("journal.lost", session=self.path.stem, what=error)
+        self._lost = error
+        while self._late:
+            late = self._late[0]
+            if not late.must:
+                self.unwritten.add(late.write, late.key)
+            self._leaves(error)
+        self._save_kept()
+
+    def _save_kept(self) -> None:
+        if self.unwritten.writes:
+            with suppress(JournalError):
+                self._set_aside()
+
+    def _set_aside(self) -> None:
+        """Make what could not be written in the copy, and give that a name of its own."""
+        with transaction(self.db):
+            for write in self.unwritten:
+                log.make(self.db, log.all_of(write))
+        with journal_errors():
+            log.set_aside(self.path, self._applied)
+        self.unwritten = Unwritten()
+
+    def rewrite(self, statements: tuple[tuple[str, tuple[object, ...]], ...]) -> None:
+        """Write in the copy alone what changes how rows are kept. Raises JournalError."""
+        self.look()
+        with transaction(self.db):
+            for sql, values in statements:
+                self.db.execute(sql, values)
+
+    # --- the rest ------------------------------------------------------------------------------
+
+    async def sync(self) -> None:
+        """Wait until everything that was written before this call is on the database's disk.
+
+        Raises JournalError.
+        """
+        refused: list[JournalError] = []
+        if self._late:
+            made = anyio.Event()
+
+            def ended(error: JournalError | None) -> None:
+                refused.extend([error] if error else [])
+                made.set()
+
+            self.then(ended)
+            await made.wait()
+        if self.unwritten.writes or self._lost:
+            refused.append(self._lost or DatabaseAway(_AWAY))
+        if refused:
+            raise refused[0]
+
+    async def checkpoint(self) -> None:
+        """Move a long WAL into the file, and a long log into a new base. Raises JournalError."""
+        await super().checkpoint()
+        if self.closed or self._log_bytes < max(_LOG_BYTES, self.path.stat().st_size):
+            return
+        await self.rebase()
+
+    async def rebase(self) -> None:
+        """Put the copy, as it is now, in the place of the log. Raises JournalError."""
+        async with self._database.connection() as connection:
+            await self._rebase(connection)
+
+    async def close(self) -> bool:
+        """Close the copy, once what is on its way was made, and let others have the session.
+
+        Never raises; returns False if it was closed before.
+        """
+        with anyio.CancelScope(shield=True):
+            with suppress(JournalError), anyio.move_on_after(_CLOSE):
+                await self.sync()
+            if not self.closed:
+                self._save_kept()
+            first = await super().close()
+            self._more.set()
+            if first and self._lost is None:
+                with suppress(JournalError), anyio.move_on_after(_CLOSE):
+                    await self._lease.release(self._session_id)
+        return first
