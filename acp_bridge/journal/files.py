@@ -43,11 +43,11 @@ def make_folders(home: Path) -> None:
             raise OSError(errno.EROFS if read_only else errno.EACCES, "not writable")
 
 
-#: makes the file of a session of its path and a connection.
+#: makes an open file of its path and its connection; a SessionFile, unless one is given.
 Make: TypeAlias = Callable[[Path, sqlite3.Connection], SessionFile]
 
 
-def create_file(path: Path, info: SessionInfo, file: Make = SessionFile) -> SessionFile:
+def create_file(path: Path, info: SessionInfo, file: Make | None = None) -> SessionFile:
     """Make a session's file, which is on disk on return.
 
     It is complete before it has its name: no connection of this process may be in the file while
@@ -68,7 +68,7 @@ def create_file(path: Path, info: SessionInfo, file: Make = SessionFile) -> Sess
         raise
 
 
-def _create(path: Path, info: SessionInfo, file: Make) -> SessionFile:
+def _create(path: Path, info: SessionInfo, file: Make | None) -> SessionFile:
     draft = draft_of(path)
     with journal_errors():
         remove(draft)
@@ -84,7 +84,7 @@ def _create(path: Path, info: SessionInfo, file: Make) -> SessionFile:
         connection = connect(path, wait=1)
         try:
             begin_wal(connection)
-            return file(path, connection)
+            return (file or SessionFile)(path, connection)
         except BaseException:
             connection.close()
             raise
@@ -151,7 +151,7 @@ def _insert(connection: sqlite3.Connection, info: SessionInfo) -> None:
 
 
 def open_file(
-    path: Path, session_id: str, file: Make = SessionFile
+    path: Path, session_id: str, file: Make | None = None
 ) -> tuple[SessionFile, SessionInfo]:
     """Open a session's file.
 
@@ -171,7 +171,7 @@ def open_file(
             if row is None or row[0] != session_id:
                 raise UnknownSession
             begin_wal(connection)
-            return file(path, connection), SessionInfo(*row)
+            return (file or SessionFile)(path, connection), SessionInfo(*row)
         except BaseException:
             connection.close()
             raise
