@@ -3,7 +3,8 @@
 import errno
 import os
 import sqlite3
-from contextlib import closing, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from time import time
@@ -64,24 +65,81 @@ def create_file(path: Path, info: SessionInfo) -> SessionFile:
 
 
 def _create(path: Path, info: SessionInfo) -> SessionFile:
-    draft = _draft_of(path)
     with journal_errors():
-        _remove(draft)
+        draft = Draft(path)
         try:
-            _make(draft, info)
-            _take_name(draft, path)
+            draft.insert(info)
+            draft.take_name()
         except BaseException:
-            with suppress(OSError):
-                _remove(draft)
+            draft.remove()
             raise
         connection = connect(path, wait=1)
         try:
             begin_wal(connection)
-            sync_path(path.parent)
             return SessionFile(path, connection)
         except BaseException:
             connection.close()
             raise
+
+
+class Draft:
+    """A session's file that is being made, in one transaction; used in worker threads."""
+
+    def __init__(self, path: Path) -> None:
+        """`path`: of the session's file, whose folder is there. Raises JournalError."""
+        self._path = path
+        self._draft = _draft_of(path)
+        self._opened = ExitStack()
+        with journal_errors():
+            _remove(self._draft)
+            try:
+                make_file(self._draft)
+                self._db = self._opened.enter_context(closing(connect(self._draft, wait=1)))
+                self._db.execute("PRAGMA synchronous=OFF").close()  # once, at the end, is enough
+                migrate(self._db, SESSION_SCHEMA)
+                self._db.execute("BEGIN")
+            except BaseException:
+                self.remove()
+                raise
+
+    def insert(self, info: SessionInfo, merged_to: int = 0) -> None:
+        """Add the session's own row. Raises JournalError."""
+        values = {**asdict(info), "merged_to": merged_to}
+        sql = (
+            f"INSERT INTO session(id, {', '.join(values)})"
+            f" VALUES (1, {', '.join(f':{name}' for name in values)})"
+        )
+        with journal_errors():
+            self._db.execute(sql, values)
+
+    def fill(self, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
+        """Add rows of a table. Raises JournalError."""
+        with journal_errors():
+            self._db.executemany(sql, rows)
+
+    def take_name(self) -> None:
+        """Give the session's file its name, which one that holds no session may have had.
+
+        It is on disk on return. Raises JournalError; SessionExists.
+        """
+        with journal_errors():
+            self._db.execute("COMMIT")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+            self._opened.close()
+            sync_path(self._draft)
+            if self._path.exists():
+                if read_info(self._path) is not None:
+                    raise SessionExists
+                _remove(self._path)
+            self._draft.rename(self._path)
+            sync_path(self._path.parent)
+
+    def remove(self) -> None:
+        """Remove it, unless it has taken its name. Never raises."""
+        with suppress(sqlite3.Error):
+            self._opened.close()
+        with suppress(OSError):
+            _remove(self._draft)
 
 
 def _draft_of(path: Path) -> Path:
@@ -112,33 +170,6 @@ def remove_draft(path: Path) -> None:
         _remove(_draft_of(path))
         if not path.exists():
             path.with_suffix(".lock").unlink(missing_ok=True)
-
-
-def _make(draft: Path, info: SessionInfo) -> None:
-    make_file(draft)
-    with closing(connect(draft, wait=1)) as connection:
-        connection.execute("PRAGMA synchronous=OFF").close()  # once, at the end, is enough
-        migrate(connection, SESSION_SCHEMA)
-        _insert(connection, info)
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
-    sync_path(draft)
-
-
-def _take_name(draft: Path, path: Path) -> None:
-    """Give a session's file its name, which one that holds no session may have had."""
-    if path.exists():
-        if read_info(path) is not None:
-            raise SessionExists
-        _remove(path)
-    draft.rename(path)
-
-
-def _insert(connection: sqlite3.Connection, info: SessionInfo) -> None:
-    connection.execute(
-        f"INSERT INTO session(id, {', '.join(_INFO)})"
-        f" VALUES (1, {', '.join(f':{name}' for name in _INFO)})",
-        asdict(info),
-    )
 
 
 def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
@@ -191,13 +222,17 @@ def read_info(path: Path, *, read_only: bool = False) -> SessionInfo | None:
     if not path.is_file():
         return None
     with journal_errors(), closing(connect(path, wait=1, read_only=read_only)) as session:
-        info = "SELECT name FROM pragma_table_info('session')"
-        there = {name for (name,) in session.execute(info)}
-        if not there:  # it is being made
-            return None
-        columns = ", ".join(name if name in there else _EARLIER.get(name, name) for name in _INFO)
-        row = session.execute(f"SELECT {columns} FROM session").fetchone()
-        return SessionInfo(*row) if row else None
+        return info_in(session)
+
+
+def info_in(session: sqlite3.Connection) -> SessionInfo | None:
+    """Return the session's row; None if there is none yet. Raises sqlite3.Error."""
+    there = {name for (name,) in session.execute("SELECT name FROM pragma_table_info('session')")}
+    if not there:  # it is being made
+        return None
+    columns = ", ".join(name if name in there else _EARLIER.get(name, name) for name in _INFO)
+    row = session.execute(f"SELECT {columns} FROM session").fetchone()
+    return SessionInfo(*row) if row else None
 
 
 def remove_files(path: Path) -> None:
