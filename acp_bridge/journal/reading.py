@@ -10,7 +10,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -51,6 +51,35 @@ def all_sessions(home: Path) -> list[SessionInfo]:
             raise _unreadable(unread) from unread
     listed = [info for each in found if (info := _up_to_date(home, each)).prompted]
     return sorted(listed, key=lambda info: (info.updated_at, info.session_id), reverse=True)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRows:
+    """All that the index knows."""
+
+    listed: list[SessionInfo]
+    #: sessions that were deleted, hidden or set aside.
+    deleted: list[SessionInfo]
+    #: the agents, with versions, that were seen to take up a session again.
+    reloads: list[tuple[str, str]]
+
+
+def index_rows(home: Path) -> IndexRows:
+    """Return what the index has; nothing if there is none. Raises IndexUnusable."""
+    index = home.absolute() / "index.db"
+    if not index.is_file():
+        return IndexRows([], [], [])
+    try:
+        return IndexRows(_of_index(index), _of_index(index, "deleted"), _reloads_of(index))
+    except sqlite3.Error as error:
+        raise _unreadable(error) from error
+
+
+def _reloads_of(path: Path) -> list[tuple[str, str]]:
+    with closing(connect(path, wait=5, read_only=True)) as db:
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'reloads'").fetchone():
+            return []  # it is of an earlier version
+        return db.execute("SELECT agent, version FROM reloads").fetchall()
 
 
 def _unreadable(error: Exception) -> IndexUnusable:
@@ -131,8 +160,8 @@ def _path(home: Path, session_id: str) -> Path:
     return path
 
 
-def _of_index(path: Path) -> list[SessionInfo]:
-    """Return the rows of the index that are not deleted; raises sqlite3.Error, IndexUnusable."""
+def _of_index(path: Path, which: str = "NOT deleted") -> list[SessionInfo]:
+    """Return such rows of the index; raises sqlite3.Error, IndexUnusable."""
     with closing(connect(path, wait=5, read_only=True)) as db:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version > INDEX_SCHEMA.version:
@@ -140,9 +169,7 @@ def _of_index(path: Path) -> list[SessionInfo]:
         there = {name for (name,) in db.execute("SELECT name FROM pragma_table_info('sessions')")}
         names = [field.name for field in fields(SessionInfo)]
         columns = ", ".join(name if name in there else _EARLIER.get(name, name) for name in names)
-        rows = db.execute(
-            f"SELECT {columns} FROM sessions WHERE NOT deleted AND {SOUND}"
-        ).fetchall()
+        rows = db.execute(f"SELECT {columns} FROM sessions WHERE {which} AND {SOUND}").fetchall()
         return [SessionInfo(*row) for row in rows]
 
 

@@ -135,7 +135,7 @@ def head_of_file(db: sqlite3.Connection) -> Head:
     *texts, prompted = astuple(info)
     if not (_are(texts, _TEXTS) and type(merged_to) is int):
         raise JournalError(DAMAGED)
-    return Head(replace(SessionInfo(*map(_plain, texts)), prompted=bool(prompted)), merged_to)
+    return Head(replace(SessionInfo(*map(plain, texts)), prompted=bool(prompted)), merged_to)
 
 
 def pages_of_file(db: sqlite3.Connection, table: Table) -> Iterator[list[Row]]:
@@ -147,7 +147,7 @@ def pages_of_file(db: sqlite3.Connection, table: Table) -> Iterator[list[Row]]:
         for row in rows:
             if not _are(row, table.columns):
                 raise JournalError(DAMAGED)
-            page.append(tuple(map(_plain, row)))
+            page.append(tuple(map(plain, row)))
             size += _size(row)
             if len(page) >= _PAGE_ROWS or size >= _PAGE_BYTES:
                 yield page
@@ -167,7 +167,7 @@ async def head_of_database(connection: AsyncConnection[Any], session_id: str) ->
     sql = (
         f"SELECT {', '.join(_HEAD)} FROM acp_bridge.sessions WHERE session_id = %s AND NOT deleted"
     )
-    cursor = await connection.execute(sql.encode(), (_plain(session_id),))
+    cursor = await connection.execute(sql.encode(), (plain(session_id),))
     row = await cursor.fetchone()
     return None if row is None else Head(SessionInfo(*row[:-1]), row[-1])
 
@@ -212,7 +212,8 @@ def _are(values: Sequence[object], columns: Sequence[Column]) -> bool:
     return all(type(value) in each.kinds for value, each in zip(values, columns, strict=True))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value as PostgreSQL can keep it."""
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value
 
 
