@@ -103,10 +103,9 @@ class IntoDatabase:
             async with self._database.connection() as connection:
                 before = after = await sum_of_database(connection, session_id)
                 if before is None:
-                    async with connection.transaction():
-                        if await listing.was_deleted(connection, session_id):
-                            raise Refused(_DELETED_THERE)
-                        await store(connection, path)
+                    if await listing.was_deleted(connection, session_id):
+                        raise Refused(_DELETED_THERE)
+                    await store(connection, path)
                     after = await sum_of_database(connection, session_id)
         return _compared(here, before, after)
 

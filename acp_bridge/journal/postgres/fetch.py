@@ -47,19 +47,19 @@ async def fetch(connection: AsyncConnection[Any], session_id: str, path: Path) -
         JournalError: there is a file already (SessionExists), or it can't be written.
         psycopg.Error: the database failed.
     """
-    async with _snapshot(connection):
-        head = await head_of_database(connection, session_id)
-        if head is None:
-            raise UnknownSession("the database has no such session")
-        await in_thread(make_folders, path.parent.parent)
-        draft = await in_thread(Draft, path)
-        try:
+    await in_thread(make_folders, path.parent.parent)
+    draft = await in_thread(Draft, path)
+    try:
+        async with _snapshot(connection):
+            head = await head_of_database(connection, session_id)
+            if head is None:
+                raise UnknownSession("the database has no such session")
             await _fill(draft, connection, head)
-            await in_thread(draft.take_name)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await in_thread(draft.remove)
-            raise
+        await in_thread(draft.take_name)  # no transaction waits for the disk
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await in_thread(draft.remove)
+        raise
     return head.info
 
 
@@ -77,7 +77,7 @@ async def store(connection: AsyncConnection[Any], path: Path) -> None:
     Raises:
         UnknownSession: there is no session in the file.
         JournalError: it can't be read, is damaged, or of a newer version; or the database has the
-            session, also as a deleted one (SessionExists).
+            session, also as one that was deleted for good (SessionExists).
         psycopg.Error: the database failed.
     """
     with closing(await in_thread(_opened, path)) as db:

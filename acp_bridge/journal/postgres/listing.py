@@ -19,10 +19,7 @@ _HOLDER: Final = b"""
 SELECT machine FROM acp_bridge.sessions JOIN acp_bridge.bridges USING (owner)
 WHERE session_id = %s AND until > now()
 """
-_IS_DELETED: Final = b"SELECT deleted, prompted FROM acp_bridge.sessions WHERE session_id = %s"
-_SET_ASIDE: Final = (
-    b"DELETE FROM acp_bridge.sessions WHERE session_id = %s AND deleted AND NOT prompted"
-)
+_STATE: Final = b"SELECT deleted, prompted FROM acp_bridge.sessions WHERE session_id = %s"
 _MARKS: Final = ", ".join(["%s"] * len(fields(SessionInfo)))
 _BURY: Final = (
     f"INSERT INTO acp_bridge.sessions({_NAMES}, deleted) VALUES ({_MARKS}, true)"
@@ -52,11 +49,9 @@ async def holder(connection: AsyncConnection[Any], session_id: str) -> str | Non
 
 
 async def was_deleted(connection: AsyncConnection[Any], session_id: str) -> bool:
-    """Return True for a session that was deleted for good; forget one that was set aside."""
-    await connection.execute(_SET_ASIDE, (plain(session_id),))
-    cursor = await connection.execute(_IS_DELETED, (plain(session_id),))
-    row = await cursor.fetchone()
-    return row is not None and bool(row[0])
+    """Return True for a session that was deleted for good, and not one that was set aside."""
+    cursor = await connection.execute(_STATE, (plain(session_id),))
+    return await cursor.fetchone() == (True, True)
 
 
 async def bury(connection: AsyncConnection[Any], info: SessionInfo) -> bool:
@@ -68,7 +63,7 @@ async def bury(connection: AsyncConnection[Any], info: SessionInfo) -> bool:
     cursor = await connection.execute(_BURY.encode(), tuple(map(plain, row)))
     if cursor.rowcount == 1:
         return True
-    cursor = await connection.execute(_IS_DELETED, (plain(info.session_id),))
+    cursor = await connection.execute(_STATE, (plain(info.session_id),))
     found = await cursor.fetchone()
     if found is not None and not found[0]:
         raise SessionExists

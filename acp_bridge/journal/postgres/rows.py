@@ -173,14 +173,17 @@ async def head_of_database(connection: AsyncConnection[Any], session_id: str) ->
 
 
 async def add_head(connection: AsyncConnection[Any], head: Head) -> bool:
-    """Add the row of a new session; False if there is one of its id, a deleted one, too.
+    """Add the row of a new session, in the place of one that was set aside.
 
-    Raises psycopg.Error.
+    False if there is one of its id, also of a session that was deleted for good. Raises
+    psycopg.Error.
     """
-    marks = ", ".join(["%s"] * len(_HEAD))
+    names, marks = ", ".join(_HEAD), ", ".join(["%s"] * len(_HEAD))
     sql = (
-        f"INSERT INTO acp_bridge.sessions({', '.join(_HEAD)}) VALUES ({marks})"
-        " ON CONFLICT DO NOTHING"
+        f"INSERT INTO acp_bridge.sessions AS kept({names}, deleted) VALUES ({marks}, false)"
+        f" ON CONFLICT (session_id) DO UPDATE SET ({names}, deleted) ="
+        f" ({', '.join(f'excluded.{name}' for name in _HEAD)}, false)"
+        " WHERE kept.deleted AND NOT kept.prompted"
     )
     cursor = await connection.execute(sql.encode(), (*astuple(head.info), head.merged_to))
     return cursor.rowcount == 1

@@ -209,8 +209,27 @@ async def test_a_session_is_stored_once_and_no_file_is_overwritten(
             await connection.execute("UPDATE acp_bridge.sessions SET deleted = true")
             with pytest.raises(UnknownSession):
                 await fetch(connection, SESSION, here)
+            with pytest.raises(SessionExists):
+                await store(connection, here)
             assert await sum_of_database(connection, SESSION) is None
     assert tree(here.parent) == [here.parent, here]
+
+
+async def test_a_session_that_was_set_aside_is_made_anew_under_its_id(
+    database: DatabaseUrl, here: Path
+) -> None:
+    made(here, ODD)
+    with bounded():
+        async with Database(database) as opened, opened.connection() as connection:
+            await connection.execute(
+                "INSERT INTO acp_bridge.sessions(session_id, cwd, agent, updated_at, prompted,"
+                " deleted, fence) VALUES (%s, '', '', '', false, true, 7)",
+                (SESSION,),
+            )
+            await store(connection, here)
+            assert await sum_of_database(connection, SESSION) == sum_of_file(here)
+            cursor = await connection.execute("SELECT fence FROM acp_bridge.sessions")
+            assert await cursor.fetchone() == (7,)
 
 
 def cut_in_the_middle(path: Path) -> None:
