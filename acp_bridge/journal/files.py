@@ -202,13 +202,17 @@ def read_info(path: Path, *, read_only: bool = False) -> SessionInfo | None:
     if not path.is_file():
         return None
     with journal_errors(), closing(connect(path, wait=1, read_only=read_only)) as session:
-        info = "SELECT name FROM pragma_table_info('session')"
-        there = {name for (name,) in session.execute(info)}
-        if not there:  # it is being made
-            return None
-        columns = ", ".join(name if name in there else _EARLIER.get(name, name) for name in _INFO)
-        row = session.execute(f"SELECT {columns} FROM session").fetchone()
-        return SessionInfo(*row) if row else None
+        return info_in(session)
+
+
+def info_in(session: sqlite3.Connection) -> SessionInfo | None:
+    """Return the session's row; None if there is none yet. Raises sqlite3.Error."""
+    there = {name for (name,) in session.execute("SELECT name FROM pragma_table_info('session')")}
+    if not there:  # it is being made
+        return None
+    columns = ", ".join(name if name in there else _EARLIER.get(name, name) for name in _INFO)
+    row = session.execute(f"SELECT {columns} FROM session").fetchone()
+    return SessionInfo(*row) if row else None
 
 
 def remove_files(path: Path) -> None:

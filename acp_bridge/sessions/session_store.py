@@ -210,17 +210,21 @@ class SessionStore:
             os.close(lock)
             if isinstance(exc, UnknownSession):  # removed meanwhile, or the file is another's
                 return None
-            if isinstance(exc, HeldElsewhere):
-                raise errors.refused(str(exc)) from exc
-            if isinstance(exc, NewerVersion):
-                raise errors.agent_trouble(f"the session was {exc}: load it with that") from exc
-            if isinstance(exc, DatabaseAway):
-                raise self._unwritable(exc) from exc
             if isinstance(exc, JournalError):
-                raise errors.internal(exc, f"the session's journal can't be read{advice}") from exc
+                raise self._unreadable(exc, advice) from exc
             raise
         event("session.opened", session=session_id)
         return session
+
+    def _unreadable(self, exc: JournalError, advice: str) -> RpcError:
+        match exc:
+            case HeldElsewhere():
+                return errors.refused(str(exc))
+            case NewerVersion():
+                return errors.agent_trouble(f"the session was {exc}: load it with that")
+            case DatabaseAway():
+                return self._unwritable(exc)
+        return errors.internal(exc, f"the session's journal can't be read{advice}")
 
     async def _check(self, journal: SessionJournal, workspace: Workspace) -> None:
         self.check_agent(journal.info)

@@ -60,8 +60,9 @@ class Cluster:
         postmaster = int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
         pids = [postmaster, *descendants(postmaster)]
         ends = [os.pidfd_open(pid) for pid in pids]
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+        for how in (signal.SIGSTOP, signal.SIGKILL):  # so that none tells that another is dead
+            for pid in pids:
+                os.kill(pid, how)
         for end in ends:
             select.select([end], [], [], 10)
             os.close(end)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any, TypeVar
 
 from acp_bridge.journal.errors import IndexUnusable, JournalError
 from acp_bridge.journal.index import COLUMNS, Index
 from acp_bridge.journal.postgres.connection import Database
+from acp_bridge.journal.postgres.log import COUNT, values_of
 from acp_bridge.journal.records import SessionInfo, file_name, now
 
 T = TypeVar("T")
 
-_COUNT = "WITH one AS (UPDATE acp_bridge.listing SET changes = changes + 1 RETURNING changes)"
 _FIELDS = "cwd, agent, agent_session_id, title, updated_at, agent_info, prompted"
 
 
@@ -32,10 +31,10 @@ class CopiedIndex(Index):
     async def put(self, info: SessionInfo, *, durable: bool = False, late: bool = False) -> None:
         """Replace a session's row, as `Index.put`; one that was deleted stays so."""
         await self._change(
-            f"{_COUNT} UPDATE acp_bridge.sessions SET (changed, {_FIELDS}) ="
+            f"{COUNT} UPDATE acp_bridge.sessions SET (changed, {_FIELDS}) ="
             " (one.changes, %s, %s, %s, %s, %s, %s, %s) FROM one WHERE name = %s AND NOT deleted"
             " AND updated_at <= %s",
-            (*astuple(info)[1:], file_name(info.session_id), info.updated_at),
+            (*values_of(info)[1:], file_name(info.session_id), info.updated_at),
         )
         await super().put(info, durable=durable, late=True)
 
@@ -45,7 +44,7 @@ class CopiedIndex(Index):
         if known and agent is not None:
             hidden = f"hidden:{agent}:{session_id}"
             await self._change(
-                f"{_COUNT} INSERT INTO acp_bridge.sessions(name, session_id, {_FIELDS}, changed,"
+                f"{COUNT} INSERT INTO acp_bridge.sessions(name, session_id, {_FIELDS}, changed,"
                 " deleted) SELECT %s, %s, '', %s, %s, NULL, %s, NULL, true, changes, true FROM one"
                 " ON CONFLICT (name) DO NOTHING",
                 (file_name(hidden), hidden, agent, session_id, now()),
@@ -59,7 +58,7 @@ class CopiedIndex(Index):
 
     async def _take_out(self, session_id: str, *, prompted: bool, dropped: bool) -> None:
         await self._change(
-            f"{_COUNT}, base AS (DELETE FROM acp_bridge.bases WHERE name = %(name)s),"
+            f"{COUNT}, base AS (DELETE FROM acp_bridge.bases WHERE name = %(name)s),"
             " log AS (DELETE FROM acp_bridge.writes WHERE name = %(name)s)"
             " UPDATE acp_bridge.sessions SET deleted = true, prompted = %(prompted)s,"
             " dropped = %(dropped)s, owner = NULL, base = 0, applied = 0, changed = one.changes,"

@@ -15,8 +15,8 @@ psycopg.Error comes out as it is: `Database.connection` makes a JournalError of 
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -42,6 +42,8 @@ PART: Final = 256 * 1024
 _PAGE: Final = 1000
 _COLUMNS: Final = ", ".join(field.name for field in fields(SessionInfo))
 _MARKS: Final = ", ".join(["%s"] * len(fields(SessionInfo)))
+#: begins a statement that changes what is listed: `changes` of `one` is the number of the change.
+COUNT: Final = "WITH one AS (UPDATE acp_bridge.listing SET changes = changes + 1 RETURNING changes)"
 #: what a write may do in a copy.
 _ALLOWED: Final = {
     *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_READ),
@@ -84,7 +86,7 @@ def statements_of(row: Row) -> Iterator[Statement]:
     try:
         for sql, values in loads(row.statements):
             yield str(sql), tuple(_value(value) for value in values)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise JournalError(_FOREIGN) from error
     if row.lines is not None:
         yield INSERT_ROW, (row.turn, bytes(row.lines))
@@ -107,6 +109,17 @@ def _value(value: Any) -> object:
 def applied(n: int) -> Statement:
     """Return the statement by which a copy has the number of the write that was made last."""
     return SET, (APPLIED, str(n))
+
+
+def values_of(info: SessionInfo) -> tuple[Any, ...]:
+    """Return the columns of a session as PostgreSQL takes them.
+
+    Its texts have no NUL, for which U+FFFD stands there; a file keeps it. SQLite has numbers for
+    what is true or not.
+    """
+    session_id, *texts, prompted = astuple(info)
+    plain = (text if text is None else text.replace("\0", "\ufffd") for text in texts)
+    return session_id, *plain, bool(prompted)
 
 
 # --- one session in the database -----------------------------------------------------------------
@@ -168,35 +181,32 @@ async def store(
 ) -> int:
     """Put a session file into the database, as the base of a session that `owner` has.
 
-    Returns its fence.
+    Its writes begin anew, whatever number the file has of those of another log. Returns its fence.
 
     Raises:
         SessionExists: the database has one of this id, and nothing is changed.
         JournalError: the file can't be read.
         psycopg.Error: the database failed.
     """
-    copy = await in_thread(_copied, path)
-    try:
+    async with _copy_of(path) as copy:
+        await in_thread(_forget_applied, copy)
         async with connection.transaction():
             cursor = await connection.execute(
-                "WITH one AS"
-                " (UPDATE acp_bridge.listing SET changes = changes + 1 RETURNING changes)"
-                f" INSERT INTO acp_bridge.sessions(name, {_COLUMNS}, changed, owner, fence)"
+                f"{COUNT} INSERT INTO acp_bridge.sessions(name, {_COLUMNS}, changed, owner, fence)"
                 f" SELECT %s, {_MARKS}, changes, %s, 1 FROM one"
                 " ON CONFLICT (name) DO UPDATE SET (cwd, agent, agent_session_id, title,"
-                " updated_at, agent_info, prompted, changed, owner, fence, base, applied, deleted)"
+                " updated_at, agent_info, prompted, changed, owner, fence, base, applied, deleted,"
+                " dropped)"
                 " = (excluded.cwd, excluded.agent, excluded.agent_session_id, excluded.title,"
                 " excluded.updated_at, excluded.agent_info, excluded.prompted, excluded.changed,"
-                " excluded.owner, sessions.fence + 1, 0, 0, false) WHERE sessions.deleted"
+                " excluded.owner, sessions.fence + 1, 0, 0, false, false) WHERE sessions.deleted"
                 " RETURNING fence",
-                (file_name(info.session_id), *astuple(info), owner),
+                (file_name(info.session_id), *values_of(info), owner),
             )
             if (row := await cursor.fetchone()) is None:
                 raise SessionExists
             await _put_base(connection, file_name(info.session_id), copy)
         return int(row[0])
-    finally:
-        await in_thread(copy.unlink)
 
 
 async def rebase(
@@ -207,8 +217,8 @@ async def rebase(
     Returns the number of its last write. Raises as `store` does; JournalError if the session is not
     this owner's, and nothing is changed.
     """
-    name, copy = file_name(session_id), await in_thread(_copied, path)
-    try:
+    name = file_name(session_id)
+    async with _copy_of(path) as copy:
         n = await in_thread(_applied_in_file, copy)
         async with connection.transaction():
             cursor = await connection.execute(
@@ -224,8 +234,6 @@ async def rebase(
                 "DELETE FROM acp_bridge.writes WHERE name = %s AND n <= %s", (name, n)
             )
         return n
-    finally:
-        await in_thread(copy.unlink)
 
 
 async def _put_base(connection: Connection, name: str, file: Path) -> None:
@@ -238,16 +246,30 @@ async def _put_base(connection: Connection, name: str, file: Path) -> None:
                 part += 1
 
 
+@asynccontextmanager
+async def _copy_of(path: Path) -> AsyncIterator[Path]:
+    copy = await in_thread(_copied, path)
+    try:
+        yield copy
+    finally:
+        with anyio.CancelScope(shield=True):
+            await in_thread(copy.unlink)
+
+
 def _copied(path: Path) -> Path:
     """Copy a session file, as it is at one moment and without a WAL, beside it.
 
     Raises JournalError, also for one that is damaged.
     """
     copy = path.with_suffix(".base")
-    copy.unlink(missing_ok=True)
     with journal_errors():
+        copy.unlink(missing_ok=True)
+        make_file(copy)
         try:
-            with closing(connect(path, wait=5)) as source, closing(sqlite3.connect(copy)) as target:
+            with (
+                closing(connect(path, wait=5, read_only=True)) as source,
+                closing(sqlite3.connect(copy)) as target,
+            ):
                 source.backup(target)
                 target.execute("PRAGMA journal_mode=DELETE").close()
                 if target.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
@@ -264,13 +286,19 @@ def _applied_in_file(path: Path) -> int:
         return int(row[0]) if row else 0
 
 
+def _forget_applied(path: Path) -> None:
+    with journal_errors(), closing(connect(path, wait=1)) as db:
+        db.execute("DELETE FROM settings WHERE key = ?", (APPLIED,)).close()
+
+
 # --- a copy of it --------------------------------------------------------------------------------
 
 
-async def fetch(connection: Connection, session_id: str, path: Path) -> int:
+async def fetch(connection: Connection, session_id: str, path: Path, *, copy: bool = True) -> int:
     """Make a session's file of what the database has; returns the number of its last write.
 
-    A file that has the name is replaced. The caller holds the session's lock.
+    A file that has the name is replaced. The caller holds the session's lock. The file knows that
+    number if it is a `copy` to work on, and not if it goes its own way.
 
     Raises:
         UnknownSession: the database has none of this id, or it was deleted.
@@ -285,9 +313,12 @@ async def fetch(connection: Connection, session_id: str, path: Path) -> int:
             if (found := await head(connection, session_id)) is None:
                 raise UnknownSession("the database has no such session")
             await _fetch_base(connection, session_id, draft)
-            with closing(await in_thread(_opened, draft, session_id)) as copy:
-                await _fetch_writes(connection, found, copy)
-        await in_thread(set_aside_if_ahead, path, found.applied)
+            with closing(await in_thread(_opened, draft, session_id)) as made:
+                await _fetch_writes(connection, found, made)
+        if copy:
+            await in_thread(set_aside_if_ahead, path, found.applied)
+        else:
+            await in_thread(_forget_applied, draft)
         await in_thread(take_name, draft, path)
     except BaseException:
         with anyio.CancelScope(shield=True):

@@ -1,0 +1,94 @@
+"""Sessions that outlive their machine: bridges with a data folder each, and one database.
+
+A data folder is what makes a machine here: no two see each other's locks or copies.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.process.bridge_support import TELL_ACCEPTED, World, accepted, stopped
+from tests.support.client import RecordingClient
+from tests.support.postgres import Cluster, cluster
+from tests.support.processes import all_gone
+from tests.support.recording import RpcError
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Cluster]:
+    with cluster() as made:
+        yield made
+
+
+class Machine:
+    """One machine: bridges of it have a data folder in common."""
+
+    def __init__(self, world: World, url: str, name: str) -> None:
+        self.world = replace(world, home=world.home / name)
+        self.options = ("--journal", url, "--lease", "15")
+
+    def bridge(self, *behaviours: str, **more: Any) -> AbstractAsyncContextManager[RecordingClient]:
+        return self.world.bridge(*behaviours, options=self.options, **more)
+
+
+class Two:
+    """Two machines and their database."""
+
+    def __init__(self, world: World, server: Cluster) -> None:
+        self.url = server.new_database()
+        self.here, self.there = (Machine(world, self.url, name) for name in ("here", "there"))
+
+    def execute(self, sql: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def lease_ends(self) -> None:
+        """As if nobody had renewed a lease for its time."""
+        self.execute("UPDATE acp_bridge.bridges SET until = clock_timestamp()")
+
+
+@pytest.fixture
+def two(world: World, server: Cluster) -> Two:
+    return Two(world, server)
+
+
+async def load(client: RecordingClient, world: World, session_id: str) -> Any:
+    params = {"sessionId": session_id, "cwd": str(world.cwd), "mcpServers": []}
+    client.session_id = session_id
+    return await client.request("session/load", params)
+
+
+async def test_a_session_goes_on_at_another_machine_when_its_own_was_killed(
+    two: Two, world: World
+) -> None:
+    exits = -signal.SIGKILL
+    async with two.here.bridge(capabilities=TELL_ACCEPTED, exits=exits) as client:
+        await client.prompt("say before")
+        client.send_prompt("say one; gate g; say never")
+        await world.gates.reached("g")
+        await client.until_recorded(lambda: "one" in client.text())
+        await accepted(client, client.send_prompt("say two; gate h"))
+        session_id, seen = client.session_id, client.text()
+        client.terminate(signal.SIGKILL)
+        await client.wait()
+    await all_gone(world.mark)
+    async with two.there.bridge(session=False) as client:
+        with pytest.raises(RpcError) as refused:
+            await load(client, world, session_id)
+        assert os.uname().nodename in refused.value.message
+        two.lease_ends()
+        loaded = await load(client, world, session_id)
+        assert client.text().startswith(seen)
+        assert "Interrupted" in client.text()
+        (held,) = loaded["_meta"]["acp_bridge"]["held"]
+        assert held == [{"type": "text", "text": "say two; gate h"}]
+        assert await stopped(client, client.send_prompt("say three")) == "end_turn"
