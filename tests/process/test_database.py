@@ -92,3 +92,65 @@ async def test_a_session_goes_on_at_another_machine_when_its_own_was_killed(
         (held,) = loaded["_meta"]["acp_bridge"]["held"]
         assert held == [{"type": "text", "text": "say two; gate h"}]
         assert await stopped(client, client.send_prompt("say three")) == "end_turn"
+
+
+async def test_a_bridge_of_the_same_machine_takes_over_at_once(two: Two, world: World) -> None:
+    async with two.here.bridge(exits=-signal.SIGKILL) as client:
+        await client.prompt("say before")
+        session_id, seen = client.session_id, client.text()
+        client.terminate(signal.SIGKILL)
+        await client.wait()
+    async with two.here.bridge(session=False) as client:
+        await load(client, world, session_id)
+        assert client.text() == seen
+
+
+async def test_what_was_accepted_and_shown_outlives_the_death_of_the_database_in_a_turn(
+    two: Two, world: World, server: Cluster
+) -> None:
+    async with two.here.bridge(capabilities=TELL_ACCEPTED) as client:
+        asked = client.send_prompt("say one; gate g; say two; gate h; say three")
+        await accepted(client, asked)
+        await world.gates.reached("g")
+        await client.until_recorded(lambda: "one" in client.text())
+        server.kill()
+        try:
+            world.gates.open("g")
+            await world.gates.reached("h")
+            refused = await client.answer_to(client.send_prompt("say never"))
+            assert "not taken" in refused["error"]["message"]
+        finally:
+            server.start()
+        world.gates.open("h")
+        assert await stopped(client, asked) == "end_turn"
+        await client.logged("journal.caught_up")
+        assert await stopped(client, client.send_prompt("say four")) == "end_turn"
+        session_id, seen = client.session_id, client.text()
+    async with two.there.bridge(session=False) as client:
+        await load(client, world, session_id)
+        notice = seen.partition("two")[2].rpartition("three")[0]
+        assert "journal can't be written" in notice
+        assert client.text() == seen.replace(notice, "")
+
+
+async def test_a_bridge_that_was_frozen_past_its_lease_writes_nothing_after_the_takeover(
+    two: Two, world: World
+) -> None:
+    async with two.here.bridge(exits=-signal.SIGKILL) as client:
+        client.send_prompt("say one; gate g; say two")
+        await world.gates.reached("g")
+        await client.until_recorded(lambda: "one" in client.text())
+        session_id = client.session_id
+        assert client.process is not None
+        os.kill(client.process.pid, signal.SIGSTOP)
+        two.lease_ends()
+        async with two.there.bridge(session=False) as other:
+            await load(other, world, session_id)
+            before = two.execute("SELECT n FROM acp_bridge.writes ORDER BY n")
+            os.kill(client.process.pid, signal.SIGCONT)
+            world.gates.open("g")
+            await client.logged("journal.lost")
+            assert two.execute("SELECT n FROM acp_bridge.writes ORDER BY n") == before
+            assert await stopped(other, other.send_prompt("say three")) == "end_turn"
+        client.terminate(signal.SIGKILL)
+        await client.wait()
