@@ -60,6 +60,9 @@ class SessionJournal:
         self._numbered = 0
         #: called when a write is on its way: what tells of it must not leave before it is made.
         self.on_late: Callable[[], None] = lambda: None
+        #: called when the place of the journal is away, with the seconds until turns must end.
+        self.on_away: Callable[[float], None] = lambda seconds: None
+        file.on_away = lambda seconds: self.on_away(seconds)
         #: told of the lines of each row of the transcript, once they are written or kept.
         self.follower: Callable[[bytes], None] | None = None
 

@@ -154,3 +154,23 @@ async def test_a_bridge_that_was_frozen_past_its_lease_writes_nothing_after_the_
             assert await stopped(other, other.send_prompt("say three")) == "end_turn"
         client.terminate(signal.SIGKILL)
         await client.wait()
+
+
+@pytest.mark.hazard("N4", "P1")
+async def test_a_database_that_stays_away_ends_the_turn_as_was_said_before_and_the_session_goes_on(
+    two: Two, world: World, server: Cluster
+) -> None:
+    async with two.here.bridge() as client:
+        await client.prompt("say before")
+        asked = client.send_prompt("say one; gate g; say two")
+        await world.gates.reached("g")
+        await client.until_recorded(lambda: "one" in client.text())
+        server.kill()
+        try:
+            await client.until_recorded(lambda: "database of this session" in client.text(), 15)
+            assert client.recording.answers(asked) == []
+            assert "SIGKILL" in (await client.answer_to(asked, within=15))["error"]["message"]
+        finally:
+            server.start()
+        await client.logged("journal.caught_up")
+        assert await stopped(client, client.send_prompt("say three")) == "end_turn"

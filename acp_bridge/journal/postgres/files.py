@@ -38,6 +38,13 @@ class DatabaseFiles(Files):
         self._database = database
         self._lease = lease
         self._tasks = tasks
+        self._open: set[CopiedFile] = set()
+        lease.on_half = self._tell_away
+
+    def _tell_away(self, seconds: float) -> None:
+        self._open = {file for file in self._open if not file.closed}
+        for file in self._open:
+            file.on_away(seconds)
 
     def index(self, home: Path) -> Index:
         """Return the listing of all sessions of the database."""
@@ -96,6 +103,7 @@ class DatabaseFiles(Files):
     def _taken_up(self, file: SessionFile, head: log.Head) -> CopiedFile:
         assert isinstance(file, CopiedFile)
         file.take_up(head)
+        self._open = {each for each in self._open if not each.closed} | {file}
         self._tasks.start_soon(file.run)
         return file
 

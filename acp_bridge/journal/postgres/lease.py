@@ -76,6 +76,8 @@ class Lease:
         self.owners: list[str] = []
         #: until when it may write and have agents work.
         self.until = 0.0
+        #: told once half of that time has passed in vain, with the seconds that are left.
+        self.on_half: Callable[[float], None] = lambda seconds: None
 
     @property
     def owner(self) -> str:
@@ -97,14 +99,22 @@ class Lease:
         """Renew the lease, once it has begun, until cancelled."""
         while True:
             await anyio.sleep(self._seconds / _RENEWALS)
-            while self.owners:
-                try:
-                    async with self._begun:
-                        await self._renew()
-                    break
-                except JournalError as error:
-                    event("database.away", what=error)
-                    await anyio.sleep(_RETRY)
+            told = False
+            while self.owners and not await self._renewed():
+                left = self.until - now()
+                if not told and 0 < left < self._seconds / 2:
+                    told = True
+                    self.on_half(left)
+                await anyio.sleep(_RETRY)
+
+    async def _renewed(self) -> bool:
+        try:
+            async with self._begun:
+                await self._renew()
+        except JournalError as error:
+            event("database.away", what=error)
+            return False
+        return True
 
     async def _renew(self) -> None:
         sent = now()
