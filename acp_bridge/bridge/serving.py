@@ -114,8 +114,9 @@ async def _journal(
         return
     from acp_bridge.journal.postgres.files import opened
 
-    lease = settings.lease
-    async with opened(settings.journal, settings.home, lease, tasks, deadline.set) as journal:
+    memories = settings.home / "agent" if settings.builtin else None
+    where = settings.journal, settings.home, settings.lease
+    async with opened(*where, tasks, deadline.set, memories) as journal:
         yield journal
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from acp_bridge.agents import guard
 from acp_bridge.agents.environment import HANDED_ON
 from acp_bridge.cli.options import Options, parse
-from acp_bridge.cli.own_agent import hindrance
+from acp_bridge.cli.own_agent import hindrance, lacks_extra
 from acp_bridge.cli.serving_parser import FILE_LEVEL, STDERR_LEVEL
 from acp_bridge.runtime import keep, log, waits
 from acp_bridge.settings import Settings
@@ -130,6 +130,16 @@ def _has_its_agent(options: Options) -> bool:
     return why is None
 
 
+def _has_its_database(options: Options) -> bool:
+    """Return False, and log why, if a database is wanted and nothing here can speak to it."""
+    if options.settings.journal is None:
+        return True
+    why = lacks_extra("psycopg", "postgres")
+    if why is not None:
+        log.logger.error("%s", why)
+    return why is None
+
+
 def _serve(options: Options, waiter: keep.Waiter | None) -> int:
     if not can_serve(options):
         return 2
@@ -150,7 +160,7 @@ def _serve(options: Options, waiter: keep.Waiter | None) -> int:
 
 def can_serve(options: Options) -> bool:
     """Open the log; False, after a message, if that fails or the agent can't be started."""
-    return _open_log(options) and _has_its_agent(options)
+    return _open_log(options) and _has_its_agent(options) and _has_its_database(options)
 
 
 def settled(options: Options) -> Settings:

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -174,3 +175,19 @@ async def test_a_database_that_stays_away_ends_the_turn_as_was_said_before_and_t
             server.start()
         await client.logged("journal.caught_up")
         assert await stopped(client, client.send_prompt("say three")) == "end_turn"
+
+
+async def test_the_built_in_agent_remembers_at_another_machine_what_was_said(
+    two: Two, world: World, tmp_path: Path
+) -> None:
+    dialogue = tmp_path / "dialogue"
+    dialogue.write_text("turn\nremember")
+    own: Any = {"command": [], "env": {"ACP_BRIDGE_MODEL": f"scripted:{dialogue}"}}
+    async with two.here.bridge(**own) as client:
+        await client.prompt("I am Ann", within=20)
+        session_id = client.session_id
+    for machine in (two.there, two.here):
+        async with machine.bridge(session=False, **own) as client:
+            await load(client, world, session_id)
+            await client.prompt("who am I?", within=20)
+            assert "You told me: I am Ann" in client.text()

@@ -34,6 +34,7 @@ from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.postgres import log
 from acp_bridge.journal.postgres.connection import Database
 from acp_bridge.journal.postgres.lease import Lease
+from acp_bridge.journal.postgres.memory import Memories, Saved
 from acp_bridge.runtime.log import event
 
 Action = Callable[[JournalError | None], None]
@@ -74,10 +75,20 @@ class CopiedFile(SessionFile):
     """A session's file whose writes are made in the database first."""
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, database: Database, lease: Lease
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        database: Database,
+        lease: Lease,
+        memories: Memories | None = None,
     ) -> None:
-        """`take_up` is called before anything is written."""
+        """`take_up` is called before anything is written.
+
+        `memories`: of the agent, if that is the built-in one.
+        """
         super().__init__(path, connection)
+        self._memories = memories
+        self._saved = Saved()
         self._database = database
         self._lease = lease
         self._session_id = ""
@@ -92,8 +103,12 @@ class CopiedFile(SessionFile):
         self._rebasing = anyio.Lock()
         self._lost: JournalError | None = None
 
-    def take_up(self, head: log.Head) -> None:
-        """Be the copy of a session that this bridge has, as the database says."""
+    def take_up(self, head: log.Head, saved: Saved) -> None:
+        """Be the copy of a session that this bridge has, as the database says.
+
+        `saved`: what it has of the agent's memory.
+        """
+        self._saved = saved
         self._session_id, self._fence, self._applied = (
             head.info.session_id,
             head.fence,
@@ -369,11 +384,24 @@ class CopiedFile(SessionFile):
             raise refused[0]
 
     async def checkpoint(self) -> None:
-        """Move a long WAL into the file, and a long log into a new base. Raises JournalError."""
+        """Move a long WAL into the file, and a long log into a new base. Raises JournalError.
+
+        What the built-in agent remembers is saved, too.
+        """
         await super().checkpoint()
+        if not self.closed and self._memories:
+            await self._save_memory(self._memories)
         if self.closed or self._log_bytes < max(_LOG_BYTES, self.path.stat().st_size):
             return
         await self.rebase()
+
+    async def _save_memory(self, memories: Memories) -> None:
+        agent_session_id = self.value("SELECT agent_session_id FROM session")
+        async with self._database.connection() as connection:
+            owned = self._lease.owner, self._fence
+            self._saved = await memories.save(
+                connection, self._session_id, agent_session_id, self._saved, owned
+            )
 
     async def rebase(self) -> None:
         """Put the copy, as it is now, in the place of the log. Raises JournalError."""

@@ -22,19 +22,28 @@ from acp_bridge.journal.postgres.connection import Database
 from acp_bridge.journal.postgres.file import CopiedFile
 from acp_bridge.journal.postgres.index import CopiedIndex
 from acp_bridge.journal.postgres.lease import Lease
+from acp_bridge.journal.postgres.memory import Memories, Saved
 from acp_bridge.journal.records import SessionInfo
 from acp_bridge.journal.store import Files, Journal
 from acp_bridge.settings import DatabaseUrl
 
 #: seconds for which a bridge that ends waits for the database to note that.
 _END: Final = 2.0
+_NONE: Final = Saved()
 
 
 class DatabaseFiles(Files):
     """Sessions that are kept in a database; one opening fetches all of a session."""
 
-    def __init__(self, database: Database, lease: Lease, tasks: TaskGroup) -> None:
-        """`tasks` makes the writes of the sessions that are open."""
+    def __init__(
+        self,
+        database: Database,
+        lease: Lease,
+        tasks: TaskGroup,
+        memories: Memories | None = None,
+    ) -> None:
+        """`tasks` makes the writes of the sessions that are open; `memories`: as `CopiedFile`."""
+        self._memories = memories
         self._database = database
         self._lease = lease
         self._tasks = tasks
@@ -77,10 +86,12 @@ class DatabaseFiles(Files):
 
         Raises UnknownSession; HeldElsewhere: a bridge of another machine has it; JournalError.
         """
-        head = await self._lease.claim(session_id)
+        head, saved = await self._lease.claim(session_id), Saved()
         try:
             async with self._database.connection() as connection:
                 await log.fetch(connection, session_id, path)
+                if self._memories:
+                    saved = await self._memories.restore(connection, session_id)
             await in_thread(left_queue.clear, path)
             older = await in_thread(log.is_older, path)
             file, info = await in_thread(open_file, path, session_id, self._copied)
@@ -88,7 +99,7 @@ class DatabaseFiles(Files):
             with anyio.CancelScope(shield=True), suppress(JournalError):
                 await self._lease.release(session_id)
             raise
-        copied = self._taken_up(file, head)
+        copied = self._taken_up(file, head, saved)
         try:
             if older:  # what is written from now on belongs to the tables as they are now
                 await copied.rebase()
@@ -98,11 +109,11 @@ class DatabaseFiles(Files):
         return copied, info
 
     def _copied(self, path: Path, connection: sqlite3.Connection) -> SessionFile:
-        return CopiedFile(path, connection, self._database, self._lease)
+        return CopiedFile(path, connection, self._database, self._lease, self._memories)
 
-    def _taken_up(self, file: SessionFile, head: log.Head) -> CopiedFile:
+    def _taken_up(self, file: SessionFile, head: log.Head, saved: Saved = _NONE) -> CopiedFile:
         assert isinstance(file, CopiedFile)
-        file.take_up(head)
+        file.take_up(head, saved)
         self._open = {each for each in self._open if not each.closed} | {file}
         self._tasks.start_soon(file.run)
         return file
@@ -145,18 +156,21 @@ async def opened(
     seconds: float,
     tasks: TaskGroup,
     follow: Callable[[float | None], None],
+    memories: Path | None = None,
 ) -> AsyncIterator[Journal]:
     """Give the journal of a bridge whose sessions are kept in a database.
 
     `home`: the data folder, which has the copies. `seconds`: of the lease. `tasks` works for it,
-    and is cancelled after the end; `follow`: as `Lease` has it.
+    and is cancelled after the end; `follow`: as `Lease` has it. `memories`: the folder in which the
+    built-in agent remembers, if it is the agent.
     """
     copies = home / "databases" / url.folder
     async with Database(url) as database:
         lease = Lease(database, copies, seconds, follow)
         tasks.start_soon(lease.run)
         try:
-            yield Journal(copies, DatabaseFiles(database, lease, tasks))
+            kept = Memories(memories) if memories else None
+            yield Journal(copies, DatabaseFiles(database, lease, tasks, kept))
         finally:
             with anyio.move_on_after(_END, shield=True):
                 await lease.end()

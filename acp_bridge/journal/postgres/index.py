@@ -59,7 +59,8 @@ class CopiedIndex(Index):
     async def _take_out(self, session_id: str, *, prompted: bool, dropped: bool) -> None:
         await self._change(
             f"{COUNT}, base AS (DELETE FROM acp_bridge.bases WHERE name = %(name)s),"
-            " log AS (DELETE FROM acp_bridge.writes WHERE name = %(name)s)"
+            " log AS (DELETE FROM acp_bridge.writes WHERE name = %(name)s),"
+            " memory AS (DELETE FROM acp_bridge.memories WHERE name = %(name)s)"
             " UPDATE acp_bridge.sessions SET deleted = true, prompted = %(prompted)s,"
             " dropped = %(dropped)s, owner = NULL, base = 0, applied = 0, changed = one.changes,"
             " title = CASE WHEN %(prompted)s OR %(dropped)s THEN NULL ELSE title END"

@@ -41,6 +41,10 @@ MIGRATIONS: Final = (
         n bigint, statements text NOT NULL, turn bigint NOT NULL, lines bytea,
         PRIMARY KEY (name, n)
     );
+    CREATE TABLE acp_bridge.memories(
+        name text COLLATE "C" REFERENCES acp_bridge.sessions ON DELETE CASCADE,
+        agent_session_id text NOT NULL, at bigint, data bytea NOT NULL, PRIMARY KEY (name, at)
+    );
     """,
 )
 
