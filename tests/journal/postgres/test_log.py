@@ -1,5 +1,6 @@
 """A session goes from its file into a database and back, and is the same to the byte."""
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -26,7 +27,7 @@ from acp_bridge.journal.postgres.connection import Database
 from acp_bridge.journal.postgres.digest import digest
 from acp_bridge.journal.records import file_name
 from acp_bridge.settings import DatabaseUrl
-from tests.journal.files import all_bytes, mode, tree
+from tests.journal.files import all_bytes, mode, tree, wal
 from tests.journal.postgres.session_files import (
     INFO,
     SESSION,
@@ -277,6 +278,44 @@ async def test_a_file_of_an_earlier_version_is_stored_as_it_is(
     assert all_bytes(here.parent) == before
 
 
+async def test_a_file_is_stored_with_what_a_killed_bridge_has_left_in_its_wal_which_stays(
+    database: DatabaseUrl, here: Path, there: Path, tmp_path: Path
+) -> None:
+    left = tmp_path / "left"
+    with closing(connect(here, wait=1)) as db:
+        db.execute("UPDATE session SET title = 'of the WAL'")
+        shutil.copytree(here.parent, left)
+    kept = left / here.name
+    before = kept.read_bytes(), wal(kept).read_bytes()
+    with bounded():
+        async with Database(database) as opened, opened.connection() as connection:
+            await log.store(connection, INFO, kept)
+            await log.fetch(connection, SESSION, there)
+    assert digest(there)[0].title == "of the WAL"
+    assert (kept.read_bytes(), wal(kept).read_bytes()) == before
+
+
+async def test_a_store_that_is_cancelled_leaves_nothing(
+    database: DatabaseUrl, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bounded():
+        async with Database(database) as opened:
+            with anyio.CancelScope() as scope:
+
+                async def put_base(_: log.Connection, __: str, copy: Path) -> None:
+                    assert mode(copy) == 0o600
+                    scope.cancel()
+                    await anyio.sleep_forever()
+
+                monkeypatch.setattr(log, "_put_base", put_base)
+                async with opened.connection() as connection:
+                    await log.store(connection, INFO, here)
+            assert scope.cancelled_caught
+            async with opened.connection() as connection:
+                assert await log.head(connection, SESSION) is None
+    assert tree(here.parent) == [here.parent, here]
+
+
 async def test_the_number_of_the_last_write_belongs_to_one_log(
     database: DatabaseUrl, here: Path, there: Path
 ) -> None:
@@ -428,6 +467,7 @@ async def test_a_write_that_the_tables_refuse_is_left_out_in_each_copy_and_the_n
         refused = [log.make(db, log.all_of(write)) is not None for write in some]
     assert refused == [False, True, True, False]
     assert digest(there) == digest(here)
+    assert not any("the refused" in row for row in dumped(there))
 
 
 async def everything(connection: log.Connection) -> list[list[tuple[Any, ...]]]:
