@@ -7,10 +7,11 @@ path, is only chained, for the log.
 import re
 import select
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Any, Final, Self
 
+import anyio
 import psycopg
 from psycopg import AsyncConnection
 
@@ -18,8 +19,12 @@ from acp_bridge.journal.errors import DatabaseAway, JournalError
 from acp_bridge.journal.postgres.tables import migrate
 from acp_bridge.settings import DatabaseUrl
 
-#: connections that are kept while nobody uses them.
-_KEPT: Final = 4
+#: connections at a time, but for that of a lease; so many are kept while nobody uses them.
+_KEPT: Final = 8
+#: seconds in which what is asked is done, unless more is asked for.
+_ANSWER: Final = 10.0
+#: seconds for what moves all of a session.
+ALL: Final = 600.0
 _OPTIONS: Final = "-c lock_timeout=5s -c idle_in_transaction_session_timeout=10s"
 #: no SQLSTATE: the certificate is not the server's, or it has none.
 _UNSAFE: Final = "unsafe"
@@ -79,6 +84,7 @@ class Database:
         self._url = url
         self._free: list[AsyncConnection[Any]] = []
         self._migrated = False
+        self._limit = anyio.Semaphore(_KEPT)
 
     async def __aenter__(self) -> Self:
         """Return itself."""
@@ -95,11 +101,25 @@ class Database:
             await self._free.pop().close()
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
-        """Give a connection in autocommit; one whose use failed is thrown away.
+    async def connection(
+        self, within: float = _ANSWER, *, first: bool = False
+    ) -> AsyncIterator[AsyncConnection[Any]]:
+        """Give a connection in autocommit for so many seconds; one that failed is thrown away.
+
+        `first`: without a wait for those who have one.
 
         Raises JournalError; DatabaseAway if a later try may work.
         """
+        limit = nullcontext() if first else self._limit
+        try:
+            with anyio.fail_after(within):
+                async with limit, self._used() as connection:
+                    yield connection
+        except TimeoutError as error:
+            raise DatabaseAway("the journal failed: the database does not answer") from error
+
+    @asynccontextmanager
+    async def _used(self) -> AsyncIterator[AsyncConnection[Any]]:
         connection = None
         try:
             connection = await self._kept() or await self._connect()

@@ -32,7 +32,7 @@ from acp_bridge.journal.errors import DatabaseAway, JournalError
 from acp_bridge.journal.file import SessionFile, Unwritten, Write
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.postgres import log
-from acp_bridge.journal.postgres.connection import Database
+from acp_bridge.journal.postgres.connection import ALL, Database
 from acp_bridge.journal.postgres.lease import Lease
 from acp_bridge.journal.postgres.memory import Memories, Saved
 from acp_bridge.runtime.log import event
@@ -47,7 +47,7 @@ _LOG_BYTES: Final = 1024 * 1024
 #: seconds between two looks for what became of a write.
 _LOOK: Final = 0.5
 #: seconds for which the close of a session waits for what is on its way.
-_CLOSE: Final = 5.0
+_CLOSE: Final = 2.0
 _AWAY: Final = "the journal failed: the database can't be reached"
 #: for the user.
 TAKEN: Final = (
@@ -216,7 +216,9 @@ class CopiedFile(SessionFile):
                 break
             batch.append(late)
         try:
-            await self._ship([late.row for late in batch], sure=any(x.must for x in batch))
+            await self._ship(
+                [late.row for late in batch], sure=any(late.write.statements for late in batch)
+            )
         except DatabaseAway as error:
             self._keep_late(error)
         except JournalError as error:
@@ -279,11 +281,14 @@ class CopiedFile(SessionFile):
                 self._lease.check()
                 async with self._database.connection() as connection:
                     asked = True
-                    put = await log.put(
-                        connection, self._session_id, self._lease.owner, self._fence, rows, sure
-                    )
-                    if put or await self._is_there(connection, rows[-1].n):
+                    owned = self._lease.owner, self._fence
+                    if await log.put(connection, self._session_id, *owned, rows, sure):
                         break
+                    there = await self._last(connection)
+                if there == rows[-1].n:
+                    break
+                if there < self._applied:  # the database has lost what it had not on its disk
+                    await self.rebase()
             except DatabaseAway as error:
                 if not asked:
                     raise
@@ -293,8 +298,8 @@ class CopiedFile(SessionFile):
         self._applied = rows[-1].n
         self._log_bytes += sum(len(row.statements) + len(row.lines or b"") for row in rows)
 
-    async def _is_there(self, connection: log.Connection, last: int) -> bool:
-        """Return whether the log has the write with this number; if not, it may be put again.
+    async def _last(self, connection: log.Connection) -> int:
+        """Return the number of the last write in the log.
 
         Raises JournalError: this bridge has lost the session.
         """
@@ -302,16 +307,7 @@ class CopiedFile(SessionFile):
         if found is None or found.owner not in self._lease.owners:
             raise JournalError(TAKEN)
         self._fence = found.fence
-        if found.applied < self._applied:  # the database has lost what it had not on its disk
-            await self._rebase(connection)
-        return found.applied == last
-
-    async def _rebase(self, connection: log.Connection) -> None:
-        async with self._rebasing:
-            await log.rebase(
-                connection, self._session_id, self.path, self._lease.owner, self._fence
-            )
-            self._log_bytes = 0
+        return found.applied
 
     # --- the copy ------------------------------------------------------------------------------
 
@@ -405,8 +401,10 @@ class CopiedFile(SessionFile):
 
     async def rebase(self) -> None:
         """Put the copy, as it is now, in the place of the log. Raises JournalError."""
-        async with self._database.connection() as connection:
-            await self._rebase(connection)
+        async with self._rebasing, self._database.connection(ALL) as connection:
+            owned = self._lease.owner, self._fence
+            await log.rebase(connection, self._session_id, self.path, *owned)
+            self._log_bytes = 0
 
     async def close(self) -> bool:
         """Close the copy, once what is on its way was made, and let others have the session.

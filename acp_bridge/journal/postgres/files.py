@@ -18,7 +18,7 @@ from acp_bridge.journal.file import SessionFile
 from acp_bridge.journal.files import create_file, open_file, remove
 from acp_bridge.journal.index import Index
 from acp_bridge.journal.postgres import log
-from acp_bridge.journal.postgres.connection import Database
+from acp_bridge.journal.postgres.connection import ALL, Database
 from acp_bridge.journal.postgres.file import CopiedFile
 from acp_bridge.journal.postgres.index import CopiedIndex
 from acp_bridge.journal.postgres.lease import Lease
@@ -72,7 +72,7 @@ class DatabaseFiles(Files):
         file = await in_thread(create_file, path, info, self._copied)
         try:
             owner = self._lease.owner
-            async with self._database.connection() as connection:
+            async with self._database.connection(ALL) as connection:
                 fence = await log.store(connection, info, path, owner)
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -88,7 +88,7 @@ class DatabaseFiles(Files):
         """
         head, saved = await self._lease.claim(session_id), Saved()
         try:
-            async with self._database.connection() as connection:
+            async with self._database.connection(ALL) as connection:
                 await log.fetch(connection, session_id, path)
                 if self._memories:
                     saved = await self._memories.restore(connection, session_id)

@@ -39,6 +39,8 @@ KILL: Final = 6.0
 _DRIFT: Final = 0.01
 #: renewals in the time of one lease.
 _RENEWALS: Final = 6
+#: seconds in which a renewal is answered.
+_ANSWER: Final = 4.0
 #: seconds between two tries of a renewal that has failed.
 _RETRY: Final = 1.0
 #: days for which the row of a bridge that has ended stays, if nothing names it.
@@ -118,7 +120,7 @@ class Lease:
 
     async def _renew(self) -> None:
         sent = now()
-        async with self._database.connection() as connection:
+        async with self._database.connection(_ANSWER, first=True) as connection:
             if not self.owners or not await self._prolonged(connection):
                 await self._begin_anew(connection)
         self.until = sent + self._seconds * (1 - _DRIFT) - KILL

@@ -39,7 +39,7 @@ APPLIED: Final = "journal:applied"
 #: bytes of a base in one row.
 PART: Final = 256 * 1024
 #: writes that are made in a new copy in one transaction.
-_PAGE: Final = 1000
+_PAGE: Final = 200
 _COLUMNS: Final = ", ".join(field.name for field in fields(SessionInfo))
 _MARKS: Final = ", ".join(["%s"] * len(fields(SessionInfo)))
 #: begins a statement that changes what is listed: `changes` of `one` is the number of the change.
@@ -192,8 +192,8 @@ async def store(
         await in_thread(_forget_applied, copy)
         async with connection.transaction():
             cursor = await connection.execute(
-                f"{COUNT} INSERT INTO acp_bridge.sessions(name, {_COLUMNS}, changed, owner, fence)"
-                f" SELECT %s, {_MARKS}, changes, %s, 1 FROM one"
+                f"INSERT INTO acp_bridge.sessions(name, {_COLUMNS}, changed, owner, fence)"
+                f" VALUES (%s, {_MARKS}, 0, %s, 1)"
                 " ON CONFLICT (name) DO UPDATE SET (cwd, agent, agent_session_id, title,"
                 " updated_at, agent_info, prompted, changed, owner, fence, base, applied, deleted,"
                 " dropped)"
@@ -206,6 +206,12 @@ async def store(
             if (row := await cursor.fetchone()) is None:
                 raise SessionExists
             await _put_base(connection, file_name(info.session_id), copy)
+            # The last of all: nobody else's listing can be changed until this is committed.
+            await connection.execute(
+                f"{COUNT} UPDATE acp_bridge.sessions SET changed = changes FROM one"
+                " WHERE name = %s",
+                (file_name(info.session_id),),
+            )
         return int(row[0])
 
 
