@@ -68,6 +68,7 @@ async def load(client: RecordingClient, world: World, session_id: str) -> Any:
     return await client.request("session/load", params)
 
 
+@pytest.mark.hazard("K1", "Q5", "Q6", "R12")
 async def test_a_session_goes_on_at_another_machine_when_its_own_was_killed(
     two: Two, world: World
 ) -> None:
@@ -106,6 +107,7 @@ async def test_a_bridge_of_the_same_machine_takes_over_at_once(two: Two, world: 
         assert client.text() == seen
 
 
+@pytest.mark.hazard("N4", "Q13", "K1", "T2")
 async def test_what_was_accepted_and_shown_outlives_the_death_of_the_database_in_a_turn(
     two: Two, world: World, server: Cluster
 ) -> None:
@@ -134,6 +136,7 @@ async def test_what_was_accepted_and_shown_outlives_the_death_of_the_database_in
         assert client.text() == seen.replace(notice, "")
 
 
+@pytest.mark.hazard("N3")
 async def test_a_bridge_that_was_frozen_past_its_lease_writes_nothing_after_the_takeover(
     two: Two, world: World
 ) -> None:
