@@ -32,7 +32,7 @@ from acp_bridge.journal import (
 from acp_bridge.journal.connection import in_thread, journal_errors
 from acp_bridge.journal.files import read_info
 from acp_bridge.journal.postgres import listing, log
-from acp_bridge.journal.postgres.connection import Database
+from acp_bridge.journal.postgres.connection import ALL, Database
 from acp_bridge.journal.postgres.digest import digest
 from acp_bridge.journal.reading import index_rows
 
@@ -105,7 +105,7 @@ class IntoDatabase:
         path = self._journal.path(session_id)
         async with _locked(self._journal, session_id):
             info, here = await in_thread(digest, path)
-            async with self._database.connection() as connection:
+            async with self._database.connection(ALL) as connection:
                 before = after = await _digest_there(connection, session_id)
                 if before is None:
                     if await listing.was_deleted(connection, session_id):
@@ -148,7 +148,7 @@ class IntoFolder:
         async with _locked(self._journal, session_id):
             is_there = await in_thread(read_info, path) is not None
             here = await in_thread(digest, path) if is_there else None
-            async with self._database.connection() as connection:
+            async with self._database.connection(ALL) as connection:
                 if (machine := await listing.holder(connection, session_id)) is not None:
                     raise Refused(f"a bridge on {machine} has it")
                 there = await _digest_there(connection, session_id)

@@ -38,8 +38,9 @@ from acp_bridge.wire.jsonrpc import dumps, loads
 APPLIED: Final = "journal:applied"
 #: bytes of a base in one row.
 PART: Final = 256 * 1024
-#: writes that are made in a new copy in one transaction.
-_PAGE: Final = 200
+#: writes, and their bytes, that are made in a new copy in one transaction.
+_PAGE: Final = 1000
+_PAGE_BYTES: Final = 1024 * 1024
 _COLUMNS: Final = ", ".join(field.name for field in fields(SessionInfo))
 _MARKS: Final = ", ".join(["%s"] * len(fields(SessionInfo)))
 #: begins a statement that changes what is listed: `changes` of `one` is the number of the change.
@@ -383,15 +384,25 @@ async def _fetch_base(connection: Connection, session_id: str, draft: Path) -> N
 
 
 async def _fetch_writes(connection: Connection, found: Head, copy: sqlite3.Connection) -> None:
-    async with connection.cursor("writes") as cursor:
-        cursor.itersize = _PAGE
-        await cursor.execute(
-            "SELECT n, statements, turn, lines FROM acp_bridge.writes"
-            " WHERE name = %s AND n > %s ORDER BY n",
+    page: list[Row] = []
+    size = 0
+    async with (
+        connection.cursor() as cursor,
+        cursor.copy(
+            "COPY (SELECT n, statements, turn, lines FROM acp_bridge.writes"
+            " WHERE name = %s AND n > %s ORDER BY n) TO STDOUT (FORMAT BINARY)",
             (file_name(found.info.session_id), found.base),
-        )
-        while rows := await cursor.fetchmany(_PAGE):
-            await in_thread(_make, copy, [Row(*row) for row in rows])
+        ) as rows,
+    ):
+        rows.set_types(("int8", "text", "int8", "bytea"))
+        async for values in rows.rows():
+            page.append(row := Row(*values))
+            size += len(row.statements) + len(row.lines or b"")
+            if len(page) >= _PAGE or size >= _PAGE_BYTES:
+                await in_thread(_make, copy, page)
+                page, size = [], 0
+    if page:
+        await in_thread(_make, copy, page)
 
 
 def _opened(draft: Path, session_id: str) -> sqlite3.Connection:

@@ -378,6 +378,24 @@ async def test_a_log_of_thousands_of_writes_makes_the_file_in_which_they_were_ma
     assert applied_in(there) == ["3000"]
 
 
+async def test_long_writes_are_made_a_few_at_a_time(
+    database: DatabaseUrl, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, pages = log._make, []
+
+    def make_page(copy: sqlite3.Connection, rows: list[log.Row]) -> None:
+        pages.append(len(rows))
+        make(copy, rows)
+
+    monkeypatch.setattr(log, "_make", make_page)
+    with bounded():
+        async with Database(database) as opened, opened.connection() as connection:
+            fence = await log.store(connection, INFO, here, "me")
+            await put(connection, fence, 1, [Write((), n, (b"x" * 300_000,)) for n in range(10)])
+            assert await log.fetch(connection, SESSION, there) == 10
+    assert pages == [4, 4, 2]
+
+
 @pytest.mark.parametrize(
     "statement",
     [
