@@ -19,7 +19,7 @@ import anyio
 from acp_bridge.journal import left_queue, prompt_rows, turns
 from acp_bridge.journal.connection import in_thread, journal_errors
 from acp_bridge.journal.errors import JournalError
-from acp_bridge.journal.file import SessionFile, Statement, Unwritten, Write, last_value
+from acp_bridge.journal.file import PROMPTED, SessionFile, Statement, Unwritten, Write, last_value
 from acp_bridge.journal.history import SALVAGED_ROWS, Moment, Slice, read_entries, read_slice
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import Merger, merged
@@ -100,7 +100,7 @@ class SessionJournal:
         with journal_errors():
             statements = prompt_rows.accept(seq, prompt_id, params)
         if not self.info.prompted:
-            statements = (*statements, ("UPDATE session SET prompted = 1", ()))
+            statements = (*statements, (PROMPTED, ()))
         self._must(*statements)
         self._numbered = seq
         self.info = replace(self.info, prompted=True)
@@ -273,7 +273,7 @@ class SessionJournal:
 
         Raises JournalError: nothing is changed.
         """
-        await self._make(*statements, ("UPDATE session SET prompted = 1", ()))
+        await self._make(*statements, (PROMPTED, ()))
         self.info = replace(self.info, prompted=True)
 
     # -- updates ---------------------------------------------------------------------------

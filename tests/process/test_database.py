@@ -5,7 +5,6 @@ A data folder is what makes a machine here: no two see each other's locks or cop
 
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -16,17 +15,11 @@ import pytest
 
 from tests.process.bridge_support import TELL_ACCEPTED, World, accepted, stopped
 from tests.support.client import RecordingClient
-from tests.support.postgres import Cluster, cluster
+from tests.support.postgres import Cluster
 from tests.support.processes import all_gone
 from tests.support.recording import RpcError
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cluster]:
-    with cluster() as made:
-        yield made
 
 
 class Machine:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.process.bridge_support import ROOT, World
 from tests.process.tiny_agent import tiny_agent
+from tests.support.postgres import Cluster
 
 pytestmark = [pytest.mark.process, pytest.mark.hazard("K7")]
 
@@ -21,17 +22,15 @@ URL = "postgresql://db/sessions"
 
 
 @pytest.mark.parametrize(
-    ("options", "env", "handed"),
-    [
-        ((), {}, "PGHOST PGPASSFILE PGPASSWORD"),
-        (("--journal", URL), {}, ""),
-        ((), {"ACP_BRIDGE_JOURNAL": URL}, ""),
-    ],
-    ids=["none", "by option", "by variable"],
+    ("how", "handed"),
+    [("none", "PGHOST PGPASSFILE PGPASSWORD"), ("by option", ""), ("by variable", "")],
 )
 async def test_with_a_database_as_the_journal_no_agent_and_no_hook_has_one(
-    world: World, options: tuple[str, ...], env: dict[str, str], handed: str
+    world: World, server: Cluster, how: str, handed: str
 ) -> None:
+    url = server.new_database()
+    options = ("--journal", url) if how == "by option" else ()
+    env = {"ACP_BRIDGE_JOURNAL": url} if how == "by variable" else {}
     world.home.mkdir(exist_ok=True)
     shown = world.cwd / "shown"
     hook = f"env | grep -o ^PG[A-Z]* >{shown}; true"

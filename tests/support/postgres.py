@@ -105,3 +105,10 @@ def cluster(*, tcp: bool = False) -> Iterator[Cluster]:
         made.stop("immediate")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Cluster]:
+    """A running cluster; who stops it starts it again."""
+    with cluster() as made:
+        yield made

@@ -17,9 +17,10 @@ Invariants
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,13 +30,16 @@ import anyio
 
 from acp_bridge.journal.connection import failure, journal_errors, transaction
 from acp_bridge.journal.errors import DatabaseAway, JournalError
-from acp_bridge.journal.file import SessionFile, Unwritten, Write
+from acp_bridge.journal.file import LIMIT_BYTES, PROMPTED, SessionFile, Unwritten, Write
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.postgres import log
 from acp_bridge.journal.postgres.connection import ALL, Database
 from acp_bridge.journal.postgres.lease import Lease
 from acp_bridge.journal.postgres.memory import Memories, Saved
+from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
+
+logger = logging.getLogger(__name__)
 
 Action = Callable[[JournalError | None], None]
 
@@ -48,6 +52,7 @@ _LOG_BYTES: Final = 1024 * 1024
 _LOOK: Final = 0.5
 #: seconds for which the close of a session waits for what is on its way.
 _CLOSE: Final = 2.0
+_FAILED: Final = "the journal failed"
 _AWAY: Final = "the journal failed: the database can't be reached"
 #: for the user.
 TAKEN: Final = (
@@ -68,7 +73,10 @@ class _Late:
 
     def ended(self, error: JournalError | None) -> None:
         for action in self.actions:
-            action(error)
+            try:
+                action(error)
+            except Exception:
+                logger.exception("journal: what waited for a write has failed")
 
 
 class CopiedFile(SessionFile):
@@ -96,9 +104,9 @@ class CopiedFile(SessionFile):
         #: the number of the last write that the database, and the copy, has.
         self._applied = 0
         self._late: deque[_Late] = deque()
+        self._late_bytes = 0
         self._more = anyio.Event()
-        self._ended = anyio.Event()
-        self._retry = False
+        self._closing = False
         self._log_bytes = 0
         self._rebasing = anyio.Lock()
         self._lost: JournalError | None = None
@@ -148,7 +156,7 @@ class CopiedFile(SessionFile):
     def write(self, write: Write) -> None:
         """Send a write on its way; what becomes of it is told by `then`. Raises JournalError."""
         self._check()
-        if self.unwritten.writes:
+        if self._is_behind:
             raise DatabaseAway(_AWAY)
         self._enter(write, None, must=True)
 
@@ -158,13 +166,18 @@ class CopiedFile(SessionFile):
             self.write(write)
             return
         self._check()
-        if self.unwritten.writes:
+        if self._is_behind:
             self._keep(write, key)
         else:
             self._enter(write, key, must=False)
 
+    @property
+    def _is_behind(self) -> bool:
+        """True while nothing more is sent to the database than what waits by now."""
+        return bool(self.unwritten.writes) or self._late_bytes > LIMIT_BYTES
+
     def _check(self) -> None:
-        if self.closed:
+        if self.closed or self._closing:
             raise JournalError("the journal is closed")
         if self._lost:
             raise self._lost
@@ -173,6 +186,7 @@ class CopiedFile(SessionFile):
         with journal_errors():  # a text that is no Unicode goes nowhere
             row = log.row_of(0, write)
         self._late.append(_Late(write, row, key, must))
+        self._late_bytes += row.size
         self.in_flight = True
         self._more.set()
 
@@ -183,46 +197,43 @@ class CopiedFile(SessionFile):
         self.unwritten.add(write, key)
 
     def catch_up(self) -> None:
-        """Have what was kept be written. Raises JournalError while some of it is not."""
+        """Raise JournalError while something that was kept is not written: `run` sees to that."""
         self._check()
         if self.unwritten.writes:
-            self._retry = True
-            self._more.set()
             raise DatabaseAway(_AWAY)
 
     # --- the way to the database ---------------------------------------------------------------
 
     async def run(self) -> None:
-        """Make the writes, until the file is closed."""
-        while not (self.closed and not self._late):
-            await self._more.wait()
+        """Make the writes, until the file is closed; what was kept is tried again and again."""
+        while not self.closed or self._late:
+            with anyio.move_on_after(waits.JOURNAL_RETRY if self.unwritten.writes else None):
+                await self._more.wait()
             self._more = anyio.Event()
-            if self._retry:
-                self._retry = False
-                await self._make_kept()
-            while self._late:
-                await self._make_late()
-            if self.closed:
-                break
-        self._ended.set()
+            try:
+                if self.unwritten.writes and not self.closed:
+                    await self._make_kept()
+                while self._late:
+                    await self._make_late()
+            except JournalError as error:
+                self._lose(error)
+            except Exception:
+                logger.exception("journal: the writes of a session can't be made")
+                self._lose(JournalError(_FAILED))
 
     async def _make_late(self) -> None:
-        """Make what waits longest, as much as goes together."""
+        """Make what waits longest, as much as goes together. Raises JournalError."""
         batch: list[_Late] = []
         size = 0
         for late in self._late:
-            size += len(late.row.statements) + len(late.row.lines or b"")
+            size += late.row.size
             if batch and (len(batch) >= _BATCH or size > _BATCH_BYTES):
                 break
             batch.append(late)
         try:
-            await self._ship(
-                [late.row for late in batch], sure=any(late.write.statements for late in batch)
-            )
+            await self._ship([late.row for late in batch], [late.write for late in batch])
         except DatabaseAway as error:
             self._keep_late(error)
-        except JournalError as error:
-            self._lose(error)
         else:
             self._apply_late(batch)
 
@@ -236,45 +247,46 @@ class CopiedFile(SessionFile):
         for late in batch:  # they are made, if only in the database
             self._leaves(refused.get(id(late.write)))
         if failed:
-            self._lose(failed)
+            raise failed
 
     def _leaves(self, error: JournalError | None) -> None:
         late = self._late.popleft()
+        self._late_bytes -= late.row.size
         self.in_flight = bool(self._late)
         late.ended(error)
 
-    def _keep_late(self, error: JournalError) -> None:
-        """Keep all that waits but for what must be made now: that is refused."""
-        while self._late:
-            late = self._late[0]
+    def _keep_late(self, error: JournalError, behind: int = 0) -> None:
+        """Keep all that waits behind so many but for what must be made now: that is refused."""
+        rest = [self._late.pop() for _ in range(len(self._late) - behind)]
+        for late in reversed(rest):
+            self._late_bytes -= late.row.size
             if not late.must:
                 with suppress(JournalError):
                     self._keep(late.write, late.key)
-            self._leaves(error if late.must else None)
+        self.in_flight = bool(self._late)
+        for late in reversed(rest):
+            late.ended(error if late.must else None)
 
     async def _make_kept(self) -> None:
-        """Make what was kept, the first first, as far as it can be."""
-        try:
-            while self.unwritten.writes:
-                write = self.unwritten.first
-                await self._ship([log.row_of(0, write)], sure=True)
-                self.unwritten.drop_first()
-                self._apply([write])
-        except DatabaseAway:
-            return
-        except JournalError as error:
-            self._lose(error)
-            return
-        with suppress(OSError):
-            self._forget_names()
+        """Make what was kept, the first first, as far as it can be. Raises JournalError."""
+        while self.unwritten.writes:
+            write = self.unwritten.hold_first()
+            try:
+                await self._ship([log.row_of(0, write)], [write])
+            except DatabaseAway:
+                return
+            self.unwritten.drop_first()
+            self._apply([write])
+        self._forget_names()
         event("journal.caught_up", session=self.path.stem)
 
-    async def _ship(self, rows: Iterable[log.Row], *, sure: bool) -> None:
-        """Put writes into the log.
+    async def _ship(self, rows: Sequence[log.Row], writes: Sequence[Write]) -> None:
+        """Put writes into the log, of which these are the rows.
 
         Raises DatabaseAway: none of them is there; JournalError: this bridge has lost the session.
         """
         rows = [row._replace(n=self._applied + at) for at, row in enumerate(rows, 1)]
+        changes = [sql for write in writes for sql, _ in write.statements]
         asked = False
         while True:
             try:
@@ -282,7 +294,14 @@ class CopiedFile(SessionFile):
                 async with self._database.connection() as connection:
                     asked = True
                     owned = self._lease.owner, self._fence
-                    if await log.put(connection, self._session_id, *owned, rows, sure):
+                    if await log.put(
+                        connection,
+                        self._session_id,
+                        *owned,
+                        rows,
+                        sure=bool(changes),
+                        prompted=PROMPTED in changes,
+                    ):
                         break
                     there = await self._last(connection)
                 if there == rows[-1].n:
@@ -294,9 +313,11 @@ class CopiedFile(SessionFile):
                     raise
                 if self._lease.over:
                     raise JournalError(str(error)) from error  # nobody knows what became of it
+                sent = bool(self._late) and self._late[0].write is writes[0]
+                self._keep_late(error, behind=len(rows) if sent else 0)
                 await anyio.sleep(_LOOK)
         self._applied = rows[-1].n
-        self._log_bytes += sum(len(row.statements) + len(row.lines or b"") for row in rows)
+        self._log_bytes += sum(row.size for row in rows)
 
     async def _last(self, connection: log.Connection) -> int:
         """Return the number of the last write in the log.
@@ -317,6 +338,8 @@ class CopiedFile(SessionFile):
         Raises JournalError: the copy can't be written.
         """
         refused: dict[int, JournalError] = {}
+        if self.closed:  # the database has them
+            return refused
         super().look()
         with transaction(self.db):
             for write in writes:
@@ -324,6 +347,9 @@ class CopiedFile(SessionFile):
                     refused[id(write)] = failure(error)
             self.db.execute(*log.applied(self._applied))
         return refused
+
+    def _catch_up(self) -> None:
+        """Write nothing in the copy that the database does not have."""
 
     def _lose(self, error: JournalError) -> None:
         """Write nothing any more: another has the session, or the copy is none any more."""
@@ -412,8 +438,11 @@ class CopiedFile(SessionFile):
         Never raises; returns False if it was closed before.
         """
         with anyio.CancelScope(shield=True):
-            with suppress(JournalError), anyio.move_on_after(_CLOSE):
-                await self.sync()
+            with anyio.move_on_after(_CLOSE):
+                while self._late:
+                    with suppress(JournalError):
+                        await self.sync()
+            self._closing = True
             if not self.closed:
                 self._save_kept()
             first = await super().close()

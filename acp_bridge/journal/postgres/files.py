@@ -57,7 +57,7 @@ class DatabaseFiles(Files):
 
     def index(self, home: Path) -> Index:
         """Return the listing of all sessions of the database."""
-        return CopiedIndex(home / "index.db", self._database)
+        return CopiedIndex(home / "index.db", self._database, self._lease.owners)
 
     async def create(self, path: Path, info: SessionInfo) -> SessionFile:
         """Make a session in the database, and its copy.

@@ -21,20 +21,27 @@ _FIELDS = "cwd, agent, agent_session_id, title, updated_at, agent_info, prompted
 class CopiedIndex(Index):
     """The rows of all sessions of a database. Each change is made there first."""
 
-    def __init__(self, path: Path, database: Database) -> None:
-        """Nothing is asked of the database yet."""
+    def __init__(self, path: Path, database: Database, owners: list[str]) -> None:
+        """Nothing is asked of the database yet. `owners`: the names that this bridge has had."""
         super().__init__(path)
         self._database = database
+        self._owners = owners
         #: the last change that this copy has.
         self._changes = 0
 
     async def put(self, info: SessionInfo, *, durable: bool = False, late: bool = False) -> None:
-        """Replace a session's row, as `Index.put`; one that was deleted stays so."""
+        """Replace a session's row, as `Index.put`.
+
+        One that was deleted, or is another bridge's by now, stays as it is.
+        """
         await self._change(
             f"{COUNT} UPDATE acp_bridge.sessions SET (changed, {_FIELDS}) ="
             " (one.changes, %s, %s, %s, %s, %s, %s, %s) FROM one WHERE name = %s AND NOT deleted"
-            " AND updated_at <= %s",
-            (*values_of(info)[1:], file_name(info.session_id), info.updated_at),
+            " AND updated_at <= %s AND (owner IS NULL OR owner = ANY(%s))",
+            (
+                *values_of(info)[1:],
+                *(file_name(info.session_id), info.updated_at, self._owners),
+            ),
         )
         await super().put(info, durable=durable, late=True)
 
@@ -58,14 +65,23 @@ class CopiedIndex(Index):
 
     async def _take_out(self, session_id: str, *, prompted: bool, dropped: bool) -> None:
         await self._change(
-            f"{COUNT}, base AS (DELETE FROM acp_bridge.bases WHERE name = %(name)s),"
-            " log AS (DELETE FROM acp_bridge.writes WHERE name = %(name)s),"
-            " memory AS (DELETE FROM acp_bridge.memories WHERE name = %(name)s)"
-            " UPDATE acp_bridge.sessions SET deleted = true, prompted = %(prompted)s,"
-            " dropped = %(dropped)s, owner = NULL, base = 0, applied = 0, changed = one.changes,"
+            f"{COUNT}, gone AS (UPDATE acp_bridge.sessions SET deleted = true,"
+            " prompted = %(prompted)s, dropped = %(dropped)s, owner = NULL, base = 0, applied = 0,"
+            " changed = changes,"
             " title = CASE WHEN %(prompted)s OR %(dropped)s THEN NULL ELSE title END"
-            " FROM one WHERE name = %(name)s",
-            {"name": file_name(session_id), "prompted": prompted, "dropped": dropped},
+            " FROM one WHERE name = %(name)s AND (owner IS NULL OR owner = ANY(%(owners)s))"
+            " RETURNING name),"
+            " base AS (DELETE FROM acp_bridge.bases USING gone WHERE bases.name = gone.name),"
+            " log AS (DELETE FROM acp_bridge.writes USING gone WHERE writes.name = gone.name),"
+            " memory AS (DELETE FROM acp_bridge.memories USING gone"
+            " WHERE memories.name = gone.name)"
+            " SELECT 1 FROM gone",
+            {
+                "name": file_name(session_id),
+                "prompted": prompted,
+                "dropped": dropped,
+                "owners": self._owners,
+            },
         )
 
     async def _change(self, sql: str, values: Any) -> None:

@@ -64,6 +64,11 @@ class Row(NamedTuple):
     turn: int
     lines: bytes | None
 
+    @property
+    def size(self) -> int:
+        """Return how much it holds, in bytes or characters."""
+        return len(self.statements) + len(self.lines or b"")
+
 
 class Head(NamedTuple):
     """What the database says of a session that was not deleted."""
@@ -146,20 +151,26 @@ async def put(
     owner: str,
     fence: int,
     rows: Sequence[Row],
+    *,
     sure: bool,
+    prompted: bool,
 ) -> bool:
     """Put writes into the log, in one statement; returns False, and puts none, if it does not fit.
 
     Their numbers follow that of the last write, and the session must be this owner's. `sure`: they,
-    and all that came before, are on the disk on return. Raises psycopg.Error.
+    and all that came before, are on the disk on return. `prompted`: the session is listed from now
+    on. Raises psycopg.Error.
     """
+    listed = ", prompted = true, changed = changes FROM one" if prompted else ""
     cursor = await connection.execute(
-        "WITH session AS (UPDATE acp_bridge.sessions SET applied = %(last)s"
+        f"{COUNT if prompted else 'WITH one AS (SELECT 1)'}, session AS"
+        f" (UPDATE acp_bridge.sessions SET applied = %(last)s{listed}"
         " WHERE name = %(name)s AND owner = %(owner)s AND fence = %(fence)s"
         " AND applied = %(before)s AND NOT deleted RETURNING name),"
         " put AS (INSERT INTO acp_bridge.writes(name, n, statements, turn, lines)"
-        " SELECT session.name, one.* FROM session, unnest(%(ns)s::bigint[],"
-        " %(statements)s::text[], %(turns)s::bigint[], %(lines)s::bytea[]) AS one)"
+        " SELECT session.name, new.* FROM session, unnest(%(ns)s::bigint[],"
+        " %(statements)s::text[], %(turns)s::bigint[], %(lines)s::bytea[])"
+        " AS new(n, statements, turn, lines))"
         " SELECT set_config('synchronous_commit', %(sure)s, true) FROM session",
         {
             "last": rows[-1].n,
@@ -260,7 +271,7 @@ async def _copy_of(path: Path) -> AsyncIterator[Path]:
         yield copy
     finally:
         with anyio.CancelScope(shield=True):
-            await in_thread(copy.unlink)
+            await in_thread(copy.unlink, True)
 
 
 def _copied(path: Path) -> Path:

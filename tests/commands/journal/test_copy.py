@@ -126,7 +126,7 @@ def test_every_machine_lists_what_was_copied(
 ) -> None:
     async def copied_rows() -> list[tuple[object, ...]]:
         async with Database(database) as opened:
-            index = CopiedIndex(tmp_path / "copied.db", opened)
+            index = CopiedIndex(tmp_path / "copied.db", opened, [])
             try:
                 await index.page(None, None, None)
             finally:

@@ -5,14 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from acp_bridge.journal.postgres.url import DatabaseUrl, parse
-from tests.support.postgres import Cluster, cluster
+from tests.support.postgres import Cluster, cluster, server
 
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Cluster]:
-    """A running cluster; who stops it starts it again."""
-    with cluster() as made:
-        yield made
+__all__ = ["server"]
 
 
 @pytest.fixture(scope="session")

@@ -320,13 +320,12 @@ async def test_the_number_of_the_last_write_belongs_to_one_log(
     database: DatabaseUrl, here: Path, there: Path
 ) -> None:
     execute(here, f"INSERT INTO settings VALUES ('{log.APPLIED}', '41')")
-    write = log.row_of(1, Write((), 1, (b"{}",)))
     with bounded():
         async with Database(database) as opened, opened.connection() as connection:
             fence = await log.store(connection, INFO, here, "me")
             await log.fetch(connection, SESSION, there)
             assert applied_in(there) == []
-            assert await log.put(connection, SESSION, "me", fence, [write], True)
+            assert await put(connection, fence, 1, [Write((), 1, (b"{}",))])
             assert await log.fetch(connection, SESSION, there) == 1
             assert applied_in(there) == ["1"]
             assert await log.fetch(connection, SESSION, there, copy=False) == 1
@@ -356,7 +355,7 @@ def writes() -> Iterator[Write]:
 
 async def put(connection: log.Connection, fence: int, first: int, some: list[Write]) -> bool:
     rows = [log.row_of(n, write) for n, write in enumerate(some, first)]
-    return await log.put(connection, SESSION, "me", fence, rows, False)
+    return await log.put(connection, SESSION, "me", fence, rows, sure=False, prompted=False)
 
 
 async def test_a_log_of_thousands_of_writes_makes_the_file_in_which_they_were_made(
@@ -441,7 +440,7 @@ async def test_a_row_of_the_log_that_is_no_write_is_refused(
     with bounded():
         async with Database(database) as opened, opened.connection() as connection:
             fence = await log.store(connection, INFO, here, "me")
-            assert await log.put(connection, SESSION, "me", fence, [row], True)
+            assert await log.put(connection, SESSION, "me", fence, [row], sure=True, prompted=False)
             with pytest.raises(JournalError):
                 await log.fetch(connection, SESSION, there)
     assert tree(there.parent) == [there.parent]
@@ -503,7 +502,9 @@ async def test_who_has_not_the_session_puts_no_write_and_no_base(
             assert await log.store(connection, INFO, here, "me") == 1
             assert await put(connection, 1, 1, [Write((), 1, (b"{}",))])
             before = await everything(connection)
-            assert not await log.put(connection, SESSION, owner, fence, [row], True)
+            assert not await log.put(
+                connection, SESSION, owner, fence, [row], sure=True, prompted=False
+            )
             with pytest.raises(JournalError, match="another bridge has the session"):
                 await log.rebase(connection, SESSION, here, owner, fence)
             assert await everything(connection) == before
