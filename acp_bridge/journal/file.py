@@ -107,8 +107,6 @@ class Unwritten:
         self._keys = count()
         self._bytes = 0
         self._gap = False
-        #: the key of the write that is being made, and must stay as it is.
-        self._held: object = None
 
     def __len__(self) -> int:
         return len(self.writes)
@@ -121,15 +119,9 @@ class Unwritten:
         """The write that is to be tried next; raises StopIteration when nothing waits."""
         return next(iter(self.writes.values()))
 
-    def hold_first(self) -> Write:
-        """Return the first write, which stays first, and as it is, until it is dropped."""
-        self._held = next(iter(self.writes))
-        return self.writes[self._held]
-
     def drop_first(self) -> None:
         """Forget the first write: it is in the file, or can never be."""
         write = self.writes.pop(next(iter(self.writes)))
-        self._held = None
         self._bytes -= sum(map(len, write.lines))
         if not self.writes:
             self._bytes, self._gap = 0, False
@@ -146,21 +138,13 @@ class Unwritten:
         if not write.statements and not write.lines:
             return
         if not self._joined(write, size):
-            if key is None or key == self._held:
-                key = next(self._keys)
             self.writes.pop(key, None)
-            self.writes[key] = write
+            self.writes[next(self._keys) if key is None else key] = write
 
     def _joined(self, write: Write, size: int) -> bool:
         """Add updates to the last write if it has nothing but updates of the same turn."""
-        key, last = next(reversed(self.writes.items()), (None, None))
-        if (
-            last is None
-            or key == self._held
-            or last.statements
-            or write.statements
-            or last.turn != write.turn
-        ):
+        last = next(reversed(self.writes.values()), None)
+        if last is None or last.statements or write.statements or last.turn != write.turn:
             return False
         if sum(map(len, last.lines)) + size > _ROW_BYTES:
             return False
