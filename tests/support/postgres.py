@@ -7,9 +7,10 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -30,16 +31,27 @@ def _programs() -> Path:
 
 
 class Cluster:
-    """A cluster that listens on a Unix socket in its folder, and if asked on the loopback."""
+    """A cluster that listens on a Unix socket in its folder, and if asked on an address."""
 
-    def __init__(self, folder: Path, *, tcp: bool = False) -> None:
-        """Make it and start it."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        tcp: bool = False,
+        address: str = "127.0.0.1",
+        at: Sequence[str] = (),
+    ) -> None:
+        """Make it and start it. `at`: what stands before the command that starts the server."""
         self._port = _free_port() if tcp else 0
+        self._address = address
+        self._at = at
         self._bin = _programs()
         self._folder = for_commoner(folder)
         self._data = folder / "data"
         auth = ("--auth-local=trust", "--auth-host=scram-sha-256")
         self._run("initdb", "-D", self._data, "-U", "tester", *auth, "-E", "UTF8", "-N")
+        with (self._data / "pg_hba.conf").open("a") as file:
+            file.write("host all all all scram-sha-256\n")
         self.start()
         self._sql(f"CREATE ROLE guest LOGIN CREATEDB PASSWORD '{PASSWORD}'")
 
@@ -47,9 +59,10 @@ class Cluster:
         """Start the server, and wait until it takes connections."""
         options = f"-c unix_socket_directories={self._folder} -c listen_addresses="
         if self._port:
-            options += f"127.0.0.1 -c port={self._port}"
+            options += f"{self._address} -c port={self._port}"
         log = self._folder / "log"
-        self._run("pg_ctl", "-D", self._data, "-w", "-l", log, "-o", options, "start")
+        words = ("-D", self._data, "-w", "-l", log, "-o", options, "start")
+        self._run("pg_ctl", *words, at=self._at)
 
     def stop(self, mode: str = "fast") -> None:
         """Stop the server; `immediate` is as if it crashed."""
@@ -79,14 +92,14 @@ class Cluster:
     def over_tcp(self, url: str, user: str = "guest") -> str:
         """Return the URL of the same database over TCP, where a password is asked for."""
         name = url.partition("?")[0].rpartition("/")[2]
-        return f"postgresql://{user}@127.0.0.1:{self._port}/{name}"
+        return f"postgresql://{user}@{self._address}:{self._port}/{name}"
 
     def _sql(self, statement: str) -> None:
         where = ("-h", self._folder, "-p", self._port or 5432, "-U", "tester", "postgres")
         self._run("psql", "-q", "-X", *where, "-c", statement)
 
-    def _run(self, program: str, *words: object) -> None:
-        command = [*without_any_right(), str(self._bin / program), *map(str, words)]
+    def _run(self, program: str, *words: object, at: Sequence[str] = ()) -> None:
+        command = [*at, *without_any_right(), str(self._bin / program), *map(str, words)]
         subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL, cwd=self._folder)
 
 
@@ -96,11 +109,11 @@ def _free_port() -> int:
 
 
 @contextmanager
-def cluster(*, tcp: bool = False) -> Iterator[Cluster]:
-    """Give a running cluster, and remove it."""
+def cluster(**options: Any) -> Iterator[Cluster]:
+    """Give a running cluster with these options, and remove it."""
     folder = Path(tempfile.mkdtemp(prefix="pg-"))
     try:
-        made = Cluster(folder, tcp=tcp)
+        made = Cluster(folder, **options)
         yield made
         made.stop("immediate")
     finally:
