@@ -21,7 +21,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +45,8 @@ _BATCH_BYTES: Final = 1024 * 1024
 _LOG_BYTES: Final = 1024 * 1024
 #: seconds between two looks for what became of a write.
 _LOOK: Final = 0.5
+#: seconds between two tries to make what was kept.
+_RETRY: Final = 1.0
 #: seconds for which the close of a session waits for what is on its way.
 _CLOSE: Final = 5.0
 _AWAY: Final = "the journal failed: the database can't be reached"
@@ -87,7 +89,6 @@ class CopiedFile(SessionFile):
         self._late: deque[_Late] = deque()
         self._more = anyio.Event()
         self._ended = anyio.Event()
-        self._retry = False
         self._log_bytes = 0
         self._rebasing = anyio.Lock()
         self._lost: JournalError | None = None
@@ -171,19 +172,18 @@ class CopiedFile(SessionFile):
         """Have what was kept be written. Raises JournalError while some of it is not."""
         self._check()
         if self.unwritten.writes:
-            self._retry = True
             self._more.set()
             raise DatabaseAway(_AWAY)
 
     # --- the way to the database ---------------------------------------------------------------
 
     async def run(self) -> None:
-        """Make the writes, until the file is closed."""
+        """Make the writes, until the file is closed; those that were kept are tried again."""
         while not (self.closed and not self._late):
-            await self._more.wait()
+            with anyio.move_on_after(_RETRY if self.unwritten.writes else None):
+                await self._more.wait()
             self._more = anyio.Event()
-            if self._retry:
-                self._retry = False
+            if self.unwritten.writes and not self.closed and not self._lost:
                 await self._make_kept()
             while self._late:
                 await self._make_late()
@@ -237,12 +237,16 @@ class CopiedFile(SessionFile):
 
     async def _make_kept(self) -> None:
         """Make what was kept, the first first, as far as it can be."""
+        kept = self.unwritten
         try:
-            while self.unwritten.writes:
-                write = self.unwritten.first
-                await self._ship([log.row_of(0, write)], sure=True)
-                self.unwritten.drop_first()
-                self._apply([write])
+            while kept.writes:
+                write = kept.first
+                made = replace(write)  # more may be joined to it meanwhile
+                await self._ship([log.row_of(0, made)], sure=True)
+                if self.unwritten is not kept:
+                    return  # it was closed, and all of this set aside
+                self._drop_made(write, made)
+                self._apply([made])
         except DatabaseAway:
             return
         except JournalError as error:
@@ -251,6 +255,15 @@ class CopiedFile(SessionFile):
         with suppress(OSError):
             self._forget_names()
         event("journal.caught_up", session=self.path.stem)
+
+    def _drop_made(self, write: Write, made: Write) -> None:
+        """Forget what was made of a write, if no other has taken its place."""
+        if not self.unwritten.writes or self.unwritten.first is not write:
+            return
+        if more := write.lines[len(made.lines) :]:
+            write.lines = more
+        else:
+            self.unwritten.drop_first()
 
     async def _ship(self, rows: Iterable[log.Row], *, sure: bool) -> None:
         """Put writes into the log.
