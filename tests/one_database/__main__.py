@@ -27,6 +27,7 @@ STORIES: dict[str, Story] = {
     "kill": kill.killed,
     "cut": cut.cut_at_the_database,
     "unplug": cut.cut_at_the_machine,
+    "alone": cut.cut_and_not_taken_up,
 }
 
 

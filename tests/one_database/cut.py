@@ -28,6 +28,39 @@ async def cut_at_the_machine(place: Place) -> None:
     await _cut(place, place.a.machine.near)
 
 
+async def cut_and_not_taken_up(place: Place) -> None:
+    """The cable is out until the lease is over, and no other machine wants the session."""
+    report, a = place.report, place.a
+    report.title("The cable is out until the lease is over, and nobody else takes the session up")
+    async with a.bridge() as client:
+        turn = await place.begin(client, RUNS, ())
+        agents, died = _agents(a.machine), list[float]()
+        command = a.machine.link(a.machine.far, up=False)
+        since = time.monotonic()
+        await _watch(agents, died)
+        report.row("machine A is cut off", command, f"{len(died)} of the agent's tree are dead")
+        answer = (await client.answer_to(turn, LONG)).get("error", {}).get("message", "none")
+        report.row("the turn has ended for A's client", "session/prompt", answer)
+        await anyio.sleep(since + LEASE + 2 - time.monotonic())
+        command = a.machine.link(a.machine.far, up=True)
+        back = time.monotonic()
+        await client.logged("journal.caught_up", within=LONG)
+        what = f"{time.monotonic() - back:.1f} s until all is written"
+        report.row("it is connected again", command, what)
+        await client.prompt("say after", within=LONG)
+        seen = Shown(client)
+    async with place.b.bridge() as other:
+        await other.load_session(place.session_id, place.project)
+        found = Shown(other)
+    count = stream(found.words.removesuffix("after"))
+    report.row(
+        "the session goes on at machine A, and machine B has every word of it, once",
+        "session/prompt; session/load on machine B",
+        f"{count} numbers, ... {found.words[-20:]!r}",
+        holds=count is not None and found.words == seen.words,
+    )
+
+
 async def _cut(place: Place, end: str) -> None:
     report, a = place.report, place.a
     async with a.bridge() as client, anyio.create_task_group() as tasks:

@@ -5,7 +5,8 @@ Invariants
   Nobody is told of one before. What waits to be made goes there together, in one statement, which
   is also what finds out whether the session is still this bridge's.
 - Whether a write was made of which no answer came is looked up by its number before it is sent
-  again.
+  again. One that has none when half of the lease has passed is given up: what waits for it goes on
+  as if the database were away, and before it is looked up a new fence keeps it from coming later.
 - A write that the session's tables refuse is in the log all the same, and refused in each copy.
 - Updates are made without a wait for the database's disk, all else with one; so are all that were
   made before. What a database has lost of them when it comes back, the copy has: it becomes the
@@ -87,6 +88,9 @@ class CopiedFile(SessionFile):
         #: the number of the last write that the database, and the copy, has.
         self._applied = 0
         self._late: deque[_Late] = deque()
+        #: what is on its way to the database, and what was given up of that.
+        self._sent: list[Write] = []
+        self._unsure: list[Write] = []
         self._more = anyio.Event()
         self._ended = anyio.Event()
         self._log_bytes = 0
@@ -134,7 +138,7 @@ class CopiedFile(SessionFile):
     def write(self, write: Write) -> None:
         """Send a write on its way; what becomes of it is told by `then`. Raises JournalError."""
         self._check()
-        if self.unwritten.writes:
+        if self._away:
             raise DatabaseAway(_AWAY)
         self._enter(write, None, must=True)
 
@@ -144,10 +148,14 @@ class CopiedFile(SessionFile):
             self.write(write)
             return
         self._check()
-        if self.unwritten.writes:
+        if self._away:
             self._keep(write, key)
         else:
             self._enter(write, key, must=False)
+
+    @property
+    def _away(self) -> bool:
+        return bool(self.unwritten.writes or self._unsure)
 
     def _check(self) -> None:
         if self.closed:
@@ -171,19 +179,24 @@ class CopiedFile(SessionFile):
     def catch_up(self) -> None:
         """Have what was kept be written. Raises JournalError while some of it is not."""
         self._check()
-        if self.unwritten.writes:
+        if self._away:
             self._more.set()
             raise DatabaseAway(_AWAY)
+
+    def give_up(self) -> None:
+        """Keep what waits, since the database does not answer."""
+        self._unsure = self._unsure or self._sent
+        self._keep_late(DatabaseAway(_AWAY))
 
     # --- the way to the database ---------------------------------------------------------------
 
     async def run(self) -> None:
         """Make the writes, until the file is closed; those that were kept are tried again."""
         while not (self.closed and not self._late):
-            with anyio.move_on_after(_RETRY if self.unwritten.writes else None):
+            with anyio.move_on_after(_RETRY if self._away else None):
                 await self._more.wait()
             self._more = anyio.Event()
-            if self.unwritten.writes and not self.closed and not self._lost:
+            if self._away and not self.closed and not self._lost:
                 await self._make_kept()
             while self._late:
                 await self._make_late()
@@ -200,14 +213,20 @@ class CopiedFile(SessionFile):
             if batch and (len(batch) >= _BATCH or size > _BATCH_BYTES):
                 break
             batch.append(late)
+        self._sent = [replace(late.write) for late in batch]
         try:
             await self._ship([late.row for late in batch], sure=any(x.must for x in batch))
+            if self._unsure:
+                self._apply_unsure()
+            else:
+                self._apply_late(batch)
         except DatabaseAway as error:
-            self._keep_late(error)
+            if not self._unsure:
+                self._keep_late(error)
         except JournalError as error:
             self._lose(error)
-        else:
-            self._apply_late(batch)
+        finally:
+            self._sent = []
 
     def _apply_late(self, batch: list[_Late]) -> None:
         refused: dict[int, JournalError] = {}
@@ -239,36 +258,65 @@ class CopiedFile(SessionFile):
         """Make what was kept, the first first, as far as it can be."""
         kept = self.unwritten
         try:
+            if self._unsure:
+                await self._look_up()
             while kept.writes:
-                write = kept.first
-                made = replace(write)  # more may be joined to it meanwhile
+                self._sent = [made] = [replace(kept.first)]  # more may be joined to it meanwhile
                 await self._ship([log.row_of(0, made)], sure=True)
                 if self.unwritten is not kept:
                     return  # it was closed, and all of this set aside
-                self._drop_made(write, made)
-                self._apply([made])
+                self._unsure = self._sent
+                self._apply_unsure()
         except DatabaseAway:
             return
         except JournalError as error:
             self._lose(error)
             return
+        finally:
+            self._sent = []
         with suppress(OSError):
             self._forget_names()
         event("journal.caught_up", session=self.path.stem)
 
-    def _drop_made(self, write: Write, made: Write) -> None:
-        """Forget what was made of a write, if no other has taken its place."""
-        if not self.unwritten.writes or self.unwritten.first is not write:
+    async def _look_up(self) -> None:
+        """Find out if what was given up is in the log; if not, it can't come there any more.
+
+        Raises JournalError, as `_ship` does.
+        """
+        self._lease.check()
+        async with self._database.connection() as connection:
+            owned = self._lease.owner, self._lease.owners
+            found = await log.fence(connection, self._session_id, *owned)
+        if found is None:
+            raise JournalError(TAKEN)
+        self._fence, applied = found
+        if applied == self._applied + len(self._unsure):
+            self._applied = applied
+            self._apply_unsure()
+        self._unsure = []
+
+    def _apply_unsure(self) -> None:
+        """Make in the copy what was given up, and is in the log. Raises JournalError."""
+        made, self._unsure = self._unsure, []
+        for write in made:
+            self._forget(write)
+        self._apply(made)
+
+    def _forget(self, made: Write) -> None:
+        """Keep a write no more, if it is still the first that is kept, or joined with others."""
+        first = self.unwritten.first if self.unwritten.writes else None
+        if first is None or first.statements != made.statements or first.turn != made.turn:
             return
-        if more := write.lines[len(made.lines) :]:
-            write.lines = more
+        if more := first.lines[len(made.lines) :]:
+            first.lines = more
         else:
             self.unwritten.drop_first()
 
     async def _ship(self, rows: Iterable[log.Row], *, sure: bool) -> None:
         """Put writes into the log.
 
-        Raises DatabaseAway: none of them is there; JournalError: this bridge has lost the session.
+        Raises DatabaseAway: none of them is there, or they were given up; JournalError: this bridge
+        has lost the session.
         """
         rows = [row._replace(n=self._applied + at) for at, row in enumerate(rows, 1)]
         asked = False
@@ -282,12 +330,14 @@ class CopiedFile(SessionFile):
                     )
                     if put or await self._is_there(connection, rows[-1].n):
                         break
-            except DatabaseAway as error:
+            except DatabaseAway:
                 if not asked:
                     raise
-                if self._lease.over:
-                    raise JournalError(str(error)) from error  # nobody knows what became of it
                 await anyio.sleep(_LOOK)
+                if self._lease.over:
+                    self.give_up()
+                if self._unsure:
+                    raise  # nobody knows what became of it
         self._applied = rows[-1].n
         self._log_bytes += sum(len(row.statements) + len(row.lines or b"") for row in rows)
 
@@ -331,6 +381,7 @@ class CopiedFile(SessionFile):
         """Write nothing any more: another has the session, or the copy is none any more."""
         event("journal.lost", session=self.path.stem, what=error)
         self._lost = error
+        self._unsure = []
         while self._late:
             late = self._late[0]
             if not late.must:
@@ -376,7 +427,7 @@ class CopiedFile(SessionFile):
 
             self.then(ended)
             await made.wait()
-        if self.unwritten.writes or self._lost:
+        if self._away or self._lost:
             refused.append(self._lost or DatabaseAway(_AWAY))
         if refused:
             raise refused[0]

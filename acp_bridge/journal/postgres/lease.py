@@ -116,8 +116,8 @@ class Lease:
             if (left := self.until - now()) > 0:
                 with anyio.move_on_after(left - self._lasts / 2):
                     await renewal.wait()
-                if not renewal.is_set():
-                    self.on_half(self.until - now())
+                if not renewal.is_set() and (left := self.until - now()) > 0:
+                    self.on_half(left)
             await renewal.wait()
 
     async def _renewed(self) -> bool:
