@@ -7,9 +7,10 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -30,30 +31,69 @@ def _programs() -> Path:
 
 
 class Cluster:
-    """A cluster that listens on a Unix socket in its folder, and if asked on the loopback."""
+    """A cluster that listens on a Unix socket in its folder, and if asked on an address."""
 
-    def __init__(self, folder: Path, *, tcp: bool = False) -> None:
-        """Make it and start it."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        tcp: bool = False,
+        address: str = "127.0.0.1",
+        at: Sequence[str] = (),
+        copies: "Cluster | None" = None,
+    ) -> None:
+        """Make it and start it.
+
+        `at`: what stands before the command that starts the server. `copies`: it streams all of
+        this other one, until it is promoted.
+        """
+        self._more = ""
         self._port = _free_port() if tcp else 0
+        self._address = address
+        self._at = at
         self._bin = _programs()
         self._folder = for_commoner(folder)
         self._data = folder / "data"
+        if copies is not None:
+            where = f"host={copies._folder} user=tester application_name=copy"
+            self._run("pg_basebackup", "-D", self._data, "-R", "-c", "fast", "-d", where)
+            self._more = " -c wal_retrieve_retry_interval=100ms"
+            self.start()
+            return
         auth = ("--auth-local=trust", "--auth-host=scram-sha-256")
         self._run("initdb", "-D", self._data, "-U", "tester", *auth, "-E", "UTF8", "-N")
+        with (self._data / "pg_hba.conf").open("a") as file:
+            file.write("host all all all scram-sha-256\n")
         self.start()
         self._sql(f"CREATE ROLE guest LOGIN CREATEDB PASSWORD '{PASSWORD}'")
 
     def start(self) -> None:
         """Start the server, and wait until it takes connections."""
-        options = f"-c unix_socket_directories={self._folder} -c listen_addresses="
+        options = f"-c unix_socket_directories={self._folder}{self._more} -c listen_addresses="
         if self._port:
-            options += f"127.0.0.1 -c port={self._port}"
+            options += f"{self._address} -c port={self._port}"
         log = self._folder / "log"
-        self._run("pg_ctl", "-D", self._data, "-w", "-l", log, "-o", options, "start")
+        words = ("-D", self._data, "-w", "-l", log, "-o", options, "start")
+        self._run("pg_ctl", *words, at=self._at)
 
     def stop(self, mode: str = "fast") -> None:
         """Stop the server; `immediate` is as if it crashed."""
         self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
+
+    def wait_for_copy(self) -> None:
+        """Have it tell of nothing before its copy has that, too."""
+        self.stop()
+        self._more = " -c synchronous_standby_names=copy"
+        self.start()
+
+    def promote(self) -> None:
+        """Have a copy become a cluster of its own; returns when it can be written."""
+        self._run("pg_ctl", "-D", self._data, "-w", "promote")
+
+    @property
+    def runs(self) -> bool:
+        """Whether it was started, and not stopped or killed since."""
+        return (self._data / "postmaster.pid").exists()
 
     def kill(self) -> None:
         """Kill all of the server at once, as a loss of power does; returns when it is dead."""
@@ -79,14 +119,19 @@ class Cluster:
     def over_tcp(self, url: str, user: str = "guest") -> str:
         """Return the URL of the same database over TCP, where a password is asked for."""
         name = url.partition("?")[0].rpartition("/")[2]
-        return f"postgresql://{user}@127.0.0.1:{self._port}/{name}"
+        return f"postgresql://{user}@{self._address}:{self._port}/{name}"
+
+    def or_copy(self, url: str, copy: "Cluster") -> str:
+        """Return the URL of the same database here or in a copy, whichever can be written."""
+        both = url.replace(f"host={self._folder}", f"host={self._folder},{copy._folder}")
+        return f"{both}&target_session_attrs=read-write"
 
     def _sql(self, statement: str) -> None:
         where = ("-h", self._folder, "-p", self._port or 5432, "-U", "tester", "postgres")
         self._run("psql", "-q", "-X", *where, "-c", statement)
 
-    def _run(self, program: str, *words: object) -> None:
-        command = [*without_any_right(), str(self._bin / program), *map(str, words)]
+    def _run(self, program: str, *words: object, at: Sequence[str] = ()) -> None:
+        command = [*at, *without_any_right(), str(self._bin / program), *map(str, words)]
         subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL, cwd=self._folder)
 
 
@@ -96,13 +141,14 @@ def _free_port() -> int:
 
 
 @contextmanager
-def cluster(*, tcp: bool = False) -> Iterator[Cluster]:
-    """Give a running cluster, and remove it."""
+def cluster(**options: Any) -> Iterator[Cluster]:
+    """Give a running cluster with these options, and remove it."""
     folder = Path(tempfile.mkdtemp(prefix="pg-"))
     try:
-        made = Cluster(folder, tcp=tcp)
+        made = Cluster(folder, **options)
         yield made
-        made.stop("immediate")
+        if made.runs:
+            made.stop("immediate")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -5,7 +5,8 @@ Invariants
   Nobody is told of one before. What waits to be made goes there together, in one statement, which
   is also what finds out whether the session is still this bridge's.
 - Whether a write was made of which no answer came is looked up by its number before it is sent
-  again.
+  again. One that has none when half of the lease has passed is given up: what waits for it goes on
+  as if the database were away, and before it is looked up a new fence keeps it from coming later.
 - A write that the session's tables refuse is in the log all the same, and refused in each copy.
 - Updates are made without a wait for the database's disk, all else with one; so are all that were
   made before. What a database has lost of them when it comes back, the copy has: it becomes the
@@ -20,9 +21,9 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -105,6 +106,9 @@ class CopiedFile(SessionFile):
         self._applied = 0
         self._late: deque[_Late] = deque()
         self._late_bytes = 0
+        #: what is on its way to the database, and what was given up of that.
+        self._sent: list[Write] = []
+        self._unsure: list[Write] = []
         self._more = anyio.Event()
         self._closing = False
         self._log_bytes = 0
@@ -174,7 +178,11 @@ class CopiedFile(SessionFile):
     @property
     def _is_behind(self) -> bool:
         """True while nothing more is sent to the database than what waits by now."""
-        return bool(self.unwritten.writes) or self._late_bytes > LIMIT_BYTES
+        return self._away or self._late_bytes > LIMIT_BYTES
+
+    @property
+    def _away(self) -> bool:
+        return bool(self.unwritten.writes or self._unsure)
 
     def _check(self) -> None:
         if self.closed or self._closing:
@@ -197,32 +205,45 @@ class CopiedFile(SessionFile):
         self.unwritten.add(write, key)
 
     def catch_up(self) -> None:
-        """Raise JournalError while something that was kept is not written: `run` sees to that."""
+        """Have what was kept be written. Raises JournalError while some of it is not."""
         self._check()
-        if self.unwritten.writes:
+        if self._away:
+            self._more.set()
             raise DatabaseAway(_AWAY)
+
+    def give_up(self) -> None:
+        """Keep what waits, since the database does not answer."""
+        self._unsure = self._unsure or self._sent
+        self._keep_late()
 
     # --- the way to the database ---------------------------------------------------------------
 
     async def run(self) -> None:
-        """Make the writes, until the file is closed; what was kept is tried again and again."""
+        """Make the writes, until the file is closed; those that were kept are tried again."""
         while not self.closed or self._late:
-            with anyio.move_on_after(waits.JOURNAL_RETRY if self.unwritten.writes else None):
+            with anyio.move_on_after(waits.JOURNAL_RETRY if self._away else None):
                 await self._more.wait()
             self._more = anyio.Event()
             try:
-                if self.unwritten.writes and not self.closed:
+                if self._away and not self.closed:
                     await self._make_kept()
                 while self._late:
                     await self._make_late()
+            except DatabaseAway:
+                pass  # what waits was kept
             except JournalError as error:
                 self._lose(error)
             except Exception:
                 logger.exception("journal: the writes of a session can't be made")
                 self._lose(JournalError(_FAILED))
+            finally:
+                self._sent = []
 
     async def _make_late(self) -> None:
-        """Make what waits longest, as much as goes together. Raises JournalError."""
+        """Make what waits longest, as much as goes together.
+
+        Raises DatabaseAway: it is kept; JournalError: it can't be made.
+        """
         batch: list[_Late] = []
         size = 0
         for late in self._late:
@@ -230,10 +251,14 @@ class CopiedFile(SessionFile):
             if batch and (len(batch) >= _BATCH or size > _BATCH_BYTES):
                 break
             batch.append(late)
+        self._sent = [replace(late.write) for late in batch]
         try:
-            await self._ship([late.row for late in batch], [late.write for late in batch])
-        except DatabaseAway as error:
-            self._keep_late(error)
+            await self._ship([late.row for late in batch])
+        except DatabaseAway:
+            self._keep_late()
+            raise
+        if self._unsure:
+            self._apply_unsure()
         else:
             self._apply_late(batch)
 
@@ -255,69 +280,106 @@ class CopiedFile(SessionFile):
         self.in_flight = bool(self._late)
         late.ended(error)
 
-    def _keep_late(self, error: JournalError, behind: int = 0) -> None:
-        """Keep all that waits behind so many but for what must be made now: that is refused."""
-        rest = [self._late.pop() for _ in range(len(self._late) - behind)]
-        for late in reversed(rest):
-            self._late_bytes -= late.row.size
+    def _keep_late(self) -> None:
+        """Keep all that waits but for what must be made now: that is refused."""
+        while self._late:
+            late = self._late[0]
             if not late.must:
                 with suppress(JournalError):
                     self._keep(late.write, late.key)
-        self.in_flight = bool(self._late)
-        for late in reversed(rest):
-            late.ended(error if late.must else None)
+            self._leaves(DatabaseAway(_AWAY) if late.must else None)
 
     async def _make_kept(self) -> None:
-        """Make what was kept, the first first, as far as it can be. Raises JournalError."""
-        while self.unwritten.writes:
-            write = self.unwritten.hold_first()
-            try:
-                await self._ship([log.row_of(0, write)], [write])
-            except DatabaseAway:
-                return
-            self.unwritten.drop_first()
-            self._apply([write])
+        """Make what was kept, the first first. Raises as `_make_late` does."""
+        kept = self.unwritten
+        if self._unsure:
+            await self._look_up()
+        while kept.writes:
+            self._sent = [made] = [replace(kept.first)]  # more may be joined to it meanwhile
+            await self._ship([log.row_of(0, made)])
+            if self.unwritten is not kept:
+                return  # it was closed, and all of this set aside
+            self._unsure = self._sent
+            self._apply_unsure()
         self._forget_names()
         event("journal.caught_up", session=self.path.stem)
 
-    async def _ship(self, rows: Sequence[log.Row], writes: Sequence[Write]) -> None:
-        """Put writes into the log, of which these are the rows.
+    async def _look_up(self) -> None:
+        """Find out if what was given up is in the log; if not, it can't come there any more.
 
-        Raises DatabaseAway: none of them is there; JournalError: this bridge has lost the session.
+        Raises JournalError, as `_ship` does.
+        """
+        self._lease.check()
+        async with self._database.connection() as connection:
+            owned = self._lease.owner, self._lease.owners
+            found = await log.fence(connection, self._session_id, *owned)
+        if found is None:
+            raise JournalError(TAKEN)
+        self._fence, applied = found
+        if applied == self._applied + len(self._unsure):
+            self._applied = applied
+            self._apply_unsure()
+        self._unsure = []
+
+    def _apply_unsure(self) -> None:
+        """Make in the copy what was given up, and is in the log. Raises JournalError."""
+        made, self._unsure = self._unsure, []
+        for write in made:
+            self._forget(write)
+        self._apply(made)
+
+    def _forget(self, made: Write) -> None:
+        """Keep a write no more, if it is still the first that is kept, or joined with others."""
+        first = self.unwritten.first if self.unwritten.writes else None
+        if first is None or first.statements != made.statements or first.turn != made.turn:
+            return
+        if more := first.lines[len(made.lines) :]:
+            first.lines = more
+        else:
+            self.unwritten.drop_first()
+
+    async def _ship(self, rows: Iterable[log.Row]) -> None:
+        """Put what is on its way into the log; these are the rows of `_sent`.
+
+        Raises DatabaseAway: none of them is there, or they were given up; JournalError: this bridge
+        has lost the session.
         """
         rows = [row._replace(n=self._applied + at) for at, row in enumerate(rows, 1)]
-        changes = [sql for write in writes for sql, _ in write.statements]
         asked = False
         while True:
             try:
                 self._lease.check()
                 async with self._database.connection() as connection:
                     asked = True
-                    owned = self._lease.owner, self._fence
-                    if await log.put(
-                        connection,
-                        self._session_id,
-                        *owned,
-                        rows,
-                        sure=bool(changes),
-                        prompted=PROMPTED in changes,
-                    ):
+                    if await self._put(connection, rows):
                         break
                     there = await self._last(connection)
                 if there == rows[-1].n:
                     break
                 if there < self._applied:  # the database has lost what it had not on its disk
                     await self.rebase()
-            except DatabaseAway as error:
+            except DatabaseAway:
                 if not asked:
                     raise
-                if self._lease.over:
-                    raise JournalError(str(error)) from error  # nobody knows what became of it
-                sent = bool(self._late) and self._late[0].write is writes[0]
-                self._keep_late(error, behind=len(rows) if sent else 0)
                 await anyio.sleep(_LOOK)
+                if self._lease.over:
+                    self.give_up()
+                if self._unsure:
+                    raise  # nobody knows what became of it
         self._applied = rows[-1].n
         self._log_bytes += sum(row.size for row in rows)
+
+    async def _put(self, connection: log.Connection, rows: list[log.Row]) -> bool:
+        changes = [sql for write in self._sent for sql, _ in write.statements]
+        return await log.put(
+            connection,
+            self._session_id,
+            self._lease.owner,
+            self._fence,
+            rows,
+            sure=bool(changes),
+            prompted=PROMPTED in changes,
+        )
 
     async def _last(self, connection: log.Connection) -> int:
         """Return the number of the last write in the log.
@@ -355,6 +417,7 @@ class CopiedFile(SessionFile):
         """Write nothing any more: another has the session, or the copy is none any more."""
         event("journal.lost", session=self.path.stem, what=error)
         self._lost = error
+        self._unsure = []
         while self._late:
             late = self._late[0]
             if not late.must:
@@ -400,7 +463,7 @@ class CopiedFile(SessionFile):
 
             self.then(ended)
             await made.wait()
-        if self.unwritten.writes or self._lost:
+        if self._away or self._lost:
             refused.append(self._lost or DatabaseAway(_AWAY))
         if refused:
             raise refused[0]

@@ -53,6 +53,7 @@ class DatabaseFiles(Files):
     def _tell_away(self, seconds: float) -> None:
         self._open = {file for file in self._open if not file.closed}
         for file in self._open:
+            file.give_up()
             file.on_away(seconds)
 
     def index(self, home: Path) -> Index:

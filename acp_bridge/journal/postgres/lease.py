@@ -74,6 +74,10 @@ class Lease:
         self._follow = follow
         self._host = ""
         self._begun = anyio.Lock()
+        #: for so many seconds from a renewal on this bridge may write.
+        self._lasts = seconds * (1 - _DRIFT) - KILL
+        #: the next renewal.
+        self._renewal = anyio.Event()
         #: the names that this bridge has had; the last one is its name now.
         self.owners: list[str] = []
         #: until when it may write and have agents work.
@@ -99,15 +103,24 @@ class Lease:
 
     async def run(self) -> None:
         """Renew the lease, once it has begun, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch)
+            wait = self._seconds / _RENEWALS
+            while True:
+                await anyio.sleep(wait)
+                renewed = not self.owners or await self._renewed()
+                wait = self._seconds / _RENEWALS if renewed else _RETRY
+
+    async def _watch(self) -> None:
+        """Tell that half of the time has passed, also while a renewal waits for an answer."""
         while True:
-            await anyio.sleep(self._seconds / _RENEWALS)
-            told = False
-            while self.owners and not await self._renewed():
-                left = self.until - now()
-                if not told and 0 < left < self._seconds / 2:
-                    told = True
+            renewal = self._renewal
+            if (left := self.until - now()) > 0:
+                with anyio.move_on_after(left - self._lasts / 2):
+                    await renewal.wait()
+                if not renewal.is_set() and (left := self.until - now()) > 0:
                     self.on_half(left)
-                await anyio.sleep(_RETRY)
+            await renewal.wait()
 
     async def _renewed(self) -> bool:
         try:
@@ -123,8 +136,10 @@ class Lease:
         async with self._database.connection(_ANSWER, first=True) as connection:
             if not self.owners or not await self._prolonged(connection):
                 await self._begin_anew(connection)
-        self.until = sent + self._seconds * (1 - _DRIFT) - KILL
+        self.until = sent + self._lasts
         self._follow(self.until)
+        self._renewal.set()
+        self._renewal = anyio.Event()
 
     async def _prolonged(self, connection: AsyncConnection[Any]) -> bool:
         cursor = await connection.execute(

@@ -188,6 +188,22 @@ async def put(
     return bool(cursor.rowcount)
 
 
+async def fence(
+    connection: Connection, session_id: str, owner: str, owners: Sequence[str]
+) -> tuple[int, int] | None:
+    """Let nothing into the log any more that was put under an earlier fence of one of the owners.
+
+    Returns the new fence, with `owner` behind it, and the number of the last write; None if the
+    session is none of theirs. Raises psycopg.Error.
+    """
+    cursor = await connection.execute(
+        "UPDATE acp_bridge.sessions SET owner = %s, fence = fence + 1"
+        " WHERE name = %s AND owner = ANY(%s) AND NOT deleted RETURNING fence, applied",
+        (owner, file_name(session_id), list(owners)),
+    )
+    return await cursor.fetchone()
+
+
 async def store(
     connection: Connection, info: SessionInfo, path: Path, owner: str | None = None
 ) -> int:
