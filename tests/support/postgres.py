@@ -98,6 +98,7 @@ class Cluster:
     def kill(self) -> None:
         """Kill all of the server at once, as a loss of power does; returns when it is dead."""
         postmaster = int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
+        os.kill(postmaster, signal.SIGSTOP)  # so that it starts no other, and buries none
         pids = [postmaster, *descendants(postmaster)]
         ends = [os.pidfd_open(pid) for pid in pids]
         for how in (signal.SIGSTOP, signal.SIGKILL):  # so that none tells that another is dead
