@@ -150,11 +150,13 @@ async def test_a_bridge_that_was_frozen_past_its_lease_writes_nothing_after_the_
         two.lease_ends()
         async with two.there.bridge(session=False) as other:
             await load(other, world, session_id)
-            before = two.execute("SELECT n FROM acp_bridge.writes ORDER BY n")
             os.kill(client.process.pid, signal.SIGCONT)
             world.gates.open("g")
             await client.logged("journal.lost")
-            assert two.execute("SELECT n FROM acp_bridge.writes ORDER BY n") == before
+            assert not two.execute(
+                "SELECT n FROM acp_bridge.writes WHERE position('two'::bytea in lines) > 0"
+                " OR statements LIKE '%end_turn%'"
+            )
             assert await stopped(other, other.send_prompt("say three")) == "end_turn"
         client.terminate(signal.SIGKILL)
         await client.wait()
