@@ -1,4 +1,6 @@
-"""Rounds in which the server of the sessions' database is killed, alone or with the bridge."""
+"""Rounds in which the server of the sessions' database is killed, alone or with the bridge, or in
+which two machines have a session in turn.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Any, Final
 
 import anyio
 
-from tests.crash.rounds import Round, kill_bridge, steps
+from tests.crash.rounds import CAPABILITIES, Round, kill_bridge, steps
 from tests.crash.together import moment
 from tests.crash.told import Lost
 from tests.support.client import RecordingClient
@@ -81,4 +83,35 @@ async def both(it: Round) -> None:
             await it.note(client)
 
 
-DATABASE: dict[str, Callable[[Round], Awaitable[None]]] = {"database": database, "both": both}
+async def machines(it: Round) -> None:
+    """Bridges of two machines have the session in turn, each until it is killed.
+
+    They are sent the same prompts under their keys: each is said once, or held.
+    """
+    assert it.database
+    texts = [
+        it.text(*it.rng.choice([(), ("stream 200 5",)])) for _ in range(it.rng.randrange(1, 6))
+    ]
+    for number in range(4):
+        if number:
+            await it.nothing_left()
+            it.move(it.database)
+        async with it.bridge() as client:
+            if number:
+                await client.initialize(CAPABILITIES)
+                await client.load_session(it.session_id, it.home)
+            else:
+                await it.begin(client)
+            for text in texts:
+                client.send_prompt(text, _meta={"acp_bridge": {"promptKey": text}})
+            await moment(it, client)
+            await steps(it.rng.randrange(400))
+            kill_bridge(client)
+            await it.note(client)
+
+
+DATABASE: dict[str, Callable[[Round], Awaitable[None]]] = {
+    "database": database,
+    "both": both,
+    "machines": machines,
+}

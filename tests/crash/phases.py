@@ -38,8 +38,8 @@ def drawn(
 ) -> list[str]:
     """Half of the rounds mid-stream, the others spread over the rest; or these phases `only`.
 
-    `litellm`: half of them at the move to the process that has loaded it. `postgres`: in two thirds
-    of that half the database is killed.
+    `litellm`: half of them at the move to the process that has loaded it. `postgres`: in half of
+    that half the database is killed, in a quarter two machines have the session in turn.
     """
     half = [MOVE if litellm else "stream", *(DATABASE if postgres else ())]
     rest = [name for name in PHASES if name not in half]

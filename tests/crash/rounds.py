@@ -147,8 +147,11 @@ class Round:
     # --- afterwards ----------------------------------------------------------------------------
 
     def move(self, database: Database) -> None:
-        """What comes is at another machine: nothing of the first one is there but its database."""
-        self.machine = "elsewhere"
+        """What comes is at the other machine of two, where nothing is seen of this one.
+
+        All processes of this one are dead.
+        """
+        self.machine = "elsewhere" if self.machine == "bridge" else "bridge"
         database.leases_end()
 
     async def check(self) -> None:

@@ -52,7 +52,7 @@ def test_half_of_the_rounds_are_killed_in_the_stream_and_every_phase_is_drawn() 
     assert set(played) == set(PHASES)
 
 
-def test_a_database_is_killed_in_a_third_of_the_rounds_that_have_one() -> None:
-    played = drawn(36, seed=20, postgres=True)
-    assert [played.count(phase) for phase in ("stream", *DATABASE)] == [6, 6, 6]
+def test_a_database_is_killed_in_a_quarter_of_the_rounds_that_have_one() -> None:
+    played = drawn(48, seed=20, postgres=True)
+    assert [played.count(phase) for phase in ("stream", *DATABASE)] == [6, 6, 6, 6]
     assert set(played) == {*PHASES, *DATABASE}
