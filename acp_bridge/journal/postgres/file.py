@@ -33,7 +33,7 @@ from acp_bridge.journal.errors import DatabaseAway, JournalError
 from acp_bridge.journal.file import SessionFile, Unwritten, Write
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.postgres import log
-from acp_bridge.journal.postgres.connection import Database
+from acp_bridge.journal.postgres.connection import Database, was_refused
 from acp_bridge.journal.postgres.lease import Lease
 from acp_bridge.runtime.log import event
 
@@ -319,8 +319,9 @@ class CopiedFile(SessionFile):
         has lost the session.
         """
         rows = [row._replace(n=self._applied + at) for at, row in enumerate(rows, 1)]
-        asked = False
+        unknown = False
         while True:
+            asked = False
             try:
                 self._lease.check()
                 async with self._database.connection() as connection:
@@ -330,8 +331,9 @@ class CopiedFile(SessionFile):
                     )
                     if put or await self._is_there(connection, rows[-1].n):
                         break
-            except DatabaseAway:
-                if not asked:
+            except DatabaseAway as error:
+                unknown = unknown or (asked and not was_refused(error))
+                if not unknown:
                     raise
                 await anyio.sleep(_LOOK)
                 if self._lease.over:
