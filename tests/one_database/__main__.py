@@ -10,11 +10,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import anyio
 
-from tests.one_database import cut, kill
+from tests.one_database import cut, kill, short
 from tests.one_database.machines import ADDRESS, DATABASE, A, B, at, network
 from tests.one_database.report import Report
 from tests.one_database.site import Place, Site
@@ -28,6 +30,8 @@ STORIES: dict[str, Story] = {
     "cut": cut.cut_at_the_database,
     "unplug": cut.cut_at_the_machine,
     "alone": cut.cut_and_not_taken_up,
+    "slow": short.slow,
+    "full": short.full,
 }
 
 
@@ -42,11 +46,23 @@ def main() -> int:
         return 2
     os.environ["ACP_BRIDGE_DEBUGGABLE"] = "1"
     report = Report()
-    with network(), cluster(tcp=True, address=ADDRESS, at=at(DATABASE)) as server:
+    with network():
         for name in names:
-            with tempfile.TemporaryDirectory(prefix="one-") as folder:
-                anyio.run(_tell, report, STORIES[name], server, Path(folder))
+            _tell_on_new_folders(report, name)
     return report.end()
+
+
+def _tell_on_new_folders(report: Report, name: str) -> None:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="one-")))
+        options: dict[str, Any] = {}
+        if name == "slow":
+            options["settings"] = short.SLOW
+        if name == "full":
+            options["where"] = stack.enter_context(short.small_disk())
+        options |= {"tcp": True, "address": ADDRESS, "at": at(DATABASE)}
+        server = stack.enter_context(cluster(**options))
+        anyio.run(_tell, report, STORIES[name], server, folder)
 
 
 async def _tell(report: Report, story: Story, server: Cluster, folder: Path) -> None:
@@ -59,7 +75,7 @@ async def _tell(report: Report, story: Story, server: Cluster, folder: Path) -> 
         over_tcp = server.over_tcp(url)
         a = Site(A, folder, over_tcp, {"PGPASSWORD": PASSWORD, **gates.env})
         b = Site(B, folder, over_tcp, {"PGPASSFILE": str(passwords), **gates.env})
-        place = Place(report, url, folder, a, b)
+        place = Place(report, url, folder, a, b, server, gates)
         try:
             await story(place)
         except (AssertionError, TimeoutError, ConnectionError, subprocess.SubprocessError) as error:

@@ -20,6 +20,8 @@ from tests.one_database.report import Report
 from tests.process.bridge_support import TELL_ACCEPTED, accepted
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import FixtureLog, fixture_command
+from tests.support.gates import Gates
+from tests.support.postgres import Cluster
 from tests.support.recording import Message, Recording, RpcError
 
 ROOT = Path(__file__).parents[2]
@@ -117,6 +119,8 @@ class Place:
     folder: Path
     a: Site
     b: Site
+    server: Cluster
+    gates: Gates
     session_id: str = ""
     project: Path = field(init=False)
 

@@ -41,23 +41,24 @@ class Cluster:
         address: str = "127.0.0.1",
         at: Sequence[str] = (),
         copies: "Cluster | None" = None,
+        settings: Sequence[str] = (),
     ) -> None:
         """Make it and start it.
 
         `at`: what stands before the command that starts the server. `copies`: it streams all of
         this other one, until it is promoted.
         """
-        self._more = ""
+        self._more = "".join(f" -c {setting}" for setting in settings)
         self._port = _free_port() if tcp else 0
         self._address = address
         self._at = at
         self._bin = _programs()
-        self._folder = for_commoner(folder)
+        self.folder = for_commoner(folder)
         self._data = folder / "data"
         if copies is not None:
-            where = f"host={copies._folder} user=tester application_name=copy"
+            where = f"host={copies.folder} user=tester application_name=copy"
             self._run("pg_basebackup", "-D", self._data, "-R", "-c", "fast", "-d", where)
-            self._more = " -c wal_retrieve_retry_interval=100ms"
+            self._more += " -c wal_retrieve_retry_interval=100ms"
             self.start()
             return
         auth = ("--auth-local=trust", "--auth-host=scram-sha-256")
@@ -69,10 +70,10 @@ class Cluster:
 
     def start(self) -> None:
         """Start the server, and wait until it takes connections."""
-        options = f"-c unix_socket_directories={self._folder}{self._more} -c listen_addresses="
+        options = f"-c unix_socket_directories={self.folder}{self._more} -c listen_addresses="
         if self._port:
             options += f"{self._address} -c port={self._port}"
-        log = self._folder / "log"
+        log = self.folder / "log"
         words = ("-D", self._data, "-w", "-l", log, "-o", options, "start")
         self._run("pg_ctl", *words, at=self._at)
 
@@ -83,7 +84,7 @@ class Cluster:
     def wait_for_copy(self) -> None:
         """Have it tell of nothing before its copy has that, too."""
         self.stop()
-        self._more = " -c synchronous_standby_names=copy"
+        self._more += " -c synchronous_standby_names=copy"
         self.start()
 
     def promote(self) -> None:
@@ -108,32 +109,40 @@ class Cluster:
             select.select([end], [], [], 10)
             os.close(end)
         # Their numbers are not free as long as nobody has waited for the dead.
-        for named in (self._data / "postmaster.pid", *self._folder.glob(".s.PGSQL.*.lock")):
+        for named in (self._data / "postmaster.pid", *self.folder.glob(".s.PGSQL.*.lock")):
             named.unlink()
 
     def new_database(self, more: str = "") -> str:
         """Make a database of the user `guest` and return its URL for the superuser."""
         name = f"d{uuid4().hex}"
         self._sql(f"CREATE DATABASE {name} OWNER guest {more}")
-        return f"postgresql:///{name}?host={self._folder}&user=tester&port={self._port or 5432}"
+        return f"postgresql:///{name}?host={self.folder}&user=tester&port={self._port or 5432}"
 
     def over_tcp(self, url: str, user: str = "guest") -> str:
         """Return the URL of the same database over TCP, where a password is asked for."""
         name = url.partition("?")[0].rpartition("/")[2]
         return f"postgresql://{user}@{self._address}:{self._port}/{name}"
 
+    def answers(self) -> bool:
+        """Whether it takes connections."""
+        try:
+            self._sql("SELECT 1")
+        except subprocess.CalledProcessError:
+            return False
+        return True
+
     def or_copy(self, url: str, copy: "Cluster") -> str:
         """Return the URL of the same database here or in a copy, whichever can be written."""
-        both = url.replace(f"host={self._folder}", f"host={self._folder},{copy._folder}")
+        both = url.replace(f"host={self.folder}", f"host={self.folder},{copy.folder}")
         return f"{both}&target_session_attrs=read-write"
 
     def _sql(self, statement: str) -> None:
-        where = ("-h", self._folder, "-p", self._port or 5432, "-U", "tester", "postgres")
+        where = ("-h", self.folder, "-p", self._port or 5432, "-U", "tester", "postgres")
         self._run("psql", "-q", "-X", *where, "-c", statement)
 
     def _run(self, program: str, *words: object, at: Sequence[str] = ()) -> None:
         command = [*at, *without_any_right(), str(self._bin / program), *map(str, words)]
-        subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL, cwd=self._folder)
+        subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL, cwd=self.folder)
 
 
 def _free_port() -> int:
@@ -142,9 +151,9 @@ def _free_port() -> int:
 
 
 @contextmanager
-def cluster(**options: Any) -> Iterator[Cluster]:
-    """Give a running cluster with these options, and remove it."""
-    folder = Path(tempfile.mkdtemp(prefix="pg-"))
+def cluster(where: Path | None = None, **options: Any) -> Iterator[Cluster]:
+    """Give a running cluster with these options, in a folder in this one, and remove it."""
+    folder = Path(tempfile.mkdtemp(prefix="pg-", dir=where))
     try:
         made = Cluster(folder, **options)
         yield made

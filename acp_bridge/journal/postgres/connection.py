@@ -38,6 +38,8 @@ _AWAY: Final = {
     "40": "the database was held by another for too long",
     "25P03": "the database was left waiting for too long",
 }
+#: those after which nothing of a statement is done, for certain.
+_NOTHING_DONE: Final = ("53", "55P03", "40", "25P03")
 _REFUSED: Final = {
     "28": "the database refused the login: look at .pgpass or PGPASSWORD, and at the user's name",
     "3D000": "there is no such database: make it first, for example with createdb",
@@ -74,6 +76,12 @@ def _said(error: psycopg.Error) -> str:
     if error.pgconn is not None and error.pgconn.needs_password:
         return "28"
     return next((state for said, state in _SAID if said.search(str(error))), "")
+
+
+def was_refused(error: JournalError) -> bool:
+    """Return whether the server has said that it has done nothing of a statement."""
+    cause = error.__cause__
+    return isinstance(cause, psycopg.Error) and (cause.sqlstate or "").startswith(_NOTHING_DONE)
 
 
 class Database:

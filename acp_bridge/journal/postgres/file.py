@@ -34,7 +34,7 @@ from acp_bridge.journal.errors import DatabaseAway, JournalError
 from acp_bridge.journal.file import LIMIT_BYTES, PROMPTED, SessionFile, Unwritten, Write
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.postgres import log
-from acp_bridge.journal.postgres.connection import ALL, Database
+from acp_bridge.journal.postgres.connection import ALL, Database, was_refused
 from acp_bridge.journal.postgres.lease import Lease
 from acp_bridge.journal.postgres.memory import Memories, Saved
 from acp_bridge.runtime import waits
@@ -345,8 +345,9 @@ class CopiedFile(SessionFile):
         has lost the session.
         """
         rows = [row._replace(n=self._applied + at) for at, row in enumerate(rows, 1)]
-        asked = False
+        unknown = False
         while True:
+            asked = False
             try:
                 self._lease.check()
                 async with self._database.connection() as connection:
@@ -358,8 +359,9 @@ class CopiedFile(SessionFile):
                     break
                 if there < self._applied:  # the database has lost what it had not on its disk
                     await self.rebase()
-            except DatabaseAway:
-                if not asked:
+            except DatabaseAway as error:
+                unknown = unknown or (asked and not was_refused(error))
+                if not unknown:
                     raise
                 await anyio.sleep(_LOOK)
                 if self._lease.over:

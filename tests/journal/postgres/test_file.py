@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 import anyio
 import pytest
+from psycopg.errors import DiskFull
 
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.journal.errors import DatabaseAway
 from acp_bridge.journal.postgres import log
-from acp_bridge.journal.postgres.connection import Database
+from acp_bridge.journal.postgres.connection import Database, failure
 from acp_bridge.journal.postgres.files import opened
 from acp_bridge.journal.reading import transcript
 from acp_bridge.settings import DatabaseUrl
@@ -33,6 +34,8 @@ class Way:
         self.bar = anyio.Event()
         self.bar.set()
         self.waits = 0
+        #: the disk of the database is.
+        self.full = False
         #: what was to be put last.
         self.last: list[Any] = []
         monkeypatch.setattr(log, "put", self.put)
@@ -44,6 +47,8 @@ class Way:
 
     async def put(self, *args: Any, **how: Any) -> bool:
         _, *self.last = args
+        if self.full:
+            raise failure(DiskFull("full")) from DiskFull("full")
         if self.loses != "nothing":
             self.cut = True
             if self.loses == "answers":
@@ -185,4 +190,17 @@ async def test_a_statement_that_comes_after_its_write_was_looked_up_changes_noth
         late, way.cut = way.last, False
         await is_true(lambda: not session.behind)
     assert came == [False]
+    assert await said(database, tmp_path / "there") == "one "
+
+
+async def test_what_the_database_refuses_for_want_of_room_is_kept_at_once(
+    database: DatabaseUrl, tmp_path: Path, way: Way
+) -> None:
+    async with bridge(database, tmp_path / "here") as journal:
+        session = await began(journal)
+        way.full = True
+        session.record(1, says("one "))
+        await is_true(lambda: session.behind)
+        way.full = False
+        await is_true(lambda: not session.behind)
     assert await said(database, tmp_path / "there") == "one "
