@@ -47,6 +47,9 @@ Action = Callable[[JournalError | None], None]
 #: writes, and their bytes, that go to the database in one statement.
 _BATCH: Final = 500
 _BATCH_BYTES: Final = 1024 * 1024
+#: bytes on their way from which more is kept, as if the database were away. Nobody who has a client
+#: comes there: an agent is not read while so much waits for the client.
+_MOST_BYTES: Final = 4 * LIMIT_BYTES
 #: bytes of writes behind a base from which a new one is worth its way, if it is not longer itself.
 _LOG_BYTES: Final = 1024 * 1024
 #: seconds between two looks for what became of a write.
@@ -178,7 +181,7 @@ class CopiedFile(SessionFile):
     @property
     def _is_behind(self) -> bool:
         """True while nothing more is sent to the database than what waits by now."""
-        return self._away or self._late_bytes > LIMIT_BYTES
+        return self._away or self._late_bytes > _MOST_BYTES
 
     @property
     def _away(self) -> bool:
