@@ -10,7 +10,7 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench crash fuzz mutants hazards states hops man test-clients test-page test-remote test-editors test-agents test-mcp test-openhands \
+.PHONY: help demo test check format bench crash fuzz mutants hazards states hops man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands \
 	test-install bench-openhands pictures dist lock clean
 
 help: ## this list
@@ -67,6 +67,9 @@ test-page: $(VENV)/.ready ## the page in a browser (needs Chromium, and npm for 
 test-remote: $(VENV)/.ready ## two machines, and all who come from the other one (root, ip, Chromium, npm)
 	$(PY) -m tests.two_machines
 
+test-database: $(VENV)/.ready ## machines that are killed or cut off, and one database (root, ip, PostgreSQL)
+	$(PY) -m tests.one_database $(ARGS)
+
 test-editors: $(VENV)/.ready ## editors that are not ours, set up by what `setup` prints (npm, package index, git)
 	$(PY) -m pytest tests/editors_not_ours $(ARGS)
 
@@ -99,8 +102,8 @@ lock: ## resolve the lock files anew (needs uv)
 	for lock in requirements.lock requirements-slim.lock requirements-dev.lock; do \
 	  case $$lock in \
 	    *-dev.lock) with="--extra dev";; \
-	    *-slim.lock) with="--extra openhands --extra remote --constraint requirements.lock --excludes -";; \
-	    *) with="--extra openhands --extra remote";; \
+	    *-slim.lock) with="--extra openhands --extra postgres --extra remote --constraint requirements.lock --excludes -";; \
+	    *) with="--extra openhands --extra postgres --extra remote";; \
 	  esac; \
 	  echo litellm | $(UV) pip compile pyproject.toml $$with --upgrade --universal --no-config \
 	    --generate-hashes --exclude-newer $$before --no-header --quiet --output-file $$lock || exit 1; \

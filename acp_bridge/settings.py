@@ -55,6 +55,17 @@ class Money:
 
 
 @dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    """One database, and how it is reached; `journal/postgres/url.py` makes one of a URL."""
+
+    #: what libpq is given: words of the form name='value', without a password.
+    conninfo: str
+    #: the name of the folder for what this machine keeps of the database; the same for the same
+    #: servers and database, whoever logs in and however the way there is made safe.
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """How one bridge behaves; times in seconds."""
 
@@ -62,6 +73,10 @@ class Settings:
     command: tuple[str, ...]
     agent_name: str
     home: Path
+    #: the database in which sessions are kept; None: they are kept in the home folder.
+    journal: DatabaseUrl | None = None
+    #: a bridge that has not reached the database for so long has its sessions no more.
+    lease: float = 60.0
     #: names under which earlier versions kept this agent's sessions.
     former_names: frozenset[str] = frozenset()
     #: the user gave the agent's name: its sessions are not known by what it says of itself.

@@ -37,6 +37,8 @@ NUMBERS = [
     *(f"X{number}" for number in range(1, 4)),
     "N1",
     "N2",
+    "N3",
+    "N4",
     "N5",
     "N6",
     "N7",

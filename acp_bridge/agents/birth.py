@@ -24,6 +24,7 @@ from typing import Final, Protocol
 import anyio
 
 from acp_bridge.agents import guard
+from acp_bridge.agents.environment import HANDED_ON
 from acp_bridge.agents.handed_keys import handed_keys
 from acp_bridge.runtime.threads import NoThread, in_thread
 
@@ -109,7 +110,7 @@ class ByCommand:
 
     def start(self, control: int, streams: Sequence[int]) -> StartedGuard:
         """Start it; see `Birth`."""
-        env = os.environ if self._env is None else self._env
+        env = HANDED_ON.of(os.environ if self._env is None else self._env)
         locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
         arguments = str(control), locale, str(self._open_files or "")
         # The C library's environment may hold more: readline puts COLUMNS there.

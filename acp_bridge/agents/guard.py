@@ -13,7 +13,8 @@ Over CONTROL_FD, a stream socket:
   ``dead`` when none is left. The guard exits right after ``failed`` and ``dead``.
 - bridge to guard, single bytes: KILL; LOCK, which carries a file descriptor (SCM_RIGHTS); LINGER,
   after which the end of the main process alone is no reason to kill the rest; TERM, which has the
-  main process sent SIGTERM.
+  main process sent SIGTERM. And lines of a DEADLINE: a time in nanoseconds on `CLOCK`, at which the
+  tree is killed as by KILL, or nothing for none. The last one counts.
 
 The built-in agent starts its tools and MCP servers behind guards of their own; for them it is the
 bridge, and the tool the agent.
@@ -23,6 +24,8 @@ Invariants
   at once; then the kernel's parent-death signal kills the agent's main process.
 - One that was stopped is continued by the bridge when the tree is to die, and on Linux by the
   kernel when the bridge has died, however it did.
+- A deadline that has passed is noticed before anything that came later, also by a guard that was
+  stopped or slept with the machine: another that comes too late changes nothing.
 - On Linux the guard is a subreaper: a descendant that loses its parent becomes the guard's child,
   so "no child left" (ECHILD) proves that the tree is dead (invariant P1).
 - A lock is a flock on an open file that bridge and guard share. The guard lets go of it by
@@ -40,6 +43,7 @@ import _socket
 import os
 import select
 import sys
+import time
 from _collections_abc import Callable
 
 #: The guard is imported and not run by its path, since byte code is kept only for imports: to
@@ -54,8 +58,11 @@ KILL = b"k"
 LOCK = b"l"
 LINGER = b"w"
 TERM = b"t"
+DEADLINE = b"d"
 
 LINUX = sys.platform == "linux"
+#: the clock of deadlines: it is nobody's to set, and goes on while the machine sleeps.
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 #: Linux: RLIMIT_LOCKS, which the kernel has not looked at since 2.4 (setrlimit(2)), and what its
 #: hard limit is lowered to. It is as good as unlimited, and is inherited like any other limit.
 MARKED_LIMIT = 10
@@ -81,15 +88,39 @@ KEY_WORDS = (
 KEYS_FROM = "KEYS_FROM_ACP_BRIDGE"
 FIRST_PAUSE_MS = 5
 MAX_PAUSE_MS = 1000
+#: between two looks at the deadline where there is no timer for it
+DEADLINE_LOOK_MS = 1000
+#: timerfd_create(2): what TFD_NONBLOCK and TFD_CLOEXEC are on all systems, and TFD_TIMER_ABSTIME.
+TIMER_FLAGS = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
+ABSOLUTE = 1
 
 
 def prctl(option: int, value: int) -> None:
     """Set an attribute of this process; a refusal of the kernel is ignored."""
     if LINUX:
-        import _ctypes
+        call("prctl", option, value, 0, 0, 0)
 
-        function = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]
-        _ctypes.call_function(function, (option, value, 0, 0, 0))
+
+def call(name: str, *arguments: int | bytes | None) -> int:
+    """Call a function of the C library, which takes integers and pointers, and returns an int."""
+    import _ctypes
+
+    function = _ctypes.dlsym(_ctypes.dlopen(None, 0), name)  # type: ignore[arg-type]
+    result: int = _ctypes.call_function(function, arguments)
+    return result
+
+
+def now() -> int:
+    """Return the time on the clock of deadlines, in nanoseconds."""
+    return time.clock_gettime_ns(CLOCK)
+
+
+def start_timer(timer: int, at: int) -> None:
+    """Let a timer be readable from a time on, 0 for never; a time that has passed is at once."""
+    size = 8 if sys.maxsize > 1 << 32 else 4  # of a C long
+    pair = divmod(at, 1_000_000_000)
+    value = b"".join(part.to_bytes(size, sys.byteorder) for part in (0, 0, *pair))
+    call("timerfd_settime", timer, ABSOLUTE, value, None)
 
 
 def keep_private() -> None:
@@ -269,6 +300,12 @@ class Guard:
         self.agent = 0
         self.ended = False
         self.lingers = False
+        self.deadline: int | None = None
+        #: becomes readable at the deadline, also when the machine has slept until then, which
+        #: poll's own timeout does not notice; -1 until there is a deadline, or where there is none.
+        self.timer = -1
+        #: the beginning of a line about the deadline of which the rest has not come
+        self.begun = b""
 
     def say(self, line: str) -> None:
         try:  # noqa: SIM105
@@ -291,10 +328,35 @@ class Guard:
                     os.set_inheritable(lock, False)
                     self.locks.append(lock)
             self.lingers = self.lingers or LINGER in data
+            self.take_deadline(data)
             if TERM in data and self.agent and not self.ended:  # its pid is its own until reaped
                 os.kill(self.agent, _signal.SIGTERM)
             if not data or KILL in data:
                 return True
+
+    def take_deadline(self, data: bytes) -> None:
+        """Note the last deadline of which the whole line has come."""
+        *lines, rest = (self.begun + data).split(b"\n")
+        self.begun = rest[rest.rfind(DEADLINE) :] if DEADLINE in rest else b""
+        if not lines:
+            return
+        at = lines[-1].rpartition(DEADLINE)[2]
+        self.deadline = max(int(at), 1) if at else None
+        if LINUX:
+            if self.timer < 0:
+                self.timer = call("timerfd_create", CLOCK, TIMER_FLAGS)
+            if self.timer >= 0:
+                start_timer(self.timer, self.deadline or 0)
+
+    def is_overdue(self) -> bool:
+        """Return True once the deadline has passed."""
+        return self.deadline is not None and now() >= self.deadline
+
+    def patience(self) -> int | None:
+        """Return for how many milliseconds the guard may sleep without a look at the deadline."""
+        if self.deadline is None or self.timer >= 0:
+            return None
+        return max(0, min(DEADLINE_LOOK_MS, (self.deadline - now()) // 1_000_000 + 1))
 
     def terminated(self) -> bool:
         """Empty the signal pipe; returns whether SIGTERM was in it."""
@@ -355,7 +417,7 @@ class Guard:
         return True
 
     def watch(self) -> None:
-        """Sleep until the agent has ended, the bridge is gone, or a stop is asked for.
+        """Sleep until the agent has ended, the bridge is gone, a stop is asked for, or is due.
 
         If the tree lingers, the agent has ended when the last process of its tree has.
         """
@@ -363,7 +425,11 @@ class Guard:
         poll.register(self.control, select.POLLIN)
         poll.register(self.wakeup, select.POLLIN)
         while True:
-            poll.poll()
+            if self.timer >= 0:
+                poll.register(self.timer, select.POLLIN)
+            poll.poll(self.patience())
+            if self.is_overdue():
+                return
             stop = self.terminated()
             is_left = self.reap()
             ended = self.ended and not (self.lingers and is_left)
@@ -416,7 +482,8 @@ def guard_agent(control_fd: int, become_agent: Callable[[], object], files: str)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     prctl(PR_SET_PDEATHSIG, _signal.SIGCONT)
     try:
-        if not guard.told_to_stop() and guard.start(become_agent, files):
+        stop = guard.told_to_stop() or guard.is_overdue()
+        if not stop and guard.start(become_agent, files):
             guard.watch()
     finally:
         if guard.agent:

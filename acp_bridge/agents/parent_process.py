@@ -18,6 +18,7 @@ from typing import Final
 import anyio
 
 from acp_bridge.agents.birth import ForkedGuard, NoParent, folder_to_start_in
+from acp_bridge.agents.environment import HANDED_ON
 from acp_bridge.agents.handed_keys import handed_keys
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.runtime import waits
@@ -54,7 +55,7 @@ class ParentProcess:
         number = self._other.fileno()
 
         def start() -> subprocess.Popen[bytes]:
-            with handed_keys(os.environ) as (env, kept):
+            with handed_keys(HANDED_ON.of(os.environ)) as (env, kept):
                 return subprocess.Popen(
                     [*self._command, str(number)],
                     stdin=subprocess.DEVNULL,

@@ -22,6 +22,7 @@ from anyio.abc import TaskGroup
 
 from acp_bridge.agents import guard
 from acp_bridge.agents.birth import Birth, ByCommand, NoParent, folder_to_start_in, standard_streams
+from acp_bridge.agents.deadline import Deadline
 from acp_bridge.agents.outcome import NO_ROOM, Exit, GuardDied, StartFailed
 from acp_bridge.agents.parent import AgentParent, ByParent
 from acp_bridge.agents.spoken_version import SpokenVersion
@@ -46,7 +47,9 @@ _FORKS: Final = 2
 class AgentProcess:
     """A running agent, its guard, and the bridge's ends of its pipes; made by `start`."""
 
-    def __init__(self, on_stderr: Callable[[str], None] | None) -> None:
+    def __init__(
+        self, on_stderr: Callable[[str], None] | None, deadline: Deadline | None = None
+    ) -> None:
         #: The ends for the agent's stdin and stdout. They don't block and are closed by `close`
         #: (anyio's waiters get ClosedResourceError) and -1 from then on. A caller that keeps
         #: the numbers takes them over with `take_pipes`.
@@ -56,7 +59,7 @@ class AgentProcess:
         self._stderr = LineForwarder(on_stderr or (lambda line: None))
         #: the agent has no model library, and is to be replaced before its first prompt.
         self.light = False
-        self._tree = Tree()
+        self._tree = Tree(deadline)
         self._closing = anyio.Event()
         self._finished = anyio.Event()
 
@@ -72,6 +75,7 @@ class AgentProcess:
         patient: bool = False,
         lock_fd: int | None = None,
         on_stderr: Callable[[str], None] | None = None,
+        deadline: Deadline | None = None,
     ) -> Self:
         """Start `command` (at least one word) and return once it runs, within `waits.SPAWN`.
 
@@ -79,20 +83,20 @@ class AgentProcess:
         `patient` start waits up to `waits.PARENT_LOAD` while the first one loads. `lock_fd` is held
         by the guard from before the agent starts. `open_files` is the agent's soft limit; without
         it, that of this process. It starts in `folder`, or where this process is if there is none.
-        `on_stderr` gets the agent's stderr, by lines cut at 8 KiB. The process is watched in
-        `task_group`.
+        `on_stderr` gets the agent's stderr, by lines cut at 8 KiB. The guard follows `deadline`.
+        The process is watched in `task_group`.
 
         Raises StartFailed. When it fails or is cancelled, nothing is left behind.
         """
         if parent is not None:
             async with parent.start_of_agent(patient=patient) as can_fork:
                 for _ in range(_FORKS if can_fork else 0):
-                    process, forking = cls(on_stderr), ByParent(parent, open_files)
+                    process, forking = cls(on_stderr, deadline), ByParent(parent, open_files)
                     with suppress(NoParent, GuardDied):
                         await process._begin(task_group, forking, command[0], lock_fd)
                         process.light = forking.light
                         return process
-        process = cls(on_stderr)
+        process = cls(on_stderr, deadline)
         # What a parent forks is the built-in agent.
         executing = ByCommand(
             command, open_files, folder_to_start_in(folder), takes_keys=parent is not None
@@ -254,6 +258,8 @@ class AgentCommand:
     ours: bool = False
     #: has what goes over the wires of the bridge; None: there is none.
     trace: "Trace | None" = None
+    #: what the guards of all processes follow; None: nothing.
+    deadline: Deadline | None = None
 
     async def start(
         self,
@@ -266,5 +272,10 @@ class AgentCommand:
         """Start a process; see `AgentProcess.start`, which raises StartFailed."""
         start = partial(AgentProcess.start, tasks, self.words, self.parent)
         return await start(
-            self.open_files, self.folder, patient=patient, lock_fd=lock_fd, on_stderr=on_stderr
+            self.open_files,
+            self.folder,
+            patient=patient,
+            lock_fd=lock_fd,
+            on_stderr=on_stderr,
+            deadline=self.deadline,
         )

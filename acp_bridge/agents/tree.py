@@ -23,6 +23,7 @@ import anyio
 
 from acp_bridge.agents import guard
 from acp_bridge.agents.birth import Birth, GuardReports, StartedGuard
+from acp_bridge.agents.deadline import Deadline
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.agents.outcome import Exit, GuardDied, StartFailed
 from acp_bridge.runtime import waits
@@ -38,8 +39,8 @@ _LAST_LOOK: Final = 0.25
 class Tree:
     """One agent with all its descendants, and its guard; `spawn` starts both."""
 
-    def __init__(self) -> None:
-        """Nothing is started."""
+    def __init__(self, deadline: Deadline | None = None) -> None:
+        """Nothing is started. The guard follows the deadline from its start on."""
         self.pid = 0
         #: how the main process has ended, once `exited` is set.
         self.exit = Exit(None, signal.SIGKILL)  # until the guard says otherwise
@@ -50,6 +51,8 @@ class Tree:
         self.is_dead = False
         self._control, self._guard_end = socket.socketpair()
         self._control.setblocking(False)
+        self._deadline = deadline or Deadline()
+        self._deadline.join(self._control)
         self._guard: StartedGuard | None = None
         self._reports = GuardReports(self._control)
         self._reported_dead = False
@@ -141,6 +144,7 @@ class Tree:
                     tasks.start_soon(self._press)
                     await self.follow()
         finally:
+            self._deadline.leave(self._control)
             self._control.close()  # which tells the guard too, if the tree would not die
             if self._hangs:
                 self._signal_guard(signal.SIGKILL)

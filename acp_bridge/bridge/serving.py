@@ -13,6 +13,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import keys
+from acp_bridge.agents.deadline import Deadline
 from acp_bridge.agents.parent import AgentParent, can_fork
 from acp_bridge.agents.process import AgentCommand
 from acp_bridge.agents.spoken_version import SpokenVersion
@@ -75,7 +76,11 @@ async def _bridge(
     event("bridge.started", agent=settings.agent_name, home=settings.home.name)
     # until the tasks have ended, when nobody reads or writes them
     with signals.Received() as received, _traced(settings.trace) as trace:
-        async with anyio.create_task_group() as tasks:
+        deadline = Deadline() if settings.journal else None
+        async with (
+            anyio.create_task_group() as tasks,
+            _journal(settings, tasks, deadline) as journal,
+        ):
             if trace:
                 tasks.start_soon(trace.run)
             # A process that does not answer one of these is to be started all the same.
@@ -88,13 +93,31 @@ async def _bridge(
             files = settings.agent_files
             spoken = SpokenVersion(AgentProtocol.V1 if settings.ours else settings.agent_protocol)
             started = standing, spoken, files, settings.folder, parent
-            command = AgentCommand(settings.command, {}, *started, ours=settings.ours, trace=trace)
-            context = SessionContext(settings, Journal(settings.home), tasks, command)
+            command = AgentCommand(
+                settings.command, {}, *started, ours=settings.ours, trace=trace, deadline=deadline
+            )
+            context = SessionContext(settings, journal, tasks, command)
             _notify(context)
             bridge = Bridge(context, on_end, waiter)
             bridge.listen()
             yield bridge, tasks, received
             tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _journal(
+    settings: Settings, tasks: TaskGroup, deadline: Deadline | None
+) -> AsyncIterator[Journal]:
+    """Give the journal; of one in a database, the guards of agents follow the lease."""
+    if settings.journal is None or deadline is None:
+        yield Journal(settings.home)
+        return
+    from acp_bridge.journal.postgres.files import opened
+
+    memories = settings.home / "agent" if settings.builtin else None
+    where = settings.journal, settings.home, settings.lease
+    async with opened(*where, tasks, deadline.set, memories) as journal:
+        yield journal
 
 
 def _notify(context: SessionContext) -> None:

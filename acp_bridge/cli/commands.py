@@ -58,6 +58,11 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "export_session",
     ),
     "import": Command("make one of such a file", "commands.bundle", "FILE", "import_session"),
+    "journal": Command(
+        "copy all of them into a database, or out of one",
+        "commands.journal.command",
+        "copy FROM TO",
+    ),
     "ps": Command(
         "list them: what each does, what waits, what is asked", "commands.live", "", "ps"
     ),

@@ -28,6 +28,7 @@ from acp_bridge.cli.serving_parser import (
 from acp_bridge.runtime import waits
 from acp_bridge.settings import (
     AgentProtocol,
+    DatabaseUrl,
     Delivery,
     Money,
     OnCancel,
@@ -36,6 +37,8 @@ from acp_bridge.settings import (
 )
 
 _MOST_SECONDS: Final = 600
+#: seconds; a shorter lease has no room for the kill of an agent and a renewal that fails once.
+_LEAST_LEASE: Final = 15
 _MOST_MINUTES: Final = 10_080
 _DURATION: Final = re.compile(r"([0-9]{1,9})([smhd])")
 _MONEY: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([A-Za-z]{3})")
@@ -158,12 +161,7 @@ def _place(name: str, value: str | None) -> str:
 
 def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, str]) -> Settings:
     other = command or (_openhands(given) if given.openhands else [])
-    if other and given.model and variable("model") not in env:
-        way = "give it to the command after -- instead" if command else "--openhands has its own"
-        fail(f"--model is the built-in agent's; {way}")
-    server = given.openhands, given.openhands_profile
-    if wrong := openhands.misused(*server, other=bool(command), env=env):
-        fail(wrong)
+    _check_of_one_agent(given, command, env)
     found = agent_name(command) if command else openhands.NAME if other else BUILT_IN
     if command and not given.agent_name and not is_named(command):
         _warn_of_guess(found)
@@ -176,6 +174,8 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         former_names=former_names(command) | {found} if command else frozenset({found}),
         named=bool(given.agent_name),
         home=data_folder(given.home),
+        journal=_database("journal", given.journal),
+        lease=_seconds("lease", given.lease, DEFAULTS.lease, _LEAST_LEASE),
         builtin=not other,
         ours=not command,
         parent=() if other else tuple(_built_in(given, "agent.fork_parent")),
@@ -196,6 +196,29 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         rules=_file(given.rules),
         trace=_file(given.trace),
     )
+
+
+def _check_of_one_agent(
+    given: argparse.Namespace, command: list[str], env: Mapping[str, str]
+) -> None:
+    """Refuse options of an agent beside another one."""
+    if (command or given.openhands) and given.model and variable("model") not in env:
+        way = "give it to the command after -- instead" if command else "--openhands has its own"
+        fail(f"--model is the built-in agent's; {way}")
+    server = given.openhands, given.openhands_profile
+    if wrong := openhands.misused(*server, other=bool(command), env=env):
+        fail(wrong)
+
+
+def _database(name: str, value: str | None) -> DatabaseUrl | None:
+    if value is None:
+        return None
+    from acp_bridge.journal.postgres.url import parse as parse_url  # with it comes all of a journal
+
+    try:
+        return parse_url(value)
+    except ValueError as why:  # which repeats nothing of it
+        fail(f"{_place(name, value)}: {why}")
 
 
 def _file(name: str | None) -> Path | None:

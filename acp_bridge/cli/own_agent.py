@@ -8,6 +8,7 @@ import site
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -87,6 +88,14 @@ def missing(packages: Sequence[str], path: Sequence[str]) -> list[str]:
         return any(each.find_spec(name, None) is not None for each in finders)
 
     return [name for name in packages if not there(name)]
+
+
+def lacks_extra(package: str, extra: str) -> str | None:
+    """Return what to do if a package of an extra is not installed here; None: it is."""
+    if find_spec(package) is not None:
+        return None
+    how = install_command(extra, isolated_path(os.environ))
+    return f"the package {package} is missing, of the extra {extra}. Run: {how}"
 
 
 def install_command(extra: str, path: Sequence[str]) -> str:

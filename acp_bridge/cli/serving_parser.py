@@ -224,6 +224,21 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
         ),
         Option("home", "FOLDER", "where sessions are kept (ACP_BRIDGE_HOME)"),
         Option(
+            "journal",
+            "URL",
+            "keep them in a PostgreSQL database, such as\n"
+            "postgresql://me@db.example.org/sessions, where another\n"
+            "machine finds them; the password comes from .pgpass or\n"
+            "PGPASSWORD (ACP_BRIDGE_JOURNAL; default: the home folder)",
+        ),
+        Option(
+            "lease",
+            "SECONDS",
+            "a bridge that has not reached the database for so long ends\n"
+            "its turns, and another may take its sessions over\n"
+            f"(ACP_BRIDGE_LEASE; default {DEFAULTS.lease:g})",
+        ),
+        Option(
             "log-file",
             "FILE",
             "the log, instead of bridge.log in the home folder and stderr\n(ACP_BRIDGE_LOG_FILE)",
@@ -281,7 +296,8 @@ def _listing() -> Iterator[Part]:
     yield from _commands("doctor", "key", "setup", "completion", "permissions", "trust", "demo")
     yield Heading("Work with sessions", 1)
     yield Heading("a new one, or one that is kept", 2)
-    yield from _commands("chat", "run", "sessions", "show", "cost", "export", "import")
+    kept = ("sessions", "show", "cost", "export", "import", "journal")
+    yield from _commands("chat", "run", *kept)
     yield Heading("one that is live, in an editor or elsewhere", 2)
     yield from _commands("ps", "attach", "send", "cancel", "approve|deny", "close", "delete")
     yield Heading("Serve an editor, which starts one of these", 1)

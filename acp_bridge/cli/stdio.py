@@ -15,8 +15,9 @@ from functools import partial
 from typing import Final
 
 from acp_bridge.agents import guard
+from acp_bridge.agents.environment import HANDED_ON
 from acp_bridge.cli.options import Options, parse
-from acp_bridge.cli.own_agent import hindrance
+from acp_bridge.cli.own_agent import hindrance, lacks_extra
 from acp_bridge.cli.serving_parser import FILE_LEVEL, STDERR_LEVEL
 from acp_bridge.runtime import keep, log, waits
 from acp_bridge.settings import Settings
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     except SystemExit as exc:
         return exc.code if isinstance(exc.code, int) else 2
     if not options.own_agent and _at_a_terminal():
+        _withhold(options.settings)
         return _become(options.settings.command)
     if sys.stdin is not None and sys.stdin.isatty():
         sys.stderr.write(_AT_A_TERMINAL)
@@ -74,6 +76,12 @@ def _at_a_terminal() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
+def _withhold(settings: Settings) -> None:
+    """Let nothing that is started from now on have what the journal alone may know."""
+    if settings.journal is not None:
+        HANDED_ON.withhold_database()
+
+
 def _become(command: Sequence[str]) -> int:
     """Replace this process by the agent; returns 127 if that fails.
 
@@ -88,7 +96,7 @@ def _become(command: Sequence[str]) -> int:
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
         guard.mark()
-        os.execvp(command[0], list(command))
+        os.execvpe(command[0], list(command), HANDED_ON.of(os.environ))
     except OSError as exc:
         sys.stderr.write(f"acp-bridge: {command[0]}: {exc.strerror}\n")
     return 127
@@ -122,6 +130,16 @@ def _has_its_agent(options: Options) -> bool:
     return why is None
 
 
+def _has_its_database(options: Options) -> bool:
+    """Return False, and log why, if a database is wanted and nothing here can speak to it."""
+    if options.settings.journal is None:
+        return True
+    why = lacks_extra("psycopg", "postgres")
+    if why is not None:
+        log.logger.error("%s", why)
+    return why is None
+
+
 def _serve(options: Options, waiter: keep.Waiter | None) -> int:
     if not can_serve(options):
         return 2
@@ -142,7 +160,7 @@ def _serve(options: Options, waiter: keep.Waiter | None) -> int:
 
 def can_serve(options: Options) -> bool:
     """Open the log; False, after a message, if that fails or the agent can't be started."""
-    return _open_log(options) and _has_its_agent(options)
+    return _open_log(options) and _has_its_agent(options) and _has_its_database(options)
 
 
 def settled(options: Options) -> Settings:
@@ -152,6 +170,7 @@ def settled(options: Options) -> Settings:
 
     sys.setswitchinterval(_SWITCH_INTERVAL)
     ORPHANS.adopt()
+    _withhold(options.settings)
     settings = replace(options.settings, agent_files=open_files.raise_limit())
     gc.freeze()  # loaded modules live as long as the process: don't scan them
     gc.enable()

@@ -163,7 +163,7 @@ async def _fill(
         prompted=False,
     )
     try:
-        session.take_in(statements(bundle))
+        await session.take_in(statements(bundle))
         children = Children()
         for params in updates(bundle):
             children.note_recorded(params)

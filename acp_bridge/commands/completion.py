@@ -208,7 +208,7 @@ def _explain(action: Any, shell: str) -> None:
 
     words = action.metavar
     match words:
-        case "FOLDER":
+        case "FOLDER" | "FROM" | "TO":
             action.complete = shtab.DIRECTORY
         case "FILE":
             action.complete = shtab.FILE

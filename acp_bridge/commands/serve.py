@@ -6,7 +6,6 @@ import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +13,7 @@ from acp_bridge.agents import origin
 from acp_bridge.cli import options, stdio
 from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.harmless import exact, one_line
-from acp_bridge.cli.own_agent import install_command, isolated_path
+from acp_bridge.cli.own_agent import lacks_extra
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, fail, print_text, say_on_stderr
 from acp_bridge.cli.serving_parser import OPTIONS, words_of
@@ -128,9 +127,8 @@ def main(arguments: Sequence[str]) -> int:
     given, rest = reader.parse_known_intermixed_args(words)  # options stand before a name, too
     if rest:
         reader.error(f"unrecognized arguments: {' '.join(rest)}{reader.meant(rest[0])}")
-    if find_spec("websockets") is None:
-        how = install_command("remote", isolated_path(os.environ))
-        return fail("serve", f"the package websockets is missing, of the extra remote. Run: {how}")
+    if (lacking := lacks_extra("websockets", "remote")) is not None:
+        return fail("serve", lacking)
     if given.what not in (_TOKEN, _TOKENS, _REVOKE):
         return _serve(reader, given, agent)
     if agent is not None:

@@ -46,5 +46,21 @@ class UnknownSession(JournalError):
         super().__init__(why)
 
 
+class DatabaseAway(JournalError):
+    """The database can't be used now; a later try may work. The text is for the user."""
+
+
+class HeldElsewhere(JournalError):
+    """A bridge of another machine has the session."""
+
+    def __init__(self, machine: str) -> None:
+        """`machine` is its name."""
+        self.machine = machine
+        super().__init__(
+            f"the session is open on the machine {machine}: close it there, or wait until its"
+            " bridge has not reached the database for the time of its lease"
+        )
+
+
 class BadCursor(ValueError):
     """The cursor of a listing was not given out by this journal."""

@@ -23,7 +23,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from errno import ENOENT
 from itertools import count
@@ -59,6 +59,8 @@ Statement: TypeAlias = tuple[str, tuple[object, ...]]
 LIMIT_BYTES: Final = 8 * 1024 * 1024
 #: bytes; shorter rows of one turn become one row.
 _ROW_BYTES: Final = 64 * 1024
+#: a session counts as one that had a prompt, and is listed from now on.
+PROMPTED: Final = "UPDATE session SET prompted = 1"
 INSERT_ROW: Final = "INSERT INTO updates(turn, lines) VALUES (?, ?)"
 #: No later try helps against these: a text or a value that SQLite can't take, a bug.
 _FOR_EVER: Final = (
@@ -175,6 +177,8 @@ class SessionFile:
         self.in_flight = False
         #: what could not be written yet.
         self.unwritten = Unwritten()
+        #: told, when the file's place is away, in how many seconds the turn that runs must end.
+        self.on_away: Callable[[float], None] = lambda seconds: None
         self._wal = os.open(wal_of(path), os.O_RDWR | os.O_CLOEXEC)
         #: the names, and the files that had them.
         self._names = [(str(each), identity(os.stat(each))) for each in (path, wal_of(path))]
@@ -205,14 +209,13 @@ class SessionFile:
             return True
         return False
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Commit all of the block or nothing, after the kept writes. Raises JournalError."""
+    def rewrite(self, statements: tuple[Statement, ...]) -> None:
+        """Write what changes how rows are kept and nothing that they say, in one transaction.
+
+        It follows the kept writes. Raises JournalError.
+        """
         self.catch_up()
-        self.look()
-        with transaction(self.db):
-            yield
-        self._commits += 1
+        self._execute(Write(statements))
 
     @property
     def to_come(self) -> Collection[Write]:
@@ -286,9 +289,12 @@ class SessionFile:
                     raise
                 logger.exception("journal: a write that was kept can't be made")
             self.unwritten.drop_first()
+        self._forget_names()
+        event("journal.caught_up", session=self.path.stem)
+
+    def _forget_names(self) -> None:
         if self._names:  # else the link is another file's
             left_queue.clear(self.path)
-        event("journal.caught_up", session=self.path.stem)
 
     def _execute(self, write: Write) -> None:
         statements = write.statements

@@ -3,11 +3,12 @@
 import errno
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from time import time
-from typing import Final
+from typing import Final, TypeAlias
 
 from acp_bridge.journal import left_queue
 from acp_bridge.journal.connection import connect, journal_errors, wal_of
@@ -42,7 +43,11 @@ def make_folders(home: Path) -> None:
             raise OSError(errno.EROFS if read_only else errno.EACCES, "not writable")
 
 
-def create_file(path: Path, info: SessionInfo) -> SessionFile:
+#: makes an open file of its path and its connection; a SessionFile, unless one is given.
+Make: TypeAlias = Callable[[Path, sqlite3.Connection], SessionFile]
+
+
+def create_file(path: Path, info: SessionInfo, file: Make | None = None) -> SessionFile:
     """Make a session's file, which is on disk on return.
 
     It is complete before it has its name: no connection of this process may be in the file while
@@ -55,7 +60,7 @@ def create_file(path: Path, info: SessionInfo) -> SessionFile:
     make_folders(path.parent.parent)
     there = path.exists()
     try:
-        return _create(path, info)
+        return _create(path, info, file)
     except JournalError:
         if not there:
             with suppress(JournalError):
@@ -63,28 +68,29 @@ def create_file(path: Path, info: SessionInfo) -> SessionFile:
         raise
 
 
-def _create(path: Path, info: SessionInfo) -> SessionFile:
-    draft = _draft_of(path)
+def _create(path: Path, info: SessionInfo, file: Make | None) -> SessionFile:
+    draft = draft_of(path)
     with journal_errors():
-        _remove(draft)
+        remove(draft)
         try:
             _make(draft, info)
-            _take_name(draft, path)
+            if path.exists() and read_info(path) is not None:
+                raise SessionExists
+            take_name(draft, path)
         except BaseException:
             with suppress(OSError):
-                _remove(draft)
+                remove(draft)
             raise
         connection = connect(path, wait=1)
         try:
             begin_wal(connection)
-            sync_path(path.parent)
-            return SessionFile(path, connection)
+            return (file or SessionFile)(path, connection)
         except BaseException:
             connection.close()
             raise
 
 
-def _draft_of(path: Path) -> Path:
+def draft_of(path: Path) -> Path:
     """Return the path under which a session's file is made; a kill may leave it."""
     return path.with_suffix(".new")
 
@@ -96,7 +102,7 @@ def old_drafts(sessions: Path) -> list[Path]:
     """
     found, before = [], time() - 86400
     with journal_errors():
-        for draft in sessions.glob(_draft_of(Path("*.db")).name):
+        for draft in sessions.glob(draft_of(Path("*.db")).name):
             with suppress(FileNotFoundError):  # another bridge has removed it
                 if draft.lstat().st_mtime < before:
                     found.append(draft.with_suffix(".db"))
@@ -109,7 +115,7 @@ def remove_draft(path: Path) -> None:
     The caller holds the session's lock, whose file goes too if there is no such session.
     """
     with journal_errors():
-        _remove(_draft_of(path))
+        remove(draft_of(path))
         if not path.exists():
             path.with_suffix(".lock").unlink(missing_ok=True)
 
@@ -120,17 +126,20 @@ def _make(draft: Path, info: SessionInfo) -> None:
         connection.execute("PRAGMA synchronous=OFF").close()  # once, at the end, is enough
         migrate(connection, SESSION_SCHEMA)
         _insert(connection, info)
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
-    sync_path(draft)
 
 
-def _take_name(draft: Path, path: Path) -> None:
-    """Give a session's file its name, which one that holds no session may have had."""
-    if path.exists():
-        if read_info(path) is not None:
-            raise SessionExists
-        _remove(path)
-    draft.rename(path)
+def take_name(draft: Path, path: Path) -> None:
+    """Give a session's file, which nobody has open, its name; another that has the name is removed.
+
+    It is on disk on return. Raises JournalError.
+    """
+    with journal_errors():
+        with closing(connect(draft, wait=1)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        sync_path(draft)
+        remove(path)
+        draft.rename(path)
+        sync_path(path.parent)
 
 
 def _insert(connection: sqlite3.Connection, info: SessionInfo) -> None:
@@ -141,7 +150,9 @@ def _insert(connection: sqlite3.Connection, info: SessionInfo) -> None:
     )
 
 
-def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
+def open_file(
+    path: Path, session_id: str, file: Make | None = None
+) -> tuple[SessionFile, SessionInfo]:
     """Open a session's file.
 
     Raises:
@@ -160,7 +171,7 @@ def open_file(path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
             if row is None or row[0] != session_id:
                 raise UnknownSession
             begin_wal(connection)
-            return SessionFile(path, connection), SessionInfo(*row)
+            return (file or SessionFile)(path, connection), SessionInfo(*row)
         except BaseException:
             connection.close()
             raise
@@ -191,25 +202,29 @@ def read_info(path: Path, *, read_only: bool = False) -> SessionInfo | None:
     if not path.is_file():
         return None
     with journal_errors(), closing(connect(path, wait=1, read_only=read_only)) as session:
-        info = "SELECT name FROM pragma_table_info('session')"
-        there = {name for (name,) in session.execute(info)}
-        if not there:  # it is being made
-            return None
-        columns = ", ".join(name if name in there else _EARLIER.get(name, name) for name in _INFO)
-        row = session.execute(f"SELECT {columns} FROM session").fetchone()
-        return SessionInfo(*row) if row else None
+        return info_in(session)
+
+
+def info_in(session: sqlite3.Connection) -> SessionInfo | None:
+    """Return the session's row; None if there is none yet. Raises sqlite3.Error."""
+    there = {name for (name,) in session.execute("SELECT name FROM pragma_table_info('session')")}
+    if not there:  # it is being made
+        return None
+    columns = ", ".join(name if name in there else _EARLIER.get(name, name) for name in _INFO)
+    row = session.execute(f"SELECT {columns} FROM session").fetchone()
+    return SessionInfo(*row) if row else None
 
 
 def remove_files(path: Path) -> None:
     """Remove a session's file and all that stands beside it."""
     with journal_errors():
-        _remove(path)
+        remove(path)
         links = (left_queue.link_of(path), left_queue.draft_of(path))
         for each in (*links, path.with_suffix(".lock")):
             each.unlink(missing_ok=True)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """Remove logs before their file, as they would otherwise be played into a later file."""
     journal, shm = (path.with_name(f"{path.name}-{each}") for each in ("journal", "shm"))
     for each in (wal_of(path), journal, path, shm):

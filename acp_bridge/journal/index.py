@@ -28,7 +28,7 @@ import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import fields
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 from uuid import uuid4
@@ -36,7 +36,13 @@ from uuid import uuid4
 import anyio
 
 from acp_bridge.journal.connection import FAILURES, connect, in_thread, wal_of
-from acp_bridge.journal.errors import BadCursor, IndexUnusable, JournalError, NewerVersion
+from acp_bridge.journal.errors import (
+    BadCursor,
+    IndexUnusable,
+    JournalError,
+    NewerVersion,
+    SessionExists,
+)
 from acp_bridge.journal.files import read_info
 from acp_bridge.journal.records import Owns, SessionInfo, now
 from acp_bridge.journal.schema import (
@@ -335,6 +341,25 @@ class Index:
             wipe(db)
 
         await self._run(work)
+
+    async def bury(self, info: SessionInfo) -> bool:
+        """Add the row of a session that was deleted elsewhere; False if there is one.
+
+        Raises SessionExists: the session is there, and not deleted; IndexUnusable.
+        """
+        marks = ", ".join("?" * len(fields(SessionInfo)))
+
+        def work(db: sqlite3.Connection) -> tuple[bool, bool]:
+            sql = f"INSERT OR IGNORE INTO sessions({COLUMNS}, deleted) VALUES ({marks}, 1)"
+            added = db.execute(sql, astuple(info)).rowcount == 1
+            is_deleted = "SELECT deleted FROM sessions WHERE session_id = ?"
+            (deleted,) = db.execute(is_deleted, (info.session_id,)).fetchone()
+            return added, bool(deleted)
+
+        added, deleted = await self._run(work)
+        if not deleted:
+            raise SessionExists
+        return added
 
     # -- sessions without a prompt -----------------------------------------------------------
 

@@ -220,35 +220,37 @@ def ended(seq: int) -> Statement:
     return SET, (f"{ENDED}{seq}", dumps(now()).decode())
 
 
-def settle(db: sqlite3.Connection, named: Mapping[int, Went]) -> None:
-    """Note in the file what `named` says became of its prompts; raises sqlite3.Error.
+def settle(rows: Iterable[PromptRow], named: Mapping[int, Went]) -> list[Statement]:
+    """Return the statements that note what `named` says became of prompts that have not ended.
 
     Prompts that the agent got are `SENT`; those that had ended have the outcome `UNRECORDED`.
     """
-    for row in read(db, (PromptState.WAITING, PromptState.LEFT_OVER, PromptState.SENT)):
+    statements: list[Statement] = []
+    for row in rows:
         went = named.get(row.seq, Went.NOTHING)
         if row.state is not PromptState.SENT and Went.SENT in went:
-            db.execute(*move(row.seq, row.state, PromptState.SENT))
-            db.execute(INSERT_ROW, (row.seq, words_line(row.seq)))
+            statements.append(move(row.seq, row.state, PromptState.SENT))
+            statements.append((INSERT_ROW, (row.seq, words_line(row.seq))))
         elif row.state is not PromptState.SENT and went:
-            db.execute(*end(row.seq, UNRECORDED, None))
+            statements.append(end(row.seq, UNRECORDED, None))
         if Went.ENDED in went:
             outcome = dumps(UNRECORDED).decode()
-            db.execute("UPDATE prompts SET outcome = ? WHERE seq = ?", (outcome, row.seq))
+            statements.append(("UPDATE prompts SET outcome = ? WHERE seq = ?", (outcome, row.seq)))
+    return statements
 
 
-def recover(db: sqlite3.Connection, said: Mapping[int, bytes]) -> None:
-    """End the turns that ran, with these updates, and leave the waiting prompts over.
-
-    Raises sqlite3.Error.
-    """
-    for seq, lines in said.items():
-        db.execute(INSERT_ROW, (seq, lines))
-    db.execute(
-        "UPDATE prompts SET state = 'done', outcome = coalesce(outcome, ?) WHERE state = 'sent'",
-        (dumps(INTERRUPTED).decode(),),
-    )
-    db.execute("UPDATE prompts SET state = 'held' WHERE state = 'waiting'")
+def recover(said: Mapping[int, bytes]) -> list[Statement]:
+    """Return what ends the turns that ran, with these updates, and leaves waiting prompts over."""
+    interrupted = dumps(INTERRUPTED).decode()
+    return [
+        *((INSERT_ROW, (seq, lines)) for seq, lines in said.items()),
+        (
+            "UPDATE prompts SET state = 'done', outcome = coalesce(outcome, ?)"
+            " WHERE state = 'sent'",
+            (interrupted,),
+        ),
+        ("UPDATE prompts SET state = 'held' WHERE state = 'waiting'", ()),
+    ]
 
 
 def turns_finished(db: sqlite3.Connection, unwritten: Iterable[Write]) -> int:

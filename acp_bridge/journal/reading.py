@@ -53,6 +53,20 @@ def all_sessions(home: Path) -> list[SessionInfo]:
     return sorted(listed, key=lambda info: (info.updated_at, info.session_id), reverse=True)
 
 
+def index_rows(home: Path) -> tuple[list[SessionInfo], list[SessionInfo]]:
+    """Return what the index has of sessions, and of those deleted, hidden or set aside.
+
+    Nothing if there is none. Raises IndexUnusable.
+    """
+    index = home.absolute() / "index.db"
+    if not index.is_file():
+        return [], []
+    try:
+        return _of_index(index), _of_index(index, "deleted")
+    except sqlite3.Error as error:
+        raise _unreadable(error) from error
+
+
 def _unreadable(error: Exception) -> IndexUnusable:
     return IndexUnusable(f"the list of sessions can't be read: {error}")
 
@@ -131,8 +145,8 @@ def _path(home: Path, session_id: str) -> Path:
     return path
 
 
-def _of_index(path: Path) -> list[SessionInfo]:
-    """Return the rows of the index that are not deleted; raises sqlite3.Error, IndexUnusable."""
+def _of_index(path: Path, which: str = "NOT deleted") -> list[SessionInfo]:
+    """Return such rows of the index; raises sqlite3.Error, IndexUnusable."""
     with closing(connect(path, wait=5, read_only=True)) as db:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version > INDEX_SCHEMA.version:
@@ -140,9 +154,7 @@ def _of_index(path: Path) -> list[SessionInfo]:
         there = {name for (name,) in db.execute("SELECT name FROM pragma_table_info('sessions')")}
         names = [field.name for field in fields(SessionInfo)]
         columns = ", ".join(name if name in there else _EARLIER.get(name, name) for name in names)
-        rows = db.execute(
-            f"SELECT {columns} FROM sessions WHERE NOT deleted AND {SOUND}"
-        ).fetchall()
+        rows = db.execute(f"SELECT {columns} FROM sessions WHERE {which} AND {SOUND}").fetchall()
         return [SessionInfo(*row) for row in rows]
 
 

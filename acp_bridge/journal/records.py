@@ -1,9 +1,13 @@
 """The values that the journal returns."""
 
+import hashlib
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, Protocol
+
+_OWN_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def now() -> str:
@@ -18,6 +22,13 @@ def days_ago(days: float) -> str:
 
 def _iso(time: datetime) -> str:
     return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def file_name(session_id: str) -> str:
+    """Return a safe file name for any session id; the bridge's own ids are used as they are."""
+    if _OWN_ID.fullmatch(session_id):
+        return session_id
+    return "x" + hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 class PromptState(StrEnum):

@@ -207,11 +207,7 @@ def migrate(connection: sqlite3.Connection, schema: Schema) -> None:
         NewerVersion: the file was written by a newer acp-bridge; it is left as it is.
         sqlite3.Error: the file is damaged, or can't be written; it keeps the version it had.
     """
-    version = _version(connection)
-    if version > schema.version:
-        raise NewerVersion(
-            f"written by a newer acp-bridge (version {version}, this one knows {schema.version})"
-        )
+    version = known_version(connection, schema)
     if version == 0:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA journal_mode=WAL").close()
@@ -223,6 +219,16 @@ def migrate(connection: sqlite3.Connection, schema: Schema) -> None:
             elif version < schema.version:
                 _apply(connection, schema.upgrades[version - 1], version + 1)
         version = _version(connection)
+
+
+def known_version(connection: sqlite3.Connection, schema: Schema) -> int:
+    """Return a file's version, 0 for an empty one. Raises sqlite3.Error, NewerVersion."""
+    version = _version(connection)
+    if version > schema.version:
+        raise NewerVersion(
+            f"written by a newer acp-bridge (version {version}, this one knows {schema.version})"
+        )
+    return version
 
 
 def _version(connection: sqlite3.Connection) -> int:

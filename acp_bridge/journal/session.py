@@ -19,8 +19,8 @@ import anyio
 from acp_bridge.journal import left_queue, prompt_rows, turns
 from acp_bridge.journal.connection import in_thread, journal_errors
 from acp_bridge.journal.errors import JournalError
-from acp_bridge.journal.file import SessionFile, Statement, Unwritten, Write, last_value
-from acp_bridge.journal.history import SALVAGED_ROWS, Moment, read_entries, read_slice
+from acp_bridge.journal.file import PROMPTED, SessionFile, Statement, Unwritten, Write, last_value
+from acp_bridge.journal.history import SALVAGED_ROWS, Moment, Slice, read_entries, read_slice
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.merge import Merger, merged
 from acp_bridge.journal.prompt_rows import pages, words_line
@@ -60,6 +60,9 @@ class SessionJournal:
         self._numbered = 0
         #: called when a write is on its way: what tells of it must not leave before it is made.
         self.on_late: Callable[[], None] = lambda: None
+        #: called when the place of the journal is away, with the seconds until turns must end.
+        self.on_away: Callable[[float], None] = lambda seconds: None
+        file.on_away = lambda seconds: self.on_away(seconds)
         #: told of the lines of each row of the transcript, once they are written or kept.
         self.follower: Callable[[bytes], None] | None = None
 
@@ -97,7 +100,7 @@ class SessionJournal:
         with journal_errors():
             statements = prompt_rows.accept(seq, prompt_id, params)
         if not self.info.prompted:
-            statements = (*statements, ("UPDATE session SET prompted = 1", ()))
+            statements = (*statements, (PROMPTED, ()))
         self._must(*statements)
         self._numbered = seq
         self.info = replace(self.info, prompted=True)
@@ -198,21 +201,20 @@ class SessionJournal:
         """End a prompt that shall never run. Raises JournalError: nothing is changed."""
         self._must(prompt_rows.end(seq, outcome, None))
 
-    def recover(self, said: Mapping[int, bytes] | None = None) -> list[PromptRow]:
+    async def recover(self, said: Mapping[int, bytes] | None = None) -> list[PromptRow]:
         """Take over from another bridge; returns the prompts that are left over, in order (Q6).
 
         Prompts that it had sent are done, `INTERRUPTED` if they have no outcome. `said`: by prompt,
         lines for `record` that end its transcript. Raises JournalError: nothing is changed.
         """
-        with self._file.transaction():
-            prompt_rows.recover(self._file.db, said or {})
-            return self.prompts(PromptState.LEFT_OVER)
+        await self._make(*prompt_rows.recover(said or {}))
+        return self.prompts(PromptState.LEFT_OVER)
 
-    def settle_left(self) -> None:
+    async def settle_left(self) -> None:
         """Note what a killed bridge could not write of its prompts (Q5). Raises JournalError."""
         if named := left_queue.read(self._file.path):
-            with self._file.transaction():
-                prompt_rows.settle(self._file.db, named)
+            not_ended = PromptState.WAITING, PromptState.LEFT_OVER, PromptState.SENT
+            await self._make(*prompt_rows.settle(self.prompts(*not_ended), named))
             left_queue.clear(self._file.path)
 
     def prompts(self, *states: PromptState) -> list[PromptRow]:
@@ -266,15 +268,12 @@ class SessionJournal:
         with journal_errors():
             return prompt_rows.turns_finished(self._file.db, self._file.to_come)
 
-    def take_in(self, statements: Iterable[Statement]) -> None:
+    async def take_in(self, statements: Iterable[Statement]) -> None:
         """Fill a new session with what was exported of another; it counts as prompted from then on.
 
         Raises JournalError: nothing is changed.
         """
-        with self._file.transaction():
-            for sql, values in statements:
-                self._file.db.execute(sql, values)
-            self._file.db.execute("UPDATE session SET prompted = 1")
+        await self._make(*statements, (PROMPTED, ()))
         self.info = replace(self.info, prompted=True)
 
     # -- updates ---------------------------------------------------------------------------
@@ -379,16 +378,8 @@ class SessionJournal:
                 part = await in_thread(read_slice, self._file.path, after, to, turn)
                 if part is None or self._readers or self._file.closed:
                     return
-                with self._file.transaction():
-                    if part.shorter:
-                        self._file.db.execute(
-                            "DELETE FROM updates WHERE id BETWEEN ? AND ?", (part.first, part.last)
-                        )
-                        self._file.db.execute(
-                            "INSERT INTO updates(id, turn, lines) VALUES (?, ?, ?)",
-                            (part.last, part.turn, part.lines),
-                        )
-                    self._file.db.execute("UPDATE session SET merged_to = ?", (part.last,))
+                merged_to = ("UPDATE session SET merged_to = ?", (part.last,))
+                self._file.rewrite((*_shortened(part), merged_to))
 
     # -- ids, session info, settings -------------------------------------------------------
 
@@ -465,6 +456,15 @@ class SessionJournal:
         if self._file.in_flight:
             self.on_late()
 
+    async def _make(self, *statements: Statement) -> None:
+        """Write all of it or nothing, and wait for that. Raises JournalError."""
+        self._must(*statements)
+        refused: list[JournalError] = []
+        self._file.then(lambda error: refused.extend([error] if error else []))
+        await self.made()
+        if refused:
+            raise refused[0]
+
     def _must(self, *statements: Statement) -> None:
         """Write all of it now or nothing; raises JournalError."""
         self._file.write(Write(statements))
@@ -491,3 +491,16 @@ class SessionJournal:
         found = self._file.value("SELECT state FROM prompts WHERE seq = ?", (seq,))
         if found != state:
             raise RuntimeError(f"prompt {seq} is {found} and not {state}")
+
+
+def _shortened(part: Slice) -> tuple[Statement, ...]:
+    """Return the statements that put one row in the place of several."""
+    if not part.shorter:
+        return ()
+    return (
+        ("DELETE FROM updates WHERE id BETWEEN ? AND ?", (part.first, part.last)),
+        (
+            "INSERT INTO updates(id, turn, lines) VALUES (?, ?, ?)",
+            (part.last, part.turn, part.lines),
+        ),
+    )

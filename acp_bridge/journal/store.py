@@ -9,10 +9,8 @@ Invariants
 - Folders are made with mode 0700, files with 0600.
 """
 
-import hashlib
 import logging
-import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -34,17 +32,47 @@ from acp_bridge.journal.files import (
     was_prompted,
 )
 from acp_bridge.journal.index import Index
-from acp_bridge.journal.records import UNSET, Owns, SessionInfo, Unset, now
+from acp_bridge.journal.records import UNSET, Owns, SessionInfo, Unset, file_name, now
 from acp_bridge.journal.session import SessionJournal
 from acp_bridge.runtime.keyed_locks import KeyedLocks
-
-_OWN_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 logger = logging.getLogger(__name__)
 
 
 #: sessions without a prompt, the newest, into whose files the first listing looks.
 _LOOKED_AT: Final = 100
+
+
+class Files:
+    """The files of the sessions, as a journal uses them; all but `index` raise JournalError."""
+
+    def index(self, home: Path) -> Index:
+        """Return the listing of the sessions in a folder."""
+        return Index(home / "index.db")
+
+    async def create(self, path: Path, info: SessionInfo) -> SessionFile:
+        """Make a session's file; as `create_file`."""
+        return await in_thread(create_file, path, info)
+
+    async def open(self, path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
+        """Open a session's file; as `open_file`."""
+        return await in_thread(open_file, path, session_id)
+
+    async def has(self, path: Path, session_id: str) -> bool:
+        """Return whether there is a session of this id, as far as can be seen from outside."""
+        return await in_thread(path.is_file)
+
+    async def info(self, path: Path, session_id: str) -> SessionInfo | None:
+        """Return a session's row; None if there is none."""
+        info = await in_thread(read_info, path)
+        return info if info and info.session_id == session_id else None
+
+    async def was_prompted(self, path: Path, session_id: str) -> bool:
+        """Return whether a session has had a prompt; as the function of this name."""
+        return await in_thread(was_prompted, path)
+
+    async def take(self, session_id: str) -> None:
+        """Become the only one who may delete a session; the caller holds its lock here."""
 
 
 class IndexRows:
@@ -56,10 +84,10 @@ class IndexRows:
     files of those that had none.
     """
 
-    def __init__(self, index: Index, path: Callable[[str], Path]) -> None:
-        """`path` returns the path of a session's file."""
+    def __init__(self, index: Index, info: Callable[[str], Awaitable[SessionInfo | None]]) -> None:
+        """`info` reads a session's row from its file; it raises JournalError."""
         self._index = index
-        self._path = path
+        self._info = info
         #: what the index could not take yet, by session.
         self._unwritten: dict[str, SessionInfo] = {}
         self._looked = False
@@ -97,28 +125,22 @@ class IndexRows:
         if not self._looked:
             for session_id in (await self._index.without_prompt())[:_LOOKED_AT]:
                 with suppress(JournalError):  # no file, or one that can't be read
-                    info = await in_thread(read_info, self._path(session_id))
-                    if info and info.session_id == session_id and info.prompted:
+                    info = await self._info(session_id)
+                    if info and info.prompted:
                         await self._index.put(info, late=True)
             self._looked = True
-
-
-def file_name(session_id: str) -> str:
-    """Return a safe file name for any session id; the bridge's own ids are used as they are."""
-    if _OWN_ID.fullmatch(session_id):
-        return session_id
-    return "x" + hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
 class Journal:
     """All sessions under one home folder. The folder is not touched before the first call."""
 
-    def __init__(self, home: Path) -> None:
-        """`home` is made when it is needed."""
+    def __init__(self, home: Path, files: Files | None = None) -> None:
+        """`home` is made when it is needed; `files`: if the sessions are not only there."""
         self._home = home.absolute()
+        self._files = files or Files()
         #: what is known of all sessions, also of those that were removed.
-        self.index = Index(self._home / "index.db")
-        self._rows = IndexRows(self.index, self.path)
+        self.index = self._files.index(self._home)
+        self._rows = IndexRows(self.index, self._info)
         self._open: dict[str, SessionJournal] = {}
         self._locks = KeyedLocks()
         #: what closed files lack, with a stamp of the file as it was then.
@@ -131,6 +153,13 @@ class Journal:
     def lock_path(self, session_id: str) -> Path:
         """Return the file to lock before a session is created, opened or deleted (invariant K3)."""
         return self.path(session_id).with_suffix(".lock")
+
+    async def has(self, session_id: str) -> bool:
+        """Return whether there is a session of this id. Raises JournalError."""
+        return await self._files.has(self.path(session_id), session_id)
+
+    async def _info(self, session_id: str) -> SessionInfo | None:
+        return await self._files.info(self.path(session_id), session_id)
 
     async def prepare(self) -> None:
         """Make the folders before there is a session, for its lock file. Raises JournalError."""
@@ -167,7 +196,7 @@ class Journal:
         async with self._locks.hold(session_id):
             if self._live(session_id) is not None:
                 raise SessionExists
-            file = await in_thread(create_file, path, info)
+            file = await self._files.create(path, info)
             try:
                 await self._rows.put(info, durable=True)
             except BaseException:
@@ -190,14 +219,14 @@ class Journal:
             path = self.path(session_id)
             stamp, unwritten = self._unwritten.get(session_id, (None, None))
             same = unwritten is not None and stamp == await in_thread(stamp_of, path)
-            file, info = await in_thread(open_file, path, session_id)
+            file, info = await self._files.open(path, session_id)
             self._unwritten.pop(session_id, None)
             if unwritten is not None and same:
                 file.unwritten = unwritten
             session = self._opened(file, info)
             try:
                 session.catch_up()
-                session.settle_left()
+                await session.settle_left()
                 await self._rows.put(info)
             except BaseException:
                 await session.close()
@@ -212,8 +241,7 @@ class Journal:
         if (session := self._live(session_id)) is not None:
             return session.info, False
         with suppress(JournalError):
-            info = await in_thread(read_info, self.path(session_id))
-            if info and info.session_id == session_id:
+            if info := await self._info(session_id):
                 return info, False
         return await self.index.session(session_id)
 
@@ -301,6 +329,7 @@ class Journal:
         """
         async with self._locks.hold(session_id):
             await self._close_one(session_id)
+            await self._files.take(session_id)
             await self.index.remove(session_id, known=known, agent=agent)
             await self._remove(session_id)
 
@@ -315,9 +344,11 @@ class Journal:
             if (session := self._live(session_id)) is not None:
                 prompted = session.info.prompted
             else:
-                prompted = await in_thread(was_prompted, self.path(session_id))
+                path = self.path(session_id)
+                prompted = await self._files.was_prompted(path, session_id)
             if not prompted:
                 await self._close_one(session_id)
+                await self._files.take(session_id)
                 await self.index.set_aside(session_id)
                 await self._remove(session_id)
 

@@ -41,7 +41,7 @@ class Recovery:
             said.append(notices.notice(lost))
             self.said += said
             ends[row.seq] = b"".join(encode(params) for params in said)
-        waited = self._journal.recover(ends)
+        waited = await self._journal.recover(ends)
         if left := self._updates.children.end():
             self.said += left
             self._journal.record(0, b"".join(encode(params) for params in left))

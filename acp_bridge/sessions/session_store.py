@@ -20,6 +20,8 @@ from acp_bridge.agents import lease
 from acp_bridge.agents.link import Link
 from acp_bridge.hooks.find import look
 from acp_bridge.journal import (
+    DatabaseAway,
+    HeldElsewhere,
     IndexUnusable,
     JournalError,
     NewerVersion,
@@ -179,8 +181,11 @@ class SessionStore:
         RpcError, also when the session belongs to another agent (invariant R8). `reach` as in
         `create`.
         """
-        if not self._context.journal.path(session_id).is_file():
-            return None
+        try:
+            if not await self._context.journal.has(session_id):
+                return None
+        except JournalError as exc:
+            raise errors.agent_trouble(f"the session can't be read: {exc}") from exc
         advice = (
             "; `acp-bridge doctor` says what is wrong with the data folder, and"
             f" `acp-bridge show {session_id}` may print the session all the same"
@@ -205,13 +210,21 @@ class SessionStore:
             os.close(lock)
             if isinstance(exc, UnknownSession):  # removed meanwhile, or the file is another's
                 return None
-            if isinstance(exc, NewerVersion):
-                raise errors.agent_trouble(f"the session was {exc}: load it with that") from exc
             if isinstance(exc, JournalError):
-                raise errors.internal(exc, f"the session's journal can't be read{advice}") from exc
+                raise self._unreadable(exc, advice) from exc
             raise
         event("session.opened", session=session_id)
         return session
+
+    def _unreadable(self, exc: JournalError, advice: str) -> RpcError:
+        match exc:
+            case HeldElsewhere():
+                return errors.refused(str(exc))
+            case NewerVersion():
+                return errors.agent_trouble(f"the session was {exc}: load it with that")
+            case DatabaseAway():
+                return self._unwritable(exc)
+        return errors.internal(exc, f"the session's journal can't be read{advice}")
 
     async def _check(self, journal: SessionJournal, workspace: Workspace) -> None:
         self.check_agent(journal.info)
@@ -284,7 +297,7 @@ class SessionStore:
         agent = self._context.settings.agent_name
         try:
             await self._context.journal.delete(session_id, known=known, agent=agent)
-        except IndexUnusable as exc:
+        except (IndexUnusable, HeldElsewhere) as exc:
             raise errors.agent_trouble(f"not deleted: {exc}") from exc
         finally:
             os.close(lock)
@@ -315,6 +328,9 @@ class SessionStore:
         It names the cause where the system has said one, and the folder, which is the user's own.
         """
         cause = exc if isinstance(exc, OSError) else exc.__cause__
+        if isinstance(exc, DatabaseAway):
+            event("journal.failed", what=cause)
+            return errors.agent_trouble(f"no session can be opened now: {exc}")
         if isinstance(cause, NoThread):
             event("journal.failed", what=cause)
             return errors.agent_trouble(f"no session can be opened now: {cause}")

@@ -27,8 +27,7 @@ from acp_bridge.updates.wording import as_code, code, named
 UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
     " shown, and written as soon as that works; if the bridge ends before, it will not be there"
-    " when this session is loaded again. Is the disk full, or its"
-    " folder gone?"
+    " when this session is loaded again. Is the disk full, its folder gone, or its database away?"
 )
 MISSING: Final = (
     "[acp-bridge] The journal could not be written for a while: a part of what was shown is"
@@ -175,6 +174,15 @@ def notice(text: str) -> Json:
     """Return the parameters of `session/update` (without the session's id) that say this text."""
     chunk = text_chunk(AGENT_MESSAGE, f"\n\n{text}\n\n", f"acp-bridge-{uuid4().hex[:12]}")
     return with_own_meta({"update": chunk}, {"notice": True})
+
+
+def away(seconds: float) -> str:
+    """Return the notice that the database is away, and when the turn that runs ends for it."""
+    return (
+        "[acp-bridge] The database of this session can't be reached. If that stays so, what the"
+        f" agent does is ended in {seconds:.0f} seconds, since another machine may take up the"
+        " session after that."
+    )
 
 
 def given_up(name: str, before: object, now: object) -> str:

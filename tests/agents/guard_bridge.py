@@ -1,6 +1,7 @@
-"""A bridge to be killed: `python guard_bridge.py LOCK NAME` runs an agent of guard_agent.py.
+"""A bridge to be killed: `python guard_bridge.py LOCK NAME [AHEAD]` runs one of guard_agent.py.
 
-Says the guard's pid on stdout when the agent is ready, then waits for ever.
+Says the guard's pid on stdout when the agent is ready, gives it a deadline so many seconds ahead,
+and waits for ever.
 """
 
 import sys
@@ -8,19 +9,26 @@ from pathlib import Path
 
 import anyio
 
+from acp_bridge.agents.deadline import Deadline, now
 from acp_bridge.agents.lease import acquire
 from acp_bridge.agents.process import AgentProcess
 from tests.agents.guard_support import parent_of, stand_in
 
 
-async def main(lock: str, name: str) -> None:
+async def main(lock: str, name: str, ahead: str = "") -> None:
+    deadline = Deadline()
     lock_fd = await acquire(Path(lock), 0)
     async with anyio.create_task_group() as tasks:
-        process = await AgentProcess.start(tasks, stand_in(name), lock_fd=lock_fd)
+        process = await AgentProcess.start(
+            tasks, stand_in(name), lock_fd=lock_fd, deadline=deadline
+        )
         await anyio.wait_readable(process.stdout_fd)
-        print(parent_of(process.pid), flush=True)
+        guard = parent_of(process.pid)
+        if ahead:
+            deadline.set(now() + float(ahead))
+        print(guard, flush=True)
         await anyio.sleep_forever()
 
 
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[1], sys.argv[2])
+    anyio.run(main, sys.argv[1], sys.argv[2], "".join(sys.argv[3:]))

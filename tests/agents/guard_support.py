@@ -64,10 +64,10 @@ async def started(
         kill_marked(mark)
 
 
-async def failure_of(command: list[str]) -> StartFailed:
+async def failure_of(command: list[str], **options: Any) -> StartFailed:
     async with anyio.create_task_group() as tasks:
         with anyio.fail_after(5), pytest.raises(StartFailed) as caught:
-            await AgentProcess.start(tasks, command)
+            await AgentProcess.start(tasks, command, **options)
     return caught.value
 
 

@@ -15,6 +15,7 @@ import anyio.from_thread
 import anyio.lowlevel
 import pytest
 
+from acp_bridge.agents.deadline import Deadline, now
 from acp_bridge.agents.origin import is_from_agent
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.agents.parent import AgentParent, can_fork
@@ -203,6 +204,19 @@ async def test_a_forked_guard_that_was_stopped_kills_its_tree(world: Family) -> 
     os.kill(parent_of(process.pid), signal.SIGSTOP)
     with anyio.fail_after(5):
         assert await process.kill()
+
+
+@pytest.mark.hazard("F3", "P1")
+async def test_the_guard_of_a_forked_agent_kills_its_tree_at_the_deadline(world: Family) -> None:
+    deadline, parent = Deadline(), await world.until_ready()
+    deadline.set(now() + 1000)
+    process = await AgentProcess.start(world.tasks, AGENT, world.parent, deadline=deadline)
+    assert parent_of(parent_of(process.pid)) == parent
+    assert await answers(process)
+    deadline.set(now() - 1)
+    with anyio.fail_after(5):
+        assert await process.wait_dead()
+    assert await answers(await world.agent())
 
 
 async def test_an_agent_that_ends_by_itself_is_reported_with_its_code(world: Family) -> None:

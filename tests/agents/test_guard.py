@@ -42,10 +42,16 @@ TREES = ["deaf", "child", "daemon", "crowd"]
 
 
 @asynccontextmanager
-async def killable_bridge(lock: Path, name: str) -> AsyncIterator[tuple[int, int, str]]:
-    """A bridge in a process of its own with an agent: (its pid, the guard's, the mark)."""
+async def killable_bridge(
+    lock: Path, name: str, *deadline: float
+) -> AsyncIterator[tuple[int, int, str]]:
+    """A bridge in a process of its own with an agent: (its pid, the guard's, the mark).
+
+    The guard has a deadline so many seconds ahead, if one is given.
+    """
     mark, env = marked_env({**os.environ, "PYTHONPATH": str(FOLDER.parents[1])})
-    command = [sys.executable, str(FOLDER / "guard_bridge.py"), str(lock), name]
+    words = str(lock), name, *map(str, deadline)
+    command = [sys.executable, str(FOLDER / "guard_bridge.py"), *words]
     try:
         with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as bridge:  # noqa: ASYNC220
             assert bridge.stdout is not None

@@ -3,6 +3,7 @@
 make bench                       everything (about 8 minutes; leave the machine alone)
 make bench ARGS="--only cancel"  one row, printed, nothing written
 make bench ARGS="--only clients" a group of rows; with their lines of the table, to be pasted
+make bench ARGS=--postgres       sessions in a database beside those in files; the table, printed
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from tests.benchmarks.client_table import client_rows
 from tests.benchmarks.figures import Figures, markdown
+from tests.benchmarks.postgres_rows import postgres
 from tests.benchmarks.rows import GROUPS, ROWS
 from tests.benchmarks.table import write_table
 
@@ -59,10 +61,14 @@ def main() -> int:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--only", choices=[*ROWS, *GROUPS], action="append")
+    parser.add_argument("--postgres", action="store_true")
     options = parser.parse_args()
     load = os.getloadavg()[0]
     if load > 0.7:
         print(f"note: the machine is busy (load {load:.1f}); these figures will be too high")
+    if options.postgres:
+        print(*postgres(), sep="\n")
+        return 0
     asked = [row for name in options.only or ROWS for row in GROUPS.get(name, (name,))]
     figures = measure(asked)
     if options.only:

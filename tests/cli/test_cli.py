@@ -15,11 +15,13 @@ import pytest
 
 from acp_bridge import __main__, cli
 from acp_bridge.agents import guard
+from acp_bridge.agents.environment import HANDED_ON
 from acp_bridge.agents.orphans import ORPHANS
 from acp_bridge.cli import options, own_agent, serving_parser
 from acp_bridge.commands import demo
 from acp_bridge.commands.doctor import command as doctor
 from acp_bridge.commands.terminal.headless import Order
+from acp_bridge.journal.postgres import url
 from acp_bridge.runtime import log
 from acp_bridge.settings import AgentProtocol, Delivery, Money, OnCancel, ReloadAfterCancel
 from acp_bridge.wire import stdio
@@ -28,13 +30,14 @@ from acp_bridge.wire import stdio
 @pytest.fixture(autouse=True)
 def process_as_it_was() -> Iterator[None]:
     """Serving changes what belongs to the process: the log, the collector, the switch interval,
-    and that it adopts orphans."""
+    that it adopts orphans, and what of its environment it hands on."""
     interval, threshold = sys.getswitchinterval(), gc.get_threshold()
     adopted = ORPHANS._adopts
     yield
     if ORPHANS._adopts and not adopted:
         guard.prctl(guard.PR_SET_CHILD_SUBREAPER, 0)
         ORPHANS._adopts = False
+    HANDED_ON.withheld = ()
     sys.setswitchinterval(interval)
     gc.set_threshold(*threshold)
     gc.unfreeze()
@@ -195,33 +198,38 @@ def test_a_spare_process_is_kept_only_where_the_user_says_so() -> None:
     assert options.parse(["--spare", "off"], {"ACP_BRIDGE_SPARE": "on"}).settings.spare == 0
 
 
+#: each option's variable but that of `listen`, which nothing but "off" turns off
+VARIABLES = {
+    "ACP_BRIDGE_AGENT_PROTOCOL": "2",
+    "ACP_BRIDGE_DELIVERY": "interrupt",
+    "ACP_BRIDGE_ON_CANCEL": "clear",
+    "ACP_BRIDGE_DRAIN_TIMEOUT": "7",
+    "ACP_BRIDGE_RELOAD_AFTER_CANCEL": "always",
+    "ACP_BRIDGE_CANCEL_SILENT_AFTER": "30",
+    "ACP_BRIDGE_RESUME_AT_RESET": "on",
+    "ACP_BRIDGE_BUDGET": "5USD",
+    "ACP_BRIDGE_REQUEST_TIMEOUT": "9",
+    "ACP_BRIDGE_SLEEP_AFTER": "0.5",
+    "ACP_BRIDGE_SPARE": "on",
+    "ACP_BRIDGE_KEEP": "1h",
+    "ACP_BRIDGE_RULES": "/rules",
+    "ACP_BRIDGE_TRACE": "/trace",
+    "ACP_BRIDGE_MODEL": "demo",
+    "ACP_BRIDGE_OPENHANDS": "http://server:1",
+    "ACP_BRIDGE_OPENHANDS_PROFILE": "bench",
+    "ACP_BRIDGE_AGENT_NAME": "mine",
+    "ACP_BRIDGE_HOME": "/h",
+    "ACP_BRIDGE_JOURNAL": "postgresql://db/sessions",
+    "ACP_BRIDGE_LEASE": "90",
+    "ACP_BRIDGE_LOG_FILE": "/log",
+    "ACP_BRIDGE_LOG_LEVEL": "debug",
+}
+
+
 def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> None:
-    env = {
-        "ACP_BRIDGE_AGENT_PROTOCOL": "2",
-        "ACP_BRIDGE_DELIVERY": "interrupt",
-        "ACP_BRIDGE_ON_CANCEL": "clear",
-        "ACP_BRIDGE_DRAIN_TIMEOUT": "7",
-        "ACP_BRIDGE_RELOAD_AFTER_CANCEL": "always",
-        "ACP_BRIDGE_CANCEL_SILENT_AFTER": "30",
-        "ACP_BRIDGE_RESUME_AT_RESET": "on",
-        "ACP_BRIDGE_BUDGET": "5USD",
-        "ACP_BRIDGE_REQUEST_TIMEOUT": "9",
-        "ACP_BRIDGE_SLEEP_AFTER": "0.5",
-        "ACP_BRIDGE_SPARE": "on",
-        "ACP_BRIDGE_KEEP": "1h",
-        "ACP_BRIDGE_RULES": "/rules",
-        "ACP_BRIDGE_TRACE": "/trace",
-        "ACP_BRIDGE_MODEL": "demo",
-        "ACP_BRIDGE_OPENHANDS": "http://server:1",
-        "ACP_BRIDGE_OPENHANDS_PROFILE": "bench",
-        "ACP_BRIDGE_AGENT_NAME": "mine",
-        "ACP_BRIDGE_HOME": "/h",
-        "ACP_BRIDGE_LOG_FILE": "/log",
-        "ACP_BRIDGE_LOG_LEVEL": "debug",
-    }
-    names = serving_parser.OPTIONS.keys() - {"listen"}  # which nothing but "off" turns off
-    assert set(map(serving_parser.variable, names)) == env.keys()
-    parsed = options.parse(["--drain-timeout", "0.5"], env)
+    names = serving_parser.OPTIONS.keys() - {"listen"}
+    assert set(map(serving_parser.variable, names)) == VARIABLES.keys()
+    parsed = options.parse(["--drain-timeout", "0.5"], VARIABLES)
     settings = parsed.settings
     assert (settings.delivery, settings.on_cancel) == (Delivery.INTERRUPT, OnCancel.CLEAR)
     assert (settings.agent_protocol, settings.budget) == (AgentProtocol.V2, Money(5, "USD"))
@@ -230,11 +238,39 @@ def test_every_option_may_come_from_the_environment_and_the_argument_wins() -> N
     assert (settings.sleep_after, settings.spare, settings.keep) == (30, 600, 3600)
     assert (settings.home, settings.agent_name, settings.named) == (Path("/h"), "mine", True)
     assert (settings.rules, settings.trace) == (Path("/rules"), Path("/trace"))
+    assert (settings.journal, settings.lease) == (url.parse("postgresql://db/sessions"), 90)
     agent = "agent.openhands", "--url", "http://server:1", "--profile", "bench"
     assert (settings.command[3:8], "openhands" in settings.former_names) == (agent, True)
     assert (parsed.log_file, parsed.log_level) == (Path("/log"), "debug")
     # A model of the environment is the built-in agent's; another agent is not meant by it.
-    assert options.parse(["--", "an-agent"], env).settings.command == ("an-agent",)
+    assert options.parse(["--", "an-agent"], VARIABLES).settings.command == ("an-agent",)
+
+
+@pytest.mark.hazard("K7")
+@pytest.mark.parametrize("place", ["--journal", "ACP_BRIDGE_JOURNAL"])
+def test_a_databases_url_with_a_password_is_refused_and_not_shown(
+    place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = "postgresql://me:hunter2@db/sessions"
+    words, env = ([place, wrong], {}) if place.startswith("--") else ([], {place: wrong})
+    with pytest.raises(SystemExit) as end:
+        options.parse(words, env)
+    told = capsys.readouterr().err
+    assert end.value.code == 2
+    assert told.startswith(f"acp-bridge: {place}: a password")
+    assert "hunter2" not in told
+
+
+@pytest.mark.parametrize(("lease", "taken"), [("14.9", False), ("15", True), ("601", False)])
+def test_a_lease_has_room_for_a_kill_and_an_end(
+    lease: str, taken: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if taken:
+        assert options.parse(["--lease", lease], {}).settings.lease == float(lease)
+        return
+    with pytest.raises(SystemExit):
+        options.parse(["--lease", lease], {})
+    assert "--lease: a number of seconds from 15 to 600" in capsys.readouterr().err
 
 
 @pytest.mark.hazard("K9")

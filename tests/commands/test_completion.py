@@ -98,6 +98,8 @@ CASES = {
     "acp-bridge --spare --deliv": {"--delivery"},
     "acp-bridge run --model demo --js": {"--json"},
     "acp-bridge key anth": {"anthropic"},
+    "acp-bridge journal c": {"copy"},
+    "acp-bridge journal copy --j": {"--json"},
     "acp-bridge key --remove fire": {"fireworks_ai"},
     "acp-bridge cancel 3": {"3f2a0001", "3f2b0002"},
     "acp-bridge show 3f2a": {"3f2a0001"},

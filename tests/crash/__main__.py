@@ -6,14 +6,17 @@ import argparse
 import sys
 import time
 from collections import Counter
+from contextlib import nullcontext
 from functools import partial
 
 import anyio
 
+from tests.crash.database import DATABASE
 from tests.crash.phases import MOVE, PHASES, drawn, play
+from tests.crash.store import database
 
 
-def main() -> int:
+def options_of(names: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make crash", description=__doc__)
     parser.add_argument("--n", type=int, default=200, help="rounds")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
@@ -23,29 +26,37 @@ def main() -> int:
     parser.add_argument(
         "--litellm", action="store_true", help="with the built-in agent and a provider on loopback"
     )
-    names = [*PHASES, MOVE]
+    parser.add_argument(
+        "--postgres", action="store_true", help="with sessions in a database, which is killed, too"
+    )
     parser.add_argument(
         "--phase", action="append", default=[], choices=names, help="only such rounds; repeatable"
     )
     parser.add_argument("--only", type=int, help="play this round alone, to look at a failure")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    names = [*PHASES, *DATABASE, MOVE]
+    options = options_of(names)
     print(f"{options.n} rounds, SEED={options.seed}", flush=True)
     passed: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     began = time.monotonic()
-    planned = drawn(options.n, options.seed, options.phase, litellm=options.litellm)
-    for number, phase in enumerate(planned):
-        if options.only is not None and number != options.only:
-            continue
-        try:
-            seed = f"{options.seed}.{number}"
-            round_ = partial(play, phase, seed, built_in=options.built_in, litellm=options.litellm)
-            anyio.run(round_)
-            passed[phase] += 1
-        except Exception as exc:
-            failed[phase] += 1
-            print(f"\nround {number} ({phase}) FAILED: {why(exc)}", flush=True)
-        print(".", end="" if (number + 1) % 50 else f" {number + 1}\n", flush=True)
+    kinds = {"litellm": options.litellm, "postgres": options.postgres}
+    planned = drawn(options.n, options.seed, options.phase, **kinds)
+    with database() if options.postgres else nullcontext() as shared:
+        for number, phase in enumerate(planned):
+            if options.only is not None and number != options.only:
+                continue
+            try:
+                agent = {"built_in": options.built_in, "litellm": options.litellm}
+                anyio.run(partial(play, phase, f"{options.seed}.{number}", shared, **agent))
+                passed[phase] += 1
+            except Exception as exc:
+                failed[phase] += 1
+                print(f"\nround {number} ({phase}) FAILED: {why(exc)}", flush=True)
+            print(".", end="" if (number + 1) % 50 else f" {number + 1}\n", flush=True)
     print()
     for phase in sorted(set(planned), key=names.index):
         print(f"  {phase:10} {passed[phase]:4} passed {failed[phase]:4} failed")

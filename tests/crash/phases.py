@@ -10,10 +10,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from tests.crash.alone import ALONE, move
+from tests.crash.database import DATABASE
 from tests.crash.far import FAR
 from tests.crash.kept import KEPT
 from tests.crash.queue import QUEUE
 from tests.crash.rounds import Round
+from tests.crash.store import Database
 from tests.crash.together import TOGETHER
 from tests.crash.told import words
 from tests.crash.version_2 import VERSION_2
@@ -26,33 +28,56 @@ PHASES = {**ALONE, **TOGETHER, **KEPT, **QUEUE, **VERSION_2, **FAR}
 MOVE = "move"
 
 
-def drawn(count: int, seed: int, only: Sequence[str] = (), *, litellm: bool = False) -> list[str]:
+def drawn(
+    count: int,
+    seed: int,
+    only: Sequence[str] = (),
+    *,
+    litellm: bool = False,
+    postgres: bool = False,
+) -> list[str]:
     """Half of the rounds mid-stream, the others spread over the rest; or these phases `only`.
 
-    `litellm`: half of them at the move to the process that has loaded it.
+    `litellm`: half of them at the move to the process that has loaded it. `postgres`: in half of
+    that half the database is killed, in a quarter two machines have the session in turn.
     """
-    half = MOVE if litellm else "stream"
-    rest = [name for name in PHASES if name != half]
-    found = [half if n % 2 == 0 else rest[(n // 2) % len(rest)] for n in range(count)]
+    half = [MOVE if litellm else "stream", *(DATABASE if postgres else ())]
+    rest = [name for name in PHASES if name not in half]
+    parts = half, rest
+    found = [parts[n % 2][(n // 2) % len(parts[n % 2])] for n in range(count)]
     if only:
         found = [only[n % len(only)] for n in range(count)]
     random.Random(seed).shuffle(found)
     return found
 
 
-async def play(phase: str, seed: str, *, built_in: bool = False, litellm: bool = False) -> None:
-    """One round; raises Lost or TimeoutError."""
+async def play(
+    phase: str,
+    seed: str,
+    database: Database | None = None,
+    *,
+    built_in: bool = False,
+    litellm: bool = False,
+) -> None:
+    """One round; raises Lost or TimeoutError.
+
+    Of sessions in a `database`, half of the rounds are looked at from another machine.
+    """
     async with AsyncExitStack() as stack:
         provider = await stack.enter_async_context(ModelServer()) if litellm else None
         if provider:
             provider.answer = _answer
         folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         home = Path(stack.enter_context(folder))
-        it = Round(random.Random(seed), home, built_in or litellm, provider)
+        it = Round(random.Random(seed), home, built_in or litellm, provider, database)
         try:
-            await (move if phase == MOVE else PHASES[phase])(it)
-            if it.rng.random() < 0.5:  # else the next bridge comes while the old tree still dies
+            await {**PHASES, **DATABASE, MOVE: move}[phase](it)
+            moves = database is not None and it.rng.random() < 0.5
+            # Else the next bridge comes while the old tree still dies, which a lease waits for.
+            if moves or it.rng.random() < 0.5:
                 await it.nothing_left()
+            if moves and database:
+                it.move(database)
             await it.check()
         finally:
             kill_marked(it.mark)

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import anyio
 
+from tests.crash.store import Database
 from tests.crash.told import Lost, Told, held_in, judge, pieces, turns
 from tests.support.client import FULL_CAPABILITIES, RecordingClient
 from tests.support.fixture_agents import V2_AGENT, fixture_command
@@ -49,6 +50,10 @@ class Round:
     built_in: bool = False
     #: the built-in agent's models are this one's, so it loads LiteLLM; else they are scripted.
     provider: ModelServer | None = None
+    #: where the sessions are; None: in the folder of the bridge.
+    database: Database | None = None
+    #: the folder of all that a machine keeps itself.
+    machine: str = "bridge"
     mark: str = field(default_factory=lambda: uuid4().hex)
     session_id: str = ""
     #: a prompt may have been cancelled, or its agent killed, without a word to a client.
@@ -73,7 +78,7 @@ class Round:
 
     @property
     def bridge_home(self) -> Path:
-        return self.home / "bridge"
+        return self.home / self.machine
 
     def bridge(
         self, *behaviours: str, keep: bool = False
@@ -91,6 +96,7 @@ class Round:
             "ACP_BRIDGE_SLEEP_AFTER": "0.001",
             "FIXTURE_HOME": str(self.home / "agent"),
             MARK: self.mark,
+            **(self.database.env if self.database else {}),
         }
         agent = ["--", *(V2_AGENT if self.newer_agent else fixture_command(*behaviours))]
         if self.provider:
@@ -139,6 +145,14 @@ class Round:
             raise Lost(f"the bridge's log: {client.stderr[-3000:].decode()}")
 
     # --- afterwards ----------------------------------------------------------------------------
+
+    def move(self, database: Database) -> None:
+        """What comes is at the other machine of two, where nothing is seen of this one.
+
+        All processes of this one are dead.
+        """
+        self.machine = "elsewhere" if self.machine == "bridge" else "bridge"
+        database.leases_end()
 
     async def check(self) -> None:
         """A new bridge loads the session twice: all is there, the same each time."""

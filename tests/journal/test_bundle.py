@@ -42,7 +42,7 @@ def exported(home: Path, session: SessionJournal) -> Bundle:
 
 async def imported(journal: Journal, taken: Bundle) -> SessionJournal:
     session = await journal.create(OTHER, cwd="/elsewhere", agent=taken.agent, prompted=False)
-    session.take_in(bundle.statements(taken))
+    await session.take_in(bundle.statements(taken))
     return session
 
 

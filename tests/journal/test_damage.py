@@ -137,7 +137,7 @@ async def test_a_rotten_prompt_or_setting_hides_no_other(
     session._file.db.execute("UPDATE prompt_params SET params = '{bad' WHERE seq = 2")
     session._file.db.execute("UPDATE prompts SET outcome = x'ff' WHERE seq = 1")
     session._file.db.execute("UPDATE settings SET value = '{bad' WHERE key = 'a'")
-    assert [prompt.seq for prompt in session.recover()] == [3]
+    assert [prompt.seq for prompt in await session.recover()] == [3]
     assert [prompt.outcome for prompt in session.prompts(PromptState.DONE)] == [None]
     assert (session.get("a"), session.get("b")) == (None, 2)
 

@@ -72,7 +72,7 @@ async def test_it_is_not_offered_again_and_its_words_are_shown_if_the_agent_got_
         for step in meanwhile:
             step(session)
         seen = await killed(home)
-        held = seen.recover()
+        held = await seen.recover()
     assert [row.seq for row in held] == [2]
     assert seen.prompts()[0].outcome == outcome
     assert await transcript(seen) == ([SAID] if words else [])
@@ -125,7 +125,7 @@ async def test_what_the_same_bridge_kept_in_memory_is_written_once(
         await session.close()
         assert links(home) != []
     again = await journal.open(SESSION)
-    again.recover()
+    await again.recover()
     assert again.prompts()[0].outcome == END
     assert await transcript(again) == [SAID]
     assert links(home) == []

@@ -172,7 +172,7 @@ async def test_after_a_death_sent_prompts_are_interrupted_and_waiting_ones_left_
     session.end_prompt(seqs[0], END, END)
     session.start_turn(seqs[1])
     again = await reopened(journal, session)
-    assert [prompt.seq for prompt in again.recover()] == seqs[2:]
+    assert [prompt.seq for prompt in await again.recover()] == seqs[2:]
     assert states(again) == ["done", "done", "held", "held"]
     outcomes = [prompt.outcome for prompt in again.prompts(PromptState.DONE)]
     assert outcomes == [END, {"interrupted": True}]
@@ -185,9 +185,9 @@ async def test_recovering_again_finds_the_same_left_over_prompts_and_interrupts_
     seqs = [session.accept(f"id{number}", PARAMS) for number in range(2)]
     session.start_turn(seqs[0])
     again = await reopened(journal, session)
-    held, before = again.recover(), again.prompts()
+    held, before = await again.recover(), again.prompts()
     again = await reopened(journal, again)
-    assert again.recover() == held == before[1:]
+    assert await again.recover() == held == before[1:]
     assert again.prompts() == before
 
 
@@ -344,7 +344,7 @@ async def apply(journal: Journal, session: SessionJournal, what: str, index: int
             session.end_prompt(seq, END, None)
         case "die":
             session = await reopened(journal, session)
-            session.recover()
+            await session.recover()
         case _:
             getattr(session, what)(seq)
     return session

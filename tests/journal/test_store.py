@@ -17,7 +17,7 @@ from acp_bridge.journal import (
     UnknownSession,
 )
 from acp_bridge.journal import index as index_module
-from acp_bridge.journal.store import file_name
+from acp_bridge.journal.records import file_name
 from tests.journal.conftest import SESSION
 from tests.journal.files import mode, remove, tree
 from tests.journal.sayings import chunk, lines, transcript

@@ -33,7 +33,7 @@ def full(session: SessionJournal) -> Iterator[None]:
 async def reopened(journal: Journal, session: SessionJournal) -> SessionJournal:
     await session.close()
     again = await journal.open(session.info.session_id)
-    again.recover()
+    await again.recover()
     return again
 
 

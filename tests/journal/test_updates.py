@@ -7,6 +7,7 @@ import pytest
 
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.journal import session as session_module
+from acp_bridge.journal.file import INSERT_ROW, Write
 from acp_bridge.journal.history import read_slice
 from tests.journal.sayings import Params, chunk, lines, text_of, tool, transcript
 
@@ -163,12 +164,11 @@ async def test_compaction_waits_until_no_replay_reads_the_rows(session: SessionJ
 def fill(session: SessionJournal, messages: int, tokens: int) -> None:
     """Record so many tokens of so many messages, in one transaction to be quick."""
     rows = (
-        (lines(chunk("token ", f"m{message}")),)
+        (INSERT_ROW, (1, lines(chunk("token ", f"m{message}"))))
         for message in range(messages)
         for _ in range(tokens)
     )
-    with session._file.transaction():
-        session._file.db.executemany("INSERT INTO updates(turn, lines) VALUES (1, ?)", rows)
+    session._file.write(Write(tuple(rows)))
 
 
 @pytest.mark.hazard("K4")

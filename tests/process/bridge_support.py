@@ -83,7 +83,8 @@ class World:
         When the body is through, its stdin is closed and it has 3 s to exit, with `exits`.
         """
         agent = fixture_command(*behaviours) if command is None else command
-        words = [sys.executable, "-m", "acp_bridge", *options, "--", *agent]
+        behind = ["--", *agent] if agent else []  # else the built-in one
+        words = [sys.executable, "-m", "acp_bridge", *options, *behind]
         own = {"ACP_BRIDGE_HOME": str(self.home), "ACP_BRIDGE_LOG_LEVEL": "debug"}
         given = {**self.env, **own, "PYTHONPATH": str(ROOT), **(env or {})}
         async with RecordingClient.start(words, env=given) as client:

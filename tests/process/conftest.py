@@ -8,7 +8,10 @@ import pytest
 from tests.process.bridge_support import World
 from tests.support.fixture_agents import FixtureLog
 from tests.support.gates import Gates
+from tests.support.postgres import server
 from tests.support.processes import all_gone
+
+__all__ = ["server"]
 
 
 @pytest.fixture

@@ -6,7 +6,9 @@ import anyio
 import pytest
 
 from tests.crash.__main__ import why
+from tests.crash.database import DATABASE
 from tests.crash.phases import PHASES, drawn, play
+from tests.crash.store import database
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 #: each phase once; `make crash` plays many.
@@ -31,7 +33,26 @@ async def test_nothing_acknowledged_or_shown_is_lost_by_a_kill() -> None:
     assert failed == {}
 
 
+@pytest.mark.hazard("K1", "N4", "Q5", "Q6", "Q13")
+async def test_nothing_shown_is_lost_by_a_kill_of_a_bridge_or_of_its_database() -> None:
+    failed: dict[str, str] = {}
+    with database() as shared:
+        for number, phase in enumerate(["stream", "keys", *DATABASE]):
+            try:
+                await play(phase, f"21.{number}", shared)
+            except Exception as exc:
+                options = f"--postgres --phase {phase} --only {number}"
+                failed[f"make crash SEED=21 ARGS='{options}'"] = why(exc)
+    assert failed == {}
+
+
 def test_half_of_the_rounds_are_killed_in_the_stream_and_every_phase_is_drawn() -> None:
     played = drawn(36, seed=20)
     assert played.count("stream") == 18
     assert set(played) == set(PHASES)
+
+
+def test_a_database_is_killed_in_a_quarter_of_the_rounds_that_have_one() -> None:
+    played = drawn(48, seed=20, postgres=True)
+    assert [played.count(phase) for phase in ("stream", *DATABASE)] == [6, 6, 6, 6]
+    assert set(played) == {*PHASES, *DATABASE}

@@ -43,6 +43,17 @@ def test_the_command_is_run_in_the_place_of_the_bridge_with_the_logins_arguments
     assert not (tmp_path / "home").exists()
 
 
+@pytest.mark.hazard("K7")
+def test_with_a_database_as_the_journal_it_has_no_variable_of_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    code = "import os; print([name for name in os.environ if name.startswith('PG')])"
+    for journal, shown in (([], "['PGPASSWORD']"), (["--journal", "postgresql://db/s"], "[]")):
+        words = [*journal, "--", sys.executable, "-c", code]
+        assert on_a_terminal(words, tmp_path)[1:] == (0, f"{shown}\r\n")
+
+
 def test_a_command_that_does_not_exist_is_named(tmp_path: Path) -> None:
     _, code, output = on_a_terminal(["--", "/nowhere/agent", "--cli"], tmp_path)
     assert (code, output.splitlines()) == (

@@ -166,7 +166,7 @@ async def test_drop_forgets_all_or_the_one_of_that_number_for_good(tmp_path: Pat
         assert types(here, "/queue drop") == ["Dropped 2.", DONE]
         assert types(here, "/queue drop") == [NOTHING_LEFT, DONE]
         assert here.outcomes() == [({"dropped": True}, None)] * 3
-        assert here.journal.recover() == []
+        assert await here.journal.recover() == []
 
 
 @pytest.mark.parametrize("words", ["0", "3", "-1", "x", "1 2", "1.0", "9" * 5000, "²"])

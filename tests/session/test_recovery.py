@@ -192,7 +192,7 @@ async def test_of_a_turn_whose_end_could_not_be_written_it_is_said_that_a_part_i
     dead.journal.end_prompt(seq, {"stopReason": "end_turn"}, {"stopReason": "end_turn"})
     journal._file.db.execute("PRAGMA query_only=0")
     journal._file.unwritten.drop_first()  # the bridge was killed
-    journal.settle_left()
+    await journal.settle_left()
     assert await dead.recover() == [failed("a"), "[acp-bridge] The journal"]
     assert journal.prompts()[0].outcome == {"unrecorded": True}
     assert (states(journal), dead.left_over) == ([DONE], [])

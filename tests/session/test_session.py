@@ -108,7 +108,7 @@ async def test_a_prompt_that_the_journal_does_not_take_is_answered_and_never_sen
         assert error["message"] == "the prompt could not be written to the journal: not taken"
         assert agent.heard == ["initialize"]
         assert ACCEPTED not in [message.get("method") for message in here.got]
-        assert here.journal.recover() == []  # it is not offered again
+        assert await here.journal.recover() == []  # it is not offered again
 
 
 @pytest.mark.hazard("P3")

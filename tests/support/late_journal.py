@@ -142,12 +142,6 @@ class LateFile(SessionFile):
 
     # --- what else needs all that was written --------------------------------------------------
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        self.drain()
-        with super().transaction():
-            yield
-
     def catch_up(self) -> None:
         if not self.late:
             super().catch_up()

@@ -12,6 +12,7 @@ from typing import Final
 
 import anyio
 
+from acp_bridge.agents.environment import HANDED_ON
 from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.options import split
 from acp_bridge.cli.own_agent import hindrance
@@ -67,6 +68,8 @@ def main(arguments: Sequence[str]) -> int:
     given = reader.parse_args(words)
     bridge = own_bridge(given, agent)
     settings = bridge.settings
+    if settings.journal is not None:
+        HANDED_ON.withhold_database()  # the agent is started for a look at it
     own_agent = agent is None
     if given.online and not settings.builtin:
         reader.error("--online asks the built-in agent's model, and no other agent")

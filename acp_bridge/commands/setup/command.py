@@ -38,7 +38,7 @@ _ORDER: Final = (
     *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "request-timeout", "model"),
     *("openhands", "openhands-profile", "agent-name", "rules", "home", "log-file", "log-level"),
     *("sleep-after", "spare", "keep", "listen", "cancel-silent-after", "resume-at-reset"),
-    *("agent-protocol", "trace", "budget"),
+    *("agent-protocol", "trace", "budget", "journal", "lease"),
 )
 
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import argparse
 import errno
-import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
@@ -26,7 +24,7 @@ from acp_bridge.bridge_client.listener import Listener, NullListener
 from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.harmless import one_line
 from acp_bridge.cli.options import data_folder, log_of
-from acp_bridge.cli.own_agent import install_command, isolated_path
+from acp_bridge.cli.own_agent import lacks_extra
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail
 from acp_bridge.commands.terminal import known, live
@@ -277,10 +275,8 @@ def there_of(command: str, home: Path, url: str) -> There:
 
 def check_package(command: str) -> None:
     """Raise SystemExit, after a message on stderr, if what a WebSocket needs isn't installed."""
-    if find_spec("websockets") is None:
-        how = install_command("remote", isolated_path(os.environ))
-        what = f"the package websockets is missing, of the extra remote. Run: {how}"
-        raise SystemExit(fail(command, what))
+    if (lacking := lacks_extra("websockets", "remote")) is not None:
+        raise SystemExit(fail(command, lacking))
 
 
 def login_for(command: str, home: Path, url: str) -> tuple[Where, Login]:

@@ -69,6 +69,7 @@ class TranscriptOut:
         #: the journal's number of the prompt whose turn runs, 0 outside of a turn.
         self.seq = 0
         journal.on_late = self._hold_back
+        journal.on_away = self._say_away
 
     # --- the clients that have the session -----------------------------------------------------
 
@@ -407,9 +408,16 @@ class TranscriptOut:
         behind, told = self._journal.behind, self._told_behind
         self._told_behind = behind
         if behind and not told:
-            said = encode(notices.notice(notices.UNRECORDED))
-            for view in self.views:
-                view.send(self._head + said[1:-1] + b"}\n")
+            self._say(notices.UNRECORDED)
+
+    def _say_away(self, seconds: float) -> None:
+        self._say(notices.away(seconds))
+
+    def _say(self, text: str) -> None:
+        """Show all clients what is not recorded."""
+        said = encode(notices.notice(text))
+        for view in self.views:
+            view.send(self._head + said[1:-1] + b"}\n")
 
     def _keep_state(self, params: Json) -> None:
         kind = params["update"]["sessionUpdate"]

@@ -238,7 +238,7 @@ def test_options_are_written_in_one_order_however_they_were_given(
         "unclean|always": "always",
         "on|off": "on",
         "auto|1|2": "2",
-        "SECONDS": "9",
+        "SECONDS": "19",
         "MINUTES": "9",
         "DURATION": "9m",
         "AMOUNT": "9USD",
@@ -246,10 +246,11 @@ def test_options_are_written_in_one_order_however_they_were_given(
         "FOLDER": "/h",
         "FILE": "/log",
     }
+    urls = {"openhands": "http://h", "journal": "postgresql://h/s", "agent-name": "n"}
     without = ("openhands-profile", "model", "keep")  # which go with some others alone
     options = [each for each in OPTIONS.values() if each.name not in without]
     own = [
-        [each.argument, *([values.get(each.value, "http://h")] if each.value else [])]
+        [each.argument, *([values.get(each.value, urls.get(each.name, ""))] if each.value else [])]
         for each in options
     ]
     _, out, _ = run(capsys, "zed", *(word for words in own for word in words))
@@ -262,5 +263,5 @@ def test_options_are_written_in_one_order_however_they_were_given(
         *("--request-timeout", "--openhands", "--agent-name", "--rules", "--home", "--log-file"),
         *("--log-level", "--sleep-after", "--spare", "--no-listen"),
         *("--cancel-silent-after", "--resume-at-reset", "--agent-protocol"),
-        *("--trace", "--budget"),
+        *("--trace", "--budget", "--journal", "--lease"),
     ]

@@ -448,6 +448,7 @@ async def test_the_words_that_a_command_lists_are_completed(tmp_path: Path) -> N
         assert "NUMBER" not in running.terminal.screen
         running.type("mem")
         await running.terminal.hides("pause")
+        await running.terminal.shows("  memory restore\n")
         running.type("\t")
         await running.terminal.shows("» /queue memory restore")
         running.type("\x15/review w")

@@ -54,7 +54,7 @@ async def test_all_that_a_killed_writer_had_committed_is_there(home: Path, count
     shown = "".join(map(text_of, await transcript(session))).split()
     assert len(shown) > int(words[-1])
     assert shown == [str(number) for number in range(len(shown))]
-    held = session.recover()
+    held = await session.recover()
     last = session.prompts()[-1]
     assert last.params == {"prompt": (last.seq - 1) * 300}
     assert all(

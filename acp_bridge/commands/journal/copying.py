@@ -1,0 +1,278 @@
+"""Copies all sessions of a data folder into a database, or those of a database into a data folder.
+
+Invariants
+- Nothing that is there is overwritten: a session that is there and differs is refused by name, and
+  one that was deleted there stays deleted.
+- What was written is read back, out of the database into a file, and its sum compared with that of
+  where it came from.
+- A session is copied as it is while no bridge has it, or not at all; one that can't be copied
+  hinders no other. So a copy that was stopped goes on when it is made again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, Protocol
+
+from acp_bridge.agents import lease
+from acp_bridge.journal import (
+    DatabaseAway,
+    Journal,
+    JournalError,
+    SessionExists,
+    SessionInfo,
+    UnknownSession,
+)
+from acp_bridge.journal.connection import in_thread, journal_errors
+from acp_bridge.journal.files import read_info
+from acp_bridge.journal.postgres import listing, log
+from acp_bridge.journal.postgres.connection import ALL, Database
+from acp_bridge.journal.postgres.digest import digest
+from acp_bridge.journal.reading import index_rows
+
+_BUSY: Final = "a bridge has it open"
+_DELETED_THERE: Final = "it was deleted where it would go"
+_ONLY_DELETED_HERE: Final = "it was deleted, and is there still where that would go"
+_DIFFERS: Final = "another state of it is there already, which stays"
+_CHANGED: Final = "what was read back is not what was written"
+
+
+class Result(StrEnum):
+    """What became of a session."""
+
+    COPIED = "copied"
+    #: it is there already, with the same content.
+    SAME = "same"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of one session; `why` is for the user, of one that is refused."""
+
+    session_id: str
+    result: Result
+    why: str | None = None
+    #: it was deleted, hidden or set aside where it comes from.
+    deleted: bool = False
+
+
+class Told(Protocol):
+    """Hears how far a copy is."""
+
+    def begin(self, total: int) -> None:
+        """There are so many sessions, with those that were deleted."""
+
+    def report(self, report: Report) -> None:
+        """One of them is done."""
+
+
+class Refused(Exception):
+    """A session is not copied; the text is for the user."""
+
+
+class IntoDatabase:
+    """Copies a data folder into a database."""
+
+    def __init__(self, home: Path, database: Database) -> None:
+        """Touches nothing yet."""
+        self._home, self._database = home, database
+        self._journal = Journal(home)
+
+    async def run(self, told: Told) -> None:
+        """Copy all that can be copied.
+
+        Raises DatabaseAway; JournalError: nothing can be read, or nothing written.
+        """
+        found = await in_thread(sessions_of, self._home)
+        async with self._database.connection():
+            pass  # what is wrong with all of it is said once
+        told.begin(len(found.ids) + len(found.broken) + len(found.deleted))
+        for name, why in found.broken.items():
+            told.report(Report(name, Result.REFUSED, why))
+        for session_id in found.ids:
+            told.report(await _reported(session_id, self._copy(session_id)))
+        for info in found.deleted:
+            told.report(await _buried(info, self._bury(info)))
+
+    async def _copy(self, session_id: str) -> Result:
+        path = self._journal.path(session_id)
+        async with _locked(self._journal, session_id):
+            info, here = await in_thread(digest, path)
+            async with self._database.connection(ALL) as connection:
+                before = after = await _digest_there(connection, session_id)
+                if before is None:
+                    if await listing.was_deleted(connection, session_id):
+                        raise Refused(_DELETED_THERE)
+                    await log.store(connection, info, path)
+                    after = await _digest_there(connection, session_id)
+        return _compared(here, before, after)
+
+    async def _bury(self, info: SessionInfo) -> Result:
+        async with self._database.connection() as connection:
+            added = await listing.bury(connection, info)
+        return Result.COPIED if added else Result.SAME
+
+
+class IntoFolder:
+    """Copies a database into a data folder, which may be a new one."""
+
+    def __init__(self, database: Database, home: Path) -> None:
+        """Touches nothing yet."""
+        self._database = database
+        self._journal = Journal(home)
+
+    async def run(self, told: Told) -> None:
+        """Copy all that can be copied; raises what `IntoDatabase.run` does."""
+        async with self._database.connection() as connection:
+            alive = await listing.alive(connection)
+            deleted = await listing.deleted(connection)
+        try:
+            await self._journal.prepare()
+            told.begin(len(alive) + len(deleted))
+            for session_id in alive:
+                told.report(await _reported(session_id, self._copy(session_id)))
+            for info in deleted:
+                told.report(await _buried(info, self._bury(info)))
+        finally:
+            await self._journal.close()
+
+    async def _copy(self, session_id: str) -> Result:
+        path = self._journal.path(session_id)
+        async with _locked(self._journal, session_id):
+            is_there = await in_thread(read_info, path) is not None
+            here = await in_thread(digest, path) if is_there else None
+            async with self._database.connection(ALL) as connection:
+                if (machine := await listing.holder(connection, session_id)) is not None:
+                    raise Refused(f"a bridge on {machine} has it")
+                there = await _digest_there(connection, session_id)
+                if there is None:
+                    raise UnknownSession("it was deleted meanwhile")
+                if here is None:
+                    if (await self._journal.known(session_id))[1]:
+                        raise Refused(_DELETED_THERE)
+                    await log.fetch(connection, session_id, path, copy=False)
+            info, after = here if here is not None else await in_thread(digest, path)
+            result = _compared(there, None if here is None else here[1], after)
+            await self._journal.index.put(info, durable=True)
+        return result
+
+    async def _bury(self, info: SessionInfo) -> Result:
+        added = await self._journal.index.bury(info)
+        return Result.COPIED if added else Result.SAME
+
+
+async def _digest_there(connection: log.Connection, session_id: str) -> str | None:
+    """Return the sum of what the database has of a session, which is fetched; None if nothing."""
+    with journal_errors(), TemporaryDirectory() as folder:
+        path = Journal(Path(folder)).path(session_id)
+        try:
+            await log.fetch(connection, session_id, path, copy=False)
+        except UnknownSession:
+            return None
+        return (await in_thread(digest, path))[1]
+
+
+async def _reported(session_id: str, copy: Coroutine[None, None, Result]) -> Report:
+    """Copy one session and say what became of it. Raises DatabaseAway."""
+    try:
+        return Report(session_id, await copy)
+    except DatabaseAway:
+        raise
+    except SessionExists:
+        return Report(session_id, Result.REFUSED, _DIFFERS)
+    except (Refused, JournalError) as error:
+        return Report(session_id, Result.REFUSED, str(error))
+
+
+async def _buried(info: SessionInfo, bury: Coroutine[None, None, Result]) -> Report:
+    """Note one deleted session and say what became of it. Raises DatabaseAway."""
+    try:
+        return Report(info.session_id, await bury, deleted=True)
+    except DatabaseAway:
+        raise
+    except SessionExists:
+        if not info.prompted:  # it was set aside, and has been made anew there
+            return Report(info.session_id, Result.SAME, deleted=True)
+        return Report(info.session_id, Result.REFUSED, _ONLY_DELETED_HERE, deleted=True)
+    except JournalError as error:
+        return Report(info.session_id, Result.REFUSED, str(error), deleted=True)
+
+
+def _compared(source: str, before: str | None, after: str | None) -> Result:
+    """Return what follows from the sums of both sides, that of the second before and after."""
+    if before is not None and before != source:
+        raise Refused(_DIFFERS)
+    if after != source:
+        raise Refused(_CHANGED)
+    return Result.COPIED if before is None else Result.SAME
+
+
+@asynccontextmanager
+async def _locked(journal: Journal, session_id: str) -> AsyncIterator[None]:
+    """Keep every bridge of this machine from the session. Raises Refused: one has it."""
+    with journal_errors():
+        try:
+            lock = await lease.acquire(journal.lock_path(session_id), 0)
+        except lease.Busy:
+            raise Refused(_BUSY) from None
+    try:
+        yield
+    finally:
+        _release(journal, session_id, lock)
+
+
+def _release(journal: Journal, session_id: str, lock: int) -> None:
+    """Let others have the session; no lock stays of one that was not made."""
+    if not journal.path(session_id).exists():
+        journal.lock_path(session_id).unlink(missing_ok=True)
+    os.close(lock)
+
+
+# -- a data folder ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """What a data folder has."""
+
+    ids: list[str]
+    #: what can't be copied, by a name for it, with the reason.
+    broken: dict[str, str]
+    deleted: list[SessionInfo]
+
+
+def sessions_of(home: Path) -> Sessions:
+    """Look at every session of a data folder; nothing is changed. Raises JournalError."""
+    journal = Journal(home)
+    broken: dict[str, str] = {}
+    try:
+        listed_rows, deleted = index_rows(home)
+    except JournalError as error:
+        listed_rows, deleted = [], []
+        broken["index.db"] = f"{error}: what was deleted is not known"
+    listed = {journal.path(info.session_id): info.session_id for info in listed_rows}
+    with journal_errors():
+        paths = sorted((home / "sessions").glob("*.db"))
+    ids = []
+    for path in paths:
+        try:
+            info = read_info(path, read_only=True)
+        except JournalError as error:
+            broken[listed.get(path, path.stem)] = str(error)
+            continue
+        if info is None:
+            continue
+        if journal.path(info.session_id) == path:
+            ids.append(info.session_id)
+        else:
+            broken[path.stem] = "its file has the name of another session's"
+    for path in listed.keys() - set(paths):
+        broken[listed[path]] = str(UnknownSession())
+    return Sessions(ids, broken, deleted)

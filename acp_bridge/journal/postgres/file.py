@@ -1,0 +1,521 @@
+"""A session's file as a copy of what the database has; every write goes there first.
+
+Invariants
+- The writes of a session are made one after the other, first in the database and then in the copy.
+  Nobody is told of one before. What waits to be made goes there together, in one statement, which
+  is also what finds out whether the session is still this bridge's.
+- Whether a write was made of which no answer came is looked up by its number before it is sent
+  again. One that has none when half of the lease has passed is given up: what waits for it goes on
+  as if the database were away, and before it is looked up a new fence keeps it from coming later.
+- A write that the session's tables refuse is in the log all the same, and refused in each copy.
+- Updates are made without a wait for the database's disk, all else with one; so are all that were
+  made before. What a database has lost of them when it comes back, the copy has: it becomes the
+  base.
+- While the database is away, no prompt is accepted and none is sent; all else is kept in memory.
+- What another bridge's session lacks when it has taken this one's stays on this machine, in a file
+  with a name of its own, and goes nowhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from acp_bridge.journal.connection import failure, journal_errors, transaction
+from acp_bridge.journal.errors import DatabaseAway, JournalError
+from acp_bridge.journal.file import LIMIT_BYTES, PROMPTED, SessionFile, Unwritten, Write
+from acp_bridge.journal.left_queue import Went
+from acp_bridge.journal.postgres import log
+from acp_bridge.journal.postgres.connection import ALL, Database, was_refused
+from acp_bridge.journal.postgres.lease import Lease
+from acp_bridge.journal.postgres.memory import Memories, Saved
+from acp_bridge.runtime import waits
+from acp_bridge.runtime.log import event
+
+logger = logging.getLogger(__name__)
+
+Action = Callable[[JournalError | None], None]
+
+#: writes, and their bytes, that go to the database in one statement.
+_BATCH: Final = 500
+_BATCH_BYTES: Final = 1024 * 1024
+#: bytes on their way from which more is kept, as if the database were away. Nobody who has a client
+#: comes there: an agent is not read while so much waits for the client.
+_MOST_BYTES: Final = 4 * LIMIT_BYTES
+#: bytes of writes behind a base from which a new one is worth its way, if it is not longer itself.
+_LOG_BYTES: Final = 1024 * 1024
+#: seconds between two looks for what became of a write.
+_LOOK: Final = 0.5
+#: seconds for which the close of a session waits for what is on its way.
+_CLOSE: Final = 2.0
+_FAILED: Final = "the journal failed"
+_AWAY: Final = "the journal failed: the database can't be reached"
+#: for the user.
+TAKEN: Final = (
+    "another machine has taken up this session, since this one had not reached the database for too"
+    " long. Close the session, and load it again where it is open"
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Late:
+    """A write that is on its way."""
+
+    write: Write
+    row: log.Row
+    key: object
+    must: bool
+    actions: list[Action] = field(default_factory=list)
+
+    def ended(self, error: JournalError | None) -> None:
+        for action in self.actions:
+            try:
+                action(error)
+            except Exception:
+                logger.exception("journal: what waited for a write has failed")
+
+
+class CopiedFile(SessionFile):
+    """A session's file whose writes are made in the database first."""
+
+    def __init__(
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        database: Database,
+        lease: Lease,
+        memories: Memories | None = None,
+    ) -> None:
+        """`take_up` is called before anything is written.
+
+        `memories`: of the agent, if that is the built-in one.
+        """
+        super().__init__(path, connection)
+        self._memories = memories
+        self._saved = Saved()
+        self._database = database
+        self._lease = lease
+        self._session_id = ""
+        self._fence = 0
+        #: the number of the last write that the database, and the copy, has.
+        self._applied = 0
+        self._late: deque[_Late] = deque()
+        self._late_bytes = 0
+        #: what is on its way to the database, and what was given up of that.
+        self._sent: list[Write] = []
+        self._unsure: list[Write] = []
+        self._more = anyio.Event()
+        self._closing = False
+        self._log_bytes = 0
+        self._rebasing = anyio.Lock()
+        self._lost: JournalError | None = None
+
+    def take_up(self, head: log.Head, saved: Saved) -> None:
+        """Be the copy of a session that this bridge has, as the database says.
+
+        `saved`: what it has of the agent's memory.
+        """
+        self._saved = saved
+        self._session_id, self._fence, self._applied = (
+            head.info.session_id,
+            head.fence,
+            head.applied,
+        )
+
+    # --- what waits ----------------------------------------------------------------------------
+
+    @property
+    def rows_in_flight(self) -> int:
+        """The number of rows of updates that are on their way."""
+        return sum(bool(late.write.lines) for late in self._late)
+
+    @property
+    def to_come(self) -> Collection[Write]:
+        """The writes that the file does not have yet, in their order."""
+        return [*self.unwritten, *(late.write for late in self._late)]
+
+    @property
+    def gone(self) -> bool:
+        """True if another bridge has the session, or the copy can't be used."""
+        return self._lost is not None or super().gone
+
+    def look(self) -> None:
+        """Raise JournalError if another bridge has the session, or the copy can't be used."""
+        if self._lost:
+            raise self._lost
+        super().look()
+
+    def then(self, action: Action) -> None:
+        """Call `action` once the last write was made, refused or kept."""
+        if self._late:
+            self._late[-1].actions.append(action)
+        else:
+            action(None)
+
+    def write(self, write: Write) -> None:
+        """Send a write on its way; what becomes of it is told by `then`. Raises JournalError."""
+        self._check()
+        if self._is_behind:
+            raise DatabaseAway(_AWAY)
+        self._enter(write, None, must=True)
+
+    def write_or_keep(self, write: Write, key: object = None) -> None:
+        """Send a write on its way, or keep it while the database is away. Raises JournalError."""
+        if Went.SENT in write.went:
+            self.write(write)
+            return
+        self._check()
+        if self._is_behind:
+            self._keep(write, key)
+        else:
+            self._enter(write, key, must=False)
+
+    @property
+    def _is_behind(self) -> bool:
+        """True while nothing more is sent to the database than what waits by now."""
+        return self._away or self._late_bytes > _MOST_BYTES
+
+    @property
+    def _away(self) -> bool:
+        return bool(self.unwritten.writes or self._unsure)
+
+    def _check(self) -> None:
+        if self.closed or self._closing:
+            raise JournalError("the journal is closed")
+        if self._lost:
+            raise self._lost
+
+    def _enter(self, write: Write, key: object, *, must: bool) -> None:
+        with journal_errors():  # a text that is no Unicode goes nowhere
+            row = log.row_of(0, write)
+        self._late.append(_Late(write, row, key, must))
+        self._late_bytes += row.size
+        self.in_flight = True
+        self._more.set()
+
+    def _keep(self, write: Write, key: object) -> None:
+        self._name(write)
+        if not self.unwritten.writes:
+            event("journal.failed", session=self.path.stem, what=_AWAY)
+        self.unwritten.add(write, key)
+
+    def catch_up(self) -> None:
+        """Have what was kept be written. Raises JournalError while some of it is not."""
+        self._check()
+        if self._away:
+            self._more.set()
+            raise DatabaseAway(_AWAY)
+
+    def give_up(self) -> None:
+        """Keep what waits, since the database does not answer."""
+        self._unsure = self._unsure or self._sent
+        self._keep_late()
+
+    # --- the way to the database ---------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Make the writes, until the file is closed; those that were kept are tried again."""
+        while not self.closed or self._late:
+            with anyio.move_on_after(waits.JOURNAL_RETRY if self._away else None):
+                await self._more.wait()
+            self._more = anyio.Event()
+            try:
+                if self._away and not self.closed:
+                    await self._make_kept()
+                while self._late:
+                    await self._make_late()
+            except DatabaseAway:
+                pass  # what waits was kept
+            except JournalError as error:
+                self._lose(error)
+            except Exception:
+                logger.exception("journal: the writes of a session can't be made")
+                self._lose(JournalError(_FAILED))
+            finally:
+                self._sent = []
+
+    async def _make_late(self) -> None:
+        """Make what waits longest, as much as goes together.
+
+        Raises DatabaseAway: it is kept; JournalError: it can't be made.
+        """
+        batch: list[_Late] = []
+        size = 0
+        for late in self._late:
+            size += late.row.size
+            if batch and (len(batch) >= _BATCH or size > _BATCH_BYTES):
+                break
+            batch.append(late)
+        self._sent = [replace(late.write) for late in batch]
+        try:
+            await self._ship([late.row for late in batch])
+        except DatabaseAway:
+            self._keep_late()
+            raise
+        if self._unsure:
+            self._apply_unsure()
+        else:
+            self._apply_late(batch)
+
+    def _apply_late(self, batch: list[_Late]) -> None:
+        refused: dict[int, JournalError] = {}
+        failed: JournalError | None = None
+        try:
+            refused = self._apply([late.write for late in batch])
+        except JournalError as error:
+            failed = error
+        for late in batch:  # they are made, if only in the database
+            self._leaves(refused.get(id(late.write)))
+        if failed:
+            raise failed
+
+    def _leaves(self, error: JournalError | None) -> None:
+        late = self._late.popleft()
+        self._late_bytes -= late.row.size
+        self.in_flight = bool(self._late)
+        late.ended(error)
+
+    def _keep_late(self) -> None:
+        """Keep all that waits but for what must be made now: that is refused."""
+        while self._late:
+            late = self._late[0]
+            if not late.must:
+                with suppress(JournalError):
+                    self._keep(late.write, late.key)
+            self._leaves(DatabaseAway(_AWAY) if late.must else None)
+
+    async def _make_kept(self) -> None:
+        """Make what was kept, the first first. Raises as `_make_late` does."""
+        kept = self.unwritten
+        if self._unsure:
+            await self._look_up()
+        while kept.writes:
+            self._sent = [made] = [replace(kept.first)]  # more may be joined to it meanwhile
+            await self._ship([log.row_of(0, made)])
+            if self.unwritten is not kept:
+                return  # it was closed, and all of this set aside
+            self._unsure = self._sent
+            self._apply_unsure()
+        self._forget_names()
+        event("journal.caught_up", session=self.path.stem)
+
+    async def _look_up(self) -> None:
+        """Find out if what was given up is in the log; if not, it can't come there any more.
+
+        Raises JournalError, as `_ship` does.
+        """
+        self._lease.check()
+        async with self._database.connection() as connection:
+            owned = self._lease.owner, self._lease.owners
+            found = await log.fence(connection, self._session_id, *owned)
+        if found is None:
+            raise JournalError(TAKEN)
+        self._fence, applied = found
+        if applied == self._applied + len(self._unsure):
+            self._applied = applied
+            self._apply_unsure()
+        self._unsure = []
+
+    def _apply_unsure(self) -> None:
+        """Make in the copy what was given up, and is in the log. Raises JournalError."""
+        made, self._unsure = self._unsure, []
+        for write in made:
+            self._forget(write)
+        self._apply(made)
+
+    def _forget(self, made: Write) -> None:
+        """Keep a write no more, if it is still the first that is kept, or joined with others."""
+        first = self.unwritten.first if self.unwritten.writes else None
+        if first is None or first.statements != made.statements or first.turn != made.turn:
+            return
+        if more := first.lines[len(made.lines) :]:
+            first.lines = more
+        else:
+            self.unwritten.drop_first()
+
+    async def _ship(self, rows: Iterable[log.Row]) -> None:
+        """Put what is on its way into the log; these are the rows of `_sent`.
+
+        Raises DatabaseAway: none of them is there, or they were given up; JournalError: this bridge
+        has lost the session.
+        """
+        rows = [row._replace(n=self._applied + at) for at, row in enumerate(rows, 1)]
+        unknown = False
+        while True:
+            asked = False
+            try:
+                self._lease.check()
+                async with self._database.connection() as connection:
+                    asked = True
+                    if await self._put(connection, rows):
+                        break
+                    there = await self._last(connection)
+                if there == rows[-1].n:
+                    break
+                if there < self._applied:  # the database has lost what it had not on its disk
+                    await self.rebase()
+            except DatabaseAway as error:
+                unknown = unknown or (asked and not was_refused(error))
+                if not unknown:
+                    raise
+                await anyio.sleep(_LOOK)
+                if self._lease.over:
+                    self.give_up()
+                if self._unsure:
+                    raise  # nobody knows what became of it
+        self._applied = rows[-1].n
+        self._log_bytes += sum(row.size for row in rows)
+
+    async def _put(self, connection: log.Connection, rows: list[log.Row]) -> bool:
+        changes = [sql for write in self._sent for sql, _ in write.statements]
+        return await log.put(
+            connection,
+            self._session_id,
+            self._lease.owner,
+            self._fence,
+            rows,
+            sure=bool(changes),
+            prompted=PROMPTED in changes,
+        )
+
+    async def _last(self, connection: log.Connection) -> int:
+        """Return the number of the last write in the log.
+
+        Raises JournalError: this bridge has lost the session.
+        """
+        found = await log.head(connection, self._session_id)
+        if found is None or found.owner not in self._lease.owners:
+            raise JournalError(TAKEN)
+        self._fence = found.fence
+        return found.applied
+
+    # --- the copy ------------------------------------------------------------------------------
+
+    def _apply(self, writes: Iterable[Write]) -> dict[int, JournalError]:
+        """Make writes in the copy that are in the log; returns those that its tables refuse.
+
+        Raises JournalError: the copy can't be written.
+        """
+        refused: dict[int, JournalError] = {}
+        if self.closed:  # the database has them
+            return refused
+        super().look()
+        with transaction(self.db):
+            for write in writes:
+                if error := log.make(self.db, log.all_of(write)):
+                    refused[id(write)] = failure(error)
+            self.db.execute(*log.applied(self._applied))
+        return refused
+
+    def _catch_up(self) -> None:
+        """Write nothing in the copy that the database does not have."""
+
+    def _lose(self, error: JournalError) -> None:
+        """Write nothing any more: another has the session, or the copy is none any more."""
+        event("journal.lost", session=self.path.stem, what=error)
+        self._lost = error
+        self._unsure = []
+        while self._late:
+            late = self._late[0]
+            if not late.must:
+                self.unwritten.add(late.write, late.key)
+            self._leaves(error)
+        self._save_kept()
+
+    def _save_kept(self) -> None:
+        if self.unwritten.writes:
+            with suppress(JournalError):
+                self._set_aside()
+
+    def _set_aside(self) -> None:
+        """Make what could not be written in the copy, and give that a name of its own."""
+        with transaction(self.db):
+            for write in self.unwritten:
+                log.make(self.db, log.all_of(write))
+        with journal_errors():
+            log.set_aside(self.path, self._applied)
+        self.unwritten = Unwritten()
+
+    def rewrite(self, statements: tuple[tuple[str, tuple[object, ...]], ...]) -> None:
+        """Write in the copy alone what changes how rows are kept. Raises JournalError."""
+        self.look()
+        with transaction(self.db):
+            for sql, values in statements:
+                self.db.execute(sql, values)
+
+    # --- the rest ------------------------------------------------------------------------------
+
+    async def sync(self) -> None:
+        """Wait until everything that was written before this call is on the database's disk.
+
+        Raises JournalError.
+        """
+        refused: list[JournalError] = []
+        if self._late:
+            made = anyio.Event()
+
+            def ended(error: JournalError | None) -> None:
+                refused.extend([error] if error else [])
+                made.set()
+
+            self.then(ended)
+            await made.wait()
+        if self._away or self._lost:
+            refused.append(self._lost or DatabaseAway(_AWAY))
+        if refused:
+            raise refused[0]
+
+    async def checkpoint(self) -> None:
+        """Move a long WAL into the file, and a long log into a new base. Raises JournalError.
+
+        What the built-in agent remembers is saved, too.
+        """
+        await super().checkpoint()
+        if not self.closed and self._memories:
+            await self._save_memory(self._memories)
+        if self.closed or self._log_bytes < max(_LOG_BYTES, self.path.stat().st_size):
+            return
+        await self.rebase()
+
+    async def _save_memory(self, memories: Memories) -> None:
+        agent_session_id = self.value("SELECT agent_session_id FROM session")
+        async with self._database.connection() as connection:
+            owned = self._lease.owner, self._fence
+            self._saved = await memories.save(
+                connection, self._session_id, agent_session_id, self._saved, owned
+            )
+
+    async def rebase(self) -> None:
+        """Put the copy, as it is now, in the place of the log. Raises JournalError."""
+        async with self._rebasing, self._database.connection(ALL) as connection:
+            owned = self._lease.owner, self._fence
+            await log.rebase(connection, self._session_id, self.path, *owned)
+            self._log_bytes = 0
+
+    async def close(self) -> bool:
+        """Close the copy, once what is on its way was made, and let others have the session.
+
+        Never raises; returns False if it was closed before.
+        """
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(_CLOSE):
+                while self._late:
+                    with suppress(JournalError):
+                        await self.sync()
+            self._closing = True
+            if not self.closed:
+                self._save_kept()
+            first = await super().close()
+            self._more.set()
+            if first and self._lost is None:
+                with suppress(JournalError), anyio.move_on_after(_CLOSE):
+                    await self._lease.release(self._session_id)
+        return first

@@ -1,0 +1,177 @@
+"""The sessions of a database, as a journal uses them: each is worked on in a copy here."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from acp_bridge.journal import left_queue
+from acp_bridge.journal.connection import in_thread, journal_errors
+from acp_bridge.journal.errors import JournalError, SessionExists, UnknownSession
+from acp_bridge.journal.file import SessionFile
+from acp_bridge.journal.files import create_file, open_file, remove
+from acp_bridge.journal.index import Index
+from acp_bridge.journal.postgres import log
+from acp_bridge.journal.postgres.connection import ALL, Database
+from acp_bridge.journal.postgres.file import CopiedFile
+from acp_bridge.journal.postgres.index import CopiedIndex
+from acp_bridge.journal.postgres.lease import Lease
+from acp_bridge.journal.postgres.memory import Memories, Saved
+from acp_bridge.journal.records import SessionInfo
+from acp_bridge.journal.store import Files, Journal
+from acp_bridge.settings import DatabaseUrl
+
+#: seconds for which a bridge that ends waits for the database to note that.
+_END: Final = 2.0
+_NONE: Final = Saved()
+
+
+class DatabaseFiles(Files):
+    """Sessions that are kept in a database; one opening fetches all of a session."""
+
+    def __init__(
+        self,
+        database: Database,
+        lease: Lease,
+        tasks: TaskGroup,
+        memories: Memories | None = None,
+    ) -> None:
+        """`tasks` makes the writes of the sessions that are open; `memories`: as `CopiedFile`."""
+        self._memories = memories
+        self._database = database
+        self._lease = lease
+        self._tasks = tasks
+        self._open: set[CopiedFile] = set()
+        lease.on_half = self._tell_away
+
+    def _tell_away(self, seconds: float) -> None:
+        self._open = {file for file in self._open if not file.closed}
+        for file in self._open:
+            file.give_up()
+            file.on_away(seconds)
+
+    def index(self, home: Path) -> Index:
+        """Return the listing of all sessions of the database."""
+        return CopiedIndex(home / "index.db", self._database, self._lease.owners)
+
+    async def create(self, path: Path, info: SessionInfo) -> SessionFile:
+        """Make a session in the database, and its copy.
+
+        Raises SessionExists, JournalError: it can't be made, and nothing is left of it.
+        """
+        await self._lease.begin()
+        async with self._database.connection() as connection:
+            if await log.head(connection, info.session_id):
+                raise SessionExists
+        await in_thread(_forget, path)
+        file = await in_thread(create_file, path, info, self._copied)
+        try:
+            owner = self._lease.owner
+            async with self._database.connection(ALL) as connection:
+                fence = await log.store(connection, info, path, owner)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await SessionFile.close(file)
+                await in_thread(_forget, path)
+            raise
+        return self._taken_up(file, log.Head(info, 0, 0, owner, fence))
+
+    async def open(self, path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
+        """Fetch a session that nobody else has.
+
+        Raises UnknownSession; HeldElsewhere: a bridge of another machine has it; JournalError.
+        """
+        head, saved = await self._lease.claim(session_id), Saved()
+        try:
+            async with self._database.connection(ALL) as connection:
+                await log.fetch(connection, session_id, path)
+                if self._memories:
+                    saved = await self._memories.restore(connection, session_id)
+            await in_thread(left_queue.clear, path)
+            older = await in_thread(log.is_older, path)
+            file, info = await in_thread(open_file, path, session_id, self._copied)
+        except BaseException:
+            with anyio.CancelScope(shield=True), suppress(JournalError):
+                await self._lease.release(session_id)
+            raise
+        copied = self._taken_up(file, head, saved)
+        try:
+            if older:  # what is written from now on belongs to the tables as they are now
+                await copied.rebase()
+        except BaseException:
+            await copied.close()
+            raise
+        return copied, info
+
+    def _copied(self, path: Path, connection: sqlite3.Connection) -> SessionFile:
+        return CopiedFile(path, connection, self._database, self._lease, self._memories)
+
+    def _taken_up(self, file: SessionFile, head: log.Head, saved: Saved = _NONE) -> CopiedFile:
+        assert isinstance(file, CopiedFile)
+        file.take_up(head, saved)
+        self._open = {each for each in self._open if not each.closed} | {file}
+        self._tasks.start_soon(file.run)
+        return file
+
+    async def has(self, path: Path, session_id: str) -> bool:
+        """Return whether the database has a session of this id."""
+        return await self.info(path, session_id) is not None
+
+    async def info(self, path: Path, session_id: str) -> SessionInfo | None:
+        """Return a session's row; None if the database has none of this id."""
+        async with self._database.connection() as connection:
+            head = await log.head(connection, session_id)
+        return head.info if head else None
+
+    async def was_prompted(self, path: Path, session_id: str) -> bool:
+        """Return whether a session has had a prompt."""
+        info = await self.info(path, session_id)
+        return info is not None and info.prompted
+
+    async def take(self, session_id: str) -> None:
+        """Become the only one who may delete a session; one that is not there is no error.
+
+        Raises HeldElsewhere, JournalError.
+        """
+        with suppress(UnknownSession):
+            await self._lease.claim(session_id)
+
+
+def _forget(path: Path) -> None:
+    """Remove the copy of a session that the database does not have any more."""
+    with journal_errors():
+        remove(path)
+    left_queue.clear(path)
+
+
+@asynccontextmanager
+async def opened(
+    url: DatabaseUrl,
+    home: Path,
+    seconds: float,
+    tasks: TaskGroup,
+    follow: Callable[[float | None], None],
+    memories: Path | None = None,
+) -> AsyncIterator[Journal]:
+    """Give the journal of a bridge whose sessions are kept in a database.
+
+    `home`: the data folder, which has the copies. `seconds`: of the lease. `tasks` works for it,
+    and is cancelled after the end; `follow`: as `Lease` has it. `memories`: the folder in which the
+    built-in agent remembers, if it is the agent.
+    """
+    copies = home / "databases" / url.folder
+    async with Database(url) as database:
+        lease = Lease(database, copies, seconds, follow)
+        tasks.start_soon(lease.run)
+        try:
+            kept = Memories(memories) if memories else None
+            yield Journal(copies, DatabaseFiles(database, lease, tasks, kept))
+        finally:
+            with anyio.move_on_after(_END, shield=True):
+                await lease.end()

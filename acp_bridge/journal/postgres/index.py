@@ -1,0 +1,130 @@
+"""The listing of a database's sessions: a copy here, brought up to date before each use."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from acp_bridge.journal.errors import IndexUnusable, JournalError
+from acp_bridge.journal.index import COLUMNS, Index
+from acp_bridge.journal.postgres.connection import Database
+from acp_bridge.journal.postgres.log import COUNT, values_of
+from acp_bridge.journal.records import SessionInfo, file_name, now
+
+T = TypeVar("T")
+
+_FIELDS = "cwd, agent, agent_session_id, title, updated_at, agent_info, prompted"
+
+
+class CopiedIndex(Index):
+    """The rows of all sessions of a database. Each change is made there first."""
+
+    def __init__(self, path: Path, database: Database, owners: list[str]) -> None:
+        """Nothing is asked of the database yet. `owners`: the names that this bridge has had."""
+        super().__init__(path)
+        self._database = database
+        self._owners = owners
+        #: the last change that this copy has.
+        self._changes = 0
+
+    async def put(self, info: SessionInfo, *, durable: bool = False, late: bool = False) -> None:
+        """Replace a session's row, as `Index.put`.
+
+        One that was deleted, or is another bridge's by now, stays as it is.
+        """
+        await self._change(
+            f"{COUNT} UPDATE acp_bridge.sessions SET (changed, {_FIELDS}) ="
+            " (one.changes, %s, %s, %s, %s, %s, %s, %s) FROM one WHERE name = %s AND NOT deleted"
+            " AND updated_at <= %s AND (owner IS NULL OR owner = ANY(%s))",
+            (
+                *values_of(info)[1:],
+                *(file_name(info.session_id), info.updated_at, self._owners),
+            ),
+        )
+        await super().put(info, durable=durable, late=True)
+
+    async def remove(self, session_id: str, *, known: bool, agent: str | None = None) -> None:
+        """Take a session and all that it says out of the database, as `Index.remove`."""
+        await self._take_out(session_id, prompted=known, dropped=not known)
+        if known and agent is not None:
+            hidden = f"hidden:{agent}:{session_id}"
+            await self._change(
+                f"{COUNT} INSERT INTO acp_bridge.sessions(name, session_id, {_FIELDS}, changed,"
+                " deleted) SELECT %s, %s, '', %s, %s, NULL, %s, NULL, true, changes, true FROM one"
+                " ON CONFLICT (name) DO NOTHING",
+                (file_name(hidden), hidden, agent, session_id, now()),
+            )
+        await super().remove(session_id, known=known, agent=agent)
+
+    async def set_aside(self, session_id: str) -> None:
+        """Remember a session that was removed without a prompt, as `Index.set_aside`."""
+        await self._take_out(session_id, prompted=False, dropped=False)
+        await super().set_aside(session_id)
+
+    async def _take_out(self, session_id: str, *, prompted: bool, dropped: bool) -> None:
+        await self._change(
+            f"{COUNT}, gone AS (UPDATE acp_bridge.sessions SET deleted = true,"
+            " prompted = %(prompted)s, dropped = %(dropped)s, owner = NULL, base = 0, applied = 0,"
+            " changed = changes,"
+            " title = CASE WHEN %(prompted)s OR %(dropped)s THEN NULL ELSE title END"
+            " FROM one WHERE name = %(name)s AND (owner IS NULL OR owner = ANY(%(owners)s))"
+            " RETURNING name),"
+            " base AS (DELETE FROM acp_bridge.bases USING gone WHERE bases.name = gone.name),"
+            " log AS (DELETE FROM acp_bridge.writes USING gone WHERE writes.name = gone.name),"
+            " memory AS (DELETE FROM acp_bridge.memories USING gone"
+            " WHERE memories.name = gone.name)"
+            " SELECT 1 FROM gone",
+            {
+                "name": file_name(session_id),
+                "prompted": prompted,
+                "dropped": dropped,
+                "owners": self._owners,
+            },
+        )
+
+    async def _change(self, sql: str, values: Any) -> None:
+        try:
+            async with self._database.connection() as connection:
+                await connection.execute(sql.encode(), values)
+        except JournalError as error:
+            raise IndexUnusable(_told(error)) from error
+
+    async def _run(self, use: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            async with self._database.connection() as connection:
+                cursor = await connection.execute(
+                    f"SELECT {COLUMNS}, deleted, dropped, changed FROM acp_bridge.sessions"
+                    " WHERE changed > %s ORDER BY changed",
+                    (self._changes,),
+                )
+                rows = await cursor.fetchall()
+        except JournalError as error:
+            raise IndexUnusable(_told(error)) from error
+        if rows:
+            await super()._run(lambda db: _take_in(db, rows))
+            self._changes = rows[-1][-1]
+        return await super()._run(use)
+
+
+def _take_in(db: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for *values, deleted, dropped, _ in rows:
+            if dropped:
+                db.execute("DELETE FROM sessions WHERE session_id = ?", (values[0],))
+            else:
+                marks = ", ".join("?" * (len(values) + 1))
+                db.execute(
+                    f"INSERT OR REPLACE INTO sessions({COLUMNS}, deleted) VALUES ({marks})",
+                    (*values, deleted),
+                )
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+
+
+def _told(error: JournalError) -> str:
+    return f"the list of sessions can't be used: {str(error).removeprefix('the journal failed: ')}"

@@ -1,0 +1,252 @@
+"""The lease of this bridge: as long as it holds, no bridge of another machine has its sessions.
+
+A bridge is a row with a random name and the time, by the database's clock, until which it counts as
+alive. It renews the row again and again. One that could not is taken for dead from that time on,
+and then any other may have its sessions.
+
+Invariants
+- The moment at which this bridge must have stopped is counted from when a renewal was sent, on a
+  clock that goes on while the machine sleeps: the time of an answer, or a frozen process, adds
+  nothing to it. Its guards kill by it without the bridge.
+- A lease that is over is not renewed: the bridge has another name from then on, under which it
+  takes again those of its sessions that nobody has taken meanwhile.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import anyio
+from psycopg import AsyncConnection
+
+from acp_bridge.journal.connection import in_thread, journal_errors
+from acp_bridge.journal.errors import DatabaseAway, HeldElsewhere, JournalError, UnknownSession
+from acp_bridge.journal.postgres.connection import Database
+from acp_bridge.journal.postgres.log import Head, head
+from acp_bridge.journal.records import file_name
+from acp_bridge.journal.schema import make_folder
+from acp_bridge.runtime.log import event
+
+#: seconds in which a guard has killed all that it guards.
+KILL: Final = 6.0
+#: what two clocks may go apart, as a part of the time.
+_DRIFT: Final = 0.01
+#: renewals in the time of one lease.
+_RENEWALS: Final = 6
+#: seconds in which a renewal is answered.
+_ANSWER: Final = 4.0
+#: seconds between two tries of a renewal that has failed.
+_RETRY: Final = 1.0
+#: days for which the row of a bridge that has ended stays, if nothing names it.
+_KEPT: Final = 1
+
+now: Final[Callable[[], float]] = (
+    (lambda: time.clock_gettime(time.CLOCK_BOOTTIME))
+    if hasattr(time, "CLOCK_BOOTTIME")
+    else time.monotonic
+)
+
+
+class Lease:
+    """The lease of one bridge, for all sessions that it has."""
+
+    def __init__(
+        self,
+        database: Database,
+        home: Path,
+        seconds: float,
+        follow: Callable[[float | None], None] = lambda until: None,
+    ) -> None:
+        """Nothing is asked of the database yet.
+
+        `home`: the folder of this machine's copies. `follow` is told each time at which this bridge
+        must have stopped, on the clock of `now`.
+        """
+        self._database = database
+        self._home = home
+        self._seconds = seconds
+        self._follow = follow
+        self._host = ""
+        self._begun = anyio.Lock()
+        #: for so many seconds from a renewal on this bridge may write.
+        self._lasts = seconds * (1 - _DRIFT) - KILL
+        #: the next renewal.
+        self._renewal = anyio.Event()
+        #: the names that this bridge has had; the last one is its name now.
+        self.owners: list[str] = []
+        #: until when it may write and have agents work.
+        self.until = 0.0
+        #: told once half of that time has passed in vain, with the seconds that are left.
+        self.on_half: Callable[[float], None] = lambda seconds: None
+
+    @property
+    def owner(self) -> str:
+        """The name of this bridge in the database."""
+        return self.owners[-1]
+
+    @property
+    def over(self) -> bool:
+        """True when another bridge may have this one's sessions, or may soon."""
+        return now() >= self.until
+
+    async def begin(self) -> None:
+        """Have a lease; one that holds is left as it is. Raises JournalError."""
+        async with self._begun:
+            if not self.owners or self.over:
+                await self._renew()
+
+    async def run(self) -> None:
+        """Renew the lease, once it has begun, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch)
+            wait = self._seconds / _RENEWALS
+            while True:
+                await anyio.sleep(wait)
+                renewed = not self.owners or await self._renewed()
+                wait = self._seconds / _RENEWALS if renewed else _RETRY
+
+    async def _watch(self) -> None:
+        """Tell that half of the time has passed, also while a renewal waits for an answer."""
+        while True:
+            renewal = self._renewal
+            if (left := self.until - now()) > 0:
+                with anyio.move_on_after(left - self._lasts / 2):
+                    await renewal.wait()
+                if not renewal.is_set() and (left := self.until - now()) > 0:
+                    self.on_half(left)
+            await renewal.wait()
+
+    async def _renewed(self) -> bool:
+        try:
+            async with self._begun:
+                await self._renew()
+        except JournalError as error:
+            event("database.away", what=error)
+            return False
+        return True
+
+    async def _renew(self) -> None:
+        sent = now()
+        async with self._database.connection(_ANSWER, first=True) as connection:
+            if not self.owners or not await self._prolonged(connection):
+                await self._begin_anew(connection)
+        self.until = sent + self._lasts
+        self._follow(self.until)
+        self._renewal.set()
+        self._renewal = anyio.Event()
+
+    async def _prolonged(self, connection: AsyncConnection[Any]) -> bool:
+        cursor = await connection.execute(
+            "UPDATE acp_bridge.bridges SET until = clock_timestamp() + make_interval(secs => %s)"
+            " WHERE owner = %s AND until > clock_timestamp()",
+            (self._seconds, self.owner),
+        )
+        return bool(cursor.rowcount)
+
+    async def _begin_anew(self, connection: AsyncConnection[Any]) -> None:
+        self._host = self._host or await in_thread(_host, self._home)
+        owner = uuid4().hex
+        async with connection.transaction():
+            await connection.execute(
+                "DELETE FROM acp_bridge.bridges WHERE until < now() - make_interval(days => %s)"
+                " AND NOT EXISTS (SELECT 1 FROM acp_bridge.sessions WHERE sessions.owner ="
+                " bridges.owner)",
+                (_KEPT,),
+            )
+            await connection.execute(
+                "INSERT INTO acp_bridge.bridges VALUES"
+                " (%s, %s, %s, clock_timestamp() + make_interval(secs => %s))",
+                (owner, socket.gethostname(), self._host, self._seconds),
+            )
+            await connection.execute(
+                "UPDATE acp_bridge.sessions SET owner = %s, fence = fence + 1"
+                " WHERE owner = ANY(%s)",
+                (owner, self.owners),
+            )
+        self.owners.append(owner)
+
+    async def claim(self, session_id: str) -> Head:
+        """Become the one that may write a session; the caller holds its lock on this machine.
+
+        Raises:
+            UnknownSession: the database has none of this id, or it was deleted.
+            HeldElsewhere: a bridge of another machine has it.
+            JournalError: the database can't be used.
+        """
+        await self.begin()
+        name = file_name(session_id)
+        async with self._database.connection() as connection, connection.transaction():
+            await connection.execute(
+                "SELECT 1 FROM acp_bridge.sessions WHERE name = %s FOR UPDATE", (name,)
+            )
+            found = await head(connection, session_id)
+            if found is None:
+                raise UnknownSession("the database has no such session")
+            if found.owner is not None and found.owner not in self.owners:
+                await self._check(connection, found.owner)
+            await connection.execute(
+                "UPDATE acp_bridge.sessions SET owner = %s, fence = fence + 1 WHERE name = %s",
+                (self.owner, name),
+            )
+            return found._replace(owner=self.owner, fence=found.fence + 1)
+
+    async def _check(self, connection: AsyncConnection[Any], owner: str) -> None:
+        """Raise HeldElsewhere if the bridge of this name is alive, as far as can be known.
+
+        One of this machine is not, since the session's lock is ours.
+        """
+        cursor = await connection.execute(
+            "SELECT machine, host, until > clock_timestamp() FROM acp_bridge.bridges"
+            " WHERE owner = %s FOR SHARE",
+            (owner,),
+        )
+        row = await cursor.fetchone()
+        if row and row[2] and row[1] != self._host:
+            raise HeldElsewhere(str(row[0]))
+
+    async def release(self, session_id: str) -> None:
+        """Let others have a session, if it is still this bridge's. Raises JournalError."""
+        async with self._database.connection() as connection:
+            await connection.execute(
+                "UPDATE acp_bridge.sessions SET owner = NULL WHERE name = %s AND owner = ANY(%s)",
+                (file_name(session_id), self.owners),
+            )
+
+    async def end(self) -> None:
+        """Give the lease up: whoever asks may have what is left. Never raises."""
+        with suppress(JournalError):
+            if self.owners:
+                async with self._database.connection() as connection:
+                    await connection.execute(
+                        "UPDATE acp_bridge.bridges SET until = clock_timestamp()"
+                        " WHERE owner = ANY(%s)",
+                        (self.owners,),
+                    )
+
+    def check(self) -> None:
+        """Raise DatabaseAway if this bridge may not write any more."""
+        if self.over:
+            raise DatabaseAway("the journal failed: the database could not be reached for too long")
+
+
+def _host(home: Path) -> str:
+    """Return what is the same for two bridges that see each other's locks, until a restart.
+
+    That is the folder of the copies, by a name that is kept in it, and the running system.
+    """
+    file = home / "host"
+    with journal_errors():
+        make_folder(home)
+        with suppress(FileExistsError), file.open("x") as made:
+            made.write(uuid4().hex)
+        try:
+            boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        except OSError:
+            boot = socket.gethostname()
+        return f"{file.read_text()} {boot}"

@@ -1,0 +1,488 @@
+"""A session in the database: a base, and the log of the writes behind it.
+
+The base is a whole session file as it was after write number `base`; the log has each write after
+it, one a row, in the order in which they were made. The file that they make together is the same
+wherever it is made, since each write is made in it by the same statements.
+
+Invariants
+- A file is whole, and on the disk, before it has its name; it is of one moment of the database.
+- The database gets a base and loses the writes that it holds in one transaction.
+- A write changes the rows of a session's tables and nothing else, whoever has put it there: a
+  statement that would attach a file, make a trigger or set a pragma is refused. So is a base whose
+  tables are not those of a session.
+
+psycopg.Error comes out as it is: `Database.connection` makes a JournalError of it.
+"""
+
+import sqlite3
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import anyio
+from psycopg import AsyncConnection
+
+from acp_bridge.journal.connection import connect, in_thread, journal_errors, transaction
+from acp_bridge.journal.errors import JournalError, SessionExists, UnknownSession
+from acp_bridge.journal.file import INSERT_ROW, Statement, Write
+from acp_bridge.journal.files import draft_of, make_folders, remove, take_name
+from acp_bridge.journal.prompt_rows import SET
+from acp_bridge.journal.records import SessionInfo, file_name
+from acp_bridge.journal.schema import SESSION_SCHEMA, make_file
+from acp_bridge.runtime.log import event
+from acp_bridge.wire.jsonrpc import dumps, loads
+
+#: the setting of a copy that says which write was made in it last.
+APPLIED: Final = "journal:applied"
+#: bytes of a base in one row.
+PART: Final = 256 * 1024
+#: writes, and their bytes, that are made in a new copy in one transaction.
+_PAGE: Final = 1000
+_PAGE_BYTES: Final = 1024 * 1024
+_COLUMNS: Final = ", ".join(field.name for field in fields(SessionInfo))
+_MARKS: Final = ", ".join(["%s"] * len(fields(SessionInfo)))
+#: begins a statement that changes what is listed: `changes` of `one` is the number of the change.
+COUNT: Final = "WITH one AS (UPDATE acp_bridge.listing SET changes = changes + 1 RETURNING changes)"
+#: what a write may do in a copy.
+_ALLOWED: Final = {
+    *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_READ),
+    *(sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_TRANSACTION),
+    sqlite3.SQLITE_SAVEPOINT,
+}
+_FOREIGN: Final = "the journal failed: what the database has of the session is no session"
+
+Connection = AsyncConnection[Any]
+
+
+class Row(NamedTuple):
+    """A write as the log has it."""
+
+    n: int
+    statements: str
+    turn: int
+    lines: bytes | None
+
+    @property
+    def size(self) -> int:
+        """Return how much it holds, in bytes or characters."""
+        return len(self.statements) + len(self.lines or b"")
+
+
+class Head(NamedTuple):
+    """What the database says of a session that was not deleted."""
+
+    info: SessionInfo
+    base: int
+    applied: int
+    owner: str | None
+    fence: int
+
+
+def row_of(n: int, write: Write) -> Row:
+    """Return the row of a write."""
+    statements = [[sql, [_json(value) for value in values]] for sql, values in write.statements]
+    lines = write.row if write.lines else None
+    return Row(n, dumps(statements).decode(), write.turn, lines)
+
+
+def statements_of(row: Row) -> Iterator[Statement]:
+    """Give the statements of a row. Raises JournalError for one that holds no write."""
+    try:
+        for sql, values in loads(row.statements):
+            yield str(sql), tuple(_value(value) for value in values)
+    except (ValueError, TypeError, KeyError) as error:
+        raise JournalError(_FOREIGN) from error
+    if row.lines is not None:
+        yield INSERT_ROW, (row.turn, bytes(row.lines))
+
+
+def all_of(write: Write) -> tuple[Statement, ...]:
+    """Return all statements of a write, its updates last."""
+    updates = ((INSERT_ROW, (write.turn, write.row)),) if write.lines else ()
+    return (*write.statements, *updates)
+
+
+def _json(value: object) -> object:
+    return {"hex": value.hex()} if isinstance(value, bytes) else value
+
+
+def _value(value: Any) -> object:
+    return bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
+
+
+def applied(n: int) -> Statement:
+    """Return the statement by which a copy has the number of the write that was made last."""
+    return SET, (APPLIED, str(n))
+
+
+def values_of(info: SessionInfo) -> tuple[Any, ...]:
+    """Return the columns of a session as PostgreSQL takes them.
+
+    Its texts have no NUL, for which U+FFFD stands there; a file keeps it. SQLite has numbers for
+    what is true or not.
+    """
+    session_id, *texts, prompted = astuple(info)
+    plain = (text if text is None else text.replace("\0", "\ufffd") for text in texts)
+    return session_id, *plain, bool(prompted)
+
+
+# --- one session in the database -----------------------------------------------------------------
+
+
+async def head(connection: Connection, session_id: str) -> Head | None:
+    """Return what the database says of a session; None if it has none, or that was deleted."""
+    cursor = await connection.execute(
+        f"SELECT {_COLUMNS}, base, applied, owner, fence FROM acp_bridge.sessions"
+        " WHERE name = %s AND NOT deleted",
+        (file_name(session_id),),
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        return None
+    count = len(fields(SessionInfo))
+    return Head(SessionInfo(*row[:count]), *row[count:])
+
+
+async def put(
+    connection: Connection,
+    session_id: str,
+    owner: str,
+    fence: int,
+    rows: Sequence[Row],
+    *,
+    sure: bool,
+    prompted: bool,
+) -> bool:
+    """Put writes into the log, in one statement; returns False, and puts none, if it does not fit.
+
+    Their numbers follow that of the last write, and the session must be this owner's. `sure`: they,
+    and all that came before, are on the disk on return. `prompted`: the session is listed from now
+    on. Raises psycopg.Error.
+    """
+    listed = ", prompted = true, changed = changes FROM one" if prompted else ""
+    cursor = await connection.execute(
+        f"{COUNT if prompted else 'WITH one AS (SELECT 1)'}, session AS"
+        f" (UPDATE acp_bridge.sessions SET applied = %(last)s{listed}"
+        " WHERE name = %(name)s AND owner = %(owner)s AND fence = %(fence)s"
+        " AND applied = %(before)s AND NOT deleted RETURNING name),"
+        " put AS (INSERT INTO acp_bridge.writes(name, n, statements, turn, lines)"
+        " SELECT session.name, new.* FROM session, unnest(%(ns)s::bigint[],"
+        " %(statements)s::text[], %(turns)s::bigint[], %(lines)s::bytea[])"
+        " AS new(n, statements, turn, lines))"
+        " SELECT set_config('synchronous_commit', %(sure)s, true) FROM session",
+        {
+            "last": rows[-1].n,
+            "before": rows[0].n - 1,
+            "name": file_name(session_id),
+            "owner": owner,
+            "fence": fence,
+            "ns": [row.n for row in rows],
+            "statements": [row.statements for row in rows],
+            "turns": [row.turn for row in rows],
+            "lines": [row.lines for row in rows],
+            "sure": "on" if sure else "off",
+        },
+    )
+    return bool(cursor.rowcount)
+
+
+async def fence(
+    connection: Connection, session_id: str, owner: str, owners: Sequence[str]
+) -> tuple[int, int] | None:
+    """Let nothing into the log any more that was put under an earlier fence of one of the owners.
+
+    Returns the new fence, with `owner` behind it, and the number of the last write; None if the
+    session is none of theirs. Raises psycopg.Error.
+    """
+    cursor = await connection.execute(
+        "UPDATE acp_bridge.sessions SET owner = %s, fence = fence + 1"
+        " WHERE name = %s AND owner = ANY(%s) AND NOT deleted RETURNING fence, applied",
+        (owner, file_name(session_id), list(owners)),
+    )
+    return await cursor.fetchone()
+
+
+async def store(
+    connection: Connection, info: SessionInfo, path: Path, owner: str | None = None
+) -> int:
+    """Put a session file into the database, as the base of a session that `owner` has.
+
+    Its writes begin anew, whatever number the file has of those of another log. Returns its fence.
+
+    Raises:
+        SessionExists: the database has one of this id, and nothing is changed.
+        JournalError: the file can't be read.
+        psycopg.Error: the database failed.
+    """
+    async with _copy_of(path) as copy:
+        await in_thread(_forget_applied, copy)
+        async with connection.transaction():
+            cursor = await connection.execute(
+                f"INSERT INTO acp_bridge.sessions(name, {_COLUMNS}, changed, owner, fence)"
+                f" VALUES (%s, {_MARKS}, 0, %s, 1)"
+                " ON CONFLICT (name) DO UPDATE SET (cwd, agent, agent_session_id, title,"
+                " updated_at, agent_info, prompted, changed, owner, fence, base, applied, deleted,"
+                " dropped)"
+                " = (excluded.cwd, excluded.agent, excluded.agent_session_id, excluded.title,"
+                " excluded.updated_at, excluded.agent_info, excluded.prompted, excluded.changed,"
+                " excluded.owner, sessions.fence + 1, 0, 0, false, false) WHERE sessions.deleted"
+                " RETURNING fence",
+                (file_name(info.session_id), *values_of(info), owner),
+            )
+            if (row := await cursor.fetchone()) is None:
+                raise SessionExists
+            await _put_base(connection, file_name(info.session_id), copy)
+            # The last of all: nobody else's listing can be changed until this is committed.
+            await connection.execute(
+                f"{COUNT} UPDATE acp_bridge.sessions SET changed = changes FROM one"
+                " WHERE name = %s",
+                (file_name(info.session_id),),
+            )
+        return int(row[0])
+
+
+async def rebase(
+    connection: Connection, session_id: str, path: Path, owner: str, fence: int
+) -> int:
+    """Put a copy, as it is now, in the place of the base and of the writes that it holds.
+
+    Returns the number of its last write. Raises as `store` does; JournalError if the session is not
+    this owner's, and nothing is changed.
+    """
+    name = file_name(session_id)
+    async with _copy_of(path) as copy:
+        n = await in_thread(_applied_in_file, copy)
+        async with connection.transaction():
+            cursor = await connection.execute(
+                "UPDATE acp_bridge.sessions SET base = %s, applied = greatest(applied, %s)"
+                " WHERE name = %s AND owner = %s AND fence = %s",
+                (n, n, name, owner, fence),
+            )
+            if not cursor.rowcount:
+                raise JournalError("the journal failed: another bridge has the session")
+            await connection.execute("DELETE FROM acp_bridge.bases WHERE name = %s", (name,))
+            await _put_base(connection, name, copy)
+            await connection.execute(
+                "DELETE FROM acp_bridge.writes WHERE name = %s AND n <= %s", (name, n)
+            )
+        return n
+
+
+async def _put_base(connection: Connection, name: str, file: Path) -> None:
+    into = "COPY acp_bridge.bases(name, part, data) FROM STDIN"
+    async with connection.cursor().copy(into) as copy:
+        with file.open("rb") as source:
+            part = 0
+            while data := await in_thread(source.read, PART):
+                await copy.write_row((name, part, data))
+                part += 1
+
+
+@asynccontextmanager
+async def _copy_of(path: Path) -> AsyncIterator[Path]:
+    copy = await in_thread(_copied, path)
+    try:
+        yield copy
+    finally:
+        with anyio.CancelScope(shield=True):
+            await in_thread(copy.unlink, True)
+
+
+def _copied(path: Path) -> Path:
+    """Copy a session file, as it is at one moment and without a WAL, beside it.
+
+    Raises JournalError, also for one that is damaged.
+    """
+    copy = path.with_suffix(".base")
+    with journal_errors():
+        copy.unlink(missing_ok=True)
+        make_file(copy)
+        try:
+            with (
+                closing(connect(path, wait=5, read_only=True)) as source,
+                closing(sqlite3.connect(copy)) as target,
+            ):
+                source.backup(target)
+                target.execute("PRAGMA journal_mode=DELETE").close()
+                if target.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                    raise JournalError("the journal failed: its file is damaged")
+        except BaseException:
+            copy.unlink(missing_ok=True)
+            raise
+    return copy
+
+
+def _applied_in_file(path: Path) -> int:
+    with journal_errors(), closing(connect(path, wait=1)) as db:
+        row = db.execute("SELECT value FROM settings WHERE key = ?", (APPLIED,)).fetchone()
+        return int(row[0]) if row else 0
+
+
+def _forget_applied(path: Path) -> None:
+    with journal_errors(), closing(connect(path, wait=1)) as db:
+        db.execute("DELETE FROM settings WHERE key = ?", (APPLIED,)).close()
+
+
+# --- a copy of it --------------------------------------------------------------------------------
+
+
+async def fetch(connection: Connection, session_id: str, path: Path, *, copy: bool = True) -> int:
+    """Make a session's file of what the database has; returns the number of its last write.
+
+    A file that has the name is replaced. The caller holds the session's lock. The file knows that
+    number if it is a `copy` to work on, and not if it goes its own way.
+
+    Raises:
+        UnknownSession: the database has none of this id, or it was deleted.
+        JournalError: the file can't be written, or what the database has is no session.
+        psycopg.Error: the database failed.
+    """
+    draft = draft_of(path)
+    await in_thread(_begin, draft)
+    try:
+        async with connection.transaction():
+            await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            if (found := await head(connection, session_id)) is None:
+                raise UnknownSession("the database has no such session")
+            await _fetch_base(connection, session_id, draft)
+            with closing(await in_thread(_opened, draft, session_id)) as made:
+                await _fetch_writes(connection, found, made)
+        if copy:
+            await in_thread(set_aside_if_ahead, path, found.applied)
+        else:
+            await in_thread(_forget_applied, draft)
+        await in_thread(take_name, draft, path)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await in_thread(_remove, draft)
+        raise
+    return found.applied
+
+
+def set_aside(path: Path, applied: int) -> None:
+    """Give a copy, as it is now, another name, which tells the number of its last common write.
+
+    Raises JournalError.
+    """
+    copy = _copied(path)
+    with journal_errors():
+        aside = path.with_suffix(f".lost-{applied}")
+        copy.rename(aside)
+    event("journal.set_aside", session=path.stem, what=aside.name)
+
+
+def set_aside_if_ahead(path: Path, applied: int) -> None:
+    """Set a copy aside that has writes which the database does not have. Raises JournalError."""
+    if path.exists() and _applied_in_file(path) > applied:
+        set_aside(path, applied)
+
+
+def is_older(path: Path) -> bool:
+    """Return whether a copy has the tables of an earlier version. Raises JournalError."""
+    with journal_errors(), closing(connect(path, wait=1)) as db:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        return bool(version < SESSION_SCHEMA.version)
+
+
+def _begin(draft: Path) -> None:
+    make_folders(draft.parent.parent)
+    with journal_errors():
+        remove(draft)
+        make_file(draft)
+
+
+def _remove(draft: Path) -> None:
+    with suppress(OSError):
+        remove(draft)
+
+
+async def _fetch_base(connection: Connection, session_id: str, draft: Path) -> None:
+    async with connection.cursor("base") as cursor:
+        cursor.itersize = 4
+        await cursor.execute(
+            "SELECT data FROM acp_bridge.bases WHERE name = %s ORDER BY part",
+            (file_name(session_id),),
+        )
+        with journal_errors(), draft.open("ab") as file:
+            async for (data,) in cursor:
+                await in_thread(file.write, data)
+
+
+async def _fetch_writes(connection: Connection, found: Head, copy: sqlite3.Connection) -> None:
+    page: list[Row] = []
+    size = 0
+    async with (
+        connection.cursor() as cursor,
+        cursor.copy(
+            "COPY (SELECT n, statements, turn, lines FROM acp_bridge.writes"
+            " WHERE name = %s AND n > %s ORDER BY n) TO STDOUT (FORMAT BINARY)",
+            (file_name(found.info.session_id), found.base),
+        ) as rows,
+    ):
+        rows.set_types(("int8", "text", "int8", "bytea"))
+        async for values in rows.rows():
+            page.append(row := Row(*values))
+            size += len(row.statements) + len(row.lines or b"")
+            if len(page) >= _PAGE or size >= _PAGE_BYTES:
+                await in_thread(_make, copy, page)
+                page, size = [], 0
+    if page:
+        await in_thread(_make, copy, page)
+
+
+def _opened(draft: Path, session_id: str) -> sqlite3.Connection:
+    """Open a base, which only rows can be written into from now on. Raises JournalError."""
+    with journal_errors():
+        copy = connect(draft, wait=1)
+        try:
+            copy.execute("PRAGMA journal_mode=WAL").close()
+            copy.execute("PRAGMA synchronous=OFF").close()  # once, at the end, is enough
+            foreign = copy.execute(
+                "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+                " OR sql LIKE 'CREATE VIRTUAL%'"
+            ).fetchone()
+            named = copy.execute("SELECT session_id FROM session").fetchone()
+            if foreign or named != (session_id,):
+                raise JournalError(_FOREIGN)
+            copy.set_authorizer(_authorize)
+        except BaseException:
+            copy.close()
+            raise
+        return copy
+
+
+def _authorize(action: int, *_: object) -> int:
+    return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+
+
+def _make(copy: sqlite3.Connection, rows: list[Row]) -> None:
+    """Make writes in a copy. Raises JournalError."""
+    with transaction(copy):
+        for row in rows:
+            make(copy, tuple(statements_of(row)))
+        copy.execute(*applied(rows[-1].n))
+
+
+def make(copy: sqlite3.Connection, statements: Sequence[Statement]) -> sqlite3.Error | None:
+    """Make all of a write or nothing of it, inside a transaction.
+
+    Returns the error of one that the tables refuse, as they do in each copy. Raises sqlite3.Error.
+    """
+    try:
+        if len(statements) == 1:
+            copy.execute(*statements[0])
+            return None
+        copy.execute("SAVEPOINT one")
+        try:
+            for sql, values in statements:
+                copy.execute(sql, values)
+        except sqlite3.IntegrityError:
+            copy.execute("ROLLBACK TO one")
+            raise
+        finally:
+            copy.execute("RELEASE one")
+    except sqlite3.IntegrityError as error:
+        return error
+    return None

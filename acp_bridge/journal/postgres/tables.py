@@ -1,0 +1,79 @@
+"""The tables of a journal in PostgreSQL; brings a database up to date.
+
+A session is a row of the listing, a base (the bytes of its SQLite file as that was after one write)
+and the writes behind the base, in order. Its key is the name of its file, since an index takes no
+id of any length. Scripts are only ever added at the end.
+"""
+
+from typing import Any, Final
+
+from psycopg import AsyncConnection
+
+from acp_bridge.journal.errors import JournalError, NewerVersion
+
+_LOCK: Final = 0x6163705F62726964  # "acp_brid"
+#: `listing` has one row: whoever changes what is listed counts it up, so changes come in its order.
+#: `base` is the number of the write that the base goes up to, `applied` that of the last one. A row
+#: that is `dropped` is there for other machines' listings alone, which had it before.
+MIGRATIONS: Final = (
+    """
+    CREATE TABLE acp_bridge.listing(changes bigint NOT NULL);
+    INSERT INTO acp_bridge.listing VALUES (0);
+    CREATE TABLE acp_bridge.bridges(
+        owner text COLLATE "C" PRIMARY KEY, machine text NOT NULL, host text NOT NULL,
+        until timestamptz NOT NULL
+    );
+    CREATE TABLE acp_bridge.sessions(
+        name text COLLATE "C" PRIMARY KEY, session_id text NOT NULL, cwd text NOT NULL,
+        agent text NOT NULL, agent_session_id text, title text, updated_at text NOT NULL,
+        agent_info text, prompted boolean NOT NULL, deleted boolean NOT NULL DEFAULT false,
+        dropped boolean NOT NULL DEFAULT false, changed bigint NOT NULL,
+        base bigint NOT NULL DEFAULT 0, applied bigint NOT NULL DEFAULT 0,
+        owner text, fence bigint NOT NULL DEFAULT 0
+    );
+    CREATE INDEX changed ON acp_bridge.sessions(changed);
+    CREATE TABLE acp_bridge.bases(
+        name text COLLATE "C" REFERENCES acp_bridge.sessions ON DELETE CASCADE,
+        part integer, data bytea NOT NULL, PRIMARY KEY (name, part)
+    );
+    CREATE TABLE acp_bridge.writes(
+        name text COLLATE "C" REFERENCES acp_bridge.sessions ON DELETE CASCADE,
+        n bigint, statements text NOT NULL, turn bigint NOT NULL, lines bytea,
+        PRIMARY KEY (name, n)
+    );
+    CREATE TABLE acp_bridge.memories(
+        name text COLLATE "C" REFERENCES acp_bridge.sessions ON DELETE CASCADE,
+        agent_session_id text NOT NULL, at bigint, data bytea NOT NULL, PRIMARY KEY (name, at)
+    );
+    """,
+)
+
+
+async def migrate(connection: AsyncConnection[Any]) -> None:
+    """Bring the database up to date, in one transaction under one lock.
+
+    Raises psycopg.Error; JournalError, NewerVersion: it is left as it is.
+    """
+    if connection.info.parameter_status("server_encoding") != "UTF8":
+        raise JournalError("the database does not keep text as UTF-8: make one with ENCODING UTF8")
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        await connection.execute("CREATE SCHEMA IF NOT EXISTS acp_bridge")
+        await connection.execute(
+            "CREATE TABLE IF NOT EXISTS acp_bridge.version(version integer NOT NULL)"
+        )
+        cursor = await connection.execute("SELECT max(version) FROM acp_bridge.version")
+        row = await cursor.fetchone()
+        version = int(row[0] or 0) if row else 0
+        if version > len(MIGRATIONS):
+            raise NewerVersion(
+                f"written by a newer acp-bridge (version {version}, this one knows"
+                f" {len(MIGRATIONS)})"
+            )
+        for script in MIGRATIONS[version:]:
+            await connection.execute(script.encode())
+        if version < len(MIGRATIONS):
+            await connection.execute("DELETE FROM acp_bridge.version")
+            await connection.execute(
+                "INSERT INTO acp_bridge.version VALUES (%s)", (len(MIGRATIONS),)
+            )

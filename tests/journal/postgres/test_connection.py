@@ -1,0 +1,163 @@
+"""Connections to a real server, and the tables."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import anyio
+import pytest
+
+from acp_bridge.journal.errors import DatabaseAway, JournalError, NewerVersion
+from acp_bridge.journal.postgres.connection import Database
+from acp_bridge.journal.postgres.tables import MIGRATIONS
+from acp_bridge.journal.postgres.url import parse
+from acp_bridge.settings import DatabaseUrl
+from tests.support.postgres import PASSWORD, Cluster
+
+
+@pytest.fixture(autouse=True)
+def without_pg_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("PG")]:
+        monkeypatch.delenv(name)
+
+
+async def use(database: Database) -> None:
+    async with database.connection() as connection:
+        await connection.execute("SELECT 1")
+
+
+async def test_two_that_migrate_at_once_make_the_tables_once(database: DatabaseUrl) -> None:
+    async def migrate() -> None:
+        async with Database(database) as opened, opened.connection() as connection:
+            cursor = await connection.execute("SELECT version FROM acp_bridge.version")
+            assert await cursor.fetchall() == [(len(MIGRATIONS),)]
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(migrate)
+
+
+async def test_a_database_of_a_newer_version_is_refused(database: DatabaseUrl) -> None:
+    with anyio.fail_after(30):
+        async with Database(database) as opened, opened.connection() as connection:
+            await connection.execute("UPDATE acp_bridge.version SET version = 99")
+        with pytest.raises(NewerVersion, match="99"):
+            async with Database(database) as later, later.connection():
+                pass
+
+
+@contextmanager
+def stopped(server: Cluster, how: str) -> Iterator[None]:
+    if how == "kill":
+        server.kill()
+    else:
+        server.stop(how)
+    try:
+        yield
+    finally:
+        server.start()
+
+
+@pytest.mark.parametrize("how", ["fast", "immediate", "kill"])
+async def test_a_server_that_stops_is_away_and_is_used_again_later(
+    server: Cluster, database: DatabaseUrl, how: str
+) -> None:
+    with anyio.fail_after(60):
+        async with Database(database) as opened:
+            await use(opened)
+            with stopped(server, how):
+                for _ in range(2):
+                    with pytest.raises(DatabaseAway) as caught:
+                        await use(opened)
+                    assert "/" not in str(caught.value)
+            await use(opened)
+
+
+@pytest.mark.parametrize("how", ["fast", "kill"])
+async def test_a_kept_connection_that_the_server_has_closed_is_not_given_out(
+    server: Cluster, database: DatabaseUrl, how: str
+) -> None:
+    with anyio.fail_after(60):
+        async with Database(database) as opened:
+            async with opened.connection() as one, opened.connection() as other:
+                await one.execute("SELECT 1")
+                await other.execute("SELECT 1")
+            with stopped(server, how):
+                pass
+            await use(opened)
+
+
+async def test_a_connection_is_used_again_unless_its_use_has_failed(database: DatabaseUrl) -> None:
+    with anyio.fail_after(30):
+        async with Database(database) as opened:
+            async with opened.connection() as first:
+                pass
+            with pytest.raises(JournalError, match="SyntaxError"):
+                async with opened.connection() as second:
+                    await second.execute("SELEKT 1")
+            async with opened.connection() as third:
+                pass
+            assert first is second
+            assert third is not second
+
+
+@pytest.mark.parametrize("given", [None, "another"])
+async def test_a_refused_login_says_where_the_password_comes_from(
+    tcp_server: Cluster, monkeypatch: pytest.MonkeyPatch, given: str | None
+) -> None:
+    url = parse(tcp_server.over_tcp(tcp_server.new_database()))
+    if given is not None:
+        monkeypatch.setenv("PGPASSWORD", given)
+    await refused(url, r"refused the login: look at \.pgpass or PGPASSWORD")
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    with anyio.fail_after(30):
+        async with Database(url) as opened:
+            await use(opened)
+
+
+async def test_a_user_that_the_server_does_not_know_is_a_refused_login(
+    tcp_server: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = tcp_server.new_database()
+    await refused(parse(url.replace("tester", "stranger")), "refused the login")
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    await refused(parse(tcp_server.over_tcp(url, "stranger")), "refused the login")
+
+
+async def test_a_database_that_does_not_exist_is_named_as_what_to_make(database_url: str) -> None:
+    url = parse(database_url.replace("postgresql:///d", "postgresql:///not_d"))
+    await refused(url, "there is no such database: make it first")
+
+
+async def test_a_way_less_safe_than_the_url_asks_for_is_refused(tcp_server: Cluster) -> None:
+    url = tcp_server.over_tcp(tcp_server.new_database())
+    await refused(parse(f"{url}?sslmode=require"), "not as safe as sslmode asks")
+
+
+async def test_a_database_that_is_not_of_utf_8_is_refused(server: Cluster) -> None:
+    url = server.new_database("ENCODING SQL_ASCII TEMPLATE template0")
+    await refused(parse(url), "does not keep text as UTF-8")
+
+
+async def test_a_server_with_too_many_connections_is_away(
+    server: Cluster, database: DatabaseUrl, database_url: str
+) -> None:
+    name = database_url.partition("?")[0].rpartition("/")[2]
+    with anyio.fail_after(30):
+        async with Database(database) as opened, opened.connection() as connection:
+            await connection.execute(f"ALTER DATABASE {name} CONNECTION LIMIT 0".encode())
+            await connection.execute(b"GRANT ALL ON SCHEMA acp_bridge TO guest")
+            async with Database(parse(database_url.replace("tester", "guest"))) as guest:
+                with pytest.raises(DatabaseAway, match="no room"):
+                    await use(guest)
+
+
+async def refused(url: DatabaseUrl, why: str) -> None:
+    """A login is refused for good, and the words have nothing of the server's."""
+    with anyio.fail_after(30):
+        async with Database(url) as opened:
+            with pytest.raises(JournalError, match=why) as caught:
+                await use(opened)
+    assert not isinstance(caught.value, DatabaseAway)
+    assert not any(word in str(caught.value) for word in ("127.0.0.1", "FATAL", "guest", "/"))

@@ -1,0 +1,206 @@
+"""A session's writes while its database is away, and when it is there again."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import pytest
+from psycopg.errors import DiskFull
+
+from acp_bridge.journal import Journal, JournalError, SessionJournal
+from acp_bridge.journal.errors import DatabaseAway
+from acp_bridge.journal.postgres import log
+from acp_bridge.journal.postgres.connection import Database, failure
+from acp_bridge.journal.postgres.files import opened
+from acp_bridge.journal.reading import transcript
+from acp_bridge.settings import DatabaseUrl
+from tests.support.waiting import until
+
+SESSION = "s"
+#: seconds of a lease of which half is soon over; a renewal still comes before that.
+SHORT = 10
+
+
+class Way:
+    """The way of writes into the log, which can be cut and barred."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._put = log.put
+        self.cut = False
+        #: what becomes of a write whose answer is lost.
+        self.loses: Literal["nothing", "answers", "writes"] = "nothing"
+        self.bar = anyio.Event()
+        self.bar.set()
+        self.waits = 0
+        #: the disk of the database is.
+        self.full = False
+        #: what was to be put last.
+        self.last: list[Any] = []
+        monkeypatch.setattr(log, "put", self.put)
+        monkeypatch.setattr(Database, "_kept", self.kept)
+
+    async def kept(self, *_: Any) -> None:
+        if self.cut:
+            raise DatabaseAway("cut")
+
+    async def put(self, *args: Any, **how: Any) -> bool:
+        _, *self.last = args
+        if self.full:
+            raise failure(DiskFull("full")) from DiskFull("full")
+        if self.loses != "nothing":
+            self.cut = True
+            if self.loses == "answers":
+                assert await self._put(*args, **how)
+            raise DatabaseAway("lost")
+        self.waits += 1
+        await self.bar.wait()
+        self.waits -= 1
+        return await self._put(*args, **how)
+
+
+@pytest.fixture
+def way(monkeypatch: pytest.MonkeyPatch) -> Way:
+    return Way(monkeypatch)
+
+
+@asynccontextmanager
+async def bridge(url: DatabaseUrl, home: Path, lease: float = 60) -> AsyncIterator[Journal]:
+    def follow(until: float | None) -> None:
+        pass
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            async with opened(url, home, lease, tasks, follow) as journal:
+                yield journal
+                await journal.close()
+            tasks.cancel_scope.cancel()
+
+
+async def began(journal: Journal) -> SessionJournal:
+    """A session with one prompt, whose turn has begun."""
+    session = await journal.create(SESSION, cwd="/x", agent="a")
+    await session.sync()
+    return session
+
+
+def says(text: str) -> bytes:
+    """What the agent says, as the journal records it."""
+    head = '{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":'
+    return f'{head}"{text}"}}}}}}'.encode()
+
+
+async def said(url: DatabaseUrl, home: Path) -> str:
+    """What the session says on another machine."""
+    async with bridge(url, home) as journal:
+        await journal.open(SESSION)
+        return said_in(home)
+
+
+def said_in(home: Path) -> str:
+    """What its copy in a data folder says."""
+    (copies,) = home.glob("databases/*")
+    return "".join(each["update"]["content"]["text"] for each in transcript(copies, SESSION))
+
+
+async def is_true(look: Callable[[], object]) -> None:
+    await until(look, 10)
+
+
+async def test_what_is_said_while_what_was_kept_is_made_is_made_too(
+    database: DatabaseUrl, tmp_path: Path, way: Way
+) -> None:
+    async with bridge(database, tmp_path / "here") as journal:
+        session = await began(journal)
+        session.record(1, says("one "))
+        await is_true(lambda: not session.in_flight)
+        way.cut = True
+        session.record(1, says("two "))
+        await is_true(lambda: session.behind)
+        way.cut, way.bar = False, anyio.Event()
+        await is_true(lambda: way.waits)
+        session.record(1, says("three "))
+        way.bar.set()
+        await is_true(lambda: not session.behind)
+        session.record(1, says("four "))
+        await session.sync()
+    assert await said(database, tmp_path / "there") == "one two three four "
+
+
+async def test_a_write_that_has_no_answer_holds_nothing_up_and_is_made_once_when_it_has(
+    database: DatabaseUrl, tmp_path: Path, way: Way
+) -> None:
+    async with bridge(database, tmp_path / "here", SHORT) as journal:
+        session = await began(journal)
+        way.bar = anyio.Event()
+        session.record(1, says("one "))
+        await is_true(lambda: way.waits)
+        way.cut = True
+        session.record(1, says("two "))
+        await is_true(lambda: session.behind)
+        assert not session.in_flight
+        with pytest.raises(JournalError):
+            session.accept("id", {"prompt": []})
+        session.record(1, says("three "))
+        way.cut = False
+        way.bar.set()
+        await is_true(lambda: not session.behind)
+        session.record(1, says("four "))
+        await session.sync()
+    assert said_in(tmp_path / "here") == "one two three four "
+    assert await said(database, tmp_path / "there") == "one two three four "
+
+
+@pytest.mark.parametrize("loses", ["answers", "writes"])
+async def test_a_write_whose_answer_was_lost_past_the_lease_is_looked_up_and_made_once(
+    database: DatabaseUrl, tmp_path: Path, way: Way, loses: Literal["answers", "writes"]
+) -> None:
+    async with bridge(database, tmp_path / "here", SHORT) as journal:
+        session = await began(journal)
+        way.loses = loses
+        session.record(1, says("one "))
+        await is_true(lambda: session.behind)
+        session.record(1, says("two "))
+        way.loses, way.cut = "nothing", False
+        await is_true(lambda: not session.behind)
+        session.record(1, says("three "))
+        await session.sync()
+    assert said_in(tmp_path / "here") == "one two three "
+    assert await said(database, tmp_path / "there") == "one two three "
+
+
+async def test_a_statement_that_comes_after_its_write_was_looked_up_changes_nothing(
+    database: DatabaseUrl, tmp_path: Path, way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fence, came = log.fence, []
+
+    async def then_it_comes(connection: log.Connection, *args: Any) -> Any:
+        found = await fence(connection, *args)
+        way.loses = "nothing"
+        came.append(await way.put(connection, *late, sure=False, prompted=False))
+        return found
+
+    monkeypatch.setattr(log, "fence", then_it_comes)
+    async with bridge(database, tmp_path / "here", SHORT) as journal:
+        session = await began(journal)
+        way.loses = "writes"
+        session.record(1, says("one "))
+        await is_true(lambda: session.behind)
+        late, way.cut = way.last, False
+        await is_true(lambda: not session.behind)
+    assert came == [False]
+    assert await said(database, tmp_path / "there") == "one "
+
+
+async def test_what_the_database_refuses_for_want_of_room_is_kept_at_once(
+    database: DatabaseUrl, tmp_path: Path, way: Way
+) -> None:
+    async with bridge(database, tmp_path / "here") as journal:
+        session = await began(journal)
+        way.full = True
+        session.record(1, says("one "))
+        await is_true(lambda: session.behind)
+        way.full = False
+        await is_true(lambda: not session.behind)
+    assert await said(database, tmp_path / "there") == "one "
