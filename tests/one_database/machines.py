@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 #: of the database, on no cable: each machine reaches it over its own.
 ADDRESS = "10.98.0.1"
-DATABASE = "acp-database"
+DATABASE = f"acp-database-{os.getpid()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Machine:
     @property
     def near(self) -> str:
         """Its own end of the cable."""
-        return self.name.replace("-", "")
+        return self.name.removeprefix("acp-")
 
     @property
     def far(self) -> str:
@@ -77,8 +77,8 @@ class Machine:
         return [*at(self.name), *named, *command]
 
 
-A = Machine("acp-a", "10.98.1")
-B = Machine("acp-b", "10.98.2")
+A = Machine(f"acp-a-{os.getpid()}", "10.98.1")
+B = Machine(f"acp-b-{os.getpid()}", "10.98.2")
 
 
 def at(name: str) -> Sequence[str]:

@@ -66,20 +66,8 @@ async def full(place: Place) -> None:
         await client.until_text("one", within=LONG)
         _fill(filler)
         report.row("the disk is full", f"cat /dev/zero >{filler.name}", _room(disk))
-        texts = ["say before", RUNS]
-        refused: list[str] = []
-        for number in range(PROMPTS):
-            text = f"say {number} {'x' * 100_000};"
-            answer = await _taken(client, text)
-            (texts if answer == "" else refused).append(text)
-            if answer:
-                break
-        report.row(
-            "prompts of 100 kB each, until one is refused",
-            "session/prompt",
-            f"{len(texts) - 2} accepted, then: {answer}",
-            holds=bool(answer),
-        )
+        accepted, refused = await _until_refused(place, client)
+        texts = ["say before", RUNS, *accepted]
         place.gates.open("full")
         await client.until_text("two", within=LONG)
         notices = await client.until_recorded(lambda: Shown(client).notices, within=LONG)
@@ -104,6 +92,23 @@ async def full(place: Place) -> None:
         f"{len(seen)} characters shown, {len(found)} there",
         holds=found == seen,
     )
+
+
+async def _until_refused(place: Place, client: RecordingClient) -> tuple[list[str], list[str]]:
+    """Send long prompts until one is refused; returns those that were accepted, and that one."""
+    accepted: list[str] = []
+    answer = text = ""
+    while not answer and len(accepted) < PROMPTS:
+        text = f"say {len(accepted)} {'x' * 100_000};"
+        answer = await _taken(client, text)
+        accepted += [] if answer else [text]
+    place.report.row(
+        "prompts of 100 kB each, until one is refused",
+        "session/prompt",
+        f"{len(accepted)} accepted, then: {answer}",
+        holds=bool(answer),
+    )
+    return accepted, [text] if answer else []
 
 
 async def _taken(client: RecordingClient, text: str) -> str:

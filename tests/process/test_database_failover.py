@@ -180,3 +180,20 @@ async def test_what_an_asynchronous_copy_lacks_of_a_dead_bridge_is_in_a_file_of_
         await client.logged("journal.set_aside")
     (aside,) = asynchronous.here.world.home.glob("databases/*/sessions/*.lost-*")
     assert aside.name in client.stderr.decode()
+
+
+async def test_a_session_that_an_asynchronous_copy_does_not_know_is_lost_and_kept_aside(
+    asynchronous: Failover, world: World
+) -> None:
+    async with asynchronous.here.bridge(capabilities=TELL_ACCEPTED) as client:
+        await asynchronous.falls_behind()
+        await client.new_session(world.cwd)
+        asked = client.send_prompt("say one; gate g; say two")
+        await accepted(client, asked)
+        await world.gates.reached("g")
+        asynchronous.fails_over()
+        world.gates.open("g")
+        await client.logged("journal.set_aside", within=10)
+        assert (await client.answer_to(client.send_prompt("say never")))["error"]
+    (aside,) = asynchronous.here.world.home.glob("databases/*/sessions/*.lost-*")
+    assert aside.name in client.stderr.decode()

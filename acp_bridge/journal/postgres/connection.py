@@ -25,7 +25,9 @@ _KEPT: Final = 8
 _ANSWER: Final = 10.0
 #: seconds for what moves all of a session.
 ALL: Final = 600.0
-_OPTIONS: Final = "-c lock_timeout=5s -c idle_in_transaction_session_timeout=10s"
+_OPTIONS: Final = (
+    "-c lock_timeout=5s -c idle_in_transaction_session_timeout=10s -c synchronous_commit=on"
+)
 #: no SQLSTATE: the certificate is not the server's, or it has none.
 _UNSAFE: Final = "unsafe"
 #: the first characters of an SQLSTATE, and what a person is told of it; these may pass.

@@ -314,11 +314,7 @@ class CopiedFile(SessionFile):
         """
         self._lease.check()
         async with self._database.connection() as connection:
-            owned = self._lease.owner, self._lease.owners
-            found = await log.fence(connection, self._session_id, *owned)
-        if found is None:
-            raise JournalError(TAKEN)
-        self._fence, applied = found
+            applied = await self._last(connection)
         if applied == self._applied + len(self._unsure):
             self._applied = applied
             self._apply_unsure()
@@ -387,15 +383,17 @@ class CopiedFile(SessionFile):
         )
 
     async def _last(self, connection: log.Connection) -> int:
-        """Return the number of the last write in the log.
+        """Return the number of the last write in the log; none that was sent before comes later.
 
-        Raises JournalError: this bridge has lost the session.
+        It is on the disk of the database, and of the copies for which that waits. Raises
+        JournalError: this bridge has lost the session.
         """
-        found = await log.head(connection, self._session_id)
-        if found is None or found.owner not in self._lease.owners:
+        owned = self._lease.owner, self._lease.owners
+        found = await log.fence(connection, self._session_id, *owned)
+        if found is None:
             raise JournalError(TAKEN)
-        self._fence = found.fence
-        return found.applied
+        self._fence, applied = found
+        return applied
 
     # --- the copy ------------------------------------------------------------------------------
 

@@ -161,3 +161,15 @@ async def refused(url: DatabaseUrl, why: str) -> None:
                 await use(opened)
     assert not isinstance(caught.value, DatabaseAway)
     assert not any(word in str(caught.value) for word in ("127.0.0.1", "FATAL", "guest", "/"))
+
+
+async def test_what_is_told_is_on_the_disk_though_the_database_would_not_wait_for_that(
+    database: DatabaseUrl, database_url: str
+) -> None:
+    name = database_url.partition("?")[0].rpartition("/")[2]
+    with anyio.fail_after(30):
+        async with Database(database) as opened, opened.connection() as connection:
+            await connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+        async with Database(database) as opened, opened.connection() as connection:
+            cursor = await connection.execute("SHOW synchronous_commit")
+            assert await cursor.fetchone() == ("on",)

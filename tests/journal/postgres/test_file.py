@@ -204,3 +204,29 @@ async def test_what_the_database_refuses_for_want_of_room_is_kept_at_once(
         way.full = False
         await is_true(lambda: not session.behind)
     assert await said(database, tmp_path / "there") == "one "
+
+
+async def test_a_prompt_whose_answer_was_lost_is_told_of_once_a_later_commit_is_on_all_disks(
+    database: DatabaseUrl, tmp_path: Path, way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fence, asked, go_on = log.fence, anyio.Event(), anyio.Event()
+
+    async def waits_for_copies(*args: Any) -> Any:
+        asked.set()
+        await go_on.wait()
+        return await fence(*args)
+
+    monkeypatch.setattr(log, "fence", waits_for_copies)
+    async with bridge(database, tmp_path / "here") as journal:
+        session = await began(journal)
+        way.loses = "answers"
+        session.accept("id", {"prompt": []})
+        told: list[JournalError | None] = []
+        session.then(told.append)
+        await is_true(lambda: way.cut)
+        way.loses, way.cut = "nothing", False
+        await asked.wait()
+        assert told == []
+        go_on.set()
+        await is_true(lambda: told)
+        assert told == [None]
