@@ -2,6 +2,7 @@
 
 from acp_bridge.journal.errors import (
     GONE,
+    TAKEN,
     WAL_GONE,
     BadCursor,
     DatabaseAway,
@@ -33,6 +34,7 @@ __all__ = [
     "DROPPED",
     "GONE",
     "INTERRUPTED",
+    "TAKEN",
     "UNRECORDED",
     "UNSET",
     "WAL_GONE",

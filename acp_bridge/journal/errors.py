@@ -10,6 +10,11 @@ WAL_GONE: Final = (
     "a part of this session's file (-wal) was removed or replaced. Close the session, or start your"
     " editor again, and load it again"
 )
+#: the same of a session in a database that another bridge has by now.
+TAKEN: Final = (
+    "another machine has taken up this session, since this one had not reached the database for too"
+    " long. Close the session, and load it again where it is open"
+)
 
 
 class JournalError(Exception):

@@ -30,7 +30,7 @@ from typing import Final
 import anyio
 
 from acp_bridge.journal.connection import failure, journal_errors, transaction
-from acp_bridge.journal.errors import DatabaseAway, JournalError
+from acp_bridge.journal.errors import TAKEN, DatabaseAway, JournalError
 from acp_bridge.journal.file import LIMIT_BYTES, PROMPTED, SessionFile, Unwritten, Write
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.postgres import log
@@ -58,11 +58,6 @@ _LOOK: Final = 0.5
 _CLOSE: Final = 2.0
 _FAILED: Final = "the journal failed"
 _AWAY: Final = "the journal failed: the database can't be reached"
-#: for the user.
-TAKEN: Final = (
-    "another machine has taken up this session, since this one had not reached the database for too"
-    " long. Close the session, and load it again where it is open"
-)
 
 
 @dataclass(slots=True, eq=False)

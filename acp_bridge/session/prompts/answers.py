@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from acp_bridge import errors
 from acp_bridge.agents.outcome import Exit
-from acp_bridge.journal import DROPPED, GONE, INTERRUPTED, UNRECORDED, WAL_GONE
+from acp_bridge.journal import DROPPED, GONE, INTERRUPTED, TAKEN, UNRECORDED, WAL_GONE
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.protocol import PROMPT_REQUIRED, Json, with_own_meta
 from acp_bridge.wire.jsonrpc import UNSET, Answer, Err, Ok, RpcError
@@ -48,7 +48,7 @@ def of_wait(outcome: Outcome) -> Answer:
 
 def _failure(why: Failure, detail: object) -> RpcError:
     match why:
-        case Failure.JOURNAL if detail in (GONE, WAL_GONE):
+        case Failure.JOURNAL if detail in (GONE, TAKEN, WAL_GONE):
             return errors.agent_trouble(f"the prompt was not taken: {detail}")
         case Failure.JOURNAL:
             return errors.agent_trouble("the prompt could not be written to the journal: not taken")
