@@ -1,0 +1,56 @@
+"""Where commands read what is kept: the data folder, or copies of a database's sessions."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from acp_bridge.cli.options import data_folder, database
+from acp_bridge.cli.own_agent import lacks_extra
+from acp_bridge.cli.printing import fail
+
+
+class Holder(NamedTuple):
+    """The bridge that has a session of a database."""
+
+    machine: str
+    #: seconds until its lease ends, unless it is renewed.
+    lease: int
+
+
+class Kept:
+    """Sessions that are kept in a folder."""
+
+    def __init__(self, home: Path) -> None:
+        """`home` is the folder that is read as a data folder."""
+        self.home = home
+        #: who has sessions of a database, by session.
+        self.holders: Mapping[str, Holder] = {}
+
+    def fetch(self, session_id: str) -> None:
+        """Bring a session's file up to date. Raises JournalError."""
+
+    def fetch_all(self, ids: Iterable[str]) -> None:
+        """Bring the files of sessions up to date, as far as they can be. Raises JournalError."""
+
+
+def at_kept(command: str, given: Namespace, use: Callable[[Kept], int]) -> int:
+    """Run `use` with what `--journal` or `--home` names; returns its exit code.
+
+    Why a database can't be read is printed. Raises SystemExit for a URL that is none.
+    """
+    home, url = data_folder(given.home), database(given.journal)
+    if url is None:
+        return use(Kept(home))
+    if (lacking := lacks_extra("psycopg", "postgres")) is not None:
+        return fail(command, lacking)
+    from acp_bridge.commands.terminal.copies import copied  # with psycopg
+    from acp_bridge.journal import JournalError
+
+    try:
+        with copied(url, home) as copies:
+            return use(copies)
+    except JournalError as error:
+        return fail(command, error)
