@@ -9,6 +9,7 @@ Invariants
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -24,6 +25,7 @@ from acp_bridge.journal.files import make_folders, remove_files
 from acp_bridge.journal.postgres import log
 from acp_bridge.journal.postgres.connection import ALL, Database
 from acp_bridge.journal.postgres.index import CopiedIndex
+from acp_bridge.journal.postgres.memory import Memories
 from acp_bridge.journal.search import SEARCHED, forget
 from acp_bridge.settings import DatabaseUrl
 
@@ -59,6 +61,7 @@ class Copies(Kept):
 
     def close(self) -> None:
         """Unlock the sessions that bridges have."""
+        shutil.rmtree(self.home / "agent", ignore_errors=True)
         while self._locks:
             os.close(self._locks.pop())
 
@@ -79,12 +82,18 @@ class Copies(Kept):
             finally:
                 await index.close()
 
-    def fetch(self, session_id: str) -> None:
-        """Bring a session's file up to date. Raises JournalError."""
+    def fetch(self, session_id: str, *, memory: bool = False) -> None:
+        """Bring a session's file up to date. Raises JournalError.
+
+        `memory`: with what the built-in agent remembers, until the command ends.
+        """
 
         async def fetch() -> None:
             async with self._alone() as database:
                 await self._fetch(database, session_id)
+                if memory:
+                    async with database.connection(ALL) as connection:
+                        await Memories(self.home / "agent").restore(connection, session_id)
 
         anyio.run(fetch)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -29,8 +30,11 @@ class Kept:
         #: who has sessions of a database, by session.
         self.holders: Mapping[str, Holder] = {}
 
-    def fetch(self, session_id: str) -> None:
-        """Bring a session's file up to date. Raises JournalError."""
+    def fetch(self, session_id: str, *, memory: bool = False) -> None:
+        """Bring a session's file up to date. Raises JournalError.
+
+        `memory`: with what the built-in agent remembers.
+        """
 
     def fetch_all(self, ids: Iterable[str]) -> None:
         """Bring the files of sessions up to date, as far as they can be. Raises JournalError."""
@@ -54,3 +58,13 @@ def at_kept(command: str, given: Namespace, use: Callable[[Kept], int]) -> int:
             return use(copies)
     except JournalError as error:
         return fail(command, error)
+
+
+def folder_alone() -> str | None:
+    """Return why the data folder's sessions are not to be changed by a command; None: they are."""
+    if not os.environ.get("ACP_BRIDGE_JOURNAL"):
+        return None
+    return (
+        "this works on the data folder alone: with a database (ACP_BRIDGE_JOURNAL), do it in the"
+        " client"
+    )

@@ -125,7 +125,40 @@ def test_ps_tells_of_sessions_that_another_machine_has(said: Said, database: Dat
     assert (code, "at away.example (" in out) == (0, True)
 
 
-@pytest.mark.parametrize("words", [("sessions",), ("show", FIRST), ("ps",)])
+def test_what_the_sessions_of_a_database_used_is_summed_up(said: Said) -> None:
+    code, out, err = said("cost", "--json")
+    assert (code, err) == (0, "")
+    (line,) = map(json.loads, out.splitlines())
+    assert (line["name"], line["turns"]) == ("an-agent", 2)
+
+
+def test_a_session_of_a_database_is_exported_with_what_the_built_in_agent_remembers(
+    said: Said, tmp_path: Path, database: DatabaseUrl
+) -> None:
+    at_database(
+        database,
+        "UPDATE acp_bridge.listing SET changes = changes + 1;"
+        "UPDATE acp_bridge.sessions SET agent = 'built-in', agent_session_id = 'mine',"
+        f" changed = changes FROM acp_bridge.listing WHERE session_id = '{FIRST}';"
+        """INSERT INTO acp_bridge.memories SELECT name, 'mine', 0, '{"remembered": 1}\n'"""
+        f" FROM acp_bridge.sessions WHERE session_id = '{FIRST}'",
+    )
+    file = tmp_path / "session.bundle"
+    assert said("export", FIRST, str(file)) == (0, "", "")
+    text = file.read_text()
+    assert ("please" in text, "remembered" in text) == (True, True)
+    assert not [*tmp_path.glob("other/databases/*/read/agent")]
+
+
+def test_import_is_refused_where_sessions_are_kept_in_a_database(
+    said: Said, tmp_path: Path
+) -> None:
+    code, out, err = said("import", str(tmp_path / "session.bundle"))
+    assert (code, out) == (1, "")
+    assert err.startswith("acp-bridge import: this works on the data folder alone")
+
+
+@pytest.mark.parametrize("words", [("sessions",), ("show", FIRST), ("ps",), ("cost",)])
 def test_a_database_that_cant_be_reached_is_told_in_one_sentence(
     said: Said, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
