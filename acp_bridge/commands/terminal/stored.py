@@ -11,6 +11,8 @@ from typing import NamedTuple
 from acp_bridge.cli.options import data_folder, database
 from acp_bridge.cli.own_agent import lacks_extra
 from acp_bridge.cli.printing import fail
+from acp_bridge.commands.terminal import known
+from acp_bridge.settings import DatabaseUrl
 
 
 class Holder(NamedTuple):
@@ -58,6 +60,25 @@ def at_kept(command: str, given: Namespace, use: Callable[[Kept], int]) -> int:
             return use(copies)
     except JournalError as error:
         return fail(command, error)
+
+
+def listed_in(home: Path, url: DatabaseUrl | None) -> Path:
+    """Return the folder whose listing has the sessions of a database, or of a data folder.
+
+    Raises NotFound: the database can't be read.
+    """
+    if url is None:
+        return home
+    if (lacking := lacks_extra("psycopg", "postgres")) is not None:
+        raise known.NotFound(lacking)
+    from acp_bridge.commands.terminal.copies import copied  # with psycopg
+    from acp_bridge.journal import JournalError
+
+    try:
+        with copied(url, home) as copies:
+            return copies.home
+    except JournalError as error:
+        raise known.NotFound(str(error)) from error
 
 
 def folder_alone() -> str | None:

@@ -1,12 +1,15 @@
 """Commands that read sessions, with a database: what is there is listed and shown."""
 
 import json
+import os
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from acp_bridge import cli
+from acp_bridge.commands import own_bridge
 from acp_bridge.settings import DatabaseUrl
 from tests.commands.journal.conftest import Ran
 from tests.commands.journal.homes import FIRST, SECOND, at_database
@@ -148,6 +151,12 @@ def test_a_session_of_a_database_is_exported_with_what_the_built_in_agent_rememb
     text = file.read_text()
     assert ("please" in text, "remembered" in text) == (True, True)
     assert not [*tmp_path.glob("other/databases/*/read/agent")]
+
+
+def test_chat_and_run_go_on_with_a_session_of_a_database(said: Said) -> None:
+    given = Namespace(**own_bridge.none_given(home=os.environ["ACP_BRIDGE_HOME"]))
+    bridge = own_bridge.own_bridge(given, ["an-agent"])
+    assert own_bridge.session_to_go_on("run", bridge, FIRST[:8]).session_id == FIRST
 
 
 def test_import_is_refused_where_sessions_are_kept_in_a_database(
