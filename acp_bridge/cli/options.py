@@ -174,7 +174,7 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         former_names=former_names(command) | {found} if command else frozenset({found}),
         named=bool(given.agent_name),
         home=data_folder(given.home),
-        journal=_database("journal", given.journal),
+        journal=database(given.journal),
         lease=_seconds("lease", given.lease, DEFAULTS.lease, _LEAST_LEASE),
         builtin=not other,
         ours=not command,
@@ -210,7 +210,8 @@ def _check_of_one_agent(
         fail(wrong)
 
 
-def _database(name: str, value: str | None) -> DatabaseUrl | None:
+def database(value: str | None) -> DatabaseUrl | None:
+    """Return the database that `--journal` names. Raises SystemExit(2) after a message."""
     if value is None:
         return None
     from acp_bridge.journal.postgres.url import parse as parse_url  # with it comes all of a journal
@@ -218,7 +219,7 @@ def _database(name: str, value: str | None) -> DatabaseUrl | None:
     try:
         return parse_url(value)
     except ValueError as why:  # which repeats nothing of it
-        fail(f"{_place(name, value)}: {why}")
+        fail(f"{_place('journal', value)}: {why}")
 
 
 def _file(name: str | None) -> Path | None:

@@ -120,6 +120,18 @@ class Parser(argparse.ArgumentParser):
         home = os.environ.get("ACP_BRIDGE_HOME")
         self.add_argument("--home", metavar="FOLDER", default=home, help=about)
 
+    def add_journal(self) -> None:
+        """Add the option `--journal`; its default is the environment variable."""
+        from acp_bridge.cli.serving_parser import OfEnvironment
+
+        found = os.environ.get("ACP_BRIDGE_JOURNAL")
+        self.add_argument(
+            "--journal",
+            metavar="URL",
+            default=OfEnvironment(found) if found else None,
+            help="read the sessions of this database (ACP_BRIDGE_JOURNAL)",
+        )
+
     def print_help(self, file: IO[str] | None = None) -> None:  # type: ignore[override]
         """Print the help to stdout; raises SystemExit with the exit code of the printing."""
         from acp_bridge.cli.printing import columns, print_text

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -18,6 +20,7 @@ from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail, print_text
 from acp_bridge.commands.terminal import agent_memory, known
+from acp_bridge.commands.terminal.stored import Kept, at_kept, folder_alone
 from acp_bridge.commands.terminal.writing import NotWritten, write_private
 from acp_bridge.journal import Journal, JournalError
 from acp_bridge.journal.bundle import (
@@ -64,6 +67,7 @@ def export_session_parser() -> CommandParser:
         help="mask what looks like a key, and the keys in keys.env",
     )
     parser.add_home()
+    parser.add_journal()
     return parser
 
 
@@ -88,13 +92,17 @@ def export_session(arguments: Sequence[str]) -> int:
     """Run `acp-bridge export`; returns the exit code."""
     log.configure("error", None)
     given = export_session_parser().parse_args(arguments)
-    home = data_folder(given.home)
+    return at_kept("export", given, partial(_export, given))
+
+
+def _export(given: Namespace, kept: Kept) -> int:
     try:
-        info = known.session(home, given.session)
-        bundle = read_session(Journal(home).path(info.session_id), info)
-        bundle = replace(bundle, memory=agent_memory.take_out(home, info))
+        info = known.session(kept.home, given.session)
+        kept.fetch(info.session_id, memory=True)
+        bundle = read_session(Journal(kept.home).path(info.session_id), info)
+        bundle = replace(bundle, memory=agent_memory.take_out(kept.home, info))
         if given.redact:
-            bundle = with_masked(bundle, redactor(keys.values(home)))
+            bundle = with_masked(bundle, redactor(keys.values(data_folder(given.home))))
         write_private(Path(os.path.expanduser(given.file)), written(bundle))
     except JournalError as error:
         return fail("export", f"{error}; {known.WHERE}")
@@ -107,6 +115,8 @@ def import_session(arguments: Sequence[str]) -> int:
     """Run `acp-bridge import`; returns the exit code."""
     log.configure("error", None)
     given = import_session_parser().parse_args(arguments)
+    if (why := folder_alone()) is not None:
+        return fail("import", why)
     home = data_folder(given.home)
     folder = known.real_path(given.folder)
     if not os.path.isdir(folder):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from argparse import Namespace
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
-from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, fail, print_json, print_text
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.costs import WAYS, costs, costs_as_json, costs_table
+from acp_bridge.commands.terminal.stored import Kept, at_kept
 from acp_bridge.journal.records import days_ago
 from acp_bridge.runtime import log
 
@@ -43,6 +45,7 @@ def parser() -> CommandParser:
     )
     parser.add_argument("--json", action="store_true", help="an object for each line")
     parser.add_home()
+    parser.add_journal()
     return parser
 
 
@@ -55,12 +58,16 @@ def main(arguments: Sequence[str]) -> int:
     if given.since is not None and found is None:
         reader.error("--since: a time such as 12h, 7d or 4w")
     since = days_ago(int(found[1]) * _DAYS[found[2]]) if found else ""
-    home = data_folder(given.home)
+    return at_kept("cost", given, partial(_cost, given, since))
+
+
+def _cost(given: Namespace, since: str, kept: Kept) -> int:
     try:
-        listed = known.listing(home)
+        listed = known.listing(kept.home)
     except known.NotFound as why:
         return fail("cost", why)
-    counted = costs(home, listed, given.by, since)
+    kept.fetch_all(info.session_id for info in listed if info.updated_at >= since)
+    counted = costs(kept.home, listed, given.by, since)
     if given.json:
         return print_json(costs_as_json(counted))
     return print_text(costs_table(counted, columns()))

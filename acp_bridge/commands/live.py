@@ -25,8 +25,9 @@ from acp_bridge.commands import own_bridge
 from acp_bridge.commands.terminal import known
 from acp_bridge.commands.terminal.consent import says_yes
 from acp_bridge.commands.terminal.live import Asleep, LiveSession
-from acp_bridge.commands.terminal.ps import as_json, as_text
+from acp_bridge.commands.terminal.ps import as_json, as_text, elsewhere
 from acp_bridge.commands.terminal.reach import NotThere, Reach, add_at, reach_of
+from acp_bridge.commands.terminal.stored import Kept, at_kept
 from acp_bridge.protocol import CANCEL_TURN, CLOSE_FOR_ALL, OBSERVES, SESSION_DELETE, Json
 from acp_bridge.runtime import log
 from acp_bridge.wire.jsonrpc import RpcError
@@ -149,7 +150,7 @@ def ps_parser() -> CommandParser:
     """Return the parser of the arguments of `acp-bridge ps`."""
     parser = CommandParser(
         "ps",
-        "acp-bridge ps [--json] [--at URL]",
+        "acp-bridge ps [--json] [--at URL | --journal URL]",
         _PS_ABOUT,
         ["acp-bridge ps", "watch -n 2 acp-bridge ps"],
         "exit code: 0 done, 1 the data folder can't be read, or nobody answers, 2 wrong usage, 9\n"
@@ -162,6 +163,7 @@ def ps_parser() -> CommandParser:
     )
     add_at(parser)
     parser.add_home()
+    parser.add_journal()
     return parser
 
 
@@ -170,8 +172,16 @@ def ps(arguments: Sequence[str]) -> int:
     parser = ps_parser()
     given = read(parser, arguments)
     reach = reach_of(parser, given)
+    if given.at is not None:
+        given.journal = None  # the bridge there says what is live
+    return at_kept("ps", given, partial(_ps, given, reach))
+
+
+def _ps(given: argparse.Namespace, reach: Reach, kept: Kept) -> int:
     try:
         answers = anyio.run(reach.ask)
+        if kept.holders:
+            answers += elsewhere(answers, known.listing(kept.home), kept.holders)
     except NotThere as why:
         return fail("ps", why.why, why.code)
     except RpcError as error:

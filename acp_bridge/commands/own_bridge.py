@@ -20,6 +20,7 @@ from acp_bridge.cli.parser import Parser
 from acp_bridge.cli.printing import fail
 from acp_bridge.cli.serving_parser import OPTIONS, variable, words_of
 from acp_bridge.commands.terminal import known
+from acp_bridge.commands.terminal.stored import listed_in
 from acp_bridge.settings import Settings
 from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT, encode
 
@@ -115,11 +116,12 @@ def session_to_go_on(command: str, bridge: OwnBridge, given: str | None) -> Sess
     settings = bridge.settings
     agent = AgentIdentity(settings.agent_name, settings.former_names)
     try:
+        home = listed_in(settings.home, settings.journal)
         if given is not None:
-            info = known.session(settings.home, given)
+            info = known.session(home, given)
         else:
             owner = agent if bridge.agent_given else None
-            info = known.last_used(settings.home, known.here(), owner)
+            info = known.last_used(home, known.here(), owner)
     except known.NotFound as why:
         raise SystemExit(fail(command, why)) from None
     if (wrong := not_its_agent(bridge, info)) is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from acp_bridge.cli.exits import Exit
-from acp_bridge.cli.options import data_folder
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, fail, print_json, print_text
 from acp_bridge.commands import looking_back
@@ -21,6 +22,7 @@ from acp_bridge.commands.terminal.kept import (
     transcript_of,
 )
 from acp_bridge.commands.terminal.searching import places, with_places
+from acp_bridge.commands.terminal.stored import Holder, Kept, at_kept
 from acp_bridge.commands.terminal.writing import NotWritten, write_new
 from acp_bridge.journal import JournalError, SessionInfo
 from acp_bridge.protocol import CONTEXT, Json, own_meta
@@ -55,6 +57,7 @@ def sessions_parser() -> CommandParser:
         "--json", action="store_true", help="one line of JSON for each session, whole"
     )
     parser.add_home()
+    parser.add_journal()
     return parser
 
 
@@ -93,6 +96,7 @@ def show_parser() -> CommandParser:
     )
     looking_back.add_options(parser)
     parser.add_home()
+    parser.add_journal()
     return parser
 
 
@@ -100,9 +104,15 @@ def sessions(arguments: Sequence[str]) -> int:
     """Run `acp-bridge sessions`; returns the exit code."""
     log.configure("error", None)
     given = sessions_parser().parse_args(arguments)
-    home = data_folder(given.home)
+    return at_kept("sessions", given, partial(_sessions, given))
+
+
+def _sessions(given: Namespace, kept: Kept) -> int:
+    home, holders = kept.home, kept.holders
     try:
         found = known.listing(home)
+        if given.search is not None:
+            kept.fetch_all(info.session_id for info in found)
         said = None if given.search is None else places(home, found, given.search)
     except (known.NotFound, JournalError) as why:
         return fail("sessions", why)
@@ -110,16 +120,21 @@ def sessions(arguments: Sequence[str]) -> int:
         folder = known.real_path(given.cwd)
         found = [info for info in found if info.cwd and known.real(info.cwd) == folder]
     if said is None:
-        return print_json(map(_as_json, found)) if given.json else _print_table(found, {})
+        if given.json:
+            return print_json(_as_json(info, holders) for info in found)
+        return _print_table(found, {}, holders)
     text = given.search.casefold()
     found = [info for info in found if info.session_id in said or _has(info, text)]
     if given.json:
-        return print_json({**_as_json(i), "said": said.get(i.session_id)} for i in found)
-    return _print_table(found, said)
+        return print_json({**_as_json(i, holders), "said": said.get(i.session_id)} for i in found)
+    return _print_table(found, said, holders)
 
 
-def _print_table(found: list[SessionInfo], said: Mapping[str, str]) -> int:
-    return print_text(with_places(sessions_table(found, columns()), found, said, columns()))
+def _print_table(
+    found: list[SessionInfo], said: Mapping[str, str], holders: Mapping[str, Holder]
+) -> int:
+    table = sessions_table(found, columns(), holders=holders)
+    return print_text(with_places(table, found, said, columns()))
 
 
 def show(arguments: Sequence[str]) -> int:
@@ -129,7 +144,11 @@ def show(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if given.turn is not None and not given.diff:
         parser.error("--turn goes with --diff")
-    home = data_folder(given.home)
+    return at_kept("show", given, partial(_show, given))
+
+
+def _show(given: Namespace, kept: Kept) -> int:
+    home = kept.home
     try:
         if given.session is None:
             info = known.last_used(home, known.here())
@@ -138,6 +157,7 @@ def show(arguments: Sequence[str]) -> int:
     except known.NotFound as why:
         return fail("show", why)
     try:
+        kept.fetch(info.session_id)
         if given.decisions:
             return print_text(decisions(home, info, columns()))
         if given.turns or given.files or given.diff:
@@ -161,11 +181,13 @@ def _has(info: SessionInfo, text: str) -> bool:
     return any(text in each.casefold() for each in said)
 
 
-def _as_json(info: SessionInfo) -> Json:
+def _as_json(info: SessionInfo, holders: Mapping[str, Holder]) -> Json:
+    holder = holders.get(info.session_id)
     return {
         "sessionId": info.session_id,
         "title": info.title,
         "cwd": info.cwd,
         "agent": info.agent,
         "updatedAt": info.updated_at,
+        **({"heldBy": holder._asdict()} if holder else {}),
     }

@@ -24,6 +24,7 @@ from acp_bridge.commands.terminal.live import Asleep, LiveSession, unreachable
 from acp_bridge.commands.terminal.reach import Reach, add_at, reach_of
 from acp_bridge.commands.terminal.screen import StdScreen, std_screen
 from acp_bridge.commands.terminal.sending import NotAccepted, Sending, prompt_params
+from acp_bridge.commands.terminal.stored import folder_alone
 from acp_bridge.commands.terminal.waiting import Stop, stopped_by_signals
 from acp_bridge.journal import Journal, JournalError
 from acp_bridge.settings import Delivery
@@ -153,6 +154,8 @@ async def _hold(given: argparse.Namespace, asleep: Asleep, screen: StdScreen) ->
     if given.wait or given.delivery == Delivery.INTERRUPT:
         why = "nothing would run the prompt, so it was not recorded"
         return fail("send", f"session {short} is not live: {why}")
+    if (alone := folder_alone()) is not None:
+        return fail("send", f"session {short} is not live: {alone}")
     home = data_folder(given.home)
     params = prompt_params(asleep.session_id, given.prompt)
     try:

@@ -88,7 +88,7 @@ CASES = {
     "acp-stdio-bridge --delivery int": {"interrupt"},
     "acp-bridge run --permissions ": {"allow", "deny"},
     "acp-bridge run --perm": {"--permissions"},
-    "acp-bridge ps --j": {"--json"},
+    "acp-bridge ps --js": {"--json"},
     "acp-bridge send --wa": {"--wait"},
     "acp-bridge ps --wr": set(),
     "acp-bridge completion f": {"fish"},

@@ -3,8 +3,10 @@
 A data folder is what makes a machine here: no two see each other's locks or copies.
 """
 
+import json
 import os
 import signal
+import sys
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from anyio import fail_after, run_process
 
 from tests.process.bridge_support import TELL_ACCEPTED, World, accepted, stopped
 from tests.support.client import RecordingClient
@@ -224,3 +227,27 @@ async def test_a_session_goes_on_when_its_database_was_away_for_longer_than_a_le
             server.start()
         await client.logged("journal.caught_up")
         assert await stopped(client, client.send_prompt("say three")) == "end_turn"
+
+
+async def test_commands_at_another_machine_read_a_session_that_a_bridge_has(
+    two: Two, world: World
+) -> None:
+    async def said(*words: str) -> str:
+        place = ("--home", str(two.there.world.home), "--journal", two.url)
+        command = [sys.executable, "-m", "acp_bridge", *words, *place]
+        with fail_after(30):
+            return (await run_process(command)).stdout.decode()
+
+    async with two.here.bridge() as client:
+        await client.prompt("say before")
+        session_id = client.session_id
+        (listed,) = map(json.loads, (await said("sessions", "--json")).splitlines())
+        assert (listed["sessionId"], listed["heldBy"]["machine"]) == (
+            session_id,
+            os.uname().nodename,
+        )
+        assert f"at {os.uname().nodename} (" in await said("ps")
+        assert "before" in await said("show", session_id)
+        await client.prompt("say behind it")
+        assert "behind it" in await said("show", session_id)
+        assert await stopped(client, client.send_prompt("say on")) == "end_turn"

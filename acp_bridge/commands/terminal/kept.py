@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from acp_bridge.agents import lease
 from acp_bridge.cli.harmless import harmless, one_line
 from acp_bridge.commands.terminal import known
+from acp_bridge.commands.terminal.stored import Holder
 from acp_bridge.commands.terminal.table import table
 from acp_bridge.commands.terminal.view.markdown import markdown
 from acp_bridge.journal import Journal, PromptRow, PromptState, SessionInfo
@@ -24,29 +25,40 @@ from acp_bridge.view.style import session_style
 #: characters of a waiting prompt on a page.
 _LONG_PROMPT = 500
 _UNTITLED = "A session without a title"
+_NOBODY: Mapping[str, Holder] = {}
 
 
 def sessions_table(
-    found: Sequence[SessionInfo], columns: int | None, *, short: bool = False
+    found: Sequence[SessionInfo],
+    columns: int | None,
+    *,
+    short: bool = False,
+    holders: Mapping[str, Holder] = _NOBODY,
 ) -> str:
     """Return a table of sessions, one line each; `columns`: cut lines to this width.
 
-    `short`: without agent and folder.
+    `short`: without agent and folder. `holders`: which bridges have sessions of a database.
     """
     if not found:
         return "No sessions.\n"
     ids = known.short_ids(info.session_id for info in found)
-    head = ["ID", "USED", *([] if short else ["AGENT", "FOLDER"]), "TITLE"]
+    head = ["ID", "USED", *([] if short else ["AGENT", "FOLDER"])]
+    head += [*(["HELD BY"] if holders else []), "TITLE"]
     rows = [
         [
             ids[info.session_id],
             local_time(info.updated_at),
             *([] if short else [info.agent, known.with_tilde(info.cwd)]),
+            *([_held(holders.get(info.session_id))] if holders else []),
             info.title or "",
         ]
         for info in found
     ]
     return table(head, rows, columns)
+
+
+def _held(holder: Holder | None) -> str:
+    return f"{holder.machine} ({holder.lease}s)" if holder else ""
 
 
 def transcript_of(home: Path, info: SessionInfo) -> list[Json]:

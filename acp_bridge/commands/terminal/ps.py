@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from acp_bridge.cli.harmless import one_line
 from acp_bridge.commands.terminal.known import short_ids
 from acp_bridge.commands.terminal.live import Answer
 from acp_bridge.commands.terminal.table import cut, table
-from acp_bridge.protocol import Json
+from acp_bridge.listening.run_files import LiveBridge
+from acp_bridge.protocol import SOCKET_PROTOCOL, Json, as_object
+
+if TYPE_CHECKING:
+    from acp_bridge.commands.terminal.stored import Holder
+    from acp_bridge.journal import SessionInfo
 
 #: characters of a question that are shown; a permission takes fewer, a form may take more.
 _ASKS = 500
@@ -34,6 +40,33 @@ def as_text(answers: Sequence[Answer], columns: int | None, again: str = "") -> 
     return table(_HEAD, rows, columns) + "".join(["\n", *lines] if lines else [])
 
 
+def elsewhere(
+    answers: Sequence[Answer], listed: Sequence[SessionInfo], holders: Mapping[str, Holder]
+) -> list[Answer]:
+    """Return answers about the sessions of a database that bridges have which did not tell of them.
+
+    Most are on other machines.
+    """
+    told = {each["sessionId"] for answer in answers for each in answer.sessions or []}
+    return [
+        Answer(
+            LiveBridge(0, holder.machine, "", SOCKET_PROTOCOL, "", info.agent),
+            [
+                {
+                    "sessionId": info.session_id,
+                    "state": "elsewhere",
+                    "heldBy": holder._asdict(),
+                    "agent": info.agent,
+                    "cwd": info.cwd,
+                    "title": info.title,
+                }
+            ],
+        )
+        for info in listed
+        if (holder := holders.get(info.session_id)) and info.session_id not in told
+    ]
+
+
 def as_json(answers: Sequence[Answer]) -> Iterator[Json]:
     """Yield each session as its bridge describes it, and an object for each silent bridge."""
     for answer in answers:
@@ -56,7 +89,10 @@ def duration(seconds: object) -> str:
 def _row(short: str, about: Json) -> list[str]:
     said = [about.get(key) for key in ("waiting", "clients", "agent", "cwd", "title")]
     told = ["" if each is None else str(each) for each in said]
-    return [short, str(about.get("state") or ""), duration(about.get("seconds")), *told]
+    state = str(about.get("state") or "")
+    if held := as_object(about.get("heldBy")):
+        state = f"at {held.get('machine')} ({held.get('lease')}s)"
+    return [short, state, duration(about.get("seconds")), *told]
 
 
 def _silent(answer: Answer) -> list[str]:

@@ -253,7 +253,7 @@ async def rebase(
     """
     name = file_name(session_id)
     async with _copy_of(path) as copy:
-        n = await in_thread(_applied_in_file, copy)
+        n = await in_thread(applied_in_file, copy)
         async with connection.transaction():
             cursor = await connection.execute(
                 "UPDATE acp_bridge.sessions SET base = %s, applied = greatest(applied, %s)"
@@ -314,7 +314,8 @@ def _copied(path: Path) -> Path:
     return copy
 
 
-def _applied_in_file(path: Path) -> int:
+def applied_in_file(path: Path) -> int:
+    """Return the number of the write that was made last in a copy. Raises JournalError."""
     with journal_errors(), closing(connect(path, wait=1)) as db:
         row = db.execute("SELECT value FROM settings WHERE key = ?", (APPLIED,)).fetchone()
         return int(row[0]) if row else 0
@@ -375,7 +376,7 @@ def set_aside(path: Path, applied: int) -> None:
 
 def set_aside_if_ahead(path: Path, applied: int) -> None:
     """Set a copy aside that has writes which the database does not have. Raises JournalError."""
-    if path.exists() and _applied_in_file(path) > applied:
+    if path.exists() and applied_in_file(path) > applied:
         set_aside(path, applied)
 
 

@@ -1,0 +1,91 @@
+"""Where commands read what is kept: the data folder, or copies of a database's sessions."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from acp_bridge.cli.options import data_folder, database
+from acp_bridge.cli.own_agent import lacks_extra
+from acp_bridge.cli.printing import fail
+from acp_bridge.commands.terminal import known
+from acp_bridge.settings import DatabaseUrl
+
+
+class Holder(NamedTuple):
+    """The bridge that has a session of a database."""
+
+    machine: str
+    #: seconds until its lease ends, unless it is renewed.
+    lease: int
+
+
+class Kept:
+    """Sessions that are kept in a folder."""
+
+    def __init__(self, home: Path) -> None:
+        """`home` is the folder that is read as a data folder."""
+        self.home = home
+        #: who has sessions of a database, by session.
+        self.holders: Mapping[str, Holder] = {}
+
+    def fetch(self, session_id: str, *, memory: bool = False) -> None:
+        """Bring a session's file up to date. Raises JournalError.
+
+        `memory`: with what the built-in agent remembers.
+        """
+
+    def fetch_all(self, ids: Iterable[str]) -> None:
+        """Bring the files of sessions up to date, as far as they can be. Raises JournalError."""
+
+
+def at_kept(command: str, given: Namespace, use: Callable[[Kept], int]) -> int:
+    """Run `use` with what `--journal` or `--home` names; returns its exit code.
+
+    Why a database can't be read is printed. Raises SystemExit for a URL that is none.
+    """
+    home, url = data_folder(given.home), database(given.journal)
+    if url is None:
+        return use(Kept(home))
+    if (lacking := lacks_extra("psycopg", "postgres")) is not None:
+        return fail(command, lacking)
+    from acp_bridge.commands.terminal.copies import copied  # with psycopg
+    from acp_bridge.journal import JournalError
+
+    try:
+        with copied(url, home) as copies:
+            return use(copies)
+    except JournalError as error:
+        return fail(command, error)
+
+
+def listed_in(home: Path, url: DatabaseUrl | None) -> Path:
+    """Return the folder whose listing has the sessions of a database, or of a data folder.
+
+    Raises NotFound: the database can't be read.
+    """
+    if url is None:
+        return home
+    if (lacking := lacks_extra("psycopg", "postgres")) is not None:
+        raise known.NotFound(lacking)
+    from acp_bridge.commands.terminal.copies import copied  # with psycopg
+    from acp_bridge.journal import JournalError
+
+    try:
+        with copied(url, home) as copies:
+            return copies.home
+    except JournalError as error:
+        raise known.NotFound(str(error)) from error
+
+
+def folder_alone() -> str | None:
+    """Return why the data folder's sessions are not to be changed by a command; None: they are."""
+    if not os.environ.get("ACP_BRIDGE_JOURNAL"):
+        return None
+    return (
+        "this works on the data folder alone: with a database (ACP_BRIDGE_JOURNAL), do it in the"
+        " client"
+    )
