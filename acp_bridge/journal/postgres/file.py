@@ -35,7 +35,7 @@ from acp_bridge.journal.file import LIMIT_BYTES, PROMPTED, SessionFile, Unwritte
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.postgres import log
 from acp_bridge.journal.postgres.connection import ALL, Database
-from acp_bridge.journal.postgres.lease import Lease
+from acp_bridge.journal.postgres.lease import Lease, now
 from acp_bridge.journal.postgres.memory import Memories, Saved
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
@@ -345,7 +345,7 @@ class CopiedFile(SessionFile):
         has lost the session.
         """
         rows = [row._replace(n=self._applied + at) for at, row in enumerate(rows, 1)]
-        asked = False
+        asked, until = False, now() + self._lease.half
         while True:
             try:
                 self._lease.check()
@@ -362,7 +362,7 @@ class CopiedFile(SessionFile):
                 if not asked:
                     raise
                 await anyio.sleep(_LOOK)
-                if self._lease.over:
+                if self._lease.over or now() >= until:
                     self.give_up()
                 if self._unsure:
                     raise  # nobody knows what became of it

@@ -95,6 +95,11 @@ class Lease:
         """True when another bridge may have this one's sessions, or may soon."""
         return now() >= self.until
 
+    @property
+    def half(self) -> float:
+        """Half of the seconds for which this bridge may write after a renewal."""
+        return self._lasts / 2
+
     async def begin(self) -> None:
         """Have a lease; one that holds is left as it is. Raises JournalError."""
         async with self._begun:
@@ -116,7 +121,7 @@ class Lease:
         while True:
             renewal = self._renewal
             if (left := self.until - now()) > 0:
-                with anyio.move_on_after(left - self._lasts / 2):
+                with anyio.move_on_after(left - self.half):
                     await renewal.wait()
                 if not renewal.is_set() and (left := self.until - now()) > 0:
                     self.on_half(left)
