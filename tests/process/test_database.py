@@ -21,6 +21,7 @@ from tests.support.client import RecordingClient
 from tests.support.postgres import Cluster
 from tests.support.processes import all_gone
 from tests.support.recording import RpcError
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 
@@ -227,6 +228,24 @@ async def test_a_session_goes_on_when_its_database_was_away_for_longer_than_a_le
             server.start()
         await client.logged("journal.caught_up")
         assert await stopped(client, client.send_prompt("say three")) == "end_turn"
+
+
+async def test_a_session_that_was_closed_while_the_database_was_away_is_free_when_it_is_back(
+    two: Two, world: World, server: Cluster
+) -> None:
+    async with two.here.bridge() as client:
+        await client.prompt("say before")
+        session_id = client.session_id
+        server.kill()
+        try:
+            await client.request("session/close", {"sessionId": session_id})
+        finally:
+            server.start()
+        free = "SELECT 1 FROM acp_bridge.sessions WHERE owner IS NULL"
+        await until(lambda: two.execute(free), 15)
+        async with two.there.bridge(session=False) as other:
+            await load(other, world, session_id)
+            assert other.text() == "before"
 
 
 async def test_commands_at_another_machine_read_a_session_that_a_bridge_has(

@@ -35,7 +35,7 @@ from acp_bridge.journal.file import LIMIT_BYTES, PROMPTED, SessionFile, Unwritte
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.postgres import log
 from acp_bridge.journal.postgres.connection import ALL, Database, was_refused
-from acp_bridge.journal.postgres.lease import Lease
+from acp_bridge.journal.postgres.lease import Lease, now
 from acp_bridge.journal.postgres.memory import Memories, Saved
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
@@ -339,7 +339,7 @@ class CopiedFile(SessionFile):
         has lost the session.
         """
         rows = [row._replace(n=self._applied + at) for at, row in enumerate(rows, 1)]
-        unknown = False
+        unknown, until = False, now() + self._lease.half
         while True:
             asked = False
             try:
@@ -358,7 +358,7 @@ class CopiedFile(SessionFile):
                 if not unknown:
                     raise
                 await anyio.sleep(_LOOK)
-                if self._lease.over:
+                if self._lease.over or now() >= until:
                     self.give_up()
                 if self._unsure:
                     raise  # nobody knows what became of it
@@ -509,6 +509,5 @@ class CopiedFile(SessionFile):
             first = await super().close()
             self._more.set()
             if first and self._lost is None:
-                with suppress(JournalError), anyio.move_on_after(_CLOSE):
-                    await self._lease.release(self._session_id)
+                await self._lease.release(self._session_id, self._fence)
         return first

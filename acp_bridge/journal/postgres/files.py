@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from acp_bridge.journal import left_queue
 from acp_bridge.journal.connection import in_thread, journal_errors
-from acp_bridge.journal.errors import JournalError, SessionExists, UnknownSession
+from acp_bridge.journal.errors import SessionExists, UnknownSession
 from acp_bridge.journal.file import SessionFile
 from acp_bridge.journal.files import create_file, open_file, remove
 from acp_bridge.journal.index import Index
@@ -97,8 +97,8 @@ class DatabaseFiles(Files):
             older = await in_thread(log.is_older, path)
             file, info = await in_thread(open_file, path, session_id, self._copied)
         except BaseException:
-            with anyio.CancelScope(shield=True), suppress(JournalError):
-                await self._lease.release(session_id)
+            with anyio.CancelScope(shield=True):
+                await self._lease.release(session_id, head.fence)
             raise
         copied = self._taken_up(file, head, saved)
         try:

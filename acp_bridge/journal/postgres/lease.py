@@ -39,6 +39,8 @@ KILL: Final = 6.0
 _DRIFT: Final = 0.01
 #: renewals in the time of one lease.
 _RENEWALS: Final = 6
+#: seconds for which the close of a session waits until others may have it.
+_RELEASE: Final = 2.0
 #: seconds in which a renewal is answered.
 _ANSWER: Final = 4.0
 #: seconds between two tries of a renewal that has failed.
@@ -78,6 +80,8 @@ class Lease:
         self._lasts = seconds * (1 - _DRIFT) - KILL
         #: the next renewal.
         self._renewal = anyio.Event()
+        #: the sessions, with their fences, that this bridge has left.
+        self._left: list[tuple[str, int]] = []
         #: the names that this bridge has had; the last one is its name now.
         self.owners: list[str] = []
         #: until when it may write and have agents work.
@@ -94,6 +98,11 @@ class Lease:
     def over(self) -> bool:
         """True when another bridge may have this one's sessions, or may soon."""
         return now() >= self.until
+
+    @property
+    def half(self) -> float:
+        """Half of the seconds for which this bridge may write after a renewal."""
+        return self._lasts / 2
 
     async def begin(self) -> None:
         """Have a lease; one that holds is left as it is. Raises JournalError."""
@@ -116,7 +125,7 @@ class Lease:
         while True:
             renewal = self._renewal
             if (left := self.until - now()) > 0:
-                with anyio.move_on_after(left - self._lasts / 2):
+                with anyio.move_on_after(left - self.half):
                     await renewal.wait()
                 if not renewal.is_set() and (left := self.until - now()) > 0:
                     self.on_half(left)
@@ -134,6 +143,7 @@ class Lease:
     async def _renew(self) -> None:
         sent = now()
         async with self._database.connection(_ANSWER, first=True) as connection:
+            await self._let_go(connection)
             if not self.owners or not await self._prolonged(connection):
                 await self._begin_anew(connection)
         self.until = sent + self._lasts
@@ -210,13 +220,29 @@ class Lease:
         if row and row[2] and row[1] != self._host:
             raise HeldElsewhere(str(row[0]))
 
-    async def release(self, session_id: str) -> None:
-        """Let others have a session, if it is still this bridge's. Raises JournalError."""
-        async with self._database.connection() as connection:
+    async def release(self, session_id: str, fence: int) -> None:
+        """Let others have a session, now or when the database can be reached. Never raises."""
+        self._left.append((file_name(session_id), fence))
+        with suppress(JournalError):
+            async with self._database.connection(_RELEASE) as connection:
+                await self._let_go(connection)
+
+    async def _let_go(self, connection: AsyncConnection[Any]) -> None:
+        """Note in the database which sessions this bridge has left and not opened again.
+
+        Raises psycopg.Error.
+        """
+        left = [*self._left]
+        if left:
+            names, fences = map(list, zip(*left, strict=True))
             await connection.execute(
-                "UPDATE acp_bridge.sessions SET owner = NULL WHERE name = %s AND owner = ANY(%s)",
-                (file_name(session_id), self.owners),
+                "UPDATE acp_bridge.sessions SET owner = NULL FROM"
+                " unnest(%s::text[], %s::bigint[]) AS one(name, fence)"
+                " WHERE sessions.name = one.name AND sessions.fence = one.fence"
+                " AND owner = ANY(%s)",
+                (names, fences, self.owners),
             )
+            self._left = [each for each in self._left if each not in left]
 
     async def end(self) -> None:
         """Give the lease up: whoever asks may have what is left. Never raises."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import anyio
+import psycopg
 import pytest
 from psycopg.errors import DiskFull
 
@@ -168,6 +169,22 @@ async def test_a_write_whose_answer_was_lost_past_the_lease_is_looked_up_and_mad
         await session.sync()
     assert said_in(tmp_path / "here") == "one two three "
     assert await said(database, tmp_path / "there") == "one two three "
+
+
+async def test_a_prompt_is_refused_in_time_while_another_locks_the_table_and_the_lease_holds(
+    database: DatabaseUrl, tmp_path: Path
+) -> None:
+    async with bridge(database, tmp_path / "here", SHORT) as journal:
+        session = await began(journal)
+        with psycopg.connect(database.conninfo) as other:
+            other.execute("LOCK TABLE acp_bridge.sessions")
+            session.accept("id", {"prompt": []})
+            with anyio.fail_after(20), pytest.raises(DatabaseAway):
+                await session.sync()
+            session.record(1, says("one "))
+        await is_true(lambda: not session.behind)
+        await session.sync()
+    assert await said(database, tmp_path / "there") == "one "
 
 
 async def test_a_statement_that_comes_after_its_write_was_looked_up_changes_nothing(
