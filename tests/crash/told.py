@@ -109,13 +109,14 @@ def pieces(updates: Iterable[Message]) -> list[str]:
 
 
 def turns(updates: Iterable[Message]) -> list[Turn]:
-    """The turns that these updates of a load show."""
+    """The turns that these updates of a load show; a command may stand in the middle of one."""
     found: list[Turn] = []
     for update in updates:
         if _is_command(update):
             continue  # it stands where it was said, which may be inside a turn
         if update["sessionUpdate"] == "user_message_chunk":
-            found.append(Turn(update["content"]["text"]))
+            if not _is_command(update["content"]["text"]):
+                found.append(Turn(update["content"]["text"]))
         elif found:
             found[-1].interrupted |= _interrupts(update)
             found[-1].said += _agents_words(update)
@@ -209,4 +210,8 @@ def _is_prompt(message: Message) -> bool:
     """Return True for a prompt that is no command."""
     if message.get("method") != "session/prompt":
         return False
-    return not message["params"]["prompt"][0]["text"].startswith("/queue")
+    return not _is_command(message["params"]["prompt"][0]["text"])
+
+
+def _is_command(text: str) -> bool:
+    return text.startswith("/queue")
