@@ -115,8 +115,7 @@ def turns(updates: Iterable[Message]) -> list[Turn]:
         if _is_command(update):
             continue  # it stands where it was said, which may be inside a turn
         if update["sessionUpdate"] == "user_message_chunk":
-            if not _is_command(update["content"]["text"]):
-                found.append(Turn(update["content"]["text"]))
+            found.append(Turn(update["content"]["text"]))
         elif found:
             found[-1].interrupted |= _interrupts(update)
             found[-1].said += _agents_words(update)
