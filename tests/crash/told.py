@@ -112,19 +112,13 @@ def turns(updates: Iterable[Message]) -> list[Turn]:
     """The turns that these updates of a load show; a command may stand in the middle of one."""
     found: list[Turn] = []
     for update in updates:
-        if _is_command(update):
-            continue  # it stands where it was said, which may be inside a turn
         if update["sessionUpdate"] == "user_message_chunk":
-            found.append(Turn(update["content"]["text"]))
+            if not _is_command(update["content"]["text"]):
+                found.append(Turn(update["content"]["text"]))
         elif found:
             found[-1].interrupted |= _interrupts(update)
             found[-1].said += _agents_words(update)
     return found
-
-
-def _is_command(update: Message) -> bool:
-    is_said = update["sessionUpdate"] == "user_message_chunk"
-    return is_said and str(update["content"].get("text")).startswith("/queue ")
 
 
 def _agents_words(update: Message) -> str:
