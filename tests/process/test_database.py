@@ -31,7 +31,13 @@ class Machine:
 
     def __init__(self, world: World, url: str, name: str) -> None:
         self.world = replace(world, home=world.home / name)
-        self.options = ("--journal", url, "--lease", "15")
+        self._url = url
+        #: seconds: short, for tests that wait for its end.
+        self.lease = 15
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return ("--journal", self._url, "--lease", str(self.lease))
 
     def bridge(self, *behaviours: str, **more: Any) -> AbstractAsyncContextManager[RecordingClient]:
         return self.world.bridge(*behaviours, options=self.options, **more)
@@ -40,8 +46,8 @@ class Machine:
 class Two:
     """Two machines and their database."""
 
-    def __init__(self, world: World, server: Cluster) -> None:
-        self.url = server.new_database()
+    def __init__(self, world: World, url: str) -> None:
+        self.url = url
         self.here, self.there = (Machine(world, self.url, name) for name in ("here", "there"))
 
     def execute(self, sql: str) -> list[tuple[Any, ...]]:
@@ -56,7 +62,7 @@ class Two:
 
 @pytest.fixture
 def two(world: World, server: Cluster) -> Two:
-    return Two(world, server)
+    return Two(world, server.new_database())
 
 
 async def load(client: RecordingClient, world: World, session_id: str) -> Any:
@@ -108,6 +114,7 @@ async def test_a_bridge_of_the_same_machine_takes_over_at_once(two: Two, world: 
 async def test_what_was_accepted_and_shown_outlives_the_death_of_the_database_in_a_turn(
     two: Two, world: World, server: Cluster
 ) -> None:
+    two.here.lease = 600  # a server may start slowly
     async with two.here.bridge(capabilities=TELL_ACCEPTED) as client:
         asked = client.send_prompt("say one; gate g; say two; gate h; say three")
         await accepted(client, asked)
