@@ -81,6 +81,12 @@ def journal_errors() -> Iterator[None]:
         raise failure(error) from error
 
 
+def check_whole(connection: sqlite3.Connection) -> None:
+    """Look through all of a file. Raises JournalError if it is damaged, sqlite3.Error."""
+    if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+        raise JournalError(f"the journal failed: {_OF_SQLITE[sqlite3.SQLITE_CORRUPT]}")
+
+
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Run the block in one transaction: all of it is committed or nothing.

@@ -96,6 +96,13 @@ class Write:
         """The lines as one row of updates."""
         return b"\n".join(self.lines)
 
+    @property
+    def all(self) -> tuple[Statement, ...]:
+        """All statements, that of the updates last."""
+        if not self.lines:
+            return self.statements
+        return (*self.statements, (INSERT_ROW, (self.turn, self.row)))
+
 
 class Unwritten:
     """The writes of one session that wait for its file."""
@@ -297,9 +304,7 @@ class SessionFile:
             left_queue.clear(self.path)
 
     def _execute(self, write: Write) -> None:
-        statements = write.statements
-        if write.lines:
-            statements = (*statements, (INSERT_ROW, (write.turn, write.row)))
+        statements = write.all
         try:  # not the context managers: this is the hot path
             self._look()
             if len(statements) == 1:

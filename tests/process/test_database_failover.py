@@ -8,11 +8,10 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
 
 from tests.process.bridge_support import TELL_ACCEPTED, World, accepted, stopped
-from tests.process.test_database import Machine, load
+from tests.process.test_database import Two, load
 from tests.support.client import RecordingClient
 from tests.support.postgres import Cluster, cluster
 from tests.support.waiting import until
@@ -20,22 +19,13 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.process
 
 
-class Failover:
+class Failover(Two):
     """A database, its copy, and two machines whose bridges know both."""
 
     def __init__(self, world: World, first: Cluster, copy: Cluster) -> None:
         self.first, self.copy = first, copy
         self._url = first.new_database()
-        self.url = first.or_copy(self._url, copy)
-        self.here, self.there = (Machine(world, self.url, name) for name in ("here", "there"))
-
-    def execute(self, sql: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            cursor = connection.execute(sql.encode())
-            return cursor.fetchall() if cursor.description else []
-
-    def lease_ends(self) -> None:
-        self.execute("UPDATE acp_bridge.bridges SET until = clock_timestamp()")
+        super().__init__(world, first.or_copy(self._url, copy))
 
     async def copied(self) -> None:
         """Until the copy has all that the database has."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from acp_bridge.journal import left_queue
-from acp_bridge.journal.connection import connect, journal_errors
+from acp_bridge.journal.connection import check_whole, connect, journal_errors
 from acp_bridge.journal.errors import JournalError, UnknownSession
 from acp_bridge.journal.files import info_in
 from acp_bridge.journal.postgres.log import APPLIED
@@ -30,7 +30,6 @@ TABLES: Final = {
     "settings": "key, value",
     "used_ids": "id",
 }
-_DAMAGED: Final = "the journal failed: its file is damaged"
 
 
 def digest(path: Path) -> tuple[SessionInfo, str]:
@@ -49,8 +48,7 @@ def digest(path: Path) -> tuple[SessionInfo, str]:
     with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
         known_version(db, SESSION_SCHEMA)
         db.execute("BEGIN").close()
-        if db.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-            raise JournalError(_DAMAGED)
+        check_whole(db)
         return _digest(db)
 
 

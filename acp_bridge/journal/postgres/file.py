@@ -119,11 +119,8 @@ class CopiedFile(SessionFile):
         `saved`: what it has of the agent's memory.
         """
         self._saved = saved
-        self._session_id, self._fence, self._applied = (
-            head.info.session_id,
-            head.fence,
-            head.applied,
-        )
+        self._session_id = head.info.session_id
+        self._fence, self._applied = head.fence, head.applied
 
     # --- what waits ----------------------------------------------------------------------------
 
@@ -403,7 +400,7 @@ class CopiedFile(SessionFile):
         super().look()
         with transaction(self.db):
             for write in writes:
-                if error := log.make(self.db, log.all_of(write)):
+                if error := log.make(self.db, write.all):
                     refused[id(write)] = failure(error)
             self.db.execute(*log.applied(self._applied))
         return refused
@@ -432,7 +429,7 @@ class CopiedFile(SessionFile):
         """Make what could not be written in the copy, and give that a name of its own."""
         with transaction(self.db):
             for write in self.unwritten:
-                log.make(self.db, log.all_of(write))
+                log.make(self.db, write.all)
         with journal_errors():
             log.set_aside(self.path, self._applied)
         self.unwritten = Unwritten()

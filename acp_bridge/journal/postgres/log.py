@@ -24,7 +24,13 @@ from typing import Any, Final, NamedTuple
 import anyio
 from psycopg import AsyncConnection
 
-from acp_bridge.journal.connection import connect, in_thread, journal_errors, transaction
+from acp_bridge.journal.connection import (
+    check_whole,
+    connect,
+    in_thread,
+    journal_errors,
+    transaction,
+)
 from acp_bridge.journal.errors import JournalError, SessionExists, UnknownSession
 from acp_bridge.journal.file import INSERT_ROW, Statement, Write
 from acp_bridge.journal.files import draft_of, make_folders, remove, take_name
@@ -96,12 +102,6 @@ def statements_of(row: Row) -> Iterator[Statement]:
         raise JournalError(_FOREIGN) from error
     if row.lines is not None:
         yield INSERT_ROW, (row.turn, bytes(row.lines))
-
-
-def all_of(write: Write) -> tuple[Statement, ...]:
-    """Return all statements of a write, its updates last."""
-    updates = ((INSERT_ROW, (write.turn, write.row)),) if write.lines else ()
-    return (*write.statements, *updates)
 
 
 def _json(value: object) -> object:
@@ -306,8 +306,7 @@ def _copied(path: Path) -> Path:
             ):
                 source.backup(target)
                 target.execute("PRAGMA journal_mode=DELETE").close()
-                if target.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-                    raise JournalError("the journal failed: its file is damaged")
+                check_whole(target)
         except BaseException:
             copy.unlink(missing_ok=True)
             raise
@@ -425,7 +424,7 @@ async def _fetch_writes(connection: Connection, found: Head, copy: sqlite3.Conne
         rows.set_types(("int8", "text", "int8", "bytea"))
         async for values in rows.rows():
             page.append(row := Row(*values))
-            size += len(row.statements) + len(row.lines or b"")
+            size += row.size
             if len(page) >= _PAGE or size >= _PAGE_BYTES:
                 await in_thread(_make, copy, page)
                 page, size = [], 0

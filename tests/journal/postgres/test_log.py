@@ -371,7 +371,7 @@ async def test_a_log_of_thousands_of_writes_makes_the_file_in_which_they_were_ma
     with closing(connect(here, wait=1)) as db:
         db.execute("BEGIN")
         for write in made_in:
-            assert log.make(db, log.all_of(write)) is None
+            assert log.make(db, write.all) is None
         db.execute("COMMIT")
     assert digest(there) == digest(here)
     assert applied_in(there) == ["3000"]
@@ -481,7 +481,7 @@ async def test_a_write_that_the_tables_refuse_is_left_out_in_each_copy_and_the_n
             assert await put(connection, fence, 1, some)
             assert await log.fetch(connection, SESSION, there) == 4
     with closing(connect(here, wait=1)) as db:
-        refused = [log.make(db, log.all_of(write)) is not None for write in some]
+        refused = [log.make(db, write.all) is not None for write in some]
     assert refused == [False, True, True, False]
     assert digest(there) == digest(here)
     assert not any("the refused" in row for row in dumped(there))
