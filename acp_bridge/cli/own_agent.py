@@ -8,7 +8,6 @@ import site
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import PathFinder
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -92,7 +91,7 @@ def missing(packages: Sequence[str], path: Sequence[str]) -> list[str]:
 
 def lacks_extra(package: str, extra: str) -> str | None:
     """Return what to do if a package of an extra is not installed here; None: it is."""
-    if find_spec(package) is not None:
+    if not missing([package], sys.path):
         return None
     how = install_command(extra, isolated_path(os.environ))
     return f"the package {package} is missing, of the extra {extra}. Run: {how}"

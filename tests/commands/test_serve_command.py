@@ -62,7 +62,7 @@ def test_what_can_not_be_is_wrong_usage_that_says_what_can(
 def test_without_the_extra_one_line_names_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_agent, "find_spec", lambda _: None)
+    monkeypatch.setattr(own_agent, "missing", lambda packages, _: packages)
     code, _, err = ran(capsys, "127.0.0.1:0")
     assert code == 1
     assert err.count("\n") == 1

@@ -338,7 +338,7 @@ def test_a_folder_in_which_nothing_is_kept_is_no_source(
 def test_without_the_extra_one_line_names_it(
     ran: Ran, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_agent, "find_spec", lambda _: None)
+    monkeypatch.setattr(own_agent, "missing", lambda packages, _: packages)
     code, _, err = ran(home, URL)
     assert (code, err.count("\n")) == (1, 1)
     assert "'acp-stdio-bridge[postgres]'" in err
