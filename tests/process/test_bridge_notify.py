@@ -32,7 +32,7 @@ class Phone:
 
     port: int
     posted: list[str] = field(default_factory=list)
-    #: what /proc says of the processes of the test when one comes.
+    #: what /proc says of the test's processes when one comes.
     seen: list[str] = field(default_factory=list)
 
 
@@ -46,7 +46,7 @@ async def phone(mark: str) -> AsyncIterator[Phone]:
             got = ""
             while DIED not in got:
                 got += (await stream.receive()).decode()
-            there.seen += [_of(pid) for pid in marked(mark)]
+            there.seen += said_of_processes(mark)
             there.posted.append(got)
             await stream.send(b"HTTP/1.1 200 OK\r\n\r\n")
 
@@ -54,6 +54,10 @@ async def phone(mark: str) -> AsyncIterator[Phone]:
         tasks.start_soon(listener.serve, take)
         yield there
         tasks.cancel_scope.cancel()
+
+
+def said_of_processes(mark: str) -> list[str]:
+    return [_of(pid) for pid in marked(mark)]
 
 
 def _of(pid: int) -> str:
@@ -88,6 +92,7 @@ async def test_the_desktop_and_an_address_are_told_that_the_agent_has_died_and_n
         notify(world, "desktop", "bell", f"ntfy:http://127.0.0.1:{there.port}/{TOPIC}")
         async with world.bridge(env=env) as client:
             await client.prompt(f"say {WORDS}")
+            lived = said_of_processes(world.mark)
             await kill_agent(world, client)
             await until(lambda: there.posted)
             await until((tmp_path / "bin" / "got").exists)
@@ -105,8 +110,9 @@ async def test_the_desktop_and_an_address_are_told_that_the_agent_has_died_and_n
     logs = [client.stderr.decode(), *(f.read_text() for f in world.home.glob("bridge.log*"))]
     assert any("notified" in log for log in logs)
     at_agents = [world.log.path.read_text()]
-    assert len(there.seen) >= 2
-    assert [text for text in (*said, *logs, *at_agents, *there.seen) if TOPIC in text] == []
+    assert len(lived) >= 2, "the bridge and its agent"
+    known = (*said, *logs, *at_agents, *lived, *there.seen)
+    assert [text for text in known if TOPIC in text] == []
 
 
 async def test_a_bridge_that_ends_while_it_tells_its_user_ends_in_time(
