@@ -202,6 +202,24 @@ async def test_the_built_in_agent_remembers_at_another_machine_what_was_said(
             assert "You told me: I am Ann" in client.text()
 
 
+async def test_the_database_has_what_the_built_in_agent_remembers_before_it_has_the_end_of_the_turn(
+    two: Two, world: World, tmp_path: Path
+) -> None:
+    dialogue = tmp_path / "dialogue"
+    dialogue.write_text("turn\nremember")
+    own: Any = {"command": [], "env": {"ACP_BRIDGE_MODEL": f"scripted:{dialogue}"}}
+    number = "max(xmin::text::bigint)"  # of the transaction
+    async with two.here.bridge(**own) as client:
+        await client.prompt("I am Ann", within=20)
+        await client.prompt("I am Bea", within=20)
+        ((saved, ended),) = two.execute(
+            f"SELECT (SELECT {number} FROM acp_bridge.memories WHERE position('Bea' IN"
+            f" encode(data, 'escape')) > 0), (SELECT {number} FROM acp_bridge.writes"
+            " WHERE statements LIKE '%agent_outcome%')"
+        )
+    assert saved < ended
+
+
 @pytest.mark.hazard("N4", "T2")
 async def test_a_stream_goes_on_unrecorded_when_its_database_dies_in_the_middle_of_it(
     two: Two, world: World, server: Cluster

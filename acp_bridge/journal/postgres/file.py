@@ -110,7 +110,7 @@ class CopiedFile(SessionFile):
         self._more = anyio.Event()
         self._closing = False
         self._log_bytes = 0
-        self._rebasing = anyio.Lock()
+        self._rebasing, self._saving = anyio.Lock(), anyio.Lock()
         self._lost: JournalError | None = None
 
     def take_up(self, head: log.Head, saved: Saved) -> None:
@@ -335,6 +335,9 @@ class CopiedFile(SessionFile):
         Raises DatabaseAway: none of them is there, or they were given up; JournalError: this bridge
         has lost the session.
         """
+        if any(Went.ENDED in write.went for write in self._sent):
+            with suppress(JournalError):  # it is tried again at the next checkpoint
+                await self._save_memory()
         rows = [row._replace(n=self._applied + at) for at, row in enumerate(rows, 1)]
         unknown, until = False, now() + self._lease.half
         while True:
@@ -466,20 +469,25 @@ class CopiedFile(SessionFile):
     async def checkpoint(self) -> None:
         """Move a long WAL into the file, and a long log into a new base. Raises JournalError.
 
-        What the built-in agent remembers is saved, too.
+        What the built-in agent has written behind the end of the turn is saved, too.
         """
         await super().checkpoint()
-        if not self.closed and self._memories:
-            await self._save_memory(self._memories)
+        await self._save_memory()
         if self.closed or self._log_bytes < max(_LOG_BYTES, self.path.stat().st_size):
             return
         await self.rebase()
 
-    async def _save_memory(self, memories: Memories) -> None:
+    async def _save_memory(self) -> None:
+        """Save what is new of what the built-in agent remembers. Raises JournalError.
+
+        That is done before the end of a turn is told: whoever has seen it can go on elsewhere.
+        """
+        if self.closed or not self._memories:
+            return
         agent_session_id = self.value("SELECT agent_session_id FROM session")
-        async with self._database.connection() as connection:
+        async with self._saving, self._database.connection() as connection:
             owned = self._lease.owner, self._fence
-            self._saved = await memories.save(
+            self._saved = await self._memories.save(
                 connection, self._session_id, agent_session_id, self._saved, owned
             )
 

@@ -1,8 +1,8 @@
 """What the built-in agent remembers of a session, in the database beside the session.
 
-It is a file of the agent that only grows. At the end of each turn what is new of it is added to
-what the database has; whoever opens the session on another machine has the file again. What an
-agent had written in a turn that its machine did not survive is not there.
+It is a file of the agent that only grows. Before the end of a turn is told, what is new of it is
+added to what the database has; whoever opens the session on another machine has the file again.
+What an agent had written in a turn that its machine did not survive is not there.
 """
 
 from __future__ import annotations
