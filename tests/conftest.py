@@ -1,5 +1,6 @@
 """What every test shares."""
 
+import gc
 import logging
 import os
 import shutil
@@ -50,6 +51,7 @@ SLOWEST = Path(__file__).parent / "built_in"
 def pytest_configure() -> None:
     """Tests start hundreds of interpreters: each would compile all it imports, were this set. And
     no test uses the settings, or spends the money, of whoever runs it."""
+    gc.disable()  # while tests are read, when nothing goes
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     for name in list(os.environ):
@@ -73,6 +75,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     starts = Counter(item.path for item in items if item.get_closest_marker("process"))
     folders = {path: SLOWEST in path.parents for path in starts}
     items.sort(key=lambda item: (not folders.get(item.path, False), -starts[item.path]))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Give the collector no more to look through than what tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
