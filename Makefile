@@ -10,7 +10,7 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench crash fuzz mutants hazards states hops man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands \
+.PHONY: help demo test test-attacks check format bench crash fuzz mutants hazards states hops man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands \
 	test-install bench-openhands pictures dist lock clean
 
 help: ## this list
@@ -23,7 +23,10 @@ demo: $(VENV)/.ready ## the main job, offline, in under 20 s
 # share what is slow to start.
 # The files keep the order that tests/conftest.py gives them: those that start processes come first.
 test: $(VENV)/.ready ## the tests (ARGS="-k cancel" for some of them)
-	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --ignore tests/attacks $(ARGS)
+
+test-attacks: $(VENV)/.ready ## what an agent, a model or another user can do to a bridge
+	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder tests/attacks $(ARGS)
 
 check: $(VENV)/.ready ## format, lint, strict types
 	$(PY) -m ruff format --check .

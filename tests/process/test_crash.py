@@ -11,8 +11,8 @@ from tests.crash.phases import PHASES, drawn, play
 from tests.crash.store import database
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
-#: each phase once; `make crash` plays many.
-ROUNDS = list(enumerate(PHASES))
+#: `make crash` plays many of every phase.
+ROUNDS = list(enumerate(("stream", "accept", "drain", "load", "kept", "queue")))
 
 
 @pytest.mark.hazard("K1", "P1", "Q1", "Q5", "Q6", "R1", "R12", "X2", "X3")
@@ -37,7 +37,7 @@ async def test_nothing_acknowledged_or_shown_is_lost_by_a_kill() -> None:
 async def test_nothing_shown_is_lost_by_a_kill_of_a_bridge_or_of_its_database() -> None:
     failed: dict[str, str] = {}
     with database() as shared:
-        for number, phase in enumerate(["stream", "keys", *DATABASE]):
+        for number, phase in enumerate(["stream", *DATABASE]):
             try:
                 await play(phase, f"21.{number}", shared)
             except Exception as exc:
