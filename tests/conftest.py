@@ -44,8 +44,8 @@ LOG = (
     logging.root.manager.disable,
 )
 
-#: its processes import LiteLLM
-SLOWEST = Path(__file__).parent / "built_in"
+#: in the names of files or folders whose processes import LiteLLM, or wait for a database.
+SLOWEST = ("built_in", "database", "postgres")
 
 
 def pytest_configure() -> None:
@@ -68,13 +68,14 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Among several workers, files that start processes come first, those with the most such tests
-    before all: in the end no worker has a long file while the others have nothing more to do."""
+    """Among several workers, the slowest files come first, then those that start processes, the
+    files with the most such tests before the others: in the end no worker has a long file while the
+    others have nothing more to do."""
     if not hasattr(config, "workerinput"):
         return
     starts = Counter(item.path for item in items if item.get_closest_marker("process"))
-    folders = {path: SLOWEST in path.parents for path in starts}
-    items.sort(key=lambda item: (not folders.get(item.path, False), -starts[item.path]))
+    slow = {item.path: any(name in str(item.path) for name in SLOWEST) for item in items}
+    items.sort(key=lambda item: (not slow[item.path], -starts[item.path]))
 
 
 @pytest.hookimpl(trylast=True)
