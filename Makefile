@@ -10,7 +10,7 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-attacks check format bench crash fuzz mutants hazards states hops man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands \
+.PHONY: help demo test test-slow check format bench crash fuzz mutants hazards states hops man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands \
 	test-install bench-openhands pictures dist lock clean
 
 help: ## this list
@@ -22,11 +22,11 @@ demo: $(VENV)/.ready ## the main job, offline, in under 20 s
 # Workers as tests/conftest.py says (ARGS="-n 2" for fewer); a file's tests stay together, because they
 # share what is slow to start.
 # The files keep the order that tests/conftest.py gives them: those that start processes come first.
-test: $(VENV)/.ready ## the tests (ARGS="-k cancel" for some of them)
-	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --ignore tests/attacks $(ARGS)
+test: $(VENV)/.ready ## the tests but for the slow ones (ARGS="-k cancel" for some of them)
+	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not slow" $(ARGS)
 
-test-attacks: $(VENV)/.ready ## what an agent, a model or another user can do to a bridge
-	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder tests/attacks $(ARGS)
+test-slow: $(VENV)/.ready ## the slow ones: attacks, kills, operations at random, models of LiteLLM
+	$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m slow $(ARGS)
 
 check: $(VENV)/.ready ## format, lint, strict types
 	$(PY) -m ruff format --check .

@@ -18,7 +18,7 @@ from tests.support.recording import Message
 from tests.support.rights import for_commoner, without_rights
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 REJECTED = {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
 

@@ -9,7 +9,7 @@ from tests.support.client import RecordingClient
 from tests.support.person import person
 from tests.support.rights import for_commoner, without_rights
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 #: writes hooks into a file, and the script that they run.
 WRITING = r"""

@@ -21,7 +21,7 @@ from tests.support.processes import descendants, gone
 from tests.support.rights import for_commoner, without_rights
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 SECRET = "sk-ant-api03-" + "Ab3dEf6hIj" * 4
 CODE = "left alone\n"

@@ -13,7 +13,7 @@ from tests.support.model_replies import Text
 from tests.support.person import person
 from tests.support.rights import STRANGER, as_stranger, for_commoner, without_rights
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 #: tries to look into each path, to read it and to write to it, and names what it got.
 TOUCHING = r"""

@@ -6,7 +6,7 @@ from tests.attacks.field import SECONDS, Field
 from tests.built_in.support import Provider
 from tests.support.model_replies import Text
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 #: puts a pipe in the place of a file, and keeps it open and locked.
 PIPING = r"""

@@ -22,7 +22,7 @@ from tests.support.client import RecordingClient
 from tests.support.rights import without_rights
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 #: Comes to the server with a token, and prints the first line of its answer and the last.
 COME = r"""

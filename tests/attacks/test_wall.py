@@ -14,7 +14,7 @@ from tests.process.tiny_agent import tiny_agent
 from tests.support.processes import descendants, gone
 from tests.support.rights import for_commoner, without_any_right
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 SECURITY = Path(__file__).parents[2] / "SECURITY.md"
 

@@ -14,7 +14,7 @@ from tests.support.person import person
 from tests.support.recording import Message
 from tests.support.rights import without_rights
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 #: clears the screen, renames the window, takes the clipboard, and hides words.
 SEQUENCES = "\x1b[2J\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x9b2J\x90q\x9c\r\x08\u202e\u200b"

@@ -10,7 +10,7 @@ from tests.built_in.support import FIRST, ROOT, Stack, choose, conversation
 from tests.built_in.test_memory import reading
 from tests.support.model_replies import Text
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 SECRET = "q7Zr4fTa9Lk2Xw"
 ASKED = ["user: What is in a.txt?", "assistant: I look.", 'call: read_file {"path": "a.txt"}']

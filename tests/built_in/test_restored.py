@@ -36,7 +36,7 @@ from tests.support.model_replies import Call, Count, Gate, Text
 from tests.support.processes import all_gone
 from tests.support.recording import Message, RpcError
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 ALWAYS = {"outcome": {"outcome": "selected", "optionId": "allow_always"}}
 #: what the user has chosen in the first process

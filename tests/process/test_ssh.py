@@ -82,6 +82,7 @@ async def over(ssh: list[str], world: World, *options: str) -> AsyncIterator[Rec
         yield client
 
 
+@pytest.mark.slow
 @pytest.mark.hazard("V7")
 async def test_a_turn_outlives_the_line_and_the_next_connection_has_it(
     ssh: list[str], world: World
