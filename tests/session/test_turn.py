@@ -292,6 +292,7 @@ async def test_what_goes_on_has_failed_when_its_process_is_killed_unlike_what_a_
         await clock.passes(4)
         assert await here.answered(stopped) == CANCELLED
         assert ends(here.updates()) == {"t": "failed", "left": "completed"}
+        assert notices.ended_in_background(["make"]) in here.texts()
 
 
 @pytest.mark.hazard("C16")
