@@ -24,7 +24,6 @@ from acp_bridge.protocol import (
     USAGE_UPDATE,
     Json,
     as_object,
-    is_link,
     is_state,
     without_said,
 )
@@ -145,10 +144,8 @@ class FromAgent:
 
         `unread`: only what becomes of children is shown.
         """
-        kind, there = update["sessionUpdate"], link.children
-        if kind not in OF_SUBAGENTS and not (
-            there and (params.get("sessionId") in there or is_link(update.get("content")))
-        ):
+        kind = update["sessionUpdate"]
+        if kind not in OF_SUBAGENTS and not self._updates.children.of(link.children, params):
             return False
         if not unread or kind == SUBAGENT_UPDATE:
             self._take_of_subagents(link, params)

@@ -239,6 +239,25 @@ async def test_a_call_that_links_to_a_subagent_names_it_as_each_client_knows_it(
         assert never_named(other, f"{here.id}:1")
 
 
+@pytest.mark.hazard("X1")
+async def test_a_message_that_links_to_a_subagent_names_it_as_each_client_knows_it(
+    tmp_path: Path,
+) -> None:
+    async with at_work(tmp_path, SHOWS) as here:
+        other, own = await here.it.attached(here.id), str(here.process.agent_session_id)
+        link = {"type": "session", "sessionId": "kid"}
+        message = {"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": link}
+        here.process.shows(own, message)  # as it came, from an agent without subagents
+        here.begins()
+        here.process.shows(own, message)
+        await here.it.editor.handled()
+        as_it_came, named = of_kind(here.it.editor, "agent_message_chunk")
+        assert as_it_came["update"] == message
+        assert named["update"]["content"] == {**link, "sessionId": f"{here.id}:1"}
+        named = of_kind(other, "agent_message_chunk")[1]
+        assert named["update"]["content"] == {"type": "text", "text": "[Look around]"}
+
+
 def card_of(params: Json) -> object:
     return params["update"].get("toolCallId")
 
@@ -298,6 +317,25 @@ async def test_a_permission_of_a_subagent_is_asked_with_its_id_or_with_its_title
         )
         await here.it.editor.handled()
         assert cards(other)[call["toolCallId"]]["status"] == "completed"
+
+
+@pytest.mark.hazard("V9")
+async def test_a_call_of_a_subagent_that_changes_while_it_is_asked_about_is_asked_about_anew(
+    tmp_path: Path,
+) -> None:
+    async with at_work(tmp_path) as here:
+        there = await here.it.attached(here.id, wholeCalls=True)
+        here.begins()
+        here.calls(rawInput={"command": "ls"}, status="pending")
+        here.asks(sessionId="kid", toolCall={"toolCallId": "t"}, options=OPTIONS)
+        (first,) = await there.got(PERMISSION)
+        update = {"sessionUpdate": "tool_call_update", "toolCallId": "t"}
+        here.process.shows("kid", {**update, "rawInput": {"command": "rm x"}})
+        (called_back,) = await there.got("$/cancel_request")
+        assert called_back["params"] == {"requestId": first["id"]}
+        await there.handled()
+        asked = [each["params"]["toolCall"]["rawInput"] for each in there.asked(PERMISSION)]
+        assert asked == [{"command": "ls"}, {"command": "rm x"}]
 
 
 @pytest.mark.hazard("X1")

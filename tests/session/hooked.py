@@ -27,12 +27,20 @@ LEAVES = "setsid sh -c 'echo $$ > pid; touch began; sleep 60' & sleep 60"
 
 @asynccontextmanager
 async def hooked(
-    tmp_path: Path, *hooks: tuple[HookEvent, str], agent: PlayedAgent, **more: Any
+    tmp_path: Path,
+    *hooks: tuple[HookEvent, str],
+    agent: PlayedAgent,
+    steers: bool = False,
+    **more: Any,
 ) -> AsyncIterator[Living]:
-    """A session with an agent and these hooks, which run in a folder of their own."""
+    """A session with an agent and these hooks, which run in a folder of their own.
+
+    `steers` is of `living`.
+    """
     (work := tmp_path / "work").mkdir()
     found = FoundHooks(tuple(Hook(event, command, timeout=20) for event, command in hooks), **more)
-    async with living(tmp_path / "home", first=agent, hooks=found, cwd=str(work)) as here:
+    own: dict[str, Any] = {"hooks": found, "cwd": str(work), "steers": steers}
+    async with living(tmp_path / "home", first=agent, **own) as here:
         yield here
 
 

@@ -121,7 +121,8 @@ async def test_costs_in_two_currencies_by_turns_are_kept_once_each_and_many_odd_
         for number in range(1, 50):
             costs(agent, number / 100)
             costs(agent, number, "EUR")
-        ((_, kept),) = here.journal.usage()
+        ((of_turn, kept),) = here.journal.usage()
+        assert of_turn == here.journal.prompts()[0].seq
         amounts = {each["currency"]: each["amount"] for each in kept["costs"]}
         assert len(kept["costs"]) == 2
         assert amounts == {"USD": 0.49, "EUR": 49}

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from acp_bridge.agents.translated import Translated
+from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
@@ -13,6 +15,7 @@ from acp_bridge.protocol import (
     CREATE_TERMINAL,
     INFO_UPDATE,
     REQUEST_PERMISSION,
+    SAID_UPDATE,
     SESSION_PROMPT,
     SESSION_RESUME,
     TOOL_CALL,
@@ -462,6 +465,71 @@ async def test_a_permission_in_a_later_turn_is_asked_afresh_though_its_id_was_us
             agent.asks("_x/y", {"toolCallId": card_id}, card_id)
             assert here.got[-1]["params"] == {"toolCallId": known}
         assert not agent.dead.is_set()
+
+
+# --- subagents ------------------------------------------------------------------------------------
+
+KID: Json = {"sessionUpdate": "subagent_update", "sessionId": "kid", "title": "Look around"}
+
+
+@pytest.mark.hazard("C6")
+async def test_an_agent_that_has_subagents_is_unclean_for_its_own_words_of_a_cancelled_turn(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await stopped(here, chunk("a", "m"), KID)
+        says(agent, chunk("x", "m"))
+        assert await replaced(here, agent)
+
+
+@pytest.mark.hazard("C6")
+async def test_a_subagent_that_begins_what_the_client_asked_for_after_a_cancelled_turn_is_shown(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        here.client.client.abilities = ClientAbilities({"subagents": {}})
+        agent = await stopped(here)
+        request_id = here.asks("session/set_mode", modeId="plan")
+        says(agent, {**KID, "state": {"state": "running"}})
+        assert [each["title"] for each in here.updates()[-1:]] == ["Look around"]
+        agent.answer(await agent.asked("session/set_mode"), {})
+        assert await here.answered(request_id) == {}
+        says(agent, {**KID, "state": {"state": "idle"}})
+        assert not await replaced(here, agent)
+
+
+@pytest.mark.hazard("P13")
+async def test_a_notification_of_a_subagents_reaches_nobody(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        says(agent, KID)
+        for session_id in ("kid", "0"):
+            writes(agent, {"method": "_x/y", "params": {"sessionId": session_id}})
+        passed = [each["params"] for each in here.got if each["method"] == "_x/y"]
+        assert passed == [{"sessionId": "s"}]
+
+
+# --- version 2 ------------------------------------------------------------------------------------
+
+
+@pytest.mark.hazard("T3", "X1")
+async def test_what_version_1_can_not_say_of_an_update_is_recorded_beside_it_for_version_2(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        newer = ClientEnd({"_meta": {"acp_bridge": {"said": True}}})
+        here.session.transcript.attach(newer.client)
+        agent._translated = wire = Translated(agent.peer, lambda line: None, lambda: None)
+        given = {"sessionId": "0", "cwd": "/w", "mcpServers": []}
+        wire.send(encode({"jsonrpc": "2.0", "id": 9, "method": SESSION_RESUME, "params": given}))
+        own = {"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "pending", "_x": 1}
+        wire.feed(encode({"jsonrpc": "2.0", **update(own)}))
+        kept = [params["update"] for params in await recorded(here.journal)]
+        assert [each["sessionUpdate"] for each in kept] == [TOOL_CALL, SAID_UPDATE]
+        assert kept[1]["said"] == own
+        assert here.updates() == kept[:1]
+        assert [each["params"]["update"] for each in newer.sent.messages] == kept
 
 
 # --- notifications --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from acp_bridge.hooks.definitions import HookEvent
 from acp_bridge.machine import events as ev
-from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, own_meta, user_chunk
+from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, STEERING, own_meta, user_chunk
 from acp_bridge.session.process.memory import transcript
 from tests.session.hooked import LEAVES, alive, asked_of_client, asks, given, hooked, waits_at
 from tests.session.journals import failing, recorded, recorded_texts
@@ -58,6 +58,22 @@ async def test_the_context_of_a_hook_is_kept_for_the_agents_replay_and_shown_by_
         shown = [each for each in here.got[replayed:] if each.get("method") == "session/update"]
         texts = [each["params"]["update"].get("content", {}).get("text") for each in shown]
         assert texts == ["mend"]
+
+
+@pytest.mark.hazard("Q15")
+async def test_the_context_of_words_that_the_agent_did_not_take_into_its_turn_is_kept_once(
+    tmp_path: Path,
+) -> None:
+    agent, steer = first(), {"acp_bridge": {"delivery": "steer"}}
+    async with hooked(tmp_path, (PROMPT, "echo extra"), agent=agent, steers=True) as here:
+        here.prompt("one")
+        turn = await agent.asked(SESSION_PROMPT)
+        asked = here.prompt("two", _meta=steer)
+        agent.answer(await agent.asked(STEERING), {"outcome": "promptRequired"})
+        agent.answer(turn, DONE)
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        assert (await here.answered(asked))["stopReason"] == "end_turn"
+        assert await recorded_texts(here.journal) == ["one", "extra", "two", "extra"]
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,38 @@ async def test_a_prompt_that_is_refused_late_is_answered_and_never_sent(tmp_path
         await here.turn(agent)
 
 
+@pytest.mark.hazard("Q5", "Q9")
+async def test_a_prompt_whose_start_is_not_noted_late_is_answered_and_never_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: object, seq: int, went: object) -> None:
+        raise OSError(30, "read-only")
+
+    async with late(tmp_path) as (here, agent, _):
+        with monkeypatch.context() as patch, failing(here.journal, "UPDATE ON prompts"):
+            patch.setattr("acp_bridge.journal.left_queue.add", refuse)
+            answer = await here.answered(here.prompt())
+        assert "journal" in answer["message"]
+        assert SESSION_PROMPT not in agent.heard
+        await here.turn(agent)
+
+
+@pytest.mark.hazard("Q9", "Q1")
+async def test_a_prompt_that_can_not_be_sent_once_its_start_is_noted_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*args: object) -> None:
+        raise RuntimeError("/secret")
+
+    async with late(tmp_path) as (here, agent, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(PlayedAgent, "request_for", fails)
+            answer = await here.answered(here.prompt())
+        assert answer["code"] == -32603
+        caplog.clear()
+        await here.turn(agent)
+
+
 @pytest.mark.hazard("Q15")
 async def test_words_that_are_to_join_a_turn_stay_here_if_it_is_stopped_before_they_have_left(
     tmp_path: Path,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_PROMPT
 from tests.session.journals import recorded_texts
@@ -184,6 +185,24 @@ async def test_in_a_drain_nothing_more_is_kept_for_a_client_that_does_not_read(
         agent.says_text("again")
         assert here.texts() == ["shown", "again"]
         assert await recorded_texts(here.journal) == ["mend", "shownagain"]
+        agent.answer(turn, CANCELLED)
+
+
+@pytest.mark.hazard("P15", "C16")
+async def test_of_subagents_only_what_becomes_of_them_is_kept_then(tmp_path: Path) -> None:
+    async with living(tmp_path, first=first(), client_limit=LIMIT) as here:
+        here.client.client.abilities = ClientAbilities({"subagents": {}})
+        agent, turn = await drains(here)
+        kid: Json = {"sessionUpdate": "subagent_update", "sessionId": "kid"}
+        agent.update(**kid, title="Look around")
+        here.client.sent.stuck = LIMIT
+        agent.agent_session_id = "kid"
+        agent.says_text(LONG_TEXT)
+        agent.agent_session_id = "0"
+        agent.update(**kid, state={"state": "idle"})
+        here.client.sent.take_all()
+        announced, ended = here.updates()
+        assert (announced["title"], ended["state"]) == ("Look around", {"state": "idle"})
         agent.answer(turn, CANCELLED)
 
 

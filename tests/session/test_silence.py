@@ -10,6 +10,7 @@ from acp_bridge.agents.descendants import Program
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import State
 from acp_bridge.protocol import (
+    AGENT_MESSAGE,
     GO,
     PAUSE,
     REQUEST_PERMISSION,
@@ -17,13 +18,14 @@ from acp_bridge.protocol import (
     SESSION_PROMPT,
     TOOL_CALL,
     TOOL_CALL_UPDATE,
-    USAGE_UPDATE,
+    text_chunk,
 )
 from acp_bridge.session.process import silence
 from acp_bridge.settings import OnCancel
 from tests.session.living import CANCELLED, DONE, Living, first, living
 from tests.session.memory import Json
 from tests.session.played_agent import PlayedAgent
+from tests.session.test_from_agent import USAGE, says
 from tests.session.turned_clock import TurnedClock
 from tests.session.waiting import until
 
@@ -129,13 +131,27 @@ async def test_what_the_agent_says_of_its_turn_and_asks_breaks_a_silence_and_sta
     async with living(tmp_path, first=agent) as here:
         await running(here, agent)
         await clock.passes(100)
-        agent.says_text("at work")
+        says(agent, text_chunk(AGENT_MESSAGE, "at work", "m"), USAGE)
+        await clock.passes(100)
+        agent.update(sessionUpdate="subagent_update", sessionId="kid", title="Look around")
         await clock.passes(100)
         asked = {"path": "/x", "sessionId": "0"}
         agent.says({"id": 1, "method": "fs/read_text_file", "params": asked})
         await clock.passes(100)
-        agent.update(sessionUpdate=USAGE_UPDATE, used=1, size=2)
+        says(agent, USAGE)
         assert said(here) == []
+        await clock.passes(20)
+        assert len(said(here)) == 1
+
+
+async def test_a_state_breaks_no_silence_though_it_is_the_first_that_the_agent_says(
+    tmp_path: Path, clock: TurnedClock
+) -> None:
+    agent = first()
+    async with living(tmp_path, first=agent) as here:
+        here.prompt()
+        await clock.passes(100)
+        says(agent, USAGE)
         await clock.passes(20)
         assert len(said(here)) == 1
 

@@ -165,6 +165,16 @@ async def test_the_words_with_which_a_client_begins_work_by_another_method_are_n
         assert here.texts() == ["done"]
 
 
+async def test_words_of_another_type_in_such_a_request_hide_nothing_that_the_agent_says(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent = await here.agent()
+        here.asks("_x/y", prompt=1)
+        agent.update(**user_chunk({"type": "text", "text": "mend"}))
+        assert here.texts() == ["mend"]
+
+
 @pytest.mark.parametrize("params", [["s", 1], {"n": 1}])
 async def test_parameters_that_name_no_session_reach_the_agent_as_they_are(
     tmp_path: Path, params: Any

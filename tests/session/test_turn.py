@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.journal import PromptState
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (
@@ -19,16 +20,20 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.runtime import waits
 from acp_bridge.updates import notices
+from acp_bridge.versions.activity import Activity, Piece
 from tests.session.journals import failing, recorded, recorded_texts
 from tests.session.living import CANCELLED, DONE, does_not_exist, first, living
 from tests.session.memory import ClientEnd, Json
 from tests.session.played_agent import BUSY, UNKNOWN, PlayedAgent
+from tests.session.turned_clock import TurnedClock
 from tests.session.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_errors")
 
 BLOCKS: list[Json] = [{"type": "text", "text": "mend"}, {"type": "image", "data": "x"}]
 META: Json = {"acp_bridge": {"delivery": "queue"}, "theirs": 1}
+#: what is declared for a client of version 2.
+SAYS_STATES: Json = {"_meta": {"acp_bridge": {"said": True}}}
 
 
 @pytest.mark.hazard("T3", "P13", "T2", "Q6")
@@ -228,7 +233,124 @@ async def test_a_cancel_reaches_the_agent_and_ends_what_it_asks_of_the_user(
         assert await here.answered(request_id) == CANCELLED
 
 
+# --- what goes on in the background ---------------------------------------------------------------
+
+
+class Lists(PlayedAgent):
+    """One of version 2, which has a tool call in the background."""
+
+    activity = Activity(runs=False, background=(Piece("tool_call", "t", "make", True, ("t",)),))
+
+
+def shows_card(agent: PlayedAgent, card: str) -> None:
+    agent.update(sessionUpdate="tool_call", toolCallId=card, title=card, status="pending")
+
+
+def ends(updates: list[Json]) -> Json:
+    """Return the ends of cards in these updates."""
+    kind = "tool_call_update"
+    return {each["toolCallId"]: each["status"] for each in updates if each["sessionUpdate"] == kind}
+
+
+@pytest.mark.hazard("C16")
+@pytest.mark.parametrize(
+    ("abilities", "agent", "spares"),
+    [
+        (SAYS_STATES, Lists, {"_meta": {"acp_bridge": {"sparesBackground": True}}}),
+        (SAYS_STATES, PlayedAgent, {}),
+        ({}, Lists, {}),
+    ],
+)
+async def test_a_stop_leaves_what_is_in_the_background_if_client_and_agent_speak_version_2(
+    tmp_path: Path, abilities: Json, agent: type[PlayedAgent], spares: Json
+) -> None:
+    async with living(tmp_path, first=agent("resume")) as here:
+        here.client.client.abilities = ClientAbilities(abilities)
+        here.prompt()
+        played = await here.agent()
+        turn = await played.asked(SESSION_PROMPT)
+        here.session.audience.cancel(here.client.client)
+        assert played.params(SESSION_CANCEL) == [{"sessionId": "0", **spares}]
+        played.answer(turn, CANCELLED)
+
+
+@pytest.mark.hazard("C16")
+async def test_what_goes_on_has_failed_when_its_process_is_killed_unlike_what_a_turn_left_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = TurnedClock(monkeypatch)
+    async with living(tmp_path, first=Lists("resume"), drain_timeout=4) as here:
+        agent, request_id = await here.agent(), here.prompt()
+        turn = await agent.asked(SESSION_PROMPT)
+        shows_card(agent, "t")
+        shows_card(agent, "left")
+        agent.answer(turn, DONE)
+        assert await here.answered(request_id) == DONE
+        stopped = here.prompt()
+        await agent.asked(SESSION_PROMPT)
+        here.session.audience.cancel(here.client.client)
+        await clock.passes(4)
+        assert await here.answered(stopped) == CANCELLED
+        assert ends(here.updates()) == {"t": "failed", "left": "completed"}
+        assert notices.ended_in_background(["make"]) in here.texts()
+
+
+@pytest.mark.hazard("C16")
+async def test_a_card_that_is_of_a_question_alone_ends_with_the_process_and_is_in_no_replay(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first()) as here:
+        agent, request_id = await here.agent(), here.prompt()
+        turn = await agent.asked(SESSION_PROMPT)
+        agent.asks(REQUEST_PERMISSION, {"sessionId": "0", "toolCall": {"toolCallId": "asked"}})
+        agent.answer(turn, DONE)
+        assert await here.answered(request_id) == DONE
+        agent.dies()
+        assert ends(here.updates()) == {"asked": "completed"}
+        assert ends([params["update"] for params in await recorded(here.journal)]) == {}
+
+
 # --- words that are to join it --------------------------------------------------------------------
+
+STEERS: Json = {"acp_bridge": {"delivery": "steer"}}
+
+
+@pytest.mark.hazard("Q15")
+async def test_words_that_have_joined_a_turn_are_not_shown_again_where_the_agent_repeats_them(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, first=first(), steers=True) as here:
+        agent, asked = await here.agent(), here.prompt("one")
+        turn = await agent.asked(SESSION_PROMPT)
+        joins = here.prompt("and", _meta=STEERS)
+        agent.answer(await agent.asked(STEERING), {"outcome": "injected"})
+        agent.update(**user_chunk({"type": "text", "text": "and"}))
+        agent.says_text("I see")
+        agent.answer(turn, DONE)
+        assert await here.answered(asked) == DONE
+        assert (await here.answered(joins))["stopReason"] == "end_turn"
+        assert here.texts() == ["I see"]
+        assert await recorded_texts(here.journal) == ["one", "and", "I see"]
+
+
+@pytest.mark.hazard("Q15", "R3")
+async def test_words_that_the_agent_did_not_take_stand_once_though_no_process_comes_for_them(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, does_not_exist, first=first(), steers=True) as here:
+        agent, gone, asked = await here.agent(), ClientEnd(), here.prompt("one")
+        turn = await agent.asked(SESSION_PROMPT)
+        params = {"sessionId": "s", "prompt": BLOCKS[:1], "_meta": STEERS}
+        here.session.on_prompt(gone.asks(SESSION_PROMPT, params), params)
+        agent.answer(await agent.asked(STEERING), {"outcome": "promptRequired"})
+        gone.client.gone = True
+        here.session.feed(ev.HoldQueue())
+        agent.answer(turn, DONE)
+        assert await here.answered(asked) == DONE
+        agent.dies()
+        here.session.feed(ev.Go())
+        await until(lambda: "not be made ready" in here.texts()[-1])
+        assert (await recorded_texts(here.journal)).count("mend") == here.texts().count("mend") == 1
 
 
 @pytest.mark.hazard("Q5")
@@ -246,7 +368,7 @@ async def test_an_agent_that_is_not_read_has_not_failed_to_say_whether_it_took_w
         monkeypatch.setattr(here.session._steering, "_unread", unread)
         asked = here.prompt("one")
         turn = await agent.asked(SESSION_PROMPT)
-        joins = here.prompt("and", _meta={"acp_bridge": {"delivery": "steer"}})
+        joins = here.prompt("and", _meta=STEERS)
         steered = await agent.asked(STEERING)
         await until(lambda: len(looks) > 6)  # three times its patience
         agent.answer(steered, {"outcome": "promptRequired"})

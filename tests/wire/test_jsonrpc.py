@@ -481,6 +481,7 @@ LONG = b'{"text": "' + b"x" * 300 + b'"}'
         (b'{"jsonrpc":"2.0","id":7,"result":' + LONG + b"}", (7, True, False)),
         (b'{ "id" : "a\\"b" , "error" : ' + LONG + b"}", ('a"b', True, False)),
         (b'{"result":' + LONG + b',"id":7}', (7, True, False)),
+        (b'{"result":["' + b"x" * 99 + b'"],"id":"' + b"y" * 99 + b'"}', ("y" * 99, True, False)),
         (b'{"result":{"id":3,"x":' + LONG + b',"id":4}}', (None, True, False)),
         (b'{"jsonrpc":"2.0","id":9,"method":"m","params":' + LONG + b"}", (9, False, True)),
         (b'{"method":"m","params":' + LONG + b',"id":9}', (9, False, True)),
@@ -494,8 +495,9 @@ def test_of_a_line_that_is_too_long_it_is_told_which_request_it_is_about(
     line: bytes, told: tuple[Any, bool, bool], piece: int
 ) -> None:
     decoder = Decoder(200)
-    cut = [line[at : at + piece] for at in range(0, len(line), piece)]
-    found = [each for data in [*cut, b'\n{"method":"m"}\n'] for each in decoder.feed(data)]
+    lines = line + b'\n{"method":"m"}\n'
+    cut = [lines[at : at + piece] for at in range(0, len(lines), piece)]
+    found = [each for data in cut for each in decoder.feed(data)]
     malformed, following = found
     assert isinstance(malformed, Malformed)
     assert "longer than 200 bytes" in malformed.error.message
@@ -513,6 +515,25 @@ def test_an_id_where_a_piece_of_a_long_answer_ends_is_not_taken_for_its_own() ->
     [found] = decoder.feed(b',"id":4}\n')
     assert isinstance(found, Malformed)
     assert (found.id, found.answer) == (4, True)
+
+
+# --- who listens to the lines ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("odd", [b"", b"x", b'{"method":"\\ud800"}', b'{"method":"a long word"}'])
+def test_who_listens_is_told_lines_with_their_messages_or_without_if_one_is_not_plain(
+    odd: bytes,
+) -> None:
+    heard: list[Any] = []
+    decoder = Decoder(20)
+    decoder.heard = lambda *told: heard.append(told)
+    one, two = b'{"method":"1"}', b'{"method":"2"}'
+    assert decoder.feed(one[:9]) == []
+    assert heard == []
+    decoder.feed(one[9:] + b"\n" + one + b"\n" + two + b"\n" + odd + b"\n" + two)
+    decoder.feed(b"\n" + two + b"\n")
+    first, second = {"method": "1"}, {"method": "2"}
+    assert heard == [([one], [first]), ([one, two, odd], None)] + [([two], [second])] * 2
 
 
 # --- values as text -------------------------------------------------------------------------------
