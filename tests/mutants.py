@@ -30,6 +30,7 @@ Tests = tuple[str, ...]
 TARGETS: dict[str, Tests] = {
     "acp_bridge/machine/turns.py": ("tests/machine",),
     "acp_bridge/machine/turn_end.py": ("tests/machine",),
+    "acp_bridge/machine/gate.py": ("tests/machine",),
     "acp_bridge/machine/processes.py": ("tests/machine",),
     "acp_bridge/machine/prompt_queue.py": ("tests/machine",),
     "acp_bridge/machine/states.py": ("tests/machine",),

@@ -65,6 +65,7 @@ SANS_IO = (
     "machine",
     "machine.effects",
     "machine.events",
+    "machine.gate",
     "machine.processes",
     "machine.prompt_queue",
     "machine.states",
@@ -167,7 +168,6 @@ FILE_LINES, FUNCTION_LINES = 600, 40
 #: What may be longer, how long, and why it is one thought. An entry that is not needed any more
 #: fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
-    "acp_bridge/machine/prompt_queue.py": (635, "the queue, and what keeps it from being sent"),
     "acp_bridge/updates/notices.py": (
         606,
         "all that the bridge says in a session, as it is worded",

@@ -186,6 +186,8 @@ class SessionFile:
         self.unwritten = Unwritten()
         #: told, when the file's place is away, in how many seconds the turn that runs must end.
         self.on_away: Callable[[float], None] = lambda seconds: None
+        #: told when a place that was away takes writes again, or with why it never will.
+        self.on_back: Callable[[JournalError | None], None] = lambda lost: None
         self._wal = os.open(wal_of(path), os.O_RDWR | os.O_CLOEXEC)
         #: the names, and the files that had them.
         self._names = [(str(each), identity(os.stat(each))) for each in (path, wal_of(path))]

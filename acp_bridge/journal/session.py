@@ -63,6 +63,10 @@ class SessionJournal:
         #: called when the place of the journal is away, with the seconds until turns must end.
         self.on_away: Callable[[float], None] = lambda seconds: None
         file.on_away = lambda seconds: self.on_away(seconds)
+        #: called when it takes writes again after that, or after it had refused one with
+        #: DatabaseAway; or with why it never will again.
+        self.on_back: Callable[[JournalError | None], None] = lambda lost: None
+        file.on_back = lambda lost: self.on_back(lost)
         #: told of the lines of each row of the transcript, once they are written or kept.
         self.follower: Callable[[bytes], None] | None = None
 
@@ -233,6 +237,11 @@ class SessionJournal:
         if text is not None and receipt is None:
             raise JournalError("the receipt of a prompt is damaged")
         return receipt
+
+    def has_words(self, seq: int) -> bool:
+        """Return whether the words of a prompt begin its transcript. Raises JournalError."""
+        sql = "SELECT EXISTS(SELECT 1 FROM updates WHERE turn = ? AND lines = ?)"
+        return bool(self._file.value(sql, (seq, words_line(seq))))
 
     def has_begun(self, seq: int) -> bool:
         """Return whether a prompt had a turn, as far as the file can say."""

@@ -127,9 +127,31 @@ class CommitFailed:
 
 @dataclass(frozen=True, slots=True)
 class NotBegun:
-    """The journal could not note that the prompt is sent; the agent has nothing of it (Q5)."""
+    """The journal could not note that the prompt is sent; the agent has nothing of it (Q5).
+
+    `away`: it may be able to later, which is told by `JournalBack` or `JournalLost`.
+    """
 
     key: int
+    away: bool = False
+    detail: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class JournalAway:
+    """The journal can't be written for now: no prompt could be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalBack:
+    """The journal can be written again."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLost:
+    """The journal can't be written any more, and never will: no prompt that waits can be sent."""
+
+    detail: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +395,7 @@ class Shutdown:
 
 
 PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | NotBegun | RunLeftOver
+JournalEvent: TypeAlias = JournalAway | JournalBack | JournalLost
 SteeringEvent: TypeAlias = SteerWaiting | SteerAnswered
 ChangeEvent: TypeAlias = EditWaiting | MoveWaiting | DropWaiting | ChangeLeftOver | ChangeWritten
 
@@ -398,6 +421,7 @@ AgentEvent: TypeAlias = (
 
 Event: TypeAlias = (
     PromptEvent
+    | JournalEvent
     | SteeringEvent
     | ChangeEvent
     | HookEvent

@@ -5,6 +5,8 @@
   or is told to die, and is released once.
 - A restart has `MAX_TRIES` tries; then all prompts that wait are answered, and the next prompt
   tries again.
+- While the journal is away a turn's end starts no process, and no prompt is answered because none
+  could be used.
 - A session sleeps only when nothing is asked of it; what is asked while its process ends waits for
   the next process. (invariant R16)
 """
@@ -38,6 +40,7 @@ from acp_bridge.machine.events import (
     WorkOver,
     WorkSeen,
 )
+from acp_bridge.machine.gate import Gate
 from acp_bridge.machine.prompt_queue import OpenHooks, PromptQueue
 from acp_bridge.machine.states import Happened, Phase, State, States
 
@@ -120,6 +123,7 @@ class Processes:
         states: States,
         epochs: Epochs,
         queue: PromptQueue,
+        gate: Gate,
         open_hooks: OpenHooks,
         *,
         always_reload: bool,
@@ -133,6 +137,7 @@ class Processes:
         self._states = states
         self._epochs = epochs
         self._queue = queue
+        self._gate = gate
         self._open_hooks = open_hooks
         #: a process is started as soon as the one that is killed is dead, even if no prompt waits.
         self._revive = False
@@ -271,14 +276,18 @@ class Processes:
     def run_out(self) -> list[Effect]:
         """End the restart, because all its tries together took too long."""
         self.use_up()
-        out = self._queue.drop(Failed(Failure.NO_AGENT, self._trouble))
+        out = self._drop(Failed(Failure.NO_AGENT, self._trouble))
         return out if self._states.current is State.KILLING else out + self.kill()
 
     def _give_up(self, happened: Happened, failure: Failed) -> list[Effect]:
         """Answer all prompts that wait with this failure; the next prompt tries again."""
         out = self._epochs.drop_spare()
         out += self._states.advance(happened)
-        return out + self._queue.drop(failure)
+        return out + self._drop(failure)
+
+    def _drop(self, failure: Failed) -> list[Effect]:
+        """Answer all prompts that wait, unless they can't be sent before the journal is back."""
+        return [] if self._gate.away else self._queue.drop(failure)
 
     # --- what is next --------------------------------------------------------------------------
 
@@ -303,7 +312,8 @@ class Processes:
             return self.end()
         if self._tries >= MAX_TRIES:
             return self._give_up(Happened.GAVE_UP, Failed(Failure.NO_AGENT, self._trouble))
-        if self._revive:
+        begun = self._tries or self._epochs.spare is not None
+        if self._revive and (begun or not self._gate.away):
             return self._start()
         return self._states.advance(Happened.PROCESS_GONE)
 

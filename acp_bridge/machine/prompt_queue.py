@@ -1,6 +1,6 @@
 """The prompts of one session that have no answer yet: the one that runs and those that wait.
 
-And what keeps them from being sent: hooks that run, and the user's pause or hold.
+And the hooks that keep them from being sent; what else does is in `gate.py`.
 
 - They wait in the user's order: that of reading, until the user moves one. A superseder
   (`interrupt`) goes first, the newest before all; behind it a hook's feedback, then what was to
@@ -18,6 +18,8 @@ And what keeps them from being sent: hooks that run, and the user's pause or hol
 - A hook's feedback is a prompt of its own, ahead of all but superseders, carried by the prompt at
   whose end the hook ran, or by that one's carrier. (invariant Q11)
 - While hooks run about a prompt it is answered only when they have ended. (invariant C10)
+- A prompt of which the agent has nothing, since the journal was away, waits again as the next one;
+  its hooks are not asked again.
 """
 
 from __future__ import annotations
@@ -45,15 +47,12 @@ from acp_bridge.machine.effects import (
     Refused,
     Replied,
     RunHooks,
-    SendGo,
-    SendPause,
     Steer,
     StopHooks,
     TellDeath,
     WriteChange,
 )
 from acp_bridge.machine.events import Moment, Steered
-from acp_bridge.machine.states import Standstill, State
 
 #: the journal's failures: the agent has nothing of the prompt.
 _UNWRITTEN = (Failure.JOURNAL, Failure.NOT_BEGUN)
@@ -215,6 +214,15 @@ class PromptQueue:
         self.running = self.waiting[0]
         self._waiting.remove(self.running)
         return self.running
+
+    def take_back(self) -> list[Effect]:
+        """Let the running prompt be the next to run: the agent has nothing of it."""
+        prompt, self.running = self.running, None
+        assert prompt is not None
+        # What was to join its turn must not overtake it.
+        prompt.first = prompt.told = prompt.refused = True
+        self._waiting.insert(0, prompt)
+        return self.end_joined(Replied(None))
 
     def finish(self, outcome: Outcome) -> list[Effect]:
         """Answer the running prompt, and those that have joined its turn."""
@@ -494,7 +502,7 @@ class PromptQueue:
             raise ValueError(f"received twice, one of {keys}")
 
 
-# --- what keeps the queue from being sent ---------------------------------------------------------
+# --- hooks that the machine did not ask for -------------------------------------------------------
 
 
 class OpenHooks:
@@ -546,88 +554,3 @@ class OpenHooks:
     def tell_death(self, detail: object) -> list[Effect]:
         """Run the hooks about a death of the agent, if there are some."""
         return [TellDeath(detail)] if Moment.DEATH in self._moments else []
-
-
-class Gate:
-    """Tracks the user's pause and hold; methods return effects.
-
-    - While the gate is closed no prompt is sent and no process is started for one.
-    - A pause also makes the running turn wait at its agent. It ends with the user's go or Stop,
-      with a prompt that interrupts, and when no prompt is left. A hold ends with the user's go
-      alone.
-    - The agent is asked once for each pause of a turn, under a token; an answer to an older
-      question counts no more.
-    """
-
-    def __init__(self) -> None:
-        self.paused = False
-        self.held = False
-        #: the key of the newest prompt when the pause came.
-        self._newest = 0
-        #: the token of the question that the agent has not answered yet.
-        self.asked: int | None = None
-        #: the agent said that the running turn waits.
-        self.turn_waits = False
-
-    @property
-    def closed(self) -> bool:
-        """True during a pause or a hold: nothing may start."""
-        return self.paused or self.held
-
-    @property
-    def at_agent(self) -> bool:
-        """True if the agent was asked to pause the running turn and has not refused."""
-        return self.turn_waits or self.asked is not None
-
-    def standstill(self, state: State) -> Standstill:
-        """Return how far a pause or a hold has come in this state."""
-        if not self.closed:
-            return Standstill.OPEN
-        if self.asked is not None:
-            return Standstill.PAUSING
-        refused = state is State.RUNNING and not self.turn_waits
-        return Standstill.PAUSED if self.paused and not refused else Standstill.HELD
-
-    def pause(self, newest: int) -> None:
-        """Close the gate; `newest` is the key of the newest prompt without an answer."""
-        self.paused, self._newest = True, newest
-
-    def pause_turn(self, epoch: int, token: int) -> list[Effect]:
-        """Ask the agent to let the running turn wait, under this token."""
-        self.asked = token
-        return [SendPause(epoch, token)]
-
-    def hold(self, epoch: int) -> list[Effect]:
-        """Close the gate until go; a turn that waits goes on to its end."""
-        out = self.open(epoch)
-        self.held = True
-        return out
-
-    def answered(self, paused: bool) -> None:
-        """Take the agent's answer to the last question."""
-        self.asked, self.turn_waits = None, paused
-
-    def open(self, epoch: int) -> list[Effect]:
-        """End pause and hold."""
-        out: list[Effect] = [SendGo(epoch)] if self.at_agent else []
-        self.forget()
-        return out
-
-    def end_older_pause(self, key: int) -> None:
-        """End the pause for a prompt that interrupts, if it was read after the pause."""
-        if key > self._newest:
-            self.end_pause()
-
-    def end_pause(self) -> None:
-        """End the pause without a word to the agent: it is told to cancel, or has ended."""
-        self.paused = False
-        self.forget_turn()
-
-    def forget(self) -> None:
-        """End pause and hold without a word to the agent: the session ends."""
-        self.held = False
-        self.end_pause()
-
-    def forget_turn(self) -> None:
-        """Forget the agent's part of a pause: no turn runs any more."""
-        self.asked, self.turn_waits = None, False

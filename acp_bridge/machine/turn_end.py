@@ -21,9 +21,8 @@ from acp_bridge.machine.effects import (
     SendCancel,
     StopWork,
 )
-from acp_bridge.machine.events import (
-    AgentAnswered,
-)
+from acp_bridge.machine.events import AgentAnswered, NotBegun
+from acp_bridge.machine.gate import Gate
 from acp_bridge.machine.processes import Epochs, Processes
 from acp_bridge.machine.prompt_queue import OpenHooks, PromptQueue
 from acp_bridge.machine.states import Happened, Phase, State, States
@@ -36,12 +35,14 @@ class TurnEnd:
         self,
         states: States,
         queue: PromptQueue,
+        gate: Gate,
         epochs: Epochs,
         open_hooks: OpenHooks,
         processes: Processes,
     ) -> None:
         self._states = states
         self._queue = queue
+        self._gate = gate
         self._epochs = epochs
         self._open_hooks = open_hooks
         self._processes = processes
@@ -104,9 +105,24 @@ class TurnEnd:
         )
         return ends + self._processes.rest()
 
-    def not_begun(self) -> list[Effect]:
-        """Answer a prompt that was not sent, because the journal could not note its start."""
-        return self._finish(Failed(Failure.NOT_BEGUN)) + self._processes.rest()
+    def not_begun(self, event: NotBegun) -> list[Effect]:
+        """Take back a prompt that was not sent, because the journal could not note its start.
+
+        It waits again if the journal may come back, and is answered otherwise.
+        """
+        state = self._states.current
+        if event.key != self._queue.running_key:
+            return [Dropped(event)]
+        self._gate.away |= event.away
+        if state is State.DRAINING:
+            return self.end_drain()
+        if event.away and not self.cancels:
+            ends = self._queue.take_back()
+        elif state is State.RUNNING:
+            ends = self._finish(Failed(Failure.NOT_BEGUN, event.detail))
+        else:
+            return [Dropped(event)]
+        return ends + (self._processes.rest() if state is State.RUNNING else [])
 
     def drained(self, event: AgentAnswered) -> list[Effect]:
         """Take the answer that came in time to a cancelled prompt."""

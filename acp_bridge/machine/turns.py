@@ -13,6 +13,8 @@ turn ends, what a Stop, a hook, a pause and the end of the session do to it. The
 - Nothing is sent, and no process is started, while the user has paused or held the session, or
   while hooks about a prompt run. A Stop ends a turn that is paused as any other, whatever came
   before or comes after it.
+- While the journal is away nothing is sent either; a prompt that could not be noted as sent is the
+  next when it is back.
 
 How a turn ends is decided in `turn_end.py`.
 """
@@ -60,6 +62,10 @@ from acp_bridge.machine.events import (
     HookEnded,
     HookEvent,
     HooksDone,
+    JournalAway,
+    JournalBack,
+    JournalEvent,
+    JournalLost,
     MaySteer,
     Moment,
     MoveWaiting,
@@ -83,8 +89,9 @@ from acp_bridge.machine.events import (
     WorkAsked,
     WorkOver,
 )
+from acp_bridge.machine.gate import Gate
 from acp_bridge.machine.processes import Epochs, Processes
-from acp_bridge.machine.prompt_queue import Gate, Hooks, OpenHooks, PromptQueue, QueuedPrompt
+from acp_bridge.machine.prompt_queue import Hooks, OpenHooks, PromptQueue, QueuedPrompt
 from acp_bridge.machine.states import FREE, Happened, Phase, Snapshot, State, States, Timers
 from acp_bridge.machine.turn_end import TurnEnd
 
@@ -120,18 +127,19 @@ class TurnMachine:
         self._timers = Timers(self._tokens)
         self._states = states = States(self._timers, has_process=epoch > 0)
         self._queue = queue = PromptQueue()
-        self._gate = Gate()
+        self._gate = gate = Gate()
         self._open_hooks = open_hooks = OpenHooks(hooks)
         self._epochs = epochs = Epochs(epoch)
         self._processes = processes = Processes(
             states,
             epochs,
             queue,
+            gate,
             open_hooks,
             always_reload=always_reload,
             provisional=provisional,
         )
-        self._turn_end = TurnEnd(states, queue, epochs, open_hooks, processes)
+        self._turn_end = TurnEnd(states, queue, gate, epochs, open_hooks, processes)
         #: where the session stands since the last step.
         self.snapshot = self._take_snapshot()
 
@@ -164,7 +172,8 @@ class TurnMachine:
         if self._gate.closed:
             out += self._wait_for_go()
         else:
-            out += self._send_next() + self._timers.disarm(Timer.SIGN)
+            out += [] if self._gate.away else self._send_next()
+            out += self._timers.disarm(Timer.SIGN)
         self.snapshot = self._take_snapshot()
         return out
 
@@ -173,6 +182,8 @@ class TurnMachine:
         match event:
             case PromptReceived() | Committed() | CommitFailed() | NotBegun() | RunLeftOver():
                 return self._take_prompt(event)
+            case JournalAway() | JournalBack() | JournalLost():
+                return self._take_journal(event)
             case SteerWaiting() | SteerAnswered():
                 return self._take_steering(event)
             case EditWaiting() | MoveWaiting() | DropWaiting() | ChangeLeftOver() | ChangeWritten():
@@ -222,14 +233,26 @@ class TurnMachine:
                 failure = Failed(Failure.JOURNAL, detail)
                 out = queue.drop(failure, lambda p: p.key == key and not p.committed)
                 return out or [Dropped(event)]
-            case NotBegun(queue.running_key) if state is State.RUNNING:
-                return self._turn_end.not_begun()
-            case NotBegun(queue.running_key) if state is State.DRAINING:
-                return self._turn_end.end_drain()
             case NotBegun():
-                return [Dropped(event)]
+                return self._turn_end.not_begun(event)
             case _:
                 assert_never(event)
+
+    def _take_journal(self, event: JournalEvent) -> list[Effect]:
+        """Let what waits go on waiting while the journal is away, or answer it for good."""
+        gate, closing = self._gate, self._states.closing
+        match event:
+            case JournalAway() if not (closing or gate.away):
+                gate.away = True
+            case JournalBack() if gate.away:
+                gate.away = False
+            case JournalLost(detail) if not closing:
+                gate.away = False
+                failure = Failed(Failure.NOT_BEGUN, detail)
+                return self._queue.drop(failure, lambda prompt: prompt.committed)
+            case _:
+                return [Dropped(event)]
+        return []
 
     def _committed(self, event: Committed) -> list[Effect]:
         """Note that the prompt is on disk; an interrupting one now cancels the turn before it."""

@@ -48,6 +48,7 @@ from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import queue_command
 from acp_bridge.session.prompts.account import Account
+from acp_bridge.session.prompts.away import follow_journal
 from acp_bridge.session.prompts.budget import Budget
 from acp_bridge.session.prompts.changes import Changes
 from acp_bridge.session.prompts.hooks import SessionHooks, moments_of
@@ -106,6 +107,7 @@ class Session:
         self.user_settings = chosen = UserSettings(journal)
         self.memory = memory = Memory(journal)
         self._prompts = prompts = Prompts(journal, shown, core, self._touch)
+        follow_journal(journal, core, shown)
         self.recovery = Recovery(journal, prompts, updates)
         rules = FoundRules(settings, workspace.cwd)
         self.hooks = SessionHooks(core, prompts, shown, hooks, journal, rules)

@@ -181,7 +181,7 @@ def away(seconds: float) -> str:
     return (
         "[acp-bridge] The database of this session can't be reached. If that stays so, what the"
         f" agent does is ended in {seconds:.0f} seconds, since another machine may take up the"
-        " session after that."
+        " session after that. Prompts that wait go on waiting."
     )
 
 

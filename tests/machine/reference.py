@@ -59,6 +59,9 @@ from acp_bridge.machine.events import (
     HookBegan,
     HookEnded,
     HooksDone,
+    JournalAway,
+    JournalBack,
+    JournalLost,
     Leaked,
     Loaded,
     Moment,
@@ -104,6 +107,8 @@ class Reference(Line):
     paused = on_hold = False
     paused_at = pause_token = 0
     pause_told = pause_open = pause_refused = False
+    #: the journal can't be written for now.
+    away = False
     #: epochs by what is known of them.
     started: set[int] = field(default_factory=set)
     initialized: set[int] = field(default_factory=set)
@@ -134,9 +139,10 @@ class Reference(Line):
                 self.carriers.add(carrier)
                 unchecked = Moment.PROMPT not in self.hooks
                 self.line += [Asked(key, carrier, True, checked=unchecked) for key in keys]
-            case NotBegun(key):
-                unsent = self.running is not None and self.running.key == key
-                self.unsent |= unsent and not self.died
+            case NotBegun(key, away) if self.running and self.running.key == key:
+                self.not_begun(self.running, away)
+            case JournalAway() | JournalBack() | JournalLost():
+                self.note_journal(event)
             case HooksDone() | HookBegan() | HookEnded():
                 self.note_hooks(event)
             case Pause() | HoldQueue() | Go() | PauseAnswered():
@@ -154,16 +160,32 @@ class Reference(Line):
             case ReplaceProcess():
                 self.unfit |= self.loaded
             case Close(keeps_prompts):
-                self.closing, self.paused, self.on_hold = True, False, False
+                self.closing, self.paused, self.on_hold, self.away = True, False, False, False
                 for asked in self.line:
                     begun = asked in (self.running, self.leaving) or asked.again > 0
                     asked.kept |= keeps_prompts and not begun and not asked.cancelled
                     asked.cancelled |= begun or not keeps_prompts
             case Shutdown():
                 self.closing = self.gone = True
-                self.paused = self.on_hold = False
+                self.paused = self.on_hold = self.away = False
             case _:
                 self.outside(event)
+
+    def not_begun(self, asked: Asked, away: bool) -> None:
+        """Note that the prompt that runs was not sent; perhaps it is the next to be."""
+        self.unsent |= not self.died
+        self.away |= away and not self.closing
+        if away and not asked.cancelled:
+            self.running = None
+            self.sent_keys.remove(asked.key)
+            self.line.remove(asked)
+            self.line.insert(0, asked)
+
+    def note_journal(self, event: JournalAway | JournalBack | JournalLost) -> None:
+        if not self.closing:
+            self.away = isinstance(event, JournalAway)
+            for asked in self.next() if isinstance(event, JournalLost) else ():
+                asked.lost |= asked.committed
 
     def note_gate(self, event: Event) -> None:
         match event:
@@ -277,8 +299,8 @@ class Reference(Line):
         if self.running is None or self.told or self.died:
             self.pause_told = self.pause_open = False
         for asked in self.next():
-            ends = asked.cancelled or asked.kept
-            assert asked.hooked or not ends, f"{asked} was cancelled or kept, and still waits"
+            ends = asked.cancelled or asked.kept or asked.lost
+            assert asked.hooked or not ends, f"{asked} has ended, and still waits"
         if self.running and self.running.cancelled:
             assert self.told or self.died, "the agent was not told"
 
@@ -355,6 +377,7 @@ class Reference(Line):
     def sent(self, effect: SendPrompt) -> None:
         assert self.running is None, "two turns at once"
         assert not self.gate_closed, "the user wants nothing to start"
+        assert not self.away, "the journal can't note it"
         assert self.leaving is None, "the turn before has not ended"
         assert self.hooked is None, "hooks run"
         assert self.next()[0].checked, "its hooks did not run"
@@ -474,10 +497,12 @@ class Reference(Line):
         elif isinstance(event, CommitFailed):
             assert (asked.key, asked.committed) == (event.key, False)
             assert outcome.why is Failure.JOURNAL
-        elif isinstance(event, NeedsAuth):
-            assert outcome.why is Failure.NEEDS_AUTH
+        elif asked.lost and outcome.why is Failure.NOT_BEGUN:
+            assert isinstance(event, JournalLost) or asked.doomed
         else:
-            assert outcome.why is Failure.NO_AGENT
+            assert not self.away, "it may be sent later"
+            login = isinstance(event, NeedsAuth)
+            assert outcome.why is (Failure.NEEDS_AUTH if login else Failure.NO_AGENT)
 
     def leave_over(self, event: Event, keys: tuple[int, ...]) -> None:
         for key in keys:

@@ -48,6 +48,8 @@ class Asked:
     doomed: bool = False
     #: it waited as the session was closed for all.
     kept: bool = False
+    #: it waited as the journal was lost.
+    lost: bool = False
     #: the user wants it never to run.
     dropped: bool = False
     #: how the agent ended its turn.

@@ -31,8 +31,10 @@ from acp_bridge.machine.events import (
     Event,
     Go,
     HoldQueue,
+    JournalAway,
+    JournalBack,
+    JournalLost,
     Moment,
-    NotBegun,
     Pause,
     ReplaceProcess,
     Shutdown,
@@ -48,7 +50,7 @@ mostly = st.sampled_from([True, True, True, False])
 seldom = st.sampled_from([False] * 9 + [True])
 near = st.sampled_from([0, 1, -1])
 moments = st.sampled_from([frozenset[Moment](), frozenset(Moment)])
-prompt_events = st.sampled_from([Committed, CommitFailed, CancelPrompt, NotBegun])
+prompt_events = st.sampled_from([Committed, CommitFailed, CancelPrompt])
 
 
 class AnyHistory(RuleBasedStateMachine):
@@ -87,9 +89,17 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule(kind=prompt_events, back=st.integers(-1, 6))
     def about_a_prompt(
-        self, kind: type[Committed | CommitFailed | CancelPrompt | NotBegun], back: int
+        self, kind: type[Committed | CommitFailed | CancelPrompt], back: int
     ) -> None:
         self.world.about_a_prompt(kind, back)
+
+    @rule(back=few, away=mostly)
+    def not_begun(self, back: int, away: bool) -> None:
+        self.world.not_begun(back, away)
+
+    @rule(event=st.sampled_from([JournalAway(), JournalBack(), JournalBack(), JournalLost()]))
+    def journal(self, event: Event) -> None:
+        self.world.feed(event)
 
     @rule(kind=st.sampled_from([EditWaiting, DropWaiting]), back=few)
     def change(self, kind: type[EditWaiting | DropWaiting], back: int) -> None:

@@ -46,6 +46,9 @@ from acp_bridge.machine.events import (
     HookBegan,
     HookEnded,
     HooksDone,
+    JournalAway,
+    JournalBack,
+    JournalLost,
     Leaked,
     Loaded,
     LoadRefused,
@@ -90,6 +93,10 @@ WRONG: dict[type[Event], list[type[AgentEvent]]] = {
     PauseAnswered: [AgentExited, Leaked],
     WorkOver: [AgentExited, Leaked],
 }
+#: What clients ask for that is no prompt.
+USER: list[Event] = [Warm(), ReplaceProcess(), WorkAsked()]
+#: What becomes of the journal's place.
+JOURNAL: list[Event] = [JournalAway(), *[JournalBack()] * 4, JournalLost("taken")]
 #: The events that a process may cause at any time.
 PROCESS: list[type[AgentEvent]] = [
     Started,
@@ -199,7 +206,7 @@ class World:
         assert known.work_stops == (state == "DRAINING" and now.running is None)
         if state in ("COLD", "IDLE", "WORKING", "BLOCKED", "UNAUTHENTICATED", "CLOSED"):
             stranded = any(asked.committed for asked in known.next()[:1])
-            waits = known.gate_closed or known.hooked or known.change
+            waits = known.gate_closed or known.away or known.hooked or known.change
             assert waits or not stranded, "stranded"
         if now.asleep:
             assert state in ("COLD", "KILLING")
@@ -256,10 +263,14 @@ class World:
         self.feed(HookEnded(self.runs + 1))
 
     def about_a_prompt(
-        self, kind: type[Committed | CommitFailed | CancelPrompt | NotBegun], back: int
+        self, kind: type[Committed | CommitFailed | CancelPrompt], back: int
     ) -> None:
         """Name one of the last prompts, a left-over one, or one that never was."""
         self.feed(kind(self.keys - back))
+
+    def not_begun(self, back: int, away: bool) -> None:
+        """Let the journal not take that one of the last prompts is sent, for now or at all."""
+        self.feed(NotBegun(self.keys - back, away))
 
     def change(self, kind: type[EditWaiting | DropWaiting], back: int) -> None:
         """Edit or drop one of the last prompts, whether it waits or not."""
@@ -329,7 +340,6 @@ class World:
     def storm(self, random: Random, events: int) -> None:
         """Let many things happen; most of them make sense."""
         few = range(4)
-        user: list[Event] = [Warm(), ReplaceProcess(), WorkAsked()]
         gate: list[Event] = [Pause(), Pause(), HoldQueue(), Go(), Go()]
         end: list[Event] = [Close(), Close(keeps_prompts=True), Shutdown()]
         happenings: tuple[tuple[float, Callable[[], None]], ...] = (
@@ -337,12 +347,13 @@ class World:
             (1, lambda: self.queue_run(random.choice(few))),
             (3, lambda: self.feed(Cancel())),
             (1, lambda: self.feed(Cancel(frozenset()))),
-            (1, lambda: self.feed(random.choice(user))),
+            (1, lambda: self.feed(random.choice(USER))),
             (3, lambda: self.feed(random.choice(gate))),
             (1, lambda: self.pause_answered(random.random() < 0.7, random.choice([0, 0, 1]))),
             (1, lambda: self.about_a_prompt(Committed, random.choice(few))),
             (1, lambda: self.about_a_prompt(CommitFailed, random.choice(few))),
-            (0.5, lambda: self.about_a_prompt(NotBegun, random.choice(few))),
+            (1.5, lambda: self.not_begun(random.choice(few), random.random() < 0.7)),
+            (2, lambda: self.feed(random.choice(JOURNAL))),
             (2, lambda: self.about_a_prompt(CancelPrompt, random.choice(few))),
             (10, lambda: self.as_it_should(random.choice(few))),
             (6, lambda: self.in_another_order(random.choice(few))),
@@ -372,7 +383,7 @@ class World:
         """Let the world do what it should until all is quiet, and assert that nobody waits.
 
         If it is silent, only the journal answers, the user presses Stop, and time passes. Else the
-        user ends what is paused or held.
+        user ends what is paused or held, and the journal comes back.
         (invariants Q1, C21)
         """
         for _ in range(ROUNDS):
@@ -387,6 +398,8 @@ class World:
                 self.feed(Cancel())
             elif self.reference.gate_closed and self.reference.line:
                 self.feed(Go())
+            elif self.reference.away:
+                self.feed(JournalBack())
             elif self.reference.running:
                 self.answer(0, 0)
             else:

@@ -1,7 +1,8 @@
 """A journal whose writes are made later, as one over a network makes them.
 
 Every write waits in one queue, in order. `LateFile` makes the first of them some rounds of the
-event loop later, one after the other; a test that wants to say when holds the `gate`.
+event loop later, one after the other; a test that wants to say when holds the `gate`. It can be
+away, too: then what must be written at once is refused, as by a database.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from acp_bridge.journal import JournalError, files
+from acp_bridge.journal import DatabaseAway, JournalError, files
 from acp_bridge.journal.file import SessionFile, Write
+from acp_bridge.journal.left_queue import Went
 
 Action = Callable[[JournalError | None], None]
 
@@ -41,6 +43,8 @@ class Gate:
     def __init__(self) -> None:
         """Nothing is held up."""
         self.shut = False
+        #: what must be written is refused, or `loses`: it is written, and nobody hears of it.
+        self.away = self.loses = False
         self._files: list[LateFile] = []
 
     def add(self, file: LateFile) -> None:
@@ -125,7 +129,12 @@ class LateFile(SessionFile):
         late = self.late.popleft()
         self.in_flight = bool(self.late)
         error: JournalError | None = None
+        must = not late.keep or Went.SENT in late.write.went
         try:
+            if self.gate.away and must:
+                if self.gate.loses:
+                    super().write(late.write)
+                raise DatabaseAway("away")
             if late.keep:
                 super().write_or_keep(late.write, late.key)
             else:

@@ -109,6 +109,8 @@ class CopiedFile(SessionFile):
         self._unsure: list[Write] = []
         self._more = anyio.Event()
         self._closing = False
+        #: somebody is to be told when the database can be written again.
+        self._awaited = False
         self._log_bytes = 0
         self._rebasing, self._saving = anyio.Lock(), anyio.Lock()
         self._lost: JournalError | None = None
@@ -156,7 +158,7 @@ class CopiedFile(SessionFile):
         """Send a write on its way; what becomes of it is told by `then`. Raises JournalError."""
         self._check()
         if self._is_behind:
-            raise DatabaseAway(_AWAY)
+            raise self._refusal()
         self._enter(write, None, must=True)
 
     def write_or_keep(self, write: Write, key: object = None) -> None:
@@ -169,6 +171,16 @@ class CopiedFile(SessionFile):
             self._keep(write, key)
         else:
             self._enter(write, key, must=False)
+
+    def _refusal(self) -> DatabaseAway:
+        """Return what refuses a write that may be made later; who wants it is told when."""
+        self._await()
+        return DatabaseAway(_AWAY)
+
+    def _await(self) -> None:
+        if not self._awaited:
+            self._awaited = True
+            self._more.set()
 
     @property
     def _is_behind(self) -> bool:
@@ -208,6 +220,7 @@ class CopiedFile(SessionFile):
 
     def give_up(self) -> None:
         """Keep what waits, since the database does not answer."""
+        self._await()
         self._unsure = self._unsure or self._sent
         self._keep_late()
 
@@ -216,14 +229,18 @@ class CopiedFile(SessionFile):
     async def run(self) -> None:
         """Make the writes, until the file is closed; those that were kept are tried again."""
         while not self.closed or self._late:
-            with anyio.move_on_after(waits.JOURNAL_RETRY if self._away else None):
+            tries = self._away or self._awaited
+            with anyio.move_on_after(waits.JOURNAL_RETRY if tries else None):
                 await self._more.wait()
             self._more = anyio.Event()
+            makes = self._away or bool(self._late)
             try:
                 if self._away and not self.closed:
                     await self._make_kept()
                 while self._late:
                     await self._make_late()
+                if self._awaited and not self.closed:
+                    await self._tell_back(sure=makes)
             except DatabaseAway:
                 pass  # what waits was kept
             except JournalError as error:
@@ -233,6 +250,16 @@ class CopiedFile(SessionFile):
                 self._lose(JournalError(_FAILED))
             finally:
                 self._sent = []
+
+    async def _tell_back(self, *, sure: bool) -> None:
+        """Tell that the database can be written, if it can. Raises as `_look_up` does.
+
+        `sure`: something was written just now.
+        """
+        if not sure:
+            await self._look_up()
+        self._awaited = False
+        self.on_back(None)
 
     async def _make_late(self) -> None:
         """Make what waits longest, as much as goes together.
@@ -282,7 +309,7 @@ class CopiedFile(SessionFile):
             if not late.must:
                 with suppress(JournalError):
                     self._keep(late.write, late.key)
-            self._leaves(DatabaseAway(_AWAY) if late.must else None)
+            self._leaves(self._refusal() if late.must else None)
 
     async def _make_kept(self) -> None:
         """Make what was kept, the first first. Raises as `_make_late` does."""
@@ -422,6 +449,8 @@ class CopiedFile(SessionFile):
                 self.unwritten.add(late.write, late.key)
             self._leaves(error)
         self._save_kept()
+        self._awaited = False
+        self.on_back(error)
 
     def _save_kept(self) -> None:
         if self.unwritten.writes:

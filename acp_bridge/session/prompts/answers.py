@@ -52,6 +52,8 @@ def _failure(why: Failure, detail: object) -> RpcError:
             return errors.agent_trouble(f"the prompt was not taken: {detail}")
         case Failure.JOURNAL:
             return errors.agent_trouble("the prompt could not be written to the journal: not taken")
+        case Failure.NOT_BEGUN if detail in (GONE, TAKEN, WAL_GONE):
+            return errors.agent_trouble(f"the prompt was not sent: {detail}")
         case Failure.NOT_BEGUN:
             return errors.agent_trouble("the journal can't be written, so the prompt was not sent")
         case Failure.AGENT_DIED:

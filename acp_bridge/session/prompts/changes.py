@@ -152,7 +152,7 @@ class Changes:
         """
         async with self._one_at_a_time:
             prompt = self._get(key)
-            was = prompt.params, prompt.added, prompt.edited, prompt.shown
+            was = prompt.params, prompt.added, prompt.edited, prompt.seen, prompt.shown
             left_over = key in self._prompts.left_over
             if left_over and is_feedback(prompt.params):
                 raise errors.refused(_FEEDBACK)
@@ -161,10 +161,11 @@ class Changes:
 
             def write(_order: tuple[int, ...]) -> None:
                 self._journal.edit(prompt.seq, new)
-                prompt.params, prompt.added, prompt.edited, prompt.shown = new, [], True, False
+                prompt.params, prompt.added, prompt.edited = new, [], True
+                prompt.seen, prompt.shown = {}, False
 
             def undo() -> None:
-                prompt.params, prompt.added, prompt.edited, prompt.shown = was
+                prompt.params, prompt.added, prompt.edited, prompt.seen, prompt.shown = was
                 if now := self._prompts.find(key):  # a copy, if it was left over meanwhile
                     now.params = prompt.params
                 self._journal.change_params(prompt.seq, prompt.params)

@@ -48,6 +48,10 @@ class Prompt:
     edited: bool = False
     #: it was sent into a turn, so its words stand there.
     shown: bool = False
+    #: it was to be sent, and perhaps the journal has that; it waits again since that was away.
+    put_off: bool = False
+    #: who was shown its words then, as `senders` has it.
+    seen: dict[Client, int] = field(default_factory=dict)
     #: the `_session/steering` that brought it, until that is answered.
     steering: ClientRequest | None = None
     #: for one that was to join a turn, what the answer tells: "steered" or "queued".
@@ -67,11 +71,15 @@ class Prompt:
         return [*self.asked, *self.waits]
 
     def is_shown_by(self, view: ClientView) -> bool:
-        """Return True if a client has sent it, and was not shown the session from its beginning
-        since: it shows the words by itself.
+        """Return True if a client has sent it as it is, and was not shown the session from its
+        beginning since: it shows the words by itself. Or if it was shown them already.
 
         One that has come back has not been shown that yet, whatever it was shown before.
         """
+        if self.seen.get(view.client) == view.replays:
+            return True
+        if self.edited:
+            return False
         then = self.senders.get(view.client)
         if then is None:
             return self.is_of(view.client) and not view.replays

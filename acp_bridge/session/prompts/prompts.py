@@ -131,12 +131,12 @@ class Prompts:
     def shown_by(self, prompt: Prompt) -> list[Client]:
         """Return the clients that already show a prompt's words.
 
-        Those are the clients that have sent the prompt and not loaded the session since. No client
+        Those are the clients that have sent the prompt and not loaded the session since, and those
+        that were shown them when the prompt was to be sent before and could not be. No client
         shows by itself words that were edited, or a hook's feedback, or what was left over and not
         sent again.
         """
-        views = [] if prompt.edited else self._transcript.views
-        return [view.client for view in views if prompt.is_shown_by(view)]
+        return [view.client for view in self._transcript.views if prompt.is_shown_by(view)]
 
     def senders_but(self, prompt: Prompt, client: Client) -> list[Client]:
         """Return the clients that have sent a prompt and have the session, without this one."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from acp_bridge.agents.link import Link
-from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.journal import DatabaseAway, JournalError, SessionJournal
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Failed, Failure, Outcome, Refused, Replied
@@ -73,21 +72,31 @@ class Turn:
     def begin(self, link: Link, key: int) -> None:
         """Send the prompt with this key; its answer becomes `AgentAnswered`."""
         prompt = self._prompts.get(key)
-        session_id = self._journal.info.session_id
         self._transcript.begin_turn(prompt.seq)
         try:
-            self._journal.start_turn(prompt.seq, shown=prompt.shown)
+            stand = prompt.shown or (prompt.put_off and self._journal.has_words(prompt.seq))
+            self._journal.start_turn(prompt.seq, shown=stand)
         except JournalError as exc:
             self._not_noted(key, exc)
             return
         unsent = self._unsent = self._late_start(key)
+        self._show_words(prompt)
+        if unsent is None:
+            self._send(link, key)
+        else:
+            unsent.send(partial(self._send_late, link, unsent))
+
+    def _send(self, link: Link, key: int) -> None:
+        """Send a prompt that is noted as sent, and whose words are shown."""
+        prompt = self._prompts.get(key)
+        session_id = self._journal.info.session_id
         self._account.begin_turn(link, prompt.seq)
         blocks = prompt.params["prompt"]
         carried = self._memory.take_transcript(blocks) if self._memory.transcript else None
         added = self._added(prompt, key)
         sent = [carried, *blocks, *added] if carried else [*blocks, *added]
         self._updates.new_turn(key, sent)
-        self._show_words(prompt, added)
+        self._show_beside(prompt, added)
         if budget := self._account.budget:
             budget.look_at(link)
         event("turn.started", session=session_id, turn=prompt.seq, agent=link.name)
@@ -105,25 +114,35 @@ class Turn:
                     self._updates.break_off(key)
                 self._core.feed(ev.AgentAnswered(epoch, key, answer))
 
-        send = partial(link.request_for, prompt.request, SESSION_PROMPT, params, answered)
-        if unsent is None:
-            send()
-        else:
-            unsent.send(partial(self._send_late, link, unsent, send))
+        link.request_for(prompt.request, SESSION_PROMPT, params, answered)
 
     def _late_start(self, key: int) -> Unsent | None:
         """Return the prompt as one that waits for its note, if that is not made already."""
-        return Unsent(self._journal, key, self._not_noted) if self._journal.in_flight else None
+        return Unsent(self._journal, key, self._not_noted_late) if self._journal.in_flight else None
 
     def _not_noted(self, key: int, why: JournalError) -> None:
         event("journal.failed", session=self._journal.info.session_id, what=why)
-        self._core.feed(ev.NotBegun(key))
+        away, prompt = isinstance(why, DatabaseAway), self._prompts.find(key)
+        if away and prompt:  # it may wait again, and a prompt that waits has no turn
+            self._transcript.end_turn(prompt.seq)
+        self._core.feed(ev.NotBegun(key, away, str(why)))
 
-    def _send_late(self, link: Link, unsent: Unsent, send: Callable[[], object]) -> None:
+    def _not_noted_late(self, key: int, why: JournalError) -> None:
+        """Take back a prompt whose words are shown; perhaps the database has the note after all."""
+        prompt = self._prompts.find(key)
+        if prompt and isinstance(why, DatabaseAway):
+            prompt.put_off = True
+            prompt.seen = self._transcript.seen()
+            self._transcript.places.lose()  # what is recorded has another order now
+            self._prompts.not_sent(prompt)
+        self._not_noted(key, why)
+
+    def _send_late(self, link: Link, unsent: Unsent) -> None:
         """Send a prompt whose note is made now; one that was stopped meanwhile has not begun."""
         if unsent.stopped:
             self._core.feed(ev.NotBegun(unsent.key))
         elif not link.gone:
+            send = partial(self._send, link, unsent.key)
             self._core.finish(ef.SendPrompt(link.epoch, unsent.key), send)
 
     def join(self, key: int) -> list[Json]:
@@ -132,7 +151,8 @@ class Turn:
         added = self._added(prompt, key)
         sent = [*prompt.params["prompt"], *added]
         self._updates.join_turn(sent)
-        self._show_words(prompt, added)
+        self._show_words(prompt)
+        self._show_beside(prompt, added)
         prompt.shown = True
         return sent
 
@@ -169,19 +189,23 @@ class Turn:
             self._journal.start_turn(prompt.seq, shown=prompt.shown)
         except JournalError as exc:
             event("journal.failed", session=self._journal.info.session_id, what=exc)
-        self._show_words(prompt, [])
+        self._show_words(prompt)
+        self._show_beside(prompt, [])
         self._transcript.notice(text)
         self._transcript.end_turn(prompt.seq)  # the notice is all that is said of its end
 
-    def _show_words(self, prompt: Prompt, added: list[Json]) -> None:
-        """Show a prompt's words to clients that don't show them already, then hooks' notices.
-
-        `added`: what hooks have added for the agent, which is only recorded.
-        """
+    def _show_words(self, prompt: Prompt) -> None:
+        """Show a prompt's words to clients that don't show them already."""
         shows_them, noted = self._prompts.shown_by(prompt), self._transcript.take_noted()
         for chunk in [] if prompt.shown else words_of(prompt.params):
             as_noted = noted.pop(0) if noted else None
             self._transcript.show_to_all_but(shows_them, chunk, as_noted)
+
+    def _show_beside(self, prompt: Prompt, added: list[Json]) -> None:
+        """Show the notices of hooks about a prompt.
+
+        `added`: what hooks have added for the agent, which is only recorded.
+        """
         if self._hooks.unnamed is not None or self._hooks.runs.unsaid:
             for text in self._hooks.take_unsaid():
                 self._transcript.notice(text)

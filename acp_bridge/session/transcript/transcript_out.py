@@ -69,7 +69,6 @@ class TranscriptOut:
         #: the journal's number of the prompt whose turn runs, 0 outside of a turn.
         self.seq = 0
         journal.on_late = self._hold_back
-        journal.on_away = self._say_away
 
     # --- the clients that have the session -----------------------------------------------------
 
@@ -121,6 +120,10 @@ class TranscriptOut:
     def has_others(self, client: Client) -> bool:
         """Return True when another client has the session."""
         return any(view.client is not client for view in self.views)
+
+    def seen(self) -> dict[Client, int]:
+        """Return who was shown what was shown last, with how many replays each had had by then."""
+        return {view.client: view.replays for view in self.views if not view.lag}
 
     def view_of(self, client: Client) -> ClientView | None:
         """Return the view of a client, or None if it does not have the session."""
@@ -410,7 +413,8 @@ class TranscriptOut:
         if behind and not told:
             self._say(notices.UNRECORDED)
 
-    def _say_away(self, seconds: float) -> None:
+    def say_away(self, seconds: float) -> None:
+        """Say that the journal's place is away, and when the turn that runs ends for that."""
         self._say(notices.away(seconds))
 
     def _say(self, text: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from psycopg.errors import DiskFull
 
 from acp_bridge.journal import Journal, JournalError, SessionJournal
-from acp_bridge.journal.errors import DatabaseAway
+from acp_bridge.journal.errors import TAKEN, DatabaseAway
 from acp_bridge.journal.postgres import log
 from acp_bridge.journal.postgres.connection import Database, failure
 from acp_bridge.journal.postgres.files import opened
@@ -30,6 +30,8 @@ class Way:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._put = log.put
         self.cut = False
+        #: how often it was tried while it was cut.
+        self.tried = 0
         #: what becomes of a write whose answer is lost.
         self.loses: Literal["nothing", "answers", "writes"] = "nothing"
         self.bar = anyio.Event()
@@ -44,6 +46,7 @@ class Way:
 
     async def kept(self, *_: Any) -> None:
         if self.cut:
+            self.tried += 1
             raise DatabaseAway("cut")
 
     async def put(self, *args: Any, **how: Any) -> bool:
@@ -247,3 +250,54 @@ async def test_a_prompt_whose_answer_was_lost_is_told_of_once_a_later_commit_is_
         go_on.set()
         await is_true(lambda: told)
         assert told == [None]
+
+
+async def test_who_had_a_write_refused_is_told_when_the_database_takes_writes_again(
+    database: DatabaseUrl, tmp_path: Path, way: Way
+) -> None:
+    async with bridge(database, tmp_path / "here") as journal:
+        session, told = await began(journal), list[JournalError | None]()
+        session.on_back = told.append
+        way.cut = True
+        session.accept("id", {"prompt": []})
+        with pytest.raises(DatabaseAway):
+            await session.sync()
+        assert not session.behind  # there is nothing to be made up for
+        await is_true(lambda: way.tried > 1)
+        way.cut = False
+        await is_true(lambda: told)
+        assert session.accept("id", {"prompt": []})
+        await session.sync()
+    assert told == [None]
+
+
+async def test_it_is_told_after_what_was_kept_is_made(
+    database: DatabaseUrl, tmp_path: Path, way: Way
+) -> None:
+    async with bridge(database, tmp_path / "here") as journal:
+        session, behind = await began(journal), list[bool]()
+        session.on_back = lambda lost: behind.append(session.behind)
+        way.cut = True
+        session.record(1, says("one "))
+        await is_true(lambda: session.behind)
+        with pytest.raises(DatabaseAway):
+            session.accept("id", {"prompt": []})
+        way.cut = False
+        await is_true(lambda: behind)
+    assert behind == [False]
+
+
+async def test_who_waits_for_the_database_is_told_that_another_has_the_session(
+    database: DatabaseUrl, tmp_path: Path, way: Way
+) -> None:
+    async with bridge(database, tmp_path / "here") as journal:
+        session, told = await began(journal), list[JournalError | None]()
+        session.on_back = told.append
+        way.cut = True
+        session.accept("id", {"prompt": []})
+        await is_true(lambda: not session.in_flight)
+        way.cut = False
+        with psycopg.connect(database.conninfo, autocommit=True) as connection:
+            connection.execute("UPDATE acp_bridge.sessions SET owner = 'another'")
+        await is_true(lambda: told)
+    assert [str(lost) for lost in told] == [TAKEN]

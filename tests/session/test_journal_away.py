@@ -1,0 +1,143 @@
+"""A prompt whose turn comes while the journal is away waits, and runs when that is back."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_bridge.journal import JournalError, PromptState
+from acp_bridge.journal.errors import TAKEN
+from acp_bridge.protocol import ACCEPTED, SESSION_CANCEL, SESSION_PROMPT
+from tests.session.journals import recorded_texts
+from tests.session.living import CANCELLED, DONE, Living, first, living
+from tests.session.memory import ClientEnd
+from tests.session.played_agent import PlayedAgent
+from tests.session.waiting import quiet, until
+from tests.support.late_journal import Gate, late_journals
+
+pytestmark = pytest.mark.usefixtures("no_errors")
+
+
+class Away:
+    """A session with a prompt whose turn has come while its journal is away; two clients see it."""
+
+    def __init__(self, here: Living, agent: PlayedAgent, gate: Gate, prompt: int) -> None:
+        self.here, self.agent, self.gate, self.prompt = here, agent, gate, prompt
+        self.other = ClientEnd()
+
+    def back(self) -> None:
+        self.gate.away = False
+        self.here.journal.on_back(None)
+
+    def seen_by_other(self) -> list[str]:
+        return [
+            message["params"]["update"]["content"]["text"]
+            for message in self.other.sent.messages
+            if message.get("method") == "session/update"
+        ]
+
+
+@asynccontextmanager
+async def away(folder: Path, *, loses: bool = False, **more: Any) -> AsyncIterator[Away]:
+    with late_journals() as gate:
+        async with living(folder, first=first(), **more) as here:
+            agent = await here.agent()
+            gate.shut = True
+            stand = Away(here, agent, gate, here.prompt())
+            here.session.transcript.attach(stand.other.client)
+            await gate.let_through(lambda: here.session.now.running)
+            gate.away, gate.loses = True, loses
+            gate.open()
+            await until(lambda: here.session.now.running is None)
+            await quiet()
+            assert here.session.now.waiting
+            assert here.session.transcript.seq == 0
+            assert SESSION_PROMPT not in agent.heard
+            assert here.answers() == {}
+            yield stand
+
+
+@pytest.mark.hazard("N4", "Q5", "V1")
+@pytest.mark.parametrize("loses", [False, True])
+async def test_it_is_sent_once_and_its_words_are_shown_and_recorded_once(
+    tmp_path: Path, loses: bool
+) -> None:
+    async with away(tmp_path, loses=loses) as stand:
+        here = stand.here
+        assert here.states() == [PromptState.WAITING]
+        stand.back()
+        stand.agent.answer(await stand.agent.asked(SESSION_PROMPT), DONE)
+        assert await here.answered(stand.prompt) == DONE
+        assert stand.agent.heard.count(SESSION_PROMPT) == 1
+        assert stand.seen_by_other() == ["mend"]
+        assert here.texts() == []
+        assert await recorded_texts(here.journal) == ["mend"]
+        assert [each.get("method") for each in here.got].count(ACCEPTED) == 1
+        await here.turn(stand.agent)
+
+
+@pytest.mark.hazard("C1", "C20", "N4")
+@pytest.mark.parametrize("loses", [False, True])
+async def test_a_stop_answers_it_at_once_and_it_is_never_sent(tmp_path: Path, loses: bool) -> None:
+    async with away(tmp_path, loses=loses) as stand:
+        stand.here.session.audience.cancel(stand.here.client.client, None)
+        assert await stand.here.answered(stand.prompt) == CANCELLED
+        stand.back()
+        await quiet()
+        assert not {SESSION_PROMPT, SESSION_CANCEL} & {*stand.agent.heard}
+        assert stand.here.states() == [PromptState.DONE]
+
+
+@pytest.mark.hazard("N4")
+async def test_it_is_answered_with_the_reason_when_the_journal_is_lost(tmp_path: Path) -> None:
+    async with away(tmp_path) as stand:
+        stand.here.journal.on_back(JournalError(TAKEN))
+        answer = await stand.here.answered(stand.prompt)
+        assert answer["message"] == f"the prompt was not sent: {TAKEN}"
+
+
+async def test_words_that_were_given_to_it_meanwhile_are_shown_to_all_and_sent(
+    tmp_path: Path,
+) -> None:
+    async with away(tmp_path) as stand:
+        stand.gate.away = False
+        (key,) = stand.here.session.now.waiting
+        other = [{"type": "text", "text": "break"}]
+        await stand.here.session.changes.edit(key, lambda _: other)
+        stand.back()
+        turn = await stand.agent.asked(SESSION_PROMPT)
+        assert turn["params"]["prompt"] == other
+        stand.agent.answer(turn, DONE)
+        assert await stand.here.answered(stand.prompt) == DONE
+        assert stand.seen_by_other() == ["mend", "break"]
+        assert stand.here.texts() == ["break"]
+
+
+async def test_it_carries_the_transcript_that_it_was_to_carry(tmp_path: Path) -> None:
+    with late_journals() as gate:
+        async with living(tmp_path, first=first()) as here:
+            agent, here.session.memory.transcript = await here.agent(), "what was said"
+            gate.shut = True
+            request = here.prompt()
+            await gate.let_through(lambda: here.session.now.running)
+            gate.away = True
+            gate.open()
+            await until(lambda: here.session.now.running is None)
+            gate.away = False
+            here.journal.on_back(None)
+            turn = await agent.asked(SESSION_PROMPT)
+            assert [each["text"] for each in turn["params"]["prompt"]] == ["what was said", "mend"]
+            agent.answer(turn, DONE)
+            assert await here.answered(request) == DONE
+
+
+async def test_while_it_is_away_an_agent_that_ends_is_followed_by_none(tmp_path: Path) -> None:
+    async with away(tmp_path) as stand:
+        stand.agent.dies()
+        await until(lambda: stand.here.session.now.state.name == "COLD")
+        stand.back()
+        agent = await stand.here.agent(2)
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        assert await stand.here.answered(stand.prompt) == DONE
