@@ -12,7 +12,15 @@ import secrets
 import socket
 from collections.abc import Callable
 
-from acp_bridge.protocol import CURSOR, REASON, ErrorCode
+from acp_bridge.protocol import (
+    ADDRESS,
+    CURSOR,
+    ELSEWHERE,
+    MACHINE,
+    REASON,
+    ErrorCode,
+    is_origin,
+)
 from acp_bridge.wire.jsonrpc import Malformed, RpcError
 
 log = logging.getLogger("acp_bridge")
@@ -49,6 +57,15 @@ def wrong_cursor(message: str) -> RpcError:
 def is_wrong_cursor(error: RpcError) -> bool:
     """Return True for an error that `wrong_cursor` has made, here or in another bridge."""
     return isinstance(error.data, dict) and error.data.get(REASON) == CURSOR
+
+
+def held_elsewhere(message: str, machine: str, address: str | None) -> RpcError:
+    """Return -32600: a bridge of another machine has the session; `address` if it is an origin."""
+    error = refused(message)
+    error.data = {**error.data, REASON: ELSEWHERE, MACHINE: machine}
+    if address is not None and is_origin(address):
+        error.data[ADDRESS] = address
+    return error
 
 
 def unknown_session() -> RpcError:
