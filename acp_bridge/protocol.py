@@ -6,7 +6,6 @@ here once.
 
 from __future__ import annotations
 
-import re
 from enum import IntEnum, StrEnum
 from typing import Any, Final
 
@@ -408,7 +407,6 @@ REASON: Final = "reason"
 ELSEWHERE: Final = "elsewhere"
 MACHINE: Final = "machine"
 ADDRESS: Final = "address"
-_ORIGIN: Final = re.compile(r"https://([a-z0-9._-]{1,255}|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?")
 
 
 def own_meta(params: Json) -> Json:
@@ -416,20 +414,6 @@ def own_meta(params: Json) -> Json:
     meta = params.get("_meta")
     own = meta.get(_OWN) if isinstance(meta, dict) else None
     return own if isinstance(own, dict) else {}
-
-
-def is_origin(text: object) -> bool:
-    """Return True for an https origin as browsers write it."""
-    return isinstance(text, str) and _ORIGIN.fullmatch(text) is not None
-
-
-def held_at(data: object) -> tuple[str, str | None] | None:
-    """Return the machine that has a session, and its origin if it is told, by an error's `data`."""
-    told = as_object(data)
-    machine, address = told.get(MACHINE), told.get(ADDRESS)
-    if told.get(REASON) != ELSEWHERE or not isinstance(machine, str):
-        return None
-    return machine, address if isinstance(address, str) and is_origin(address) else None
 
 
 def only_if_live(params: Json) -> Json:
