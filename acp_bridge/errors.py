@@ -8,14 +8,25 @@ rest under that id.
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import socket
 from collections.abc import Callable
+from typing import Any, Final, TypeGuard
 
-from acp_bridge.protocol import CURSOR, REASON, ErrorCode
+from acp_bridge.protocol import (
+    ADDRESS,
+    CURSOR,
+    ELSEWHERE,
+    MACHINE,
+    REASON,
+    ErrorCode,
+    as_object,
+)
 from acp_bridge.wire.jsonrpc import Malformed, RpcError
 
 log = logging.getLogger("acp_bridge")
+_ORIGIN: Final = re.compile(r"https://([a-z0-9._-]{1,255}|\[[0-9a-f:.]{2,45}\])(:[0-9]{1,5})?")
 
 
 def internal(exc: BaseException | None = None, what: str = "internal error") -> RpcError:
@@ -49,6 +60,36 @@ def wrong_cursor(message: str) -> RpcError:
 def is_wrong_cursor(error: RpcError) -> bool:
     """Return True for an error that `wrong_cursor` has made, here or in another bridge."""
     return isinstance(error.data, dict) and error.data.get(REASON) == CURSOR
+
+
+def held_elsewhere(message: str, machine: str, address: str | None) -> RpcError:
+    """Return -32600: a bridge of another machine has the session; `address` if it is an origin."""
+    error = refused(message)
+    error.data = {**error.data, REASON: ELSEWHERE, MACHINE: machine}
+    if _is_origin(address):
+        error.data[ADDRESS] = address
+    return error
+
+
+def _is_origin(text: object) -> TypeGuard[str]:
+    """Return True for an https origin as browsers write it."""
+    return isinstance(text, str) and _ORIGIN.fullmatch(text) is not None
+
+
+def held_at(data: object) -> tuple[str, str | None] | None:
+    """Return the machine that has a session, and its origin if it is told, by an error's `data`."""
+    told = as_object(data)
+    machine, address = told.get(MACHINE), told.get(ADDRESS)
+    if told.get(REASON) != ELSEWHERE or not isinstance(machine, str):
+        return None
+    return machine, address if _is_origin(address) else None
+
+
+def without_machine_named(data: Any) -> Any:
+    """Return an error's `data` without the words with which a bridge names another machine."""
+    if held_at(data) is None:
+        return data
+    return {name: data[name] for name in data if name not in (REASON, MACHINE, ADDRESS)}
 
 
 def unknown_session() -> RpcError:

@@ -400,8 +400,13 @@ REPLAY_AFTER: Final = "_acp_bridge_after"
 QUESTION: Final = "question"
 #: in the answer to a load: the bridge that holds the session, and its settings.
 HOLDER: Final = "holder"
-#: why a cursor is refused, in the `data` of the error.
+#: why a cursor, or a session, is refused, in the `data` of the error.
 REASON: Final = "reason"
+#: such a reason: a bridge of another machine has the session. Its name and, if it is reached from
+#: elsewhere, its https origin stand beside.
+ELSEWHERE: Final = "elsewhere"
+MACHINE: Final = "machine"
+ADDRESS: Final = "address"
 
 
 def own_meta(params: Json) -> Json:

@@ -97,7 +97,7 @@ SANS_IO = (
     "protocol",
     "commands.setup.jsonc",
     *("connect.dialects", "connect.dialogs", "connect.kept", "connect.machine", "connect.rules"),
-    *("connect.folders", "connect.sessions", "connect.shown", "connect.way_out"),
+    *("connect.router", "connect.folders", "connect.sessions", "connect.shown", "connect.way_out"),
     "trace.events",
     "trace.exchanges",
     "updates.updates",

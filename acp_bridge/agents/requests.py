@@ -83,6 +83,8 @@ class Requests:
                 self.touched = monotonic()  # the event loop's clock
             self.on_behalf.pop(request_id, None)
             self._note_login(method, answer)
+            if isinstance(answer, Err):  # no agent knows which machine has a session
+                answer.error.data = errors.without_machine_named(answer.error.data)
             on_answer(answer)
 
         request_id = 0

@@ -55,22 +55,28 @@ async def serve_remote(
     settings: Settings,
     let_in: Callable[[Bridge], Coroutine[Any, Any, None]],
     on_end: Callable[[], None] | None = None,
+    address: str | None = None,
 ) -> None:
     """Run a bridge without a client on stdin until a signal asks to end; `on_end` as in `serve`.
+
+    `address`: the origin under which other machines reach it.
 
     `settings.keep`, or `KEEP` if that is 0, bounds each session that no client has open.
     `let_in` runs beside it, and lets clients join with `Bridge.join_remote`; it is cancelled when
     all has ended. Its exception ends the bridge, and is raised.
     """
     kept = replace(settings, keep=settings.keep or KEEP)
-    async with _bridge(kept, on_end) as (bridge, tasks, received):
+    async with _bridge(kept, on_end, address=address) as (bridge, tasks, received):
         tasks.start_soon(let_in, bridge)
         await bridge.serve_remote(received)
 
 
 @asynccontextmanager
 async def _bridge(
-    settings: Settings, on_end: Callable[[], None] | None, waiter: Waiter | None = None
+    settings: Settings,
+    on_end: Callable[[], None] | None,
+    waiter: Waiter | None = None,
+    address: str | None = None,
 ) -> AsyncIterator[tuple[Bridge, TaskGroup, int]]:
     """Give a bridge that listens, the tasks of all of it, and where signals are read."""
     event("bridge.started", agent=settings.agent_name, home=settings.home.name)
@@ -79,7 +85,7 @@ async def _bridge(
         deadline = Deadline() if settings.journal else None
         async with (
             anyio.create_task_group() as tasks,
-            _journal(settings, tasks, deadline) as journal,
+            _journal(settings, tasks, deadline, address) as journal,
         ):
             if trace:
                 tasks.start_soon(trace.run)
@@ -106,7 +112,7 @@ async def _bridge(
 
 @asynccontextmanager
 async def _journal(
-    settings: Settings, tasks: TaskGroup, deadline: Deadline | None
+    settings: Settings, tasks: TaskGroup, deadline: Deadline | None, address: str | None
 ) -> AsyncIterator[Journal]:
     """Give the journal; of one in a database, the guards of agents follow the lease."""
     if settings.journal is None or deadline is None:
@@ -116,7 +122,7 @@ async def _journal(
 
     memories = settings.home / "agent" if settings.builtin else None
     where = settings.journal, settings.home, settings.lease
-    async with opened(*where, tasks, deadline.set, memories) as journal:
+    async with opened(*where, tasks, deadline.set, memories, address) as journal:
         yield journal
 
 

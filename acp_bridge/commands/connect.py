@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,8 @@ from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail, print_text, say_on_stderr
 from acp_bridge.commands.terminal.reach import check_package, login_for, token_refused
 from acp_bridge.connect.folders import Folders
-from acp_bridge.connect.logins import Login, Unusable, Where, keep, read_address, token_of
+from acp_bridge.connect.logins import Login, Unusable, Where, find, keep, read_address, token_of
+from acp_bridge.connect.router import Place, Router
 
 if TYPE_CHECKING:
     from acp_bridge.wire.streams import Streams
@@ -103,11 +104,42 @@ def _pair(reader: CommandParser, text: str) -> tuple[str, str]:
 # --- the editor
 
 
+class _Ways:
+    """The places that the editor may be taken to, each with the login that was made for it."""
+
+    def __init__(self, home: Path, where: Where, login: Login) -> None:
+        self._home = home
+        self.first = Place(where.url, where.place)
+        self._logins = {self.first: (where, login)}
+
+    def find(self, address: str) -> Place | str:
+        """Return the place at an address, or what the user has to do first."""
+        try:
+            where = read_address(address)
+            login = find(self._home, where)
+        except Unusable as why:
+            return str(why)
+        if login is None:
+            return f"acp-bridge connect --login {address}, then load it again"
+        place = Place(where.url, where.place)
+        self._logins[place] = where, login
+        return place
+
+    @asynccontextmanager
+    async def reach(self, place: Place) -> AsyncGenerator[Streams, None]:
+        """Give a connection to a place for the block; raises Unreached, NotTrusted."""
+        from acp_bridge.connect import line
+
+        where, login = self._logins[place]
+        async with line.connected(where, login, self._home) as socket:
+            yield socket, socket
+
+
 def _serve(home: Path, where: Where, login: Login, folders: Folders) -> int:
     """Serve the editor on stdin and stdout; returns the exit code."""
     import anyio
 
-    from acp_bridge.connect import line, shell
+    from acp_bridge.connect import shell
     from acp_bridge.connect.machine import Machine
     from acp_bridge.wire.stdio import Reader, Writer, claim_stdio
 
@@ -116,17 +148,19 @@ def _serve(home: Path, where: Where, login: Login, folders: Folders) -> int:
     except OSError as exc:
         return fail("connect", exc.strerror)
 
-    @asynccontextmanager
-    async def opened() -> AsyncGenerator[Streams, None]:
-        async with line.connected(where, login, home) as socket:
-            yield socket, socket
+    def make(name: str, questions: Iterator[int]) -> Machine:
+        return Machine(
+            secrets.token_urlsafe(24), name, lambda: secrets.token_urlsafe(16), questions
+        )
 
-    def tell(why: str) -> None:
-        say_on_stderr(f"acp-bridge connect: {where.place}: {one_line(why)}\n")
+    def tell(place: Place, why: str) -> None:
+        say_on_stderr(f"acp-bridge connect: {place.name}: {one_line(why)}\n")
 
     async def serve() -> None:
-        machine = Machine(secrets.token_urlsafe(24), where.place, lambda: secrets.token_urlsafe(16))
-        await shell.Shell(machine, (Reader(stdin), Writer(stdout)), opened, folders, tell).run()
+        ways = _Ways(home, where, login)
+        router = Router(ways.first, make, ways.find)
+        editor = Reader(stdin), Writer(stdout)
+        await shell.Shell(router, editor, ways.reach, folders, tell).run()
 
     try:
         anyio.run(serve)

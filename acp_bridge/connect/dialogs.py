@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+from collections.abc import Iterator
 from typing import Any, Final
 
 from acp_bridge.connect.kept import Dialog
@@ -26,12 +26,12 @@ _ANSWERS: Final = 100
 class Dialogs:
     """All that the editor is asked."""
 
-    def __init__(self, out: WayOut) -> None:
-        """Nothing is asked yet."""
+    def __init__(self, out: WayOut, numbers: Iterator[int]) -> None:
+        """Nothing is asked yet; `numbers`: ids that nobody else has who asks this editor."""
         #: the editor answers for what it was shown of a call.
         self.whole_calls = False
         self._out = out
-        self._numbers = count(1)
+        self._numbers = numbers
         #: by the id under which the editor is asked.
         self._open: dict[RequestId, Dialog] = {}
 
@@ -90,6 +90,12 @@ class Dialogs:
         """Withdraw what can't be asked again; `kept`: the sessions that will be opened again."""
         for id, dialog in list(self._open.items()):
             if dialog.question is None or dialog.session_id not in kept:
+                self._withdraw(id, dialog)
+
+    def leave(self, session_id: str) -> None:
+        """Withdraw all questions of a session: it goes to another place."""
+        for id, dialog in list(self._open.items()):
+            if dialog.session_id == session_id:
                 self._withdraw(id, dialog)
 
     def waits_for_word(self, session_id: str) -> bool:

@@ -104,4 +104,16 @@ class Session:
     states: list[Message] = field(default_factory=list)
     #: the editor was told that the line is down.
     told_down: bool = False
+    #: it comes from another machine, and is not open here yet.
+    moves: bool = False
     notices: deque[object] = field(default_factory=lambda: deque(maxlen=_NOTICES))
+
+
+@dataclass(slots=True, eq=False)
+class Moving:
+    """A session that is taken from one place to another, and what is open of it."""
+
+    session_id: str
+    #: None: the editor does not have it yet.
+    session: Session | None
+    asked: list[Asked]

@@ -17,7 +17,7 @@ Invariants (N2)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from typing import Any, Final, TypeAlias
@@ -27,7 +27,7 @@ from acp_bridge.clients.handshake import for_remote
 from acp_bridge.connect import rules
 from acp_bridge.connect.dialects import First, Second
 from acp_bridge.connect.dialogs import Dialogs
-from acp_bridge.connect.kept import Asked, Session
+from acp_bridge.connect.kept import Asked, Moving, Session
 from acp_bridge.connect.rules import Again
 from acp_bridge.connect.sessions import Sessions
 from acp_bridge.connect.way_out import Action, WayOut
@@ -43,6 +43,7 @@ from acp_bridge.protocol import (
     PROMPT_KEY,
     QUEUE_LIST,
     SESSION_CANCEL,
+    SESSION_CLOSE,
     SESSION_PROMPT,
     SESSION_STATE,
     SESSION_UPDATE,
@@ -55,6 +56,7 @@ from acp_bridge.protocol import (
     with_own_meta,
     without_cursor,
 )
+from acp_bridge.updates.children import parted
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import Message, RequestId, RpcError
 
@@ -64,15 +66,24 @@ Take: TypeAlias = Callable[[Message], None]
 #: what is told because of an ability.
 _NEEDED: Final = {HEARS_ACCEPTED: ACCEPTED, HEARS_STATE: SESSION_STATE}
 _IN_FLIGHT: Final = "the id is in flight already"
+#: stands for a connection to another place.
+_ELSEWHERE: Final = -1
 
 
 class Machine:
     """One editor's end of a line."""
 
-    def __init__(self, name: str, where: str, new_key: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        where: str,
+        new_key: Callable[[], str],
+        questions: Iterator[int] | None = None,
+    ) -> None:
         """`name`: of this client, a secret; `where`: how a person knows the other end.
 
-        `new_key` makes a text that nobody else makes, for a prompt.
+        `new_key` makes a text that nobody else makes, for a prompt. `questions`: the ids under
+        which the editor is asked, if others ask it, too.
         """
         self._name = name
         self._where = where
@@ -92,7 +103,7 @@ class Machine:
         self._numbers = count(1)
         self._asked: dict[RequestId, Asked] = {}
         self._own: dict[RequestId, Take] = {}
-        self._dialogs = Dialogs(self._out)
+        self._dialogs = Dialogs(self._out, questions or count(1))
         self._sessions = Sessions(self._out, where)
 
     # --- what happens --------------------------------------------------------------------------
@@ -154,7 +165,7 @@ class Machine:
 
     def _goes_on(self, asked: Asked) -> bool:
         """Return True for a request that is sent on the next connection."""
-        if not asked.line:
+        if asked.line in (0, _ELSEWHERE):
             return asked.again is not Again.NOW
         if asked.method == SESSION_PROMPT:  # one that is given up may have been read
             return asked.again is Again.ALWAYS and self._takes_keys
@@ -175,12 +186,82 @@ class Machine:
                 self._drop(id, asked, rules.no_line(self._where))
         return self._out.taken()
 
-    def end(self, why: str) -> list[Action]:
-        """Answer all that is open: there will be no connection any more."""
-        self._sessions.say_to_all(rules.is_refused(self._where, why))
+    def end(self, why: str, told: str = "") -> list[Action]:
+        """Answer all that is open: there will be no connection any more.
+
+        `told`: what the sessions say, if it is not the token that is refused.
+        """
+        self._sessions.say_to_all(told or rules.is_refused(self._where, why))
         for id, asked in list(self._asked.items()):
-            self._drop(id, asked, rules.no_line(self._where))
+            self._drop(id, asked, rules.no_line(self._where, why))
         return self._out.taken()
+
+    # --- sessions that are elsewhere -----------------------------------------------------------
+
+    @property
+    def idle(self) -> bool:
+        """True if nothing is open here, and the editor has no session from here."""
+        return not self._asked and not self._own and self._sessions.none
+
+    def knows(self, session_id: object) -> bool:
+        """Return True if the editor has a session from here, or is about to."""
+        opens = any(
+            each.method in rules.SHOWS and each.session_id == session_id
+            for each in self._asked.values()
+        )
+        return opens or self._sessions.get(session_id) is not None
+
+    def goes_nowhere(self, session_id: str, answer: Message) -> list[Action]:
+        """Take that a session of which `Elsewhere` was said can't be had from there."""
+        if session := self._sessions.get(session_id):
+            self._has_answer(session, answer)
+        return self._out.taken()
+
+    def give_away(self, session_id: str, *, closes: bool) -> tuple[Moving, list[Action]]:
+        """Return a session, with what is open of it, that the editor has from elsewhere now.
+
+        What is sent once and may have been read is answered here. `closes`: close it here, where
+        something of it may be left.
+        """
+        here = self._out.up and self._greeted
+        moved = []
+        for id, asked in list(self._asked.items()):
+            if session_id not in (asked.session_id, parted(asked.session_id)[0]):
+                continue
+            if asked.line and not self._goes_on(asked):
+                self._drop(id, asked, self._why_not(asked))
+            else:
+                moved.append(self._asked.pop(id))
+        self._dialogs.leave(session_id)
+        session = self._sessions.give_away(session_id)
+        if closes and here and session:
+            self._request_own(SESSION_CLOSE, {"sessionId": session_id}, lambda _: None)
+        return Moving(session_id, session, moved), self._out.taken()
+
+    def move_in(self, moving: Moving) -> list[Action]:
+        """Take a session from another place: it is opened from where the editor was shown it."""
+        if session := moving.session:
+            self._sessions.move_in(session)
+        self._adopt(moving.asked)
+        if session and self._out.up and self._greeted:
+            self._open_again(session)
+        self._flush()
+        return self._out.taken()
+
+    def take_over(self, moving: Moving) -> list[Action]:
+        """Take what was open elsewhere of a session that the editor has from here now."""
+        self._sessions.take_over(moving.session_id, moving.session, moving.asked)
+        self._adopt(moving.asked)
+        self._flush()
+        return self._out.taken()
+
+    def _adopt(self, moved: list[Asked]) -> None:
+        for asked in moved:
+            if asked.line:
+                asked.line = _ELSEWHERE
+            is_request = "id" in asked.message
+            id = asked.id if is_request else f"notification {next(self._numbers)}"
+            self._asked[id] = asked
 
     # --- requests of the editor ----------------------------------------------------------------
 
@@ -383,6 +464,9 @@ class Machine:
             self._dialect = self._sessions.dialect = First()
         self._answer = result
         self._is_greeted(result)
+        for session in self._sessions.to_reopen():
+            if session.moves:
+                self._open_again(session)
 
     def _is_greeted(self, result: Json) -> None:
         self._greeted = True
@@ -402,9 +486,12 @@ class Machine:
             self._answer = result
             self._sessions.say_to_all(rules.is_another(self._where, what))
         for session in self._sessions.to_reopen():
-            closes = session.opening is not None and self._closes_first(session)
-            self._reopen(session, self._sessions.way_back(session, closes=closes))
+            self._open_again(session)
         self._flush()
+
+    def _open_again(self, session: Session) -> None:
+        closes = session.opening is not None and self._closes_first(session)
+        self._reopen(session, self._sessions.way_back(session, closes=closes))
 
     def _closes_first(self, session: Session) -> bool:
         """Return True if a close of the session was asked for, and is not answered, before a load.
@@ -427,13 +514,21 @@ class Machine:
     def _reopened(self, session: Session, message: Message) -> None:
         """Take the answer to the request that opens a session again.
 
-        After an error the other way is tried, if there is one. Else the session is open: who waits
-        is answered, Stops are repeated, questions settled, and what waits is sent.
+        After an error the other way is tried, if there is one, or another place.
         """
         error = as_object(message.get("error"))
         if error and (way := self._sessions.other_way(session, error)):
             self._reopen(session, way)
-            return
+        elif errors.held_at(error.get("data")) and not session.moves:
+            self._out.elsewhere(session.id, message)
+        else:
+            self._has_answer(session, message)
+
+    def _has_answer(self, session: Session, message: Message) -> None:
+        """Take that a session is open again, or is not.
+
+        Who waits is answered, Stops are repeated, questions settled, and what waits is sent.
+        """
         opening = session.opening
         self._sessions.reopened(session, message)
         if opening:  # the editor waits for the answer itself

@@ -30,6 +30,7 @@ from acp_bridge.protocol import (
     TITLE,
     ErrorCode,
     Json,
+    as_object,
     queue_words,
 )
 from acp_bridge.wire.jsonrpc import RpcError
@@ -80,9 +81,15 @@ def lost_answer(where: str) -> RpcError:
     )
 
 
-def no_line(where: str) -> RpcError:
+def no_line(where: str, why: str = "") -> RpcError:
     """Return the error of a request for which there is no connection."""
-    return _error(f"there is no line to {where}")
+    return _error(f"there is no line to {where}{f': {why}' if why else ''}")
+
+
+def elsewhere(error: Json, what_to_do: str) -> Json:
+    """Return the error of a load that another machine refers to, with what to do about it."""
+    text = f"{error.get('message')}. To open it from here: {what_to_do}"
+    return {**error, "message": text, "data": {**as_object(error.get("data")), "details": text}}
 
 
 def _error(text: str) -> RpcError:
@@ -108,6 +115,18 @@ def is_refused(where: str, why: str) -> str:
         f"[acp-bridge] {where} has refused the token: {why}. `acp-bridge connect --login` keeps"
         " another one."
     )
+
+
+def is_unreached(where: str, why: str) -> str:
+    """Return the notice that the machine that has a session can't be reached from here."""
+    return (
+        f"[acp-bridge] {where}, which has this session now, can't be reached: {why}. Load it again."
+    )
+
+
+def goes_on(where: str) -> str:
+    """Return the notice of a session that another machine has now."""
+    return f"[acp-bridge] This session goes on at {where}, which has it now."
 
 
 def is_another(where: str, what: list[str]) -> str:

@@ -56,6 +56,11 @@ class Sessions:
             return None
         return self._sessions.get(session_id) or self._sessions.get(parted(session_id)[0])
 
+    @property
+    def none(self) -> bool:
+        """True if the editor has no session, and is about to have none."""
+        return not self._sessions
+
     def takes(self, session_id: object) -> bool:
         """Return False while a session is opened again."""
         session = self.get(session_id)
@@ -158,6 +163,29 @@ class Sessions:
             session.begun.remove(asked)
             session.ended.append(asked.turn)
             self._out.show(session.id, {"update": end})
+
+    # --- sessions that move --------------------------------------------------------------------
+
+    def give_away(self, session_id: str) -> Session | None:
+        """Return a session that goes to another place, and forget it."""
+        return self._sessions.pop(session_id, None)
+
+    def move_in(self, session: Session) -> None:
+        """Take a session of another place, which is to be opened here."""
+        session.moves, session.reopening, session.replayed = True, False, None
+        self._sessions[session.id] = session
+
+    def take_over(self, session_id: str, before: Session | None, asked: Iterable[Asked]) -> None:
+        """Take what another place has left open of a session that the editor has from here now."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return
+        for each in asked:
+            if each.method == SESSION_PROMPT:
+                session.words.add(each.params.get("prompt"))
+        session.begun += before.begun if before else []
+        for each in list(session.begun):
+            self._end_turn(session, each, session.stands)
 
     # --- updates -------------------------------------------------------------------------------
 
@@ -339,6 +367,9 @@ class Sessions:
             self._out.say(session.id, rules.DOES_NOT_FIT)
         if session.unseen:
             self._out.say(session.id, rules.UNSEEN)
-        if session.told_down:
+        if session.moves:
+            self._out.say(session.id, rules.goes_on(self._where))
+        elif session.told_down:
             self._out.say(session.id, rules.line_is_back(self._where))
         session.fits, session.unseen, session.told_down = True, False, False
+        session.moves = False

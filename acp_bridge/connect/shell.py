@@ -1,15 +1,17 @@
-"""Runs the machine: an editor on two streams here, and a line that is opened again and again.
+"""Runs the router: an editor on two streams here, and lines that are opened again and again.
 
-- What the machine says is done at once, in order; where messages are read nothing waits but for
+- What the router says is done at once, in order; where messages are read nothing waits but for
   the other end to take what was written.
 - Without a line another one is tried for, after pauses of up to `LONGEST` seconds, without end.
-  A token that is refused ends it, and so does the end of what the editor sends.
+  A token that is refused ends it, and at the first place all; so does the end of what the editor
+  sends. A place that was followed to must be reached with the first try.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
@@ -17,8 +19,8 @@ from anyio.abc import TaskGroup
 
 from acp_bridge.connect.folders import Folders
 from acp_bridge.connect.line import NotTrusted, Unreached
-from acp_bridge.connect.machine import Machine
-from acp_bridge.connect.way_out import Action, HangUp, ToEditor, ToServer
+from acp_bridge.connect.router import At, Leave, Open, Place, Router, Step
+from acp_bridge.connect.way_out import HangUp, ToEditor, ToServer
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import Decoder, Malformed, Message, encode
 from acp_bridge.wire.streams import Incoming, Outgoing, Streams
@@ -40,8 +42,10 @@ _FLUSH: Final = 1.0
 #: what a server answers to a token that it doesn't know.
 _REFUSED: Final = 401
 
-#: opens a connection; raises Unreached, NotTrusted.
-Open: TypeAlias = Callable[[], AbstractAsyncContextManager[Streams]]
+#: opens a connection to a place; raises Unreached, NotTrusted.
+Reach: TypeAlias = Callable[[Place], AbstractAsyncContextManager[Streams]]
+#: does what the router says.
+Do: TypeAlias = Callable[[Sequence[Step]], None]
 
 
 class Backoff:
@@ -65,105 +69,70 @@ class Refused(Exception):
     """The other end lets nobody in as this user is known there; the text says why."""
 
 
-class Shell:
-    """One editor, one machine, one line at a time."""
+class _Line:
+    """The line to one place, opened again and again."""
 
     def __init__(
-        self,
-        machine: Machine,
-        editor: Streams,
-        open_line: Open,
-        folders: Folders,
-        tell: Callable[[str], None],
+        self, place: Place, router: Router, do: Do, reach: Reach, tell: Callable[[str], None]
     ) -> None:
         """`tell`: says why there is no line, where a person may look for it."""
-        self._machine = machine
-        self._incoming, self._editor = editor
-        self._open = open_line
-        self._folders = folders
+        self._place, self._router, self._do = place, router, do
+        self._reach = reach
         self._tell = tell
-        self._line: Outgoing | None = None
         self._told = ""
         self._wanted = anyio.Event()
+        self._scope = anyio.CancelScope()
+        #: where messages are written while a connection is there.
+        self.outgoing: Outgoing | None = None
 
-    async def run(self) -> None:
-        """Serve until the editor's stream ends; raises Refused."""
-        refusal: Refused | None = None
-        async with anyio.create_task_group() as tasks:
+    def want(self) -> None:
+        """Try for a connection soon: the editor wants something."""
+        self._wanted.set()
 
-            async def keep_line() -> None:
-                nonlocal refusal
-                try:
-                    await self._keep_line(tasks)
-                except Refused as exc:
-                    refusal = exc
-                    tasks.cancel_scope.cancel()
+    def hang_up(self, reason: str) -> None:
+        """End this connection."""
+        self._say(reason)
+        if self.outgoing is not None:
+            self.outgoing.close()
 
-            tasks.start_soon(self._editor.run)
-            tasks.start_soon(keep_line)
-            await self._read_editor()
-            tasks.cancel_scope.cancel()
-        if refusal:
-            self._do(self._machine.end(str(refusal)))
-        with anyio.CancelScope(shield=True):
-            await self._editor.flush(_FLUSH)
-        self._incoming.close()
-        self._editor.close()
-        if refusal:
-            raise refusal
+    def leave(self) -> None:
+        """End the line for good."""
+        self._scope.cancel()
 
-    # --- the editor
+    async def keep(self, editor: Outgoing) -> str | None:
+        """Open one connection after the other, until it is left, or can't be reached at all.
 
-    async def _read_editor(self) -> None:
-        decoder = Decoder()
-        while data := await self._incoming.read():
-            self._take(decoder.feed(data))
-        self._take(decoder.eof())
-        if self._line is not None:  # a Stop right before the end is a Stop
-            await self._line.flush(_FLUSH)
+        Returns why this user is let in no more, if that is so.
+        """
+        refusal = None
+        with self._scope:
+            async with anyio.create_task_group() as tasks:
+                refusal = await self._keep(editor, tasks)
+                tasks.cancel_scope.cancel()
+        return refusal
 
-    def _take(self, messages: Sequence[Message | Malformed]) -> None:
-        for message in messages:
-            if isinstance(message, Malformed):
-                if not message.answer:
-                    self._editor.write(encode(jsonrpc.error(message.id, message.error)))
-                continue
-            self._do(self._machine.from_editor(self._folders.outward(message)))
-            self._wanted.set()
-
-    def _do(self, actions: Sequence[Action]) -> None:
-        for action in actions:
-            match action:
-                case ToEditor(message):
-                    self._editor.write(encode(self._folders.inward(message)))
-                case ToServer(message):
-                    if self._line is not None:
-                        self._line.write(encode(message))
-                case HangUp(reason):
-                    self._say(reason)
-                    if self._line is not None:
-                        self._line.close()
-
-    # --- the line
-
-    async def _keep_line(self, tasks: TaskGroup) -> None:
-        """Open one line after the other; raises Refused."""
+    async def _keep(self, editor: Outgoing, tasks: TaskGroup) -> str | None:
         backoff = Backoff()
         patience = self._lose_patience(tasks)
+        is_needed = self._place == self._router.first
         while True:
             try:
-                async with self._open() as (incoming, outgoing):
+                async with self._reach(self._place) as (incoming, outgoing):
+                    is_needed = True
                     patience.cancel()
                     began = anyio.current_time()
-                    await self._use(incoming, outgoing)
+                    await self._use(incoming, outgoing, editor)
                     patience = self._lose_patience(tasks)
-            except NotTrusted as exc:  # some networks answer in the name of others, for a while
-                self._say(f"its certificate is not trusted: {exc}")
-                pause = backoff.after_failure()
-            except Unreached as exc:
-                if exc.status == _REFUSED:
-                    raise Refused(str(exc)) from exc
-                self._say(str(exc))
+            except (NotTrusted, Unreached) as exc:
+                why = str(exc)
+                if isinstance(exc, NotTrusted):  # some networks answer in others' name for a while
+                    why = f"its certificate is not trusted: {exc}"
+                elif exc.status == _REFUSED:
+                    return why
+                self._say(why)
+                if not is_needed:
+                    self._do(self._router.unreached(self._place, why))
+                    return None
                 pause = backoff.after_failure()
             else:
                 self._told = ""
@@ -183,24 +152,24 @@ class Shell:
             await self._wanted.wait()
 
     def _lose_patience(self, tasks: TaskGroup) -> anyio.CancelScope:
-        """Tell the machine how long there is no line, until the scope is cancelled."""
+        """Tell the router how long there is no line, until the scope is cancelled."""
         scope = anyio.CancelScope()
 
         async def wait() -> None:
             with scope:
                 await anyio.sleep(SAID)
-                self._do(self._machine.is_down_for_long())
+                self._do(self._router.is_down_for_long(self._place))
                 await anyio.sleep(WAITS - SAID)
-                self._do(self._machine.wait_no_more())
+                self._do(self._router.wait_no_more(self._place))
 
         tasks.start_soon(wait)
         return scope
 
-    async def _use(self, incoming: Incoming, outgoing: Outgoing) -> None:
+    async def _use(self, incoming: Incoming, outgoing: Outgoing, editor: Outgoing) -> None:
         """Carry messages until the line is gone."""
         decoder = Decoder()
-        self._line = outgoing
-        self._do(self._machine.line_up())
+        self.outgoing = outgoing
+        self._do(self._router.line_up(self._place))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(outgoing.run)
             while data := await incoming.read():
@@ -208,8 +177,96 @@ class Shell:
                     if isinstance(message, Malformed):
                         self._tell(f"what it said can't be read: {message.reason}")
                     else:
-                        self._do(self._machine.from_server(message))
-                await self._editor.drain_below(_FLOOD)
+                        self._do(self._router.from_server(self._place, message))
+                await editor.drain_below(_FLOOD)
             tasks.cancel_scope.cancel()
-        self._line = None
-        self._do(self._machine.line_down())
+        self.outgoing = None
+        self._do(self._router.line_down(self._place))
+
+
+class Shell:
+    """One editor, and one line at a time to each place."""
+
+    def __init__(
+        self,
+        router: Router,
+        editor: Streams,
+        reach: Reach,
+        folders: Folders,
+        tell: Callable[[Place, str], None],
+    ) -> None:
+        """`tell`: says why there is no line to a place, where a person may look for it."""
+        self._router = router
+        self._incoming, self._editor = editor
+        self._reach = reach
+        self._folders = folders
+        self._tell = tell
+        self._lines: dict[Place, _Line] = {}
+        self._tasks = anyio.create_task_group()
+        self._refusal: Refused | None = None
+
+    async def run(self) -> None:
+        """Serve until the editor's stream ends; raises Refused."""
+        async with self._tasks as tasks:
+            tasks.start_soon(self._editor.run)
+            self._open(self._router.first)
+            await self._read_editor()
+            tasks.cancel_scope.cancel()
+        if self._refusal:
+            self._do(self._router.end(str(self._refusal)))
+        with anyio.CancelScope(shield=True):
+            await self._editor.flush(_FLUSH)
+        self._incoming.close()
+        self._editor.close()
+        if self._refusal:
+            raise self._refusal
+
+    def _open(self, place: Place) -> None:
+        tell = partial(self._tell, place)
+        line = self._lines[place] = _Line(place, self._router, self._do, self._reach, tell)
+        self._tasks.start_soon(self._keep, place, line)
+
+    async def _keep(self, place: Place, line: _Line) -> None:
+        why = await line.keep(self._editor)
+        if why is not None and place == self._router.first:
+            self._refusal = Refused(why)
+            self._tasks.cancel_scope.cancel()
+        elif why is not None:
+            self._tell(place, why)
+            self._do(self._router.refused(place, why))
+
+    # --- the editor
+
+    async def _read_editor(self) -> None:
+        decoder = Decoder()
+        while data := await self._incoming.read():
+            self._take(decoder.feed(data))
+        self._take(decoder.eof())
+        for line in list(self._lines.values()):
+            if line.outgoing is not None:  # a Stop right before the end is a Stop
+                await line.outgoing.flush(_FLUSH)
+
+    def _take(self, messages: Sequence[Message | Malformed]) -> None:
+        for message in messages:
+            if isinstance(message, Malformed):
+                if not message.answer:
+                    self._editor.write(encode(jsonrpc.error(message.id, message.error)))
+                continue
+            self._do(self._router.from_editor(self._folders.outward(message)))
+            for line in self._lines.values():
+                line.want()
+
+    def _do(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            match step:
+                case ToEditor(message):
+                    self._editor.write(encode(self._folders.inward(message)))
+                case Open(place):
+                    self._open(place)
+                case Leave(place):
+                    self._lines.pop(place).leave()
+                case At(place, ToServer(message)):
+                    if (outgoing := self._lines[place].outgoing) is not None:
+                        outgoing.write(encode(message))
+                case At(place, HangUp(reason)):
+                    self._lines[place].hang_up(reason)

@@ -32,7 +32,18 @@ class HangUp:
     reason: str
 
 
-Action: TypeAlias = ToEditor | ToServer | HangUp
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A session is not opened again here: a bridge of another machine has it, says the answer.
+
+    It waits until it is given away, or is to do without (`Machine.give_away`, `goes_nowhere`).
+    """
+
+    session_id: str
+    answer: Message
+
+
+Action: TypeAlias = ToEditor | ToServer | HangUp | Elsewhere
 
 
 class WayOut:
@@ -57,6 +68,10 @@ class WayOut:
     def hang_up(self, reason: str) -> None:
         """End the connection."""
         self._actions.append(HangUp(reason))
+
+    def elsewhere(self, session_id: str, answer: Message) -> None:
+        """Tell that a session is on another machine."""
+        self._actions.append(Elsewhere(session_id, answer))
 
     def to_editor(self, message: Message) -> None:
         """Send the editor a message."""

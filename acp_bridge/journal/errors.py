@@ -58,9 +58,9 @@ class DatabaseAway(JournalError):
 class HeldElsewhere(JournalError):
     """A bridge of another machine has the session."""
 
-    def __init__(self, machine: str) -> None:
-        """`machine` is its name."""
-        self.machine = machine
+    def __init__(self, machine: str, address: str | None = None) -> None:
+        """`machine` is its name; `address`: where it is reached, as the database says."""
+        self.machine, self.address = machine, address
         super().__init__(
             f"the session is open on the machine {machine}: close it there, or wait until its"
             " bridge has not reached the database for the time of its lease"

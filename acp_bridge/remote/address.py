@@ -96,6 +96,40 @@ def names(address: Address, certified: Iterable[str], named: str | None) -> Name
     return Names(frozenset(found), scheme, frozenset({named}) if named is not None else None)
 
 
+def main_name(certified: Iterable[str]) -> str | None:
+    """Return the name of a certificate by which a server is called; None if there is none.
+
+    Those of other machines come first, then names, then addresses.
+    """
+    usable = [name for name in certified if not name.startswith("*")]
+    return min(usable, key=lambda each: (_is_own(each), _is_ip(each), each), default=None)
+
+
+def from_elsewhere(address: Address, certified: Iterable[str], named: str | None) -> str | None:
+    """Return the https origin under which other machines reach a server, None if they don't.
+
+    Arguments as of `names`.
+    """
+    if named is not None:
+        return named if named.startswith("https:") else None
+    name = main_name(certified)
+    if name is None or _is_own(name) or is_loopback(address):
+        return None
+    return origin(f"https://{name}:{address.port}")
+
+
+def _is_ip(name: str) -> bool:
+    try:
+        return bool(ip_address(name.strip("[]")))
+    except ValueError:
+        return False
+
+
+def _is_own(name: str) -> bool:
+    """Return True for a name that each machine has for itself."""
+    return name == _LOCALHOST or (_is_ip(name) and ip_address(name.strip("[]")).is_loopback)
+
+
 def _hosts(address: Address) -> set[str]:
     if address.path is not None:
         return {_LOCALHOST}

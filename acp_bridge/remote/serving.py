@@ -86,7 +86,8 @@ async def serve(
                         tasks.start_soon(server.serve, listener)
 
             ready(_url(plan, found))
-            await serve_remote(settings, let_in, on_end)
+            elsewhere = address.from_elsewhere(found, plan.certified, plan.origin)
+            await serve_remote(settings, let_in, on_end, elsewhere)
 
 
 def _server(
@@ -170,6 +171,6 @@ def _page_url(plan: Plan, found: Address) -> str:
     """Return the address of the page, as another machine reaches it where one does."""
     if plan.origin is not None:
         return plan.origin
-    names = sorted(each for each in plan.certified if not each.startswith("*"))
-    host = f"{names[0]}:{found.port}" if names else str(found)
+    name = address.main_name(plan.certified)
+    host = f"{name}:{found.port}" if name else str(found)
     return f"{'https' if plan.tls else 'http'}://{host}"

@@ -219,7 +219,7 @@ class SessionStore:
     def _unreadable(self, exc: JournalError, advice: str) -> RpcError:
         match exc:
             case HeldElsewhere():
-                return errors.refused(str(exc))
+                return errors.held_elsewhere(str(exc), exc.machine, exc.address)
             case NewerVersion():
                 return errors.agent_trouble(f"the session was {exc}: load it with that")
             case DatabaseAway():

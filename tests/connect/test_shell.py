@@ -1,7 +1,7 @@
 """An editor, the shell and a real WebSocket that drops: in this process, with seeds."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -15,6 +15,7 @@ from acp_bridge.connect.folders import Folders
 from acp_bridge.connect.line import connected
 from acp_bridge.connect.logins import Login, Where
 from acp_bridge.connect.machine import Machine
+from acp_bridge.connect.router import Place, Router
 from acp_bridge.connect.shell import Refused, Shell
 from acp_bridge.protocol import Json
 from acp_bridge.wire.stdio import Reader, Writer
@@ -39,16 +40,20 @@ async def editor(
 ) -> AsyncIterator[RecordingClient]:
     """Give an editor whose agent is `connect`, which ends with the editor or is refused."""
     numbers = Random(port)
-    machine = Machine("a-name-of-sixteen", "host", lambda: f"key {numbers.random()}")
     where = Where("127.0.0.1", port, "/acp", secure=False)
 
+    def make(name: str, questions: Iterator[int]) -> Machine:
+        return Machine("a-name-of-sixteen", name, lambda: f"key {numbers.random()}", questions)
+
+    router = Router(Place(where.url, "host"), make, lambda _: "nothing")
+
     @asynccontextmanager
-    async def opened() -> AsyncIterator[Streams]:
+    async def reach(_: Place) -> AsyncIterator[Streams]:
         async with connected(where, Login(token), NOWHERE) as line:
             yield line, line
 
     (to_us, from_editor), (to_editor, from_us) = os.pipe(), os.pipe()
-    it = Shell(machine, (Reader(to_us), Writer(from_us)), opened, folders, lambda _: None)
+    it = Shell(router, (Reader(to_us), Writer(from_us)), reach, folders, lambda *_: None)
     with anyio.fail_after(30):
         async with beside() as tasks, RecordingClient(to_editor, from_editor) as client:
             ended = anyio.Event()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import ssl
@@ -114,7 +115,8 @@ class Serving:
             await until(lambda: "\n" in self.said or self.process.poll() is not None)
         first = self.said.splitlines()[0]
         assert first.startswith("acp-bridge serve: ws"), first
-        self.port = int(first.partition("127.0.0.1:")[2].partition("/")[0] or 0)
+        found = re.search(r"127\.0\.0\.1:(\d+)", first)
+        self.port = int(found[1]) if found else 0
         return self
 
 

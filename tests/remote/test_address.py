@@ -74,6 +74,24 @@ def test_what_is_no_origin_is_refused(text: str) -> None:
         address.origin(text)
 
 
+@pytest.mark.parametrize(
+    ("at", "certified", "named", "told"),
+    [
+        ("0.0.0.0:8765", ["192.0.2.1", "home.example", "*.x"], None, "https://home.example:8765"),
+        ("[::]:443", ["[2001:db8::1]", "127.0.0.1"], None, "https://[2001:db8::1]"),
+        ("0.0.0.0:8765", ["localhost", "127.0.0.1", "[::1]", "*.x"], None, None),
+        ("127.0.0.1:8765", ["home.example"], None, None),
+        ("127.0.0.1:8765", [], None, None),
+        ("127.0.0.1:8765", [], "https://home.example", "https://home.example"),
+        ("unix:/x", [], "http://127.0.0.1:1", None),
+    ],
+)
+def test_other_machines_are_told_an_https_origin_if_there_is_one(
+    at: str, certified: list[str], named: str | None, told: str | None
+) -> None:
+    assert address.from_elsewhere(address.read(at), certified, named) == told
+
+
 @needs_openssl
 def test_a_certificate_tells_its_names(tmp_path: Path) -> None:
     files = certificate(tmp_path, "DNS:Bridge.example.org", "DNS:*.home.example", "IP:192.0.2.1")

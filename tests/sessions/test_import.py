@@ -39,6 +39,20 @@ async def nothing_came_of_it(it: World) -> bool:
 # --- load and resume -------------------------------------------------------------------------
 
 
+@WAYS
+@pytest.mark.hazard("N1")
+async def test_no_agent_can_say_on_which_machine_a_session_is(tmp_path: Path, how: str) -> None:
+    async with world(tmp_path, knowing()) as it:
+        error = RpcError(-32600, "it is elsewhere")
+        named = {"reason": "elsewhere", "machine": "m", "address": "https://x.example"}
+        error.data = {"details": "log in there", **named}
+        it.agent.script["session/load"] = error
+        asked = it.editor.send(f"session/{how}", THEIRS)
+        assert (await it.editor.refusal(asked)).message == "it is elsewhere"
+        (answer,) = it.editor.answers(asked)
+        assert answer["error"]["data"] == {"details": "log in there"}
+
+
 @pytest.mark.hazard("R1", "P12")
 async def test_a_load_shows_and_records_what_the_agent_replays_before_the_answer(
     tmp_path: Path,

@@ -158,16 +158,17 @@ async def opened(
     tasks: TaskGroup,
     follow: Callable[[float | None], None],
     memories: Path | None = None,
+    address: str | None = None,
 ) -> AsyncIterator[Journal]:
     """Give the journal of a bridge whose sessions are kept in a database.
 
     `home`: the data folder, which has the copies. `seconds`: of the lease. `tasks` works for it,
     and is cancelled after the end; `follow`: as `Lease` has it. `memories`: the folder in which the
-    built-in agent remembers, if it is the agent.
+    built-in agent remembers, if it is the agent. `address`: as `Lease` has it.
     """
     copies = home / "databases" / url.folder
     async with Database(url) as database:
-        lease = Lease(database, copies, seconds, follow)
+        lease = Lease(database, copies, seconds, follow, address)
         tasks.start_soon(lease.run)
         try:
             kept = Memories(memories) if memories else None

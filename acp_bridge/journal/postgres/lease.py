@@ -64,16 +64,19 @@ class Lease:
         home: Path,
         seconds: float,
         follow: Callable[[float | None], None] = lambda until: None,
+        address: str | None = None,
     ) -> None:
         """Nothing is asked of the database yet.
 
         `home`: the folder of this machine's copies. `follow` is told each time at which this bridge
-        must have stopped, on the clock of `now`.
+        must have stopped, on the clock of `now`. `address`: the origin under which other machines
+        reach this bridge.
         """
         self._database = database
         self._home = home
         self._seconds = seconds
         self._follow = follow
+        self._address = address
         self._host = ""
         self._begun = anyio.Lock()
         #: for so many seconds from a renewal on this bridge may write.
@@ -111,13 +114,13 @@ class Lease:
                 await self._renew()
 
     async def run(self) -> None:
-        """Renew the lease, once it has begun, until cancelled."""
+        """Renew the lease until cancelled, once it has begun; that of a server begins here."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
-            wait = self._seconds / _RENEWALS
+            wait = 0.0 if self._address else self._seconds / _RENEWALS
             while True:
                 await anyio.sleep(wait)
-                renewed = not self.owners or await self._renewed()
+                renewed = not (self.owners or self._address) or await self._renewed()
                 wait = self._seconds / _RENEWALS if renewed else _RETRY
 
     async def _watch(self) -> None:
@@ -171,8 +174,8 @@ class Lease:
             )
             await connection.execute(
                 "INSERT INTO acp_bridge.bridges VALUES"
-                " (%s, %s, %s, clock_timestamp() + make_interval(secs => %s))",
-                (owner, socket.gethostname(), self._host, self._seconds),
+                " (%s, %s, %s, clock_timestamp() + make_interval(secs => %s), %s)",
+                (owner, socket.gethostname(), self._host, self._seconds, self._address),
             )
             await connection.execute(
                 "UPDATE acp_bridge.sessions SET owner = %s, fence = fence + 1"
@@ -209,16 +212,19 @@ class Lease:
     async def _check(self, connection: AsyncConnection[Any], owner: str) -> None:
         """Raise HeldElsewhere if the bridge of this name is alive, as far as can be known.
 
-        One of this machine is not, since the session's lock is ours.
+        One of this machine is not, since the session's lock is ours. Where it is not reached from
+        elsewhere, a server of the same data folder is, which passes the session on.
         """
         cursor = await connection.execute(
-            "SELECT machine, host, until > clock_timestamp() FROM acp_bridge.bridges"
-            " WHERE owner = %s FOR SHARE",
+            "SELECT machine, host, until > clock_timestamp(), coalesce(address, (SELECT"
+            " max(address) FROM acp_bridge.bridges AS server WHERE server.host = holder.host"
+            " AND server.until > clock_timestamp())) FROM acp_bridge.bridges AS holder"
+            " WHERE owner = %s FOR SHARE OF holder",
             (owner,),
         )
         row = await cursor.fetchone()
         if row and row[2] and row[1] != self._host:
-            raise HeldElsewhere(str(row[0]))
+            raise HeldElsewhere(str(row[0]), row[3])
 
     async def release(self, session_id: str, fence: int) -> None:
         """Let others have a session, now or when the database can be reached. Never raises."""

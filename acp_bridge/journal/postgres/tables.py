@@ -13,6 +13,7 @@ from acp_bridge.journal.errors import JournalError, NewerVersion
 
 _LOCK: Final = 0x6163705F62726964  # "acp_brid"
 #: `listing` has one row: whoever changes what is listed counts it up, so changes come in its order.
+#: `address` of a bridge: the origin under which other machines reach it, if they do.
 #: `base` is the number of the write that the base goes up to, `applied` that of the last one. A row
 #: that is `dropped` is there for other machines' listings alone, which had it before.
 MIGRATIONS: Final = (
@@ -46,6 +47,7 @@ MIGRATIONS: Final = (
         agent_session_id text NOT NULL, at bigint, data bytea NOT NULL, PRIMARY KEY (name, at)
     );
     """,
+    "ALTER TABLE acp_bridge.bridges ADD COLUMN address text",
 )
 
 
