@@ -77,6 +77,19 @@ class _Late:
             except Exception:
                 logger.exception("journal: what waited for a write has failed")
 
+    async def wait(self) -> JournalError | None:
+        """Wait for the end of the write; returns its error if it was refused."""
+        refused: list[JournalError | None] = []
+        over = anyio.Event()
+
+        def ended(error: JournalError | None) -> None:
+            refused.append(error)
+            over.set()
+
+        self.actions.append(ended)
+        await over.wait()
+        return refused[0]
+
 
 class CopiedFile(SessionFile):
     """A session's file whose writes are made in the database first."""
@@ -476,24 +489,18 @@ class CopiedFile(SessionFile):
     # --- the rest ------------------------------------------------------------------------------
 
     async def sync(self) -> None:
-        """Wait until everything that was written before this call is on the database's disk.
+        """Wait until all that was written before this call, but for updates alone, is on the
+        database's disk. Raises JournalError.
 
-        Raises JournalError.
+        Updates are made in their order, too, and come to the disk a moment later.
         """
-        refused: list[JournalError] = []
-        if self._late:
-            made = anyio.Event()
-
-            def ended(error: JournalError | None) -> None:
-                refused.extend([error] if error else [])
-                made.set()
-
-            self.then(ended)
-            await made.wait()
+        changes = (late for late in reversed(self._late) if late.write.statements)
+        last = next(changes, None)
+        refused = await last.wait() if last else None
         if self._away or self._lost:
-            refused.append(self._lost or DatabaseAway(_AWAY))
+            refused = refused or self._lost or DatabaseAway(_AWAY)
         if refused:
-            raise refused[0]
+            raise refused
 
     async def checkpoint(self) -> None:
         """Move a long WAL into the file, and a long log into a new base. Raises JournalError.
@@ -535,8 +542,7 @@ class CopiedFile(SessionFile):
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(_CLOSE):
                 while self._late:
-                    with suppress(JournalError):
-                        await self.sync()
+                    await self._late[-1].wait()
             self._closing = True
             if not self.closed:
                 self._save_kept()
