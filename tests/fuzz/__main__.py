@@ -8,11 +8,13 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from functools import partial
 from multiprocessing import get_context
 
 from tests.fuzz import script
 from tests.fuzz.run import attempt
+from tests.support.postgres import cluster
 
 #: Operations of one seed.
 EACH = 40
@@ -36,6 +38,9 @@ def main() -> int:
         action="store_true",
         help="in every tenth run an editor comes from elsewhere, over a wire that drops",
     )
+    parser.add_argument(
+        "--postgres", action="store_true", help="with the sessions of each run in a database"
+    )
     options = parser.parse_args()
     far = partial(script.with_editors_from_elsewhere, wanted=options.far)
     far()
@@ -43,8 +48,11 @@ def main() -> int:
     print(f"{options.n} operations in {len(planned)} runs, SEED={options.seed}", flush=True)
     began, failed = time.monotonic(), 0
     counts: Counter[str] = Counter()
-    with ProcessPoolExecutor(options.jobs, get_context("spawn"), far) as pool:
-        waiting = {pool.submit(attempt, *one, options.show): one for one in planned}
+    with (
+        cluster() if options.postgres else nullcontext() as server,
+        ProcessPoolExecutor(options.jobs, get_context("spawn"), far) as pool,
+    ):
+        waiting = {pool.submit(attempt, *one, options.show, server): one for one in planned}
         for number, done in enumerate(as_completed(waiting), 1):
             seed, count = waiting[done]
             happened, problem = done.result()
@@ -55,7 +63,8 @@ def main() -> int:
                 how = " ".join(script.options(seed)) + " and a second bridge" * script.has_two(seed)
                 how += " and an editor from elsewhere" * script.is_far(seed)
                 print(f"\nFAILED with the agent's behaviours {names}, {how}: {problem}")
-                how = " ARGS=--far" if options.far else ""
+                given = " --far" * options.far + " --postgres" * options.postgres
+                how = f' ARGS="{given.strip()}"' if given else ""
                 print(f"again: make fuzz SEED={seed} N={count}{how}", flush=True)
             print(".", end="" if number % 25 else f" {number}\n", flush=True)
     print()

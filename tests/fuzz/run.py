@@ -9,7 +9,7 @@ import signal
 import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import anyio
@@ -24,6 +24,7 @@ from tests.fuzz.operations import Operations
 from tests.fuzz.place import Place
 from tests.fuzz.script import Operation
 from tests.fuzz.watcher import Watchers
+from tests.support.postgres import Cluster
 
 
 class Run:
@@ -166,12 +167,19 @@ class Run:
         self._ledger.counts["agent: killed"] += 1
 
 
-def attempt(seed: int, count: int, show: bool) -> tuple[Counter[str], str]:
+def attempt(
+    seed: int, count: int, show: bool, server: Cluster | None = None
+) -> tuple[Counter[str], str]:
     """One run, in a process of its own: what happened, and why it failed, if it did.
 
-    `show`: print every line that went over the wire if it failed.
+    `show`: print every line that went over the wire if it failed. `server`: its bridges keep their
+    sessions there, in a database of the run.
     """
-    with tempfile.TemporaryDirectory(prefix="fuzz-", ignore_cleanup_errors=True) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="fuzz-", ignore_cleanup_errors=True) as folder,
+        server.a_database() if server else nullcontext() as url,
+    ):
+        os.environ |= {"ACP_BRIDGE_JOURNAL": url} if url else {}
         run = Run(seed, Path(folder))
         try:
             return anyio.run(run.play, count), ""

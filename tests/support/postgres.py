@@ -118,6 +118,16 @@ class Cluster:
         self._sql(f"CREATE DATABASE {name} OWNER guest {more}")
         return f"postgresql:///{name}?host={self.folder}&user=tester&port={self._port or 5432}"
 
+    @contextmanager
+    def a_database(self) -> Iterator[str]:
+        """Give the URL of a database that is gone afterwards."""
+        url = self.new_database()
+        try:
+            yield url
+        finally:
+            name = url.partition("?")[0].rpartition("/")[2]
+            self._sql(f"DROP DATABASE {name} WITH (FORCE)")
+
     def over_tcp(self, url: str, user: str = "guest") -> str:
         """Return the URL of the same database over TCP, where a password is asked for."""
         name = url.partition("?")[0].rpartition("/")[2]
