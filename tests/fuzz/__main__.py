@@ -27,7 +27,7 @@ def runs(count: int, seed: int) -> list[tuple[int, int]]:
     return [(seed + number, each) for number, each in enumerate(counts)]
 
 
-def main() -> int:
+def options_of() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("--n", type=int, default=200, help="operations")
     parser.add_argument("--seed", type=int, default=1, help="the first one; each run has its own")
@@ -41,7 +41,11 @@ def main() -> int:
     parser.add_argument(
         "--postgres", action="store_true", help="with the sessions of each run in a database"
     )
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = options_of()
     far = partial(script.with_editors_from_elsewhere, wanted=options.far)
     far()
     planned = runs(options.n, options.seed)
