@@ -240,11 +240,13 @@ class Router:
             opening.followed = True
             machine = self._machine(there)
             self._do(there, machine.from_editor(opening.message))
+            self._take_over(opening.session_id, place, there, closes=False)  # what is behind it
             return
         del self._openings[id]
         self._steps.append(ToEditor(message))
-        if "result" in message:
-            self._have_left(opening.session_id, place)
+        for other in list(self._machines) if "result" in message else []:
+            if other != place:
+                self._take_over(opening.session_id, other, place, closes=True)
 
     def _there(self, place: Place, message: Message) -> tuple[Place | None, Message]:
         """Return the place to which an error refers, if the user has logged in there.
@@ -271,10 +273,14 @@ class Router:
         self._do(there, self._machine(there).move_in(moving))
         self._do(place, actions)
 
-    def _have_left(self, session_id: object, found: Place) -> None:
-        """Take what other places have left open of a session that the editor has from here now."""
-        for place, machine in list(self._machines.items()):
-            if place != found and isinstance(session_id, str) and machine.knows(session_id):
-                moving, actions = machine.give_away(session_id, closes=True)
-                self._do(place, actions)
-                self._do(found, self._machines[found].take_over(moving))
+    def _take_over(self, session_id: object, before: Place, now: Place, *, closes: bool) -> None:
+        """Move what is open of a session to the place from which the editor has it now.
+
+        `closes`: close it where it was.
+        """
+        if not isinstance(session_id, str):
+            return
+        moving, actions = self._machines[before].give_away(session_id, closes=closes)
+        self._do(before, actions)
+        if moving.session or moving.asked:
+            self._do(now, self._machines[now].take_over(moving))

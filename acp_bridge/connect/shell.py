@@ -114,11 +114,11 @@ class _Line:
     async def _keep(self, editor: Outgoing, tasks: TaskGroup) -> str | None:
         backoff = Backoff()
         patience = self._lose_patience(tasks)
-        is_needed = self._place == self._router.first
+        is_kept = self._place == self._router.first
         while True:
             try:
                 async with self._reach(self._place) as (incoming, outgoing):
-                    is_needed = True
+                    is_kept = True
                     patience.cancel()
                     began = anyio.current_time()
                     await self._use(incoming, outgoing, editor)
@@ -130,7 +130,7 @@ class _Line:
                 elif exc.status == _REFUSED:
                     return why
                 self._say(why)
-                if not is_needed:
+                if not is_kept:
                     self._do(self._router.unreached(self._place, why))
                     return None
                 pause = backoff.after_failure()

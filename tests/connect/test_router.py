@@ -75,6 +75,16 @@ def test_without_a_login_nothing_is_sent_there_and_the_error_says_what_to_do() -
     assert (world.steps, world.b.client, world.b.loads) == ([], "", 0)
 
 
+def test_what_is_sent_right_behind_a_load_follows_it() -> None:
+    world = working_at_b()
+    asked = world.send("session/load", {"sessionId": "s0", "cwd": "/w", "mcpServers": []})
+    behind = prompt(world)
+    assert "result" in world.answered[asked]
+    happens(world, world.b, 0, 0, 6)
+    assert world.answered[behind]["result"] == {"stopReason": "end_turn"}
+    assert world.b.runs == ["do it"]
+
+
 def test_two_machines_that_each_name_the_other_are_asked_once_for_one_load() -> None:
     world = working_at_b()
     world.b.sessions.clear()

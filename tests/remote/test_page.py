@@ -5,6 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_bridge.journal import HeldElsewhere
 from acp_bridge.protocol import Json
 from acp_bridge.remote.page import opened
 from acp_bridge.remote.page.files import page_file
@@ -83,6 +84,44 @@ async def test_a_page_that_comes_again_finds_the_whole_session_once(tmp_path: Pa
             await phone.told_of("opened")
             assert phone.places["pieces"].count("echo first") == 1
             assert [each["put"] for each in phone.told if "put" in each].count("pieces") == 1
+
+
+@pytest.mark.hazard("N1")
+@pytest.mark.parametrize(
+    ("address", "link"),
+    [
+        (
+            "https://b.example:8765",
+            '<a href="https://b.example:8765/#s={}" rel="noopener noreferrer" target="_blank">',
+        ),
+        ("http://b.example", None),
+        (f"https://b.example/{SCRIPT}", None),
+        (None, None),
+    ],
+)
+async def test_a_session_of_another_machine_is_shown_with_its_name_and_a_link_to_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str | None, link: str | None
+) -> None:
+    async with remote_bench(tmp_path) as it:
+        client = await it.remote()
+        session_id = await it.new(client)
+        prompt = {"sessionId": session_id, "prompt": [{"type": "text", "text": "hi"}]}
+        await client.ask("session/prompt", prompt)
+        await client.ask("session/close", {"sessionId": session_id})
+
+        async def refuse(_: str) -> None:
+            raise HeldElsewhere(f"b{SCRIPT}", address)
+
+        monkeypatch.setattr(it.context.journal, "open", refuse)
+        async with page(it, KnownLogins(it), session=session_id) as phone:
+            await phone.has("is open on the machine b&lt;script&gt;", "state")
+            state = phone.places["state"]
+            assert SCRIPT not in state
+            assert SECRET not in state
+            if link is None:
+                assert "<a " not in state
+            else:
+                assert link.format(session_id) in state
 
 
 async def asks(process: Process, params: Json) -> Json:

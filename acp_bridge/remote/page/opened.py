@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import anyio
 
+from acp_bridge import errors
 from acp_bridge import protocol as acp
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import BridgeRequest
@@ -87,7 +88,10 @@ class Opened:
             load = {"sessionId": self.session_id, "cwd": cwd, "mcpServers": []}
             found = as_object(await connection.request(acp.SESSION_LOAD, load, within=_LOADS))
         except (RpcError, NoAnswer, ConnectionLost) as why:
-            self._tell({"put": "state", "html": text(f"can't be opened: {_told(why)}")})
+            data = why.data if isinstance(why, RpcError) else None
+            _, address = errors.held_at(data) or ("", None)
+            html = parts.unopened(_told(why), address, self.session_id)
+            self._tell({"put": "state", "html": html})
             return
         self._settings.opened(found)
         self._is_open = True

@@ -15,7 +15,7 @@ from acp_bridge.protocol import Json, LiveState, as_object
 from acp_bridge.updates import tool_calls
 from acp_bridge.view.block_text import one_line
 from acp_bridge.view.html import asked
-from acp_bridge.view.markup import text
+from acp_bridge.view.markup import link, text
 from acp_bridge.view.queue_rows import Row
 from acp_bridge.view.settings_shown import KINDS, SettingsShown
 
@@ -80,6 +80,18 @@ def state(told: Json) -> str:
     others = told.get("clients")
     with_others = f" · open in {others} places" if isinstance(others, int) and others > 1 else ""
     return text(shown + with_others)
+
+
+def unopened(why: str, address: str | None, session_id: str) -> str:
+    """Return why a session can't be opened.
+
+    `address`: the origin of the server that has it, whose page the user may open. There it has a
+    login of its own; nothing of this page's goes with the link.
+    """
+    told = text(f"can't be opened: {why}")
+    if address is None:
+        return told
+    return f"{told} {link(f'{address}/#s={session_id}', text(f'Open it at {address}'))}"
 
 
 def question(number: int, params: Json, *, may: bool) -> str:
