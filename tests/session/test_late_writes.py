@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.journal import PromptState
+from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, STEERING
 from acp_bridge.updates import notices
 from tests.session.journals import failing, recorded_texts
@@ -102,6 +103,22 @@ async def test_a_stop_before_the_prompt_has_left_ends_it_and_the_agent_hears_of_
         assert SESSION_CANCEL not in agent.heard
         agent.answer(turn, DONE)
         assert await here.answered(following) == DONE
+
+
+@pytest.mark.hazard("Q5")
+async def test_a_prompt_whose_bridge_ends_before_it_has_left_is_never_sent(
+    tmp_path: Path,
+) -> None:
+    async with late(tmp_path) as (here, agent, gate):
+        gate.shut = True
+        here.prompt()
+        await gate.let_through(lambda: here.session.now.running)
+        here.session.feed(ev.Shutdown())
+        gate.open()
+        await quiet()
+        agent.dies()
+        await here.session.closed.wait()
+        assert SESSION_PROMPT not in agent.heard
 
 
 @pytest.mark.hazard("Q9", "Q13")

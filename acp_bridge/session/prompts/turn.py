@@ -138,10 +138,13 @@ class Turn:
         self._not_noted(key, why)
 
     def _send_late(self, link: Link, unsent: Unsent) -> None:
-        """Send a prompt whose note is made now; one that was stopped meanwhile has not begun."""
+        """Send a prompt whose note is made now; one that was stopped meanwhile has not begun.
+
+        One that was answered meanwhile, since its bridge ends, is not sent either.
+        """
         if unsent.stopped:
             self._core.feed(ev.NotBegun(unsent.key))
-        elif not link.gone:
+        elif not link.gone and self._prompts.find(unsent.key):
             send = partial(self._send, link, unsent.key)
             self._core.finish(ef.SendPrompt(link.epoch, unsent.key), send)
 
