@@ -110,7 +110,8 @@ class Session:
         follow_journal(journal, core, shown)
         self.recovery = Recovery(journal, prompts, updates)
         rules = FoundRules(settings, workspace.cwd)
-        self.hooks = SessionHooks(core, prompts, shown, hooks, journal, rules)
+        deadline = context.command.deadline
+        self.hooks = SessionHooks(core, prompts, shown, hooks, journal, rules, deadline)
         self.pauses = pauses = Pauses(core, shown, context.capabilities)
 
         # The processes, and what clients ask of them.
