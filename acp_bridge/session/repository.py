@@ -57,7 +57,8 @@ async def look(folder: str, within: float, deadline: Deadline | None) -> Standin
     from shutil import which
 
     with anyio.move_on_after(within), suppress(NoThread, OSError, ValueError, _Unknown):
-        if (git := await in_thread(which, "git", abandon_on_cancel=True)) is None:
+        git = await in_thread(which, "git", abandon_on_cancel=True)
+        if git is None or not os.path.isabs(git):  # that may be the folder's own
             return None
         found = await in_thread(_find, folder, abandon_on_cancel=True)
         if found is None:
@@ -128,7 +129,6 @@ async def _is_changed(git: str, found: _Found, deadline: Deadline | None) -> boo
 
     bare = await in_thread(_bare, found.commit)
     env = {
-        "PATH": os.environ.get("PATH", os.defpath),
         "LC_ALL": "C",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,

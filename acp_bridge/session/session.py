@@ -111,9 +111,8 @@ class Session:
         self._prompts = prompts = Prompts(journal, shown, core, self._touch)
         follow_journal(journal, core, shown)
         self.recovery = Recovery(journal, prompts, updates)
-        deadline = context.command.deadline
+        deadline, rules = context.command.deadline, FoundRules(settings, workspace.cwd)
         self.folder = WorkingFolder(core, journal, deadline)
-        rules = FoundRules(settings, workspace.cwd)
         self.hooks = SessionHooks(core, prompts, shown, hooks, journal, rules, deadline)
         self.pauses = pauses = Pauses(core, shown, context.capabilities)
 

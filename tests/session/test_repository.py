@@ -74,6 +74,18 @@ async def test_without_git_nothing_is_known(
     assert await stands(repository.folder) is None
 
 
+async def test_a_git_of_the_folder_itself_is_none(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = repository.folder / "git"
+    own.write_text("#!/bin/sh\ntouch planted\n")
+    own.chmod(0o755)
+    monkeypatch.chdir(repository.folder)
+    monkeypatch.setenv("PATH", ".")
+    assert await stands(repository.folder) is None
+    assert not (repository.folder / "planted").exists()
+
+
 @pytest.mark.parametrize("odd", ["ref: refs/heads/a/../../x", "ref: refs/heads/.invalid", "?", ""])
 async def test_what_is_no_repository_as_it_should_be_is_not_known(
     repository: Repository, odd: str
@@ -89,7 +101,6 @@ async def test_a_pipe_in_the_place_of_a_file_holds_nothing_up(repository: Reposi
     assert await stands(repository.folder) is None
 
 
-@pytest.mark.hazard("P22")
 async def test_no_command_that_was_put_into_it_is_run(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
