@@ -93,6 +93,7 @@ SANS_IO = (
     "keys.forms",
     "updates.notices",
     "updates.remote_notices",
+    "updates.repository",
     "updates.open_cards",
     "protocol",
     "commands.setup.jsonc",

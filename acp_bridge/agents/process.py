@@ -258,7 +258,7 @@ class AgentCommand:
     ours: bool = False
     #: has what goes over the wires of the bridge; None: there is none.
     trace: "Trace | None" = None
-    #: what the guards of all processes follow; None: nothing.
+    #: what the guards of all processes follow, and those of hooks; None: nothing.
     deadline: Deadline | None = None
 
     async def start(

@@ -15,6 +15,7 @@ from typing import Final
 import anyio
 
 from acp_bridge.agents.birth import ByCommand, standard_streams
+from acp_bridge.agents.deadline import Deadline
 from acp_bridge.agents.outcome import NO_ROOM, StartFailed
 from acp_bridge.agents.tree import Tree
 from acp_bridge.hooks.definitions import Hook
@@ -67,13 +68,22 @@ class _Pipes:
             end.close()
 
 
-async def run(hook: Hook, given: bytes, cwd: str, env: Mapping[str, str]) -> Ran:
-    """Run the hook to its end or its timeout; `given` is its standard input."""
+async def run(
+    hook: Hook,
+    given: bytes,
+    cwd: str,
+    env: Mapping[str, str],
+    deadline: Deadline | None = None,
+) -> Ran:
+    """Run the hook to its end or its timeout; `given` is its standard input.
+
+    Its guard follows `deadline`.
+    """
     try:
         pipes = _Pipes()
     except OSError:
         return Ran(problem=NO_ROOM)
-    tree = Tree()
+    tree = Tree(deadline)
     try:
         with anyio.fail_after(waits.SPAWN):
             birth = ByCommand(hook.words, None, cwd, env)

@@ -182,6 +182,8 @@ class SessionFile:
         self.closed = False
         #: a write is on its way: never here, since a call returns when it is made.
         self.in_flight = False
+        #: names this machine among those that may have the session; empty: it is a file alone.
+        self.machine = ""
         #: what could not be written yet.
         self.unwritten = Unwritten()
         #: told, when the file's place is away, in how many seconds the turn that runs must end.

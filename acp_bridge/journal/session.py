@@ -437,6 +437,11 @@ class SessionJournal:
             return turns.usage(self._file.db)
 
     @property
+    def machine(self) -> str:
+        """The name of this machine among those that may have the session; empty: no other may."""
+        return self._file.machine
+
+    @property
     def closed(self) -> bool:
         """True once `close` was called."""
         return self._file.closed

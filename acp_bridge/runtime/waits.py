@@ -84,6 +84,10 @@ EOF_GRACE: Final = 0.4
 CUT_OFF_GRACE: Final = 1.0
 #: A session's folder is looked at for hooks; it may be on a disk that does not answer.
 HOOKS_READ: Final = 5.0
+#: It is looked how the repository of a session's folder stands; and at the end of the session,
+#: behind its hooks. That is below END together with them and CLOSE_GRACE.
+REPOSITORY: Final = 3.0
+REPOSITORY_AT_END: Final = 0.3
 #: The hooks of a session's end, together. With CLOSE_GRACE below END, since they run behind it.
 HOOK_AT_END: Final = 1.0
 #: All sessions end when the client is gone or a signal came.

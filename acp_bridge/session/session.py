@@ -29,6 +29,7 @@ from acp_bridge.protocol import (
     queue_words,
     without_key,
 )
+from acp_bridge.runtime import waits
 from acp_bridge.session.clients.audience import Audience
 from acp_bridge.session.clients.permissions import Permissions
 from acp_bridge.session.clients.questions import Questions
@@ -67,6 +68,7 @@ from acp_bridge.session.session_context import SessionContext
 from acp_bridge.session.transcript.subagents import Subagents
 from acp_bridge.session.transcript.title import Title
 from acp_bridge.session.transcript.transcript_out import CARDS, TranscriptOut
+from acp_bridge.session.working_folder import WorkingFolder
 from acp_bridge.settings import Delivery
 from acp_bridge.updates import notices
 from acp_bridge.updates.children import Children
@@ -109,8 +111,9 @@ class Session:
         self._prompts = prompts = Prompts(journal, shown, core, self._touch)
         follow_journal(journal, core, shown)
         self.recovery = Recovery(journal, prompts, updates)
-        rules = FoundRules(settings, workspace.cwd)
-        self.hooks = SessionHooks(core, prompts, shown, hooks, journal, rules)
+        deadline, rules = context.command.deadline, FoundRules(settings, workspace.cwd)
+        self.folder = WorkingFolder(core, journal, deadline)
+        self.hooks = SessionHooks(core, prompts, shown, hooks, journal, rules, deadline)
         self.pauses = pauses = Pauses(core, shown, context.capabilities)
 
         # The processes, and what clients ask of them.
@@ -162,6 +165,7 @@ class Session:
             pauses,
             self.audience,
             self.recovery,
+            self.folder,
             updates,
             agent_replays=context.agent_replays,
         )
@@ -337,6 +341,7 @@ class Session:
                     Failed(Failure.KEPT) if self._keeps_prompts else Cancelled()
                 )
             await self.hooks.end("close" if self.closing else "shutdown")
+            await self.folder.note(self._prompts.last_end, waits.REPOSITORY_AT_END)
             await self._context.journal.end(self.id)
         finally:  # else it could not be opened again, and who closes it would wait for ever
             os.close(self._lease)
@@ -436,5 +441,9 @@ class Session:
         link.adopt(self.from_agent)
 
     async def _touch(self) -> None:
-        """Note in the listing that the session was used now. Raises JournalError."""
+        """Note in the listing that the session was used now, and how its folder stands.
+
+        Raises JournalError.
+        """
         await self._context.journal.touch(self.id)
+        await self.folder.note(self._prompts.last_end)

@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from acp_bridge.agents.deadline import Deadline, now
 from acp_bridge.hooks.definitions import Hook, HookEvent
 from acp_bridge.hooks.run import OUTPUT, run
 from acp_bridge.hooks.verdict import Ran
@@ -50,7 +51,7 @@ async def test_an_output_that_is_no_text_is_read_all_the_same(tmp_path: Path) ->
 
 
 @pytest.mark.hazard("P1")
-@pytest.mark.parametrize("how", ["timeout", "cancel", "end"])
+@pytest.mark.parametrize("how", ["timeout", "cancel", "end", "deadline"])
 async def test_its_whole_tree_is_dead_when_it_has_ended_or_was_stopped(
     tmp_path: Path, how: str
 ) -> None:
@@ -58,10 +59,10 @@ async def test_its_whole_tree_is_dead_when_it_has_ended_or_was_stopped(
     hook = Hook(HookEvent.TURN_END, stays if how == "end" else f"{stays}; sleep 60", timeout=60)
     if how == "timeout":
         hook = Hook(HookEvent.TURN_END, f"{stays}; sleep 60", timeout=0.5)
-    found: list[Ran] = []
+    found, deadline = list[Ran](), Deadline()
 
     async def work() -> None:
-        found.append(await run(hook, b"", str(tmp_path), os.environ))
+        found.append(await run(hook, b"", str(tmp_path), os.environ, deadline))
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -69,12 +70,16 @@ async def test_its_whole_tree_is_dead_when_it_has_ended_or_was_stopped(
             await until((tmp_path / "pid").exists)
             if how == "cancel":
                 tasks.cancel_scope.cancel()
+            elif how == "deadline":
+                deadline.set(now())
     pid = int((tmp_path / "pid").read_text())
     assert not alive(pid)
     if how == "timeout":
         assert found == [Ran(problem="it was killed after 0.5 s")]
     elif how == "end":
         assert found == [Ran(0)]
+    elif how == "deadline":
+        assert found == [Ran(problem="it was ended by signal SIGKILL")]
     else:
         assert found == []
 

@@ -17,6 +17,8 @@ import pytest
 from anyio import fail_after, run_process
 
 from tests.process.bridge_support import TELL_ACCEPTED, World, accepted, stopped
+from tests.process.test_bridge_hooks import STAYS, file_of, hooks
+from tests.session.hooked import alive
 from tests.support.client import RecordingClient
 from tests.support.postgres import Cluster
 from tests.support.processes import all_gone
@@ -184,6 +186,21 @@ async def test_a_database_that_stays_away_ends_the_turn_as_was_said_before_and_t
             server.start()
         await client.logged("journal.caught_up")
         assert await stopped(client, client.send_prompt("say three")) == "end_turn"
+
+
+@pytest.mark.hazard("N3", "P1", "C10")
+async def test_a_hook_is_dead_at_the_deadline_though_its_bridge_is_frozen(
+    two: Two, world: World
+) -> None:
+    two.here.world.home.mkdir(parents=True)
+    hooks(two.here.world, Stop=STAYS)
+    async with two.here.bridge() as client:
+        client.send_prompt("say one")
+        pid = int((await file_of(world, "pid")).read_text())
+        assert client.process is not None
+        os.kill(client.process.pid, signal.SIGSTOP)
+        await until(lambda: not alive(pid), 20)
+        os.kill(client.process.pid, signal.SIGCONT)
 
 
 async def test_the_built_in_agent_remembers_at_another_machine_what_was_said(

@@ -111,6 +111,7 @@ class CopiedFile(SessionFile):
         self._saved = Saved()
         self._database = database
         self._lease = lease
+        self.machine = lease.machine
         self._session_id = ""
         self._fence = 0
         #: the number of the last write that the database, and the copy, has.

@@ -98,6 +98,11 @@ class Lease:
         return self.owners[-1]
 
     @property
+    def machine(self) -> str:
+        """The name of the folder of this machine's copies, once the lease has begun."""
+        return self._host.partition(" ")[0]
+
+    @property
     def over(self) -> bool:
         """True when another bridge may have this one's sessions, or may soon."""
         return now() >= self.until

@@ -38,6 +38,7 @@ from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
 from acp_bridge.session.transcript.places import Places
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.session.working_folder import WorkingFolder
 from acp_bridge.updates import notices
 from acp_bridge.updates.late_replay import LateReplay
 from acp_bridge.updates.open_cards import ReplayedCards
@@ -134,6 +135,7 @@ class Replay:
         pauses: Pauses,
         audience: Audience,
         recovery: Recovery,
+        folder: WorkingFolder,
         updates: Updates,
         *,
         agent_replays: bool,
@@ -147,6 +149,7 @@ class Replay:
         self._pauses = pauses
         self._audience = audience
         self._recovery = recovery
+        self._folder = folder
         self._updates = updates
         self._agent_replays = agent_replays
         self._pacing = pacing = audience.pacing
@@ -265,6 +268,8 @@ class Replay:
     def _say_what_waits(self, view: ClientView, request: ClientRequest) -> None:
         if self._journal.behind:
             view.replay(notices.notice(notices.UNRECORDED))
+        if said := self._folder.take_said():
+            view.replay(notices.notice(said))
         if left := self._prompts.left_over:
             view.replay(notices.notice(notices.left_over(self._prompts.numbered(left))))
         if self._pauses.told is not Standstill.OPEN and (said := self._pauses.said):

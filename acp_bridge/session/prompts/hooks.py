@@ -21,6 +21,7 @@ import anyio
 import anyio.lowlevel
 
 from acp_bridge import errors
+from acp_bridge.agents.deadline import Deadline
 from acp_bridge.agents.outcome import Exit
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import JournalError, SessionJournal
@@ -99,9 +100,10 @@ class HookRuns:
     session, which says so once.
     """
 
-    def __init__(self, core: Core, found: FoundHooks) -> None:
-        """Nothing runs yet."""
+    def __init__(self, core: Core, found: FoundHooks, deadline: Deadline | None) -> None:
+        """Nothing runs yet. The guards of all hooks follow `deadline`."""
         self._core = core
+        self._deadline = deadline
         self._found = found
         self._runs: dict[int, Run] = {}
         self._last = 0
@@ -175,7 +177,7 @@ class HookRuns:
                 continue
             if hook.project and not await self._may_run():
                 continue
-            ran = await run(hook, payload, cwd, environment(os.environ, cwd))
+            ran = await run(hook, payload, cwd, environment(os.environ, cwd), self._deadline)
             verdict = interpret(hook.event, ran)
             said.append(verdict)
             event("hook.ran", session=self._core.id, what=name, how=verdict.problem or "well")
@@ -218,8 +220,10 @@ class SessionHooks:
         found: FoundHooks | None,
         journal: SessionJournal,
         rules: FoundRules,
+        deadline: Deadline | None,
     ) -> None:
-        """Nothing runs yet. `found`: None if there are neither hooks nor notices about them."""
+        """Nothing runs yet. `found`: None if there are neither hooks nor notices about them;
+        `deadline`: as the agent's guards have it."""
         self._rules = rules
         self._journal = journal
         #: what is not said yet of their files; None: all is.
@@ -227,7 +231,7 @@ class SessionHooks:
         self._core = core
         self._prompts = prompts
         self._transcript = transcript
-        self.runs = HookRuns(core, found or FoundHooks())
+        self.runs = HookRuns(core, found or FoundHooks(), deadline)
         #: what hooks have to tell the agent, by the key of the prompt that carries it, or `_NEXT`.
         self.context: dict[int, str] = {}
         #: the hooks about prompts that run now, by the prompt's key.
