@@ -15,8 +15,6 @@ from acp_bridge.protocol import Json, as_object
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
-from acp_bridge.session.repository import look
-from acp_bridge.updates.repository import Standing, stands_otherwise
 
 #: the key under which the journal has it.
 _KEY: Final = "repository"
@@ -49,6 +47,8 @@ class WorkingFolder:
         """
         if not self._journal.machine or end == self._noted:
             return
+        from acp_bridge.session.repository import look
+
         stands = await look(self._core.workspace.cwd, within, self._deadline)
         kept: Json = {"machine": self._journal.machine, "name": socket.gethostname()}
         kept |= stands.kept if stands else {}
@@ -64,8 +64,13 @@ class WorkingFolder:
 
         A machine is told that once.
         """
+        if not self._journal.machine:
+            return
+        from acp_bridge.session.repository import look
+        from acp_bridge.updates.repository import Standing, stands_otherwise
+
         try:
-            kept = as_object(self._journal.get(_KEY)) if self._journal.machine else {}
+            kept = as_object(self._journal.get(_KEY))
             told = kept.get("told")
             told = told[-_TOLD:] if isinstance(told, list) else []
             there = Standing.of(kept)

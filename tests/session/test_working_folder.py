@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from acp_bridge.journal import Journal
-from acp_bridge.session import working_folder
+from acp_bridge.session import repository
 from acp_bridge.updates.repository import Standing
 from tests.session.living import Living, first, living
 from tests.session.waiting import until
@@ -25,7 +25,7 @@ class Looks:
         self.made = 0
         #: a look waits for ever.
         self.hangs = False
-        monkeypatch.setattr(working_folder, "look", self.look)
+        monkeypatch.setattr(repository, "look", self.look)
 
     async def look(self, folder: str, within: float, deadline: object) -> Standing | None:
         self.made += 1
