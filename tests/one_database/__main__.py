@@ -16,12 +16,13 @@ from typing import Any
 
 import anyio
 
-from tests.one_database import cut, kill, short
+from tests.one_database import cut, follow, kill, short
 from tests.one_database.machines import ADDRESS, DATABASE, A, B, at, network
 from tests.one_database.report import Report
 from tests.one_database.site import Place, Site
 from tests.support.gates import Gates
 from tests.support.postgres import PASSWORD, Cluster, cluster
+from tests.support.recording import RpcError
 
 Story = Callable[[Place], Awaitable[None]]
 
@@ -30,6 +31,7 @@ STORIES: dict[str, Story] = {
     "cut": cut.cut_at_the_database,
     "unplug": cut.cut_at_the_machine,
     "alone": cut.cut_and_not_taken_up,
+    "follow": follow.followed,
     "slow": short.slow,
     "full": short.full,
 }
@@ -78,7 +80,7 @@ async def _tell(report: Report, story: Story, server: Cluster, folder: Path) -> 
         place = Place(report, url, folder, a, b, server, gates)
         try:
             await story(place)
-        except (AssertionError, TimeoutError, ConnectionError, subprocess.SubprocessError) as error:
+        except (AssertionError, OSError, RpcError, subprocess.SubprocessError) as error:
             report.row("the story goes to its end", story.__name__, repr(error), holds=False)
         finally:
             for machine in (A, B):

@@ -46,16 +46,22 @@ class Site:
         self.log = FixtureLog(folder / f"{machine.name}.log")
         options = ("--journal", url, "--lease", str(LEASE))
         self.command = f"acp-bridge {' '.join(options)} -- AGENT"
-        words = (sys.executable, "-m", "acp_bridge", *options, "--", *fixture_command())
-        self._words = machine.at(*words)
+        self._options = options
         own = {"ACP_BRIDGE_HOME": str(self.home), "ACP_BRIDGE_LOG_LEVEL": "debug"}
         kept = {"FIXTURE_HOME": str(folder / "agent")}
-        self._env = {**os.environ, "PYTHONPATH": str(ROOT), **own, **kept, **self.log.env, **env}
+        self.env = {**os.environ, "PYTHONPATH": str(ROOT), **own, **kept, **self.log.env, **env}
+
+    def words(self, *command: str, agent: bool = False) -> list[str]:
+        """Return the words that run a command of acp-bridge there; `agent`: with the database."""
+        behind = (*self._options, "--", *fixture_command()) if agent else ()
+        return self.machine.at(sys.executable, "-m", "acp_bridge", *command, *behind)
 
     @asynccontextmanager
     async def bridge(self) -> AsyncIterator[RecordingClient]:
         """A bridge there, and the client that has started it."""
-        async with RecordingClient.start(self._words, env=self._env, exit_within=10) as client:
+        async with RecordingClient.start(
+            self.words(agent=True), env=self.env, exit_within=10
+        ) as client:
             await client.initialize(TELL_ACCEPTED)
             yield client
 
