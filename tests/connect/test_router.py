@@ -240,6 +240,27 @@ def test_a_session_that_has_moved_to_a_machine_that_names_another_one_moves_no_f
     assert world.steps == [OPEN_B, LEAVE_B]
 
 
+def test_a_load_of_a_session_that_is_back_before_it_was_opened_elsewhere_is_answered_once() -> None:
+    world = greeted()
+    new(world)
+    first = world.send("session/load", {"sessionId": "s0", "cwd": "/w", "mcpServers": []})
+    world.line_down(world.a)
+    world.moves("s0", world.b)
+    world.line_up(world.a)
+    for server in (world.a, world.a, world.b):  # greeted, and referred to where it is asked for
+        if server in world.wanted():
+            world.line_up(server)
+        world.reads(server)
+    world.moves("s0", world.a)
+    second = world.send("session/load", {"sessionId": "s0", "cwd": "/w", "mcpServers": []})
+    world.reads(world.a)
+    world.settle()
+    assert "result" in world.answered[first]
+    assert "result" in world.answered[second]
+    assert notices(world) == []
+    assert world.steps == [OPEN_B, LEAVE_B]
+
+
 def test_a_session_moves_back_and_forth_as_often_as_its_machines_change() -> None:
     world = greeted()
     new(world)
