@@ -238,10 +238,14 @@ class SessionJournal:
             raise JournalError("the receipt of a prompt is damaged")
         return receipt
 
-    def has_words(self, seq: int) -> bool:
-        """Return whether the words of a prompt begin its transcript. Raises JournalError."""
-        sql = "SELECT EXISTS(SELECT 1 FROM updates WHERE turn = ? AND lines = ?)"
-        return bool(self._file.value(sql, (seq, words_line(seq))))
+    def has_words(self, seq: int, turn: int) -> bool:
+        """Return whether the words of a prompt stand in a turn. Raises JournalError."""
+        end = "char(10)"
+        sql = (
+            "SELECT EXISTS(SELECT 1 FROM updates WHERE turn = ?"
+            f" AND instr({end} || lines || {end}, {end} || ? || {end}))"
+        )
+        return bool(self._file.value(sql, (turn, words_line(seq).decode())))
 
     def has_begun(self, seq: int) -> bool:
         """Return whether a prompt had a turn, as far as the file can say."""

@@ -16,7 +16,7 @@ import anyio
 
 from acp_bridge import errors
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.journal import INTERRUPTED, JournalError, PromptRow, SessionJournal
+from acp_bridge.journal import INTERRUPTED, DatabaseAway, JournalError, PromptRow, SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Replied
 from acp_bridge.machine.states import State
@@ -200,7 +200,8 @@ class Prompts:
     def _written(self, key: int, prompt: Prompt, error: JournalError | None) -> None:
         """Have a prompt synced to disk that is in the journal, or was refused by it after all."""
         if error:
-            prompt.seq = 0
+            if not isinstance(error, DatabaseAway):  # it may be there, and must end there then
+                prompt.seq = 0
             self._core.feed(ev.CommitFailed(key, str(error)))
             return
         failed = ev.CommitFailed(key, "it could not be synced")
@@ -418,6 +419,20 @@ class Prompts:
     def not_sent(self, prompt: Prompt) -> None:
         """Note in the journal that a prompt which was sent into a turn counts as waiting again."""
         self._try(self._journal.return_to_queue, prompt.seq)
+
+    def put_off(self, prompt: Prompt, turn: int) -> None:
+        """Let a prompt wait again whose words were shown in this turn: it was not sent.
+
+        Perhaps the journal, which is away, has that it was.
+        """
+        prompt.put_off, prompt.shown = turn, False
+        prompt.seen = self._transcript.seen()
+        self._transcript.places.lose()  # what is recorded has another order now
+        self.not_sent(prompt)
+
+    def words_stand(self, prompt: Prompt) -> bool:
+        """Return whether the transcript has the words of a prompt that was put off."""
+        return bool(prompt.put_off) and self._journal.has_words(prompt.seq, prompt.put_off)
 
     def _keep(self, prompt: Prompt) -> None:
         """Note in the journal that a prompt is left over."""
