@@ -134,12 +134,12 @@ class SessionJournal:
         self._take(seq, Write((move,), turn, (words,), Went.SENT, seq))
         self._follow(words)
 
-    def return_to_queue(self, seq: int) -> None:
-        """Let a prompt wait again that was sent to join a turn.
+    def return_to_queue(self, seq: int, origin: PromptState = PromptState.SENT) -> None:
+        """Let a prompt wait again that was to be sent, or was left over.
 
         Raises JournalError when the journal is closed.
         """
-        move = prompt_rows.move(seq, PromptState.SENT, PromptState.WAITING)
+        move = prompt_rows.move(seq, origin, PromptState.WAITING)
         self._put(Write((move,)))
 
     def change_params(self, seq: int, params: Mapping[str, Any]) -> None:

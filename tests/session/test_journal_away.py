@@ -197,3 +197,50 @@ async def test_words_that_were_to_join_a_turn_while_it_is_away_run_after_it_and_
             assert STEERING not in agent.heard
             assert (await recorded_texts(here.journal)).count("more") == 1
             assert here.states() == [PromptState.DONE] * 2
+
+
+@asynccontextmanager
+async def left_over(folder: Path, *words: str) -> AsyncIterator[tuple[Living, Gate]]:
+    """A session with prompts that are left over, whose journal is away."""
+    with late_journals() as gate:
+        async with living(folder, first=first()) as here:
+            for each in words:
+                blocks = [{"type": "text", "text": each}]
+                here.journal.accept(each, {"sessionId": "s", "prompt": blocks})
+            await here.session.recovery.run()
+            gate.away = True
+            yield here, gate
+
+
+@pytest.mark.hazard("N4", "R12")
+@pytest.mark.parametrize("loses", [False, True])
+async def test_what_is_left_over_and_is_to_run_while_it_is_away_runs_when_it_is_back(
+    tmp_path: Path, loses: bool
+) -> None:
+    async with left_over(tmp_path, "one", "two") as (here, gate):
+        agent, gate.loses = await here.agent(), loses
+        carrier = here.prompt("/queue run")
+        await until(lambda: here.session.now.waiting)
+        await until(lambda: not here.journal.in_flight)
+        gate.away = False
+        here.journal.on_back(None)
+        for each in ("one", "two"):
+            turn = await agent.asked(SESSION_PROMPT)
+            assert turn["params"]["prompt"][0]["text"] == each
+            agent.answer(turn, DONE)
+        assert await here.answered(carrier) == DONE
+        assert here.states() == [PromptState.DONE] * 2
+        said = await recorded_texts(here.journal)
+        assert [said.count(each) for each in ("one", "two")] == [1, 1]
+
+
+@pytest.mark.hazard("N4", "R12")
+@pytest.mark.parametrize("loses", [False, True])
+async def test_what_is_left_over_and_dropped_while_it_is_away_never_runs(
+    tmp_path: Path, loses: bool
+) -> None:
+    async with left_over(tmp_path, "one") as (here, gate):
+        gate.loses = loses
+        assert await here.answered(here.prompt("/queue drop")) == DONE
+        await until(lambda: not here.journal.in_flight)
+        assert here.states() == [PromptState.DONE]

@@ -16,7 +16,15 @@ import anyio
 
 from acp_bridge import errors
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.journal import INTERRUPTED, DatabaseAway, JournalError, PromptRow, SessionJournal
+from acp_bridge.journal import (
+    DROPPED,
+    INTERRUPTED,
+    DatabaseAway,
+    JournalError,
+    PromptRow,
+    PromptState,
+    SessionJournal,
+)
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Replied
 from acp_bridge.machine.states import State
@@ -444,6 +452,8 @@ class Prompts:
         prompt = self._open[key]
         if prompt.is_left_over:
             self._journal.release(prompt.seq)
+            held = PromptState.LEFT_OVER
+            self._or_later(self._journal.return_to_queue, prompt.seq, held)
         self._left_over.remove(key)
 
     def reorder_left_over(self, order: list[int]) -> None:
@@ -461,6 +471,7 @@ class Prompts:
             self._journal.drop(prompt.seq, {"stopReason": "cancelled"})
             return prompt
         self._journal.drop(prompt.seq)
+        self._or_later(self._journal.end_prompt, prompt.seq, DROPPED, None)
         self._left_over.remove(key)
         return self._open.pop(key)
 
@@ -484,6 +495,15 @@ class Prompts:
         self._transcript.record_only(said)
         noted = self._transcript.flush()
         self._transcript.show_to_all_but({request.client for request in prompt.asked}, said, noted)
+
+    def _or_later(self, write: Callable[..., None], *args: object) -> None:
+        """Have what was written last be kept, if its place turns out to be away: it is told."""
+
+        def written(error: JournalError | None) -> None:
+            if isinstance(error, DatabaseAway):
+                self._try(write, *args)
+
+        self._journal.then(written)
 
     def _try(self, write: Callable[..., None], *args: object) -> bool:
         try:
