@@ -514,8 +514,11 @@ class Machine:
     def _reopened(self, session: Session, message: Message) -> None:
         """Take the answer to the request that opens a session again.
 
-        After an error the other way is tried, if there is one, or another place.
+        After an error the other way is tried, if there is one, or another place. Of a session that
+        another place has by then nothing is told.
         """
+        if self._sessions.get(session.id) is not session:
+            return
         error = as_object(message.get("error"))
         if error and (way := self._sessions.other_way(session, error)):
             self._reopen(session, way)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Final, NamedTuple, TypeAlias
+from uuid import uuid4
 
 from acp_bridge import errors
 from acp_bridge.connect import rules
@@ -31,8 +32,8 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.wire.jsonrpc import Message, RequestId
 
-#: the id of the editor's `initialize` at a place that it does not know of.
-_HELLO: Final = "acp-bridge connect"
+#: the id of the editor's `initialize` at a place that it does not know of; none of its own.
+_HELLO: Final = f"acp-bridge connect {uuid4()}"
 _OPENS: Final = (SESSION_LOAD, SESSION_RESUME)
 
 
@@ -263,12 +264,12 @@ class Router:
     def _moves(self, place: Place, session_id: str, answer: Message) -> None:
         """Move a session that a place had to where it is now, if that can be."""
         machine = self._machines[place]
+        for opening in self._openings.values():
+            opening.followed |= opening.session_id == session_id
         there, answer = self._there(place, answer)
         if there is None:
             self._do(place, machine.goes_nowhere(session_id, answer))
             return
-        for opening in self._openings.values():
-            opening.followed |= opening.session_id == session_id
         moving, actions = machine.give_away(session_id, closes=False)
         self._do(there, self._machine(there).move_in(moving))
         self._do(place, actions)

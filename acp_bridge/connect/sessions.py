@@ -49,6 +49,8 @@ class Sessions:
         self._out = out
         self._where = where
         self._sessions: dict[str, Session] = {}
+        #: what another place has left open of sessions whose load is not answered here.
+        self._left: dict[str, tuple[Session | None, list[Asked]]] = {}
 
     def get(self, session_id: object) -> Session | None:
         """Return a session, or the one above a subagent's."""
@@ -91,6 +93,8 @@ class Sessions:
     def note_failed(self, asked: Asked) -> None:
         """Note that a request was answered here."""
         session = self.get(asked.session_id)
+        if asked.method in rules.SHOWS:
+            self._left.pop(str(asked.session_id), None)
         if session and session.opening is asked:
             session.opening, session.awaits_replay = None, False
             if not session.had:
@@ -110,6 +114,8 @@ class Sessions:
         if isinstance(result := message.get("result"), dict) and not self.tells_cursors:
             message = {**message, "result": without_cursor(result)}
         self._out.to_editor(message)
+        if asked.method in rules.SHOWS:
+            self._take_left(asked.session_id)
         turn = self.dialect.begins(message) if asked.method == SESSION_PROMPT else None
         if turn is not None and (session := self.get(asked.session_id)):
             self._begin(session, asked, turn)
@@ -175,10 +181,20 @@ class Sessions:
         session.moves, session.reopening, session.replayed = True, False, None
         self._sessions[session.id] = session
 
-    def take_over(self, session_id: str, before: Session | None, asked: Iterable[Asked]) -> None:
-        """Take what another place has left open of a session that the editor has from here now."""
+    def take_over(self, session_id: str, before: Session | None, asked: list[Asked]) -> None:
+        """Take what another place has left open of a session that the editor has from here now.
+
+        Where its load is not answered yet, nobody knows what has become of that.
+        """
         session = self._sessions.get(session_id)
-        if session is None:
+        self._left[session_id] = before, asked
+        if session and not session.opening:
+            self._take_left(session_id)
+
+    def _take_left(self, session_id: str | None) -> None:
+        before, asked = self._left.pop(str(session_id), (None, []))
+        session = self.get(session_id)
+        if session is None or not (before or asked):
             return
         for each in asked:
             if each.method == SESSION_PROMPT:
@@ -354,6 +370,7 @@ class Sessions:
                 self._out.say(session.id, rules.not_reopened(self._where, message.get("error")))
             return
         self._note_opened(session, message)
+        self._take_left(session.id)
         for asked in list(session.begun):
             self._end_turn(session, asked, session.stands)
         for each in states:

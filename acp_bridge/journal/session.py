@@ -134,12 +134,12 @@ class SessionJournal:
         self._take(seq, Write((move,), turn, (words,), Went.SENT, seq))
         self._follow(words)
 
-    def return_to_queue(self, seq: int) -> None:
-        """Let a prompt wait again that was sent to join a turn.
+    def return_to_queue(self, seq: int, origin: PromptState = PromptState.SENT) -> None:
+        """Let a prompt wait again that was to be sent, or was left over.
 
         Raises JournalError when the journal is closed.
         """
-        move = prompt_rows.move(seq, PromptState.SENT, PromptState.WAITING)
+        move = prompt_rows.move(seq, origin, PromptState.WAITING)
         self._put(Write((move,)))
 
     def change_params(self, seq: int, params: Mapping[str, Any]) -> None:
@@ -238,10 +238,14 @@ class SessionJournal:
             raise JournalError("the receipt of a prompt is damaged")
         return receipt
 
-    def has_words(self, seq: int) -> bool:
-        """Return whether the words of a prompt begin its transcript. Raises JournalError."""
-        sql = "SELECT EXISTS(SELECT 1 FROM updates WHERE turn = ? AND lines = ?)"
-        return bool(self._file.value(sql, (seq, words_line(seq))))
+    def has_words(self, seq: int, turn: int) -> bool:
+        """Return whether the words of a prompt stand in a turn. Raises JournalError."""
+        end = "char(10)"
+        sql = (
+            "SELECT EXISTS(SELECT 1 FROM updates WHERE turn = ?"
+            f" AND instr({end} || lines || {end}, {end} || ? || {end}))"
+        )
+        return bool(self._file.value(sql, (turn, words_line(seq).decode())))
 
     def has_begun(self, seq: int) -> bool:
         """Return whether a prompt had a turn, as far as the file can say."""

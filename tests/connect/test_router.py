@@ -192,6 +192,29 @@ def test_a_load_whose_answer_was_lost_is_followed_once() -> None:
 
 
 @pytest.mark.hazard("N1")
+def test_a_load_whose_answer_was_lost_says_once_what_to_do_where_nobody_has_logged_in() -> None:
+    world = working_at_b("https://a.example")
+    asked = world.send("session/load", {"sessionId": "s0", "cwd": "/w", "mcpServers": []})
+    world.line_down(world.a)
+    world.line_up(world.a)
+    world.settle()
+    assert error(world, asked) == "it is open there. To open it from here: log in at " + (
+        world.b.address
+    )
+
+
+def test_an_id_of_the_editors_is_not_taken_for_one_that_a_second_machine_is_asked_under() -> None:
+    world = working_at_b()
+    asked = load(world)
+    request = {"jsonrpc": "2.0", "id": "acp-bridge connect", "method": "session/set_mode"}
+    params = {"sessionId": "s0", "modeId": "m"}
+    world._do(world.router.from_editor({**request, "params": params}))
+    world.settle()
+    assert list(world.answered) == [*range(asked + 1), request["id"]]
+    assert world.steps == [OPEN_B]
+
+
+@pytest.mark.hazard("N1")
 def test_a_session_that_moves_to_where_nobody_has_logged_in_says_so_and_its_prompts_end() -> None:
     world = greeted("https://a.example")
     new(world)
@@ -214,6 +237,27 @@ def test_a_session_that_has_moved_to_a_machine_that_names_another_one_moves_no_f
     (said,) = notices(world)
     assert "b.example does not show this session any more: it is open there" in said
     assert (world.a.loads, world.b.loads) == (1, 1)
+    assert world.steps == [OPEN_B, LEAVE_B]
+
+
+def test_a_load_of_a_session_that_is_back_before_it_was_opened_elsewhere_is_answered_once() -> None:
+    world = greeted()
+    new(world)
+    first = world.send("session/load", {"sessionId": "s0", "cwd": "/w", "mcpServers": []})
+    world.line_down(world.a)
+    world.moves("s0", world.b)
+    world.line_up(world.a)
+    for server in (world.a, world.a, world.b):  # greeted, and referred to where it is asked for
+        if server in world.wanted():
+            world.line_up(server)
+        world.reads(server)
+    world.moves("s0", world.a)
+    second = world.send("session/load", {"sessionId": "s0", "cwd": "/w", "mcpServers": []})
+    world.reads(world.a)
+    world.settle()
+    assert "result" in world.answered[first]
+    assert "result" in world.answered[second]
+    assert notices(world) == []
     assert world.steps == [OPEN_B, LEAVE_B]
 
 

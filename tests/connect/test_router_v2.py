@@ -112,3 +112,33 @@ def test_a_prompt_is_sent_again_where_the_session_has_moved_under_the_same_key()
     assert editor.to[B] == [first]
     editor.answers(B, {"messageId": "m2"})
     assert editor.got[-1] == {"jsonrpc": "2.0", "id": 5, "result": {"messageId": "m2"}}
+
+
+def test_a_turn_that_runs_on_where_a_load_finds_its_session_has_not_ended() -> None:
+    editor = Editor()
+    editor.to[A].clear()
+    for id, session_id in ((3, "s1"), (4, "s0")):
+        editor.says("session/resume", {**WHOLE, "sessionId": session_id}, id)
+        editor.refers(A, B)
+        if id == 3:
+            editor.do(editor.router.line_up(B))
+            editor.greets(B)
+            editor.answers(B, {})
+    editor.answers(B, {"_meta": {"acp_bridge": {"state": {"turn": {"promptId": "m1"}}}}})
+    assert editor.ends() == []
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_turn_that_has_ended_where_a_load_finds_its_session_is_told_to(lost: bool) -> None:
+    editor = Editor()
+    editor.to[A].clear()
+    editor.says("session/resume", WHOLE, 3)
+    editor.refers(A, B)
+    for _ in range(2 if lost else 1):
+        editor.to[B].clear()
+        editor.do(editor.router.line_down(B))
+        editor.do(editor.router.line_up(B))
+        editor.greets(B)
+    assert editor.ends() == []
+    editor.answers(B, ended("refusal"))
+    assert [each["stopReason"] for each in editor.ends()] == ["refusal"]

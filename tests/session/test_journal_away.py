@@ -9,7 +9,8 @@ import pytest
 
 from acp_bridge.journal import JournalError, PromptState
 from acp_bridge.journal.errors import TAKEN
-from acp_bridge.protocol import ACCEPTED, SESSION_CANCEL, SESSION_PROMPT
+from acp_bridge.machine.events import Go, HoldQueue
+from acp_bridge.protocol import ACCEPTED, SESSION_CANCEL, SESSION_PROMPT, STEERING
 from tests.session.journals import recorded_texts
 from tests.session.living import CANCELLED, DONE, Living, first, living
 from tests.session.memory import ClientEnd
@@ -141,3 +142,105 @@ async def test_while_it_is_away_an_agent_that_ends_is_followed_by_none(tmp_path:
         agent = await stand.here.agent(2)
         agent.answer(await agent.asked(SESSION_PROMPT), DONE)
         assert await stand.here.answered(stand.prompt) == DONE
+
+
+@pytest.mark.hazard("N4", "X2")
+@pytest.mark.parametrize("loses", [False, True])
+async def test_a_prompt_that_was_told_not_to_be_taken_has_ended_and_may_be_sent_again(
+    tmp_path: Path, loses: bool
+) -> None:
+    with late_journals() as gate:
+        async with living(tmp_path, first=first()) as here:
+            agent, key = await here.agent(), {"acp_bridge": {"promptKey": "k"}}
+            gate.away, gate.loses = True, loses
+            answer = await here.answered(here.prompt(_meta=key))
+            assert "not taken" in answer["message"]
+            gate.away = False
+            here.journal.on_back(None)
+            await quiet()
+            assert here.states() == [PromptState.DONE] * loses
+            again = here.prompt(_meta=key)
+            agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+            assert await here.answered(again) == DONE
+
+
+@pytest.mark.hazard("N4", "Q15", "T2")
+@pytest.mark.parametrize("loses", [False, True])
+@pytest.mark.parametrize("held", [False, True])
+async def test_words_that_were_to_join_a_turn_while_it_is_away_run_after_it_and_stand_once(
+    tmp_path: Path, loses: bool, held: bool
+) -> None:
+    steer = {"acp_bridge": {"delivery": "steer"}}
+    with late_journals() as gate:
+        async with living(tmp_path, first=first(), steers=True) as here:
+            agent = await here.agent()
+            ends = here.prompt()
+            turn = await agent.asked(SESSION_PROMPT)
+            gate.shut = True
+            words = here.prompt("more", _meta=steer)
+            await gate.let_through(lambda: PromptState.WAITING in here.states())
+            await until(lambda: here.journal.in_flight)
+            gate.away, gate.loses = True, loses
+            gate.open()
+            await quiet()
+            gate.away = False
+            here.journal.on_back(None)
+            if held:
+                here.session.feed(HoldQueue())
+            agent.answer(turn, DONE)
+            assert await here.answered(ends) == DONE
+            if held:
+                await until(lambda: not here.journal.in_flight)
+                here.session.feed(Go())
+            agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+            assert (await here.answered(words))["stopReason"] == "end_turn"
+            assert STEERING not in agent.heard
+            assert (await recorded_texts(here.journal)).count("more") == 1
+            assert here.states() == [PromptState.DONE] * 2
+
+
+@asynccontextmanager
+async def left_over(folder: Path, *words: str) -> AsyncIterator[tuple[Living, Gate]]:
+    """A session with prompts that are left over, whose journal is away."""
+    with late_journals() as gate:
+        async with living(folder, first=first()) as here:
+            for each in words:
+                blocks = [{"type": "text", "text": each}]
+                here.journal.accept(each, {"sessionId": "s", "prompt": blocks})
+            await here.session.recovery.run()
+            gate.away = True
+            yield here, gate
+
+
+@pytest.mark.hazard("N4", "R12")
+@pytest.mark.parametrize("loses", [False, True])
+async def test_what_is_left_over_and_is_to_run_while_it_is_away_runs_when_it_is_back(
+    tmp_path: Path, loses: bool
+) -> None:
+    async with left_over(tmp_path, "one", "two") as (here, gate):
+        agent, gate.loses = await here.agent(), loses
+        carrier = here.prompt("/queue run")
+        await until(lambda: here.session.now.waiting)
+        await until(lambda: not here.journal.in_flight)
+        gate.away = False
+        here.journal.on_back(None)
+        for each in ("one", "two"):
+            turn = await agent.asked(SESSION_PROMPT)
+            assert turn["params"]["prompt"][0]["text"] == each
+            agent.answer(turn, DONE)
+        assert await here.answered(carrier) == DONE
+        assert here.states() == [PromptState.DONE] * 2
+        said = await recorded_texts(here.journal)
+        assert [said.count(each) for each in ("one", "two")] == [1, 1]
+
+
+@pytest.mark.hazard("N4", "R12")
+@pytest.mark.parametrize("loses", [False, True])
+async def test_what_is_left_over_and_dropped_while_it_is_away_never_runs(
+    tmp_path: Path, loses: bool
+) -> None:
+    async with left_over(tmp_path, "one") as (here, gate):
+        gate.loses = loses
+        assert await here.answered(here.prompt("/queue drop")) == DONE
+        await until(lambda: not here.journal.in_flight)
+        assert here.states() == [PromptState.DONE]

@@ -48,8 +48,9 @@ class Prompt:
     edited: bool = False
     #: it was sent into a turn, so its words stand there.
     shown: bool = False
-    #: it was to be sent, and perhaps the journal has that; it waits again since that was away.
-    put_off: bool = False
+    #: it was to be sent, in this turn, and perhaps the journal has that; it waits again since that
+    #: was away.
+    put_off: int = 0
     #: who was shown its words then, as `senders` has it.
     seen: dict[Client, int] = field(default_factory=dict)
     #: the `_session/steering` that brought it, until that is answered.

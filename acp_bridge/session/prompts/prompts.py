@@ -16,7 +16,15 @@ import anyio
 
 from acp_bridge import errors
 from acp_bridge.clients.client import Client, ClientRequest
-from acp_bridge.journal import INTERRUPTED, JournalError, PromptRow, SessionJournal
+from acp_bridge.journal import (
+    DROPPED,
+    INTERRUPTED,
+    DatabaseAway,
+    JournalError,
+    PromptRow,
+    PromptState,
+    SessionJournal,
+)
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Replied
 from acp_bridge.machine.states import State
@@ -200,7 +208,8 @@ class Prompts:
     def _written(self, key: int, prompt: Prompt, error: JournalError | None) -> None:
         """Have a prompt synced to disk that is in the journal, or was refused by it after all."""
         if error:
-            prompt.seq = 0
+            if not isinstance(error, DatabaseAway):  # it may be there, and must end there then
+                prompt.seq = 0
             self._core.feed(ev.CommitFailed(key, str(error)))
             return
         failed = ev.CommitFailed(key, "it could not be synced")
@@ -419,6 +428,20 @@ class Prompts:
         """Note in the journal that a prompt which was sent into a turn counts as waiting again."""
         self._try(self._journal.return_to_queue, prompt.seq)
 
+    def put_off(self, prompt: Prompt, turn: int) -> None:
+        """Let a prompt wait again whose words were shown in this turn: it was not sent.
+
+        Perhaps the journal, which is away, has that it was.
+        """
+        prompt.put_off, prompt.shown = turn, False
+        prompt.seen = self._transcript.seen()
+        self._transcript.places.lose()  # what is recorded has another order now
+        self.not_sent(prompt)
+
+    def words_stand(self, prompt: Prompt) -> bool:
+        """Return whether the transcript has the words of a prompt that was put off."""
+        return bool(prompt.put_off) and self._journal.has_words(prompt.seq, prompt.put_off)
+
     def _keep(self, prompt: Prompt) -> None:
         """Note in the journal that a prompt is left over."""
         if prompt.seq:
@@ -429,6 +452,8 @@ class Prompts:
         prompt = self._open[key]
         if prompt.is_left_over:
             self._journal.release(prompt.seq)
+            held = PromptState.LEFT_OVER
+            self._or_later(self._journal.return_to_queue, prompt.seq, held)
         self._left_over.remove(key)
 
     def reorder_left_over(self, order: list[int]) -> None:
@@ -446,6 +471,7 @@ class Prompts:
             self._journal.drop(prompt.seq, {"stopReason": "cancelled"})
             return prompt
         self._journal.drop(prompt.seq)
+        self._or_later(self._journal.end_prompt, prompt.seq, DROPPED, None)
         self._left_over.remove(key)
         return self._open.pop(key)
 
@@ -469,6 +495,15 @@ class Prompts:
         self._transcript.record_only(said)
         noted = self._transcript.flush()
         self._transcript.show_to_all_but({request.client for request in prompt.asked}, said, noted)
+
+    def _or_later(self, write: Callable[..., None], *args: object) -> None:
+        """Have what was written last be kept, if its place turns out to be away: it is told."""
+
+        def written(error: JournalError | None) -> None:
+            if isinstance(error, DatabaseAway):
+                self._try(write, *args)
+
+        self._journal.then(written)
 
     def _try(self, write: Callable[..., None], *args: object) -> bool:
         try:

@@ -19,7 +19,7 @@ import anyio
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import ClientRequest
-from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.journal import DatabaseAway, JournalError, SessionJournal
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.events import Steered
@@ -121,13 +121,14 @@ class Steering:
         """Give the agent the words of a prompt; its answer becomes `SteerAnswered`."""
         prompt = self._prompts.get(key)
         self._transcript.flush()
+        turn = self._transcript.seq
         try:
-            self._journal.start_steering(prompt.seq, self._transcript.seq)
+            self._journal.start_steering(prompt.seq, turn)
         except JournalError as exc:
             self._not_noted(key, exc)
             return
-        late = self._journal.in_flight
-        unsent = Unsent(self._journal, key, self._not_noted) if late else None
+        late, refused = self._journal.in_flight, partial(self._not_noted_late, turn)
+        unsent = Unsent(self._journal, key, refused) if late else None
         blocks = self._join(key)
         if unsent is None:
             self._ask(link, key, blocks)
@@ -137,6 +138,13 @@ class Steering:
     def _not_noted(self, key: int, why: JournalError) -> None:
         event("journal.failed", session=self._core.id, what=why)
         self._core.feed(ev.SteerAnswered(key, Steered.NOT_TAKEN))
+
+    def _not_noted_late(self, turn: int, key: int, why: JournalError) -> None:
+        """Let words wait that are shown in a turn; perhaps the database has the note after all."""
+        prompt = self._prompts.find(key)
+        if prompt and isinstance(why, DatabaseAway):
+            self._prompts.put_off(prompt, turn)
+        self._not_noted(key, why)
 
     def _send_late(self, link: Link, key: int, blocks: list[Json]) -> None:
         """Send words whose note is made now, unless the turn is over, or was stopped, already."""

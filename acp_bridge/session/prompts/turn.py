@@ -74,7 +74,7 @@ class Turn:
         prompt = self._prompts.get(key)
         self._transcript.begin_turn(prompt.seq)
         try:
-            stand = prompt.shown or (prompt.put_off and self._journal.has_words(prompt.seq))
+            stand = prompt.shown or self._prompts.words_stand(prompt)
             self._journal.start_turn(prompt.seq, shown=stand)
         except JournalError as exc:
             self._not_noted(key, exc)
@@ -131,10 +131,7 @@ class Turn:
         """Take back a prompt whose words are shown; perhaps the database has the note after all."""
         prompt = self._prompts.find(key)
         if prompt and isinstance(why, DatabaseAway):
-            prompt.put_off = True
-            prompt.seen = self._transcript.seen()
-            self._transcript.places.lose()  # what is recorded has another order now
-            self._prompts.not_sent(prompt)
+            self._prompts.put_off(prompt, prompt.seq)
         self._not_noted(key, why)
 
     def _send_late(self, link: Link, unsent: Unsent) -> None:
