@@ -186,6 +186,12 @@ class Machine:
                 self._drop(id, asked, rules.no_line(self._where))
         return self._out.taken()
 
+    def fail(self, id: RequestId, why: str) -> list[Action]:
+        """Answer a request that waits for a connection, if there is one of this id."""
+        if asked := self._asked.get(id):
+            self._drop(id, asked, rules.no_line(self._where, why))
+        return self._out.taken()
+
     def end(self, why: str, told: str = "") -> list[Action]:
         """Answer all that is open: there will be no connection any more.
 
@@ -197,6 +203,11 @@ class Machine:
         return self._out.taken()
 
     # --- sessions that are elsewhere -----------------------------------------------------------
+
+    @property
+    def has_line(self) -> bool:
+        """True if there is a connection."""
+        return self._out.up
 
     @property
     def idle(self) -> bool:

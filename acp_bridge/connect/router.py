@@ -94,6 +94,8 @@ class Router:
         #: what the first place has answered it.
         self._answer: Json = {}
         self._openings: dict[RequestId, _Opening] = {}
+        #: to these there was no line for some seconds, and there is none.
+        self._away: set[Place] = set()
         self._steps: list[Step] = []
 
     # --- what happens --------------------------------------------------------------------------
@@ -122,6 +124,7 @@ class Router:
 
     def line_up(self, place: Place) -> list[Step]:
         """Take that a connection is there."""
+        self._away.discard(place)
         return self._tell(place, Machine.line_up)
 
     def line_down(self, place: Place) -> list[Step]:
@@ -129,7 +132,16 @@ class Router:
         return self._tell(place, Machine.line_down)
 
     def is_down_for_long(self, place: Place) -> list[Step]:
-        """Take that there was no connection for some seconds."""
+        """Take that there was no connection for some seconds.
+
+        A load that was followed waits no more: its machine may be gone, and another have the
+        session.
+        """
+        machine = self._machines.get(place)
+        if machine and not machine.has_line and place != self.first:
+            self._away.add(place)
+            for id in list(self._openings):
+                self._do(place, machine.fail(id, rules.LOAD_AGAIN))
         return self._tell(place, Machine.is_down_for_long)
 
     def wait_no_more(self, place: Place) -> list[Step]:
@@ -185,9 +197,14 @@ class Router:
 
     def _end(self, place: Place, why: str, told: str) -> None:
         """Answer all that is open at a place, which is none any more."""
-        if machine := self._machines.pop(place, None):
-            self._steps.append(Leave(place))
+        if machine := self._machines.get(place):
+            self._leave(place)
             self._do(place, machine.end(why, told))
+
+    def _leave(self, place: Place) -> None:
+        del self._machines[place]
+        self._away.discard(place)
+        self._steps.append(Leave(place))
 
     # --- what the machines do ------------------------------------------------------------------
 
@@ -202,8 +219,7 @@ class Router:
                     self._steps.append(At(place, action))
         machine = self._machines.get(place)
         if machine and place != self.first and machine.idle:
-            del self._machines[place]
-            self._steps.append(Leave(place))
+            self._leave(place)
 
     def _to_editor(self, place: Place, message: Message) -> None:
         id = message.get("id")
@@ -237,7 +253,11 @@ class Router:
         there = None
         if not opening.followed:
             there, message = self._there(place, message)
-        if there is not None:
+        if there in self._away:
+            error = as_object(message.get("error"))
+            what_to_do = f"{rules.LOAD_AGAIN} when {there.name} can be reached"
+            message = {**message, "error": rules.elsewhere(error, what_to_do)}
+        elif there is not None:
             opening.followed = True
             machine = self._machine(there)
             self._do(there, machine.from_editor(opening.message))

@@ -81,6 +81,10 @@ def lost_answer(where: str) -> RpcError:
     )
 
 
+#: what the editor is to do about a session that could not be opened.
+LOAD_AGAIN: Final = "load it again"
+
+
 def no_line(where: str, why: str = "") -> RpcError:
     """Return the error of a request for which there is no connection."""
     return _error(f"there is no line to {where}{f': {why}' if why else ''}")

@@ -326,6 +326,29 @@ def test_a_machine_that_can_not_be_reached_fails_the_load_and_is_tried_with_the_
     assert world.steps == [OPEN_B, LEAVE_B, OPEN_B]
 
 
+def test_a_load_waits_for_no_machine_that_is_away_and_asks_here_first_the_next_time() -> None:
+    world = working_at_b()
+    load(world)
+    world.line_down(world.b)
+    world.away = True
+    asked = load(world)
+    world._do(world.router.is_down_for_long(place(world.b)))
+    assert error(world, asked) == "there is no line to b.example: load it again"
+    again = error(world, load(world))
+    assert again.endswith("To open it from here: load it again when b.example can be reached")
+    world.moves("s0", world.a)
+    assert "result" in world.answered[load(world)]
+
+
+def test_a_load_is_followed_to_a_machine_that_was_away_and_is_back() -> None:
+    world = working_at_b()
+    load(world)
+    world.line_down(world.b)
+    world._do(world.router.is_down_for_long(place(world.b)))
+    world.line_up(world.b)
+    assert "result" in world.answered[load(world)]
+
+
 def test_a_machine_that_refuses_the_token_ends_alone() -> None:
     world = working_at_b()
     load(world)

@@ -108,15 +108,16 @@ async def followed(place: Place) -> None:
         )
         place.b.machine.kill()
         await _taken_up(place, client, time.monotonic())
-        answer = (await client.answer_to(waits, LONG)).get("error", {}).get("message", "none")
-        report.row("what waited is answered, and held", "session/prompt", answer)
-        ended = await stopped(client, client.send_prompt("say after"), LONG)
+        await client.prompt("/queue run", within=LONG)
+        ended = [
+            await stopped(client, asked, LONG) for asked in (waits, client.send_prompt("say after"))
+        ]
         sent = [*place.b.log.prompts(), *place.a.log.prompts()]
         report.row(
-            "the session goes on at A, and no prompt was sent twice",
-            "session/prompt; what the agents of both machines got",
+            "what waited runs on the user's word, and the session goes on at A; nothing ran twice",
+            "/queue run; what the agents of both machines got",
             f"{ended}; {sent}",
-            holds=ended == "end_turn" and sent == ["say before", RUNS, "say after"],
+            holds=ended == ["end_turn"] * 2 and sent == ["say before", RUNS, WAIT, "say after"],
         )
 
 
@@ -147,6 +148,6 @@ async def _taken_up(place: Place, client: RecordingClient, since: float) -> None
     place.report.row(
         "machine B is killed, and the same editor has the session from A when the lease is over",
         f"kill -9 $(ip netns pids {place.b.machine.name}); session/load",
-        f"{time.monotonic() - since:.1f} s after, {text[:20]!r} ...",
-        holds=text.startswith("before0 1 2 ") and "Interrupted" in text,
+        f"{time.monotonic() - since:.1f} s after, ... {text[-200:]!r}",
+        holds="before0 1 2 " in text and "Interrupted" in text,
     )
