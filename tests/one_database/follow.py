@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -108,17 +109,7 @@ async def followed(place: Place) -> None:
         )
         place.b.machine.kill()
         await _taken_up(place, client, time.monotonic())
-        await client.prompt("/queue run", within=LONG)
-        ended = [
-            await stopped(client, asked, LONG) for asked in (waits, client.send_prompt("say after"))
-        ]
-        sent = [*place.b.log.prompts(), *place.a.log.prompts()]
-        report.row(
-            "what waited runs on the user's word, and the session goes on at A; nothing ran twice",
-            "/queue run; what the agents of both machines got",
-            f"{ended}; {sent}",
-            holds=ended == ["end_turn"] * 2 and sent == ["say before", RUNS, WAIT, "say after"],
-        )
+        await _goes_on(place, client, waits)
 
 
 async def _refused_without_a_login(place: Place, client: RecordingClient, b: Server) -> None:
@@ -150,4 +141,17 @@ async def _taken_up(place: Place, client: RecordingClient, since: float) -> None
         f"kill -9 $(ip netns pids {place.b.machine.name}); session/load",
         f"{time.monotonic() - since:.1f} s after, ... {text[-200:]!r}",
         holds="before0 1 2 " in text and "Interrupted" in text,
+    )
+
+
+async def _goes_on(place: Place, client: RecordingClient, waits: Any) -> None:
+    await client.prompt("/queue run", within=LONG)
+    more = client.send_prompt("say after")
+    ended = [await stopped(client, asked, LONG) for asked in (waits, more)]
+    sent = [*place.b.log.prompts(), *place.a.log.prompts()]
+    place.report.row(
+        "what waited runs on the user's word, and the session goes on at A; nothing ran twice",
+        "/queue run; what the agents of both machines got",
+        f"{ended}; {sent}",
+        holds=ended == ["end_turn"] * 2 and sent == ["say before", RUNS, WAIT, "say after"],
     )
