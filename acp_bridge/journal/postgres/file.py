@@ -393,6 +393,9 @@ class CopiedFile(SessionFile):
                     break
                 if there < self._applied:  # the database has lost what it had not on its disk
                     await self.rebase()
+                    self._saved = Saved()
+                    with suppress(JournalError):
+                        await self._save_memory()
             except DatabaseAway as error:
                 unknown = unknown or (asked and not was_refused(error))
                 if not unknown:

@@ -21,6 +21,11 @@ from acp_bridge.journal.schema import make_folder
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
 #: bytes that are added in one statement.
 _PART: Final = 1024 * 1024
+#: how many bytes the database has of a session.
+_SIZE: Final = (
+    "coalesce((SELECT at + length(data) FROM acp_bridge.memories WHERE name = sessions.name"
+    " ORDER BY at DESC LIMIT 1), 0)"
+)
 
 
 class Saved(NamedTuple):
@@ -65,25 +70,42 @@ class Memories:
     ) -> Saved:
         """Add what is new of a session's file, while the session is this owner's with this fence.
 
+        A database that has lost the end of what it had is given all of it.
+
         Raises psycopg.Error, JournalError.
         """
         if not isinstance(agent_session_id, str) or not _ID.fullmatch(agent_session_id):
             return saved
-        name = file_name(session_id)
-        if agent_session_id != saved.agent_session_id:
+        if agent_session_id == saved.agent_session_id:
+            added = await self._add(connection, session_id, saved, owned)
+            if added is not None:
+                return added
+        async with connection.transaction():
             await connection.execute(
                 "DELETE FROM acp_bridge.memories USING acp_bridge.sessions WHERE memories.name = %s"
                 " AND sessions.name = memories.name AND owner = %s AND fence = %s",
-                (name, *owned),
+                (file_name(session_id), *owned),
             )
-            saved = Saved(agent_session_id, 0)
-        path = self._path(agent_session_id)
+            anew = Saved(agent_session_id, 0)
+            return await self._add(connection, session_id, anew, owned) or Saved()
+
+    async def _add(
+        self, connection: Connection, session_id: str, saved: Saved, owned: tuple[str, int]
+    ) -> Saved | None:
+        """Add what is new; None if the database has less than it had, or another has the session.
+
+        Raises as `save` does.
+        """
+        path = self._path(saved.agent_session_id)
         while data := await in_thread(_read, path, saved.size):
-            await connection.execute(
+            cursor = await connection.execute(
                 "INSERT INTO acp_bridge.memories SELECT name, %s, %s, %s FROM acp_bridge.sessions"
-                " WHERE name = %s AND owner = %s AND fence = %s ON CONFLICT DO NOTHING",
-                (agent_session_id, saved.size, data, name, *owned),
+                f" WHERE name = %s AND owner = %s AND fence = %s AND %s = {_SIZE}"
+                " ON CONFLICT DO NOTHING",
+                (*saved, data, file_name(session_id), *owned, saved.size),
             )
+            if not cursor.rowcount:
+                return None
             saved = saved._replace(size=saved.size + len(data))
         return saved
 
