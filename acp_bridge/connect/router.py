@@ -133,7 +133,13 @@ class Router:
         return self._tell(place, Machine.is_down_for_long)
 
     def wait_no_more(self, place: Place) -> list[Step]:
-        """Take that what is sent once waits no more for a connection."""
+        """Take that what is sent once waits no more for a connection.
+
+        A place that was followed to, and from which the editor has nothing yet, is none any more.
+        """
+        machine = self._machines.get(place)
+        if machine and place != self.first and not machine.has_any:
+            return self.unreached(place, "the line has dropped")
         return self._tell(place, Machine.wait_no_more)
 
     def unreached(self, place: Place, why: str) -> list[Step]:
