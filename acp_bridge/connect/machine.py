@@ -214,6 +214,11 @@ class Machine:
         """True if nothing is open here, and the editor has no session from here."""
         return not self._asked and not self._own and self._sessions.none
 
+    @property
+    def has_any(self) -> bool:
+        """True if the editor has a session from here."""
+        return self._sessions.has_any
+
     def knows(self, session_id: object) -> bool:
         """Return True if the editor has a session from here, or is about to."""
         opens = any(
@@ -526,9 +531,10 @@ class Machine:
         """Take the answer to the request that opens a session again.
 
         After an error the other way is tried, if there is one, or another place. Of a session that
-        another place has by then nothing is told.
+        another place has by then, or that was given up, nothing is told.
         """
         if self._sessions.get(session.id) is not session:
+            self._flush()
             return
         error = as_object(message.get("error"))
         if error and (way := self._sessions.other_way(session, error)):

@@ -134,11 +134,14 @@ class Router:
     def is_down_for_long(self, place: Place) -> list[Step]:
         """Take that there was no connection for some seconds.
 
-        A load that was followed waits no more: its machine may be gone, and another have the
+        A place that was followed to, and from which the editor has nothing yet, is none any more. A
+        load that was followed waits no longer either: its machine may be gone, and another have the
         session.
         """
         machine = self._machines.get(place)
         if machine and not machine.has_line and place != self.first:
+            if not machine.has_any:
+                return self.unreached(place, "the line has dropped")
             self._away.add(place)
             for id in list(self._openings):
                 self._do(place, machine.fail(id, rules.LOAD_AGAIN))

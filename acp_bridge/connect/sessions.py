@@ -63,6 +63,11 @@ class Sessions:
         """True if the editor has no session, and is about to have none."""
         return not self._sessions
 
+    @property
+    def has_any(self) -> bool:
+        """True if the editor has a session."""
+        return any(each.had for each in self._sessions.values())
+
     def takes(self, session_id: object) -> bool:
         """Return False while a session is opened again."""
         session = self.get(session_id)

@@ -261,6 +261,19 @@ def test_a_load_of_a_session_that_is_back_before_it_was_opened_elsewhere_is_answ
     assert world.steps == [OPEN_B, LEAVE_B]
 
 
+def test_what_is_behind_a_load_that_is_given_up_while_it_is_sent_again_is_sent() -> None:
+    world = working_at_b()
+    world.moves("s0", world.a)
+    first = world.send("session/load", {"sessionId": "s0", "cwd": "/w", "mcpServers": []})
+    world.line_down(world.a)
+    world.line_up(world.a)
+    world.reads(world.a)
+    behind = world.send("session/load", {"sessionId": "s0", "cwd": "/w", "mcpServers": []})
+    world.notify("$/cancel_request", {"requestId": first})
+    world.settle()
+    assert "result" in world.answered[behind]
+
+
 def test_a_session_moves_back_and_forth_as_often_as_its_machines_change() -> None:
     world = greeted()
     new(world)
@@ -347,6 +360,17 @@ def test_a_load_is_followed_to_a_machine_that_was_away_and_is_back() -> None:
     world._do(world.router.is_down_for_long(place(world.b)))
     world.line_up(world.b)
     assert "result" in world.answered[load(world)]
+
+
+def test_a_machine_that_is_gone_before_it_has_answered_a_load_is_not_waited_for_for_ever() -> None:
+    world = working_at_b()
+    world.away = True
+    asked = load(world)
+    world.line_up(world.b)
+    world.line_down(world.b)
+    world._do(world.router.is_down_for_long(place(world.b)))
+    assert error(world, asked) == "there is no line to b.example: the line has dropped"
+    assert world.steps == [OPEN_B, LEAVE_B]
 
 
 def test_a_machine_that_refuses_the_token_ends_alone() -> None:

@@ -129,11 +129,11 @@ async def test_a_token_that_is_refused_ends_it_and_what_is_open_is_answered() ->
 async def test_without_a_line_the_sessions_say_so_and_requests_that_are_sent_once_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shell, "SAID", 0.01)
-    monkeypatch.setattr(shell, "WAITS", 0.02)
     async with site() as there, editor(there.port) as client:
         await client.initialize({})
         session = await _new(client)
+        monkeypatch.setattr(shell, "SAID", 0.01)
+        monkeypatch.setattr(shell, "WAITS", 0.02)
         there.token = "others"
         monkeypatch.setattr(shell, "_REFUSED", 0)
         there.cut()

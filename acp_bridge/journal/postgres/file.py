@@ -394,6 +394,9 @@ class CopiedFile(SessionFile):
                     break
                 if there < self._applied:  # the database has lost what it had not on its disk
                     await self.rebase()
+                    self._saved = self._saved._replace(size=0)  # it has less, nobody knows how much
+                    with suppress(JournalError):
+                        await self._save_memory()
             except DatabaseAway as error:
                 unknown = unknown or (asked and not was_refused(error))
                 if not unknown:

@@ -21,6 +21,11 @@ from acp_bridge.journal.schema import make_folder
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
 #: bytes that are added in one statement.
 _PART: Final = 1024 * 1024
+#: how many bytes the database has of the file of this agent's session, -1 if of another's.
+_SIZE: Final = (
+    "coalesce((SELECT CASE agent_session_id WHEN %s THEN at + length(data) ELSE -1 END"
+    " FROM acp_bridge.memories WHERE memories.name = sessions.name ORDER BY at DESC LIMIT 1), 0)"
+)
 
 
 class Saved(NamedTuple):
@@ -65,27 +70,54 @@ class Memories:
     ) -> Saved:
         """Add what is new of a session's file, while the session is this owner's with this fence.
 
+        A database that has lost the end of what it had is given that again.
+
         Raises psycopg.Error, JournalError.
         """
         if not isinstance(agent_session_id, str) or not _ID.fullmatch(agent_session_id):
             return saved
         name = file_name(session_id)
         if agent_session_id != saved.agent_session_id:
-            await connection.execute(
-                "DELETE FROM acp_bridge.memories USING acp_bridge.sessions WHERE memories.name = %s"
-                " AND sessions.name = memories.name AND owner = %s AND fence = %s",
-                (name, *owned),
-            )
-            saved = Saved(agent_session_id, 0)
+            saved = await self._forget(connection, name, agent_session_id, owned)
         path = self._path(agent_session_id)
         while data := await in_thread(_read, path, saved.size):
-            await connection.execute(
+            cursor = await connection.execute(
                 "INSERT INTO acp_bridge.memories SELECT name, %s, %s, %s FROM acp_bridge.sessions"
-                " WHERE name = %s AND owner = %s AND fence = %s ON CONFLICT DO NOTHING",
-                (agent_session_id, saved.size, data, name, *owned),
+                f" WHERE name = %s AND owner = %s AND fence = %s AND {_SIZE} = %s",
+                (*saved, data, name, *owned, agent_session_id, saved.size),
             )
-            saved = saved._replace(size=saved.size + len(data))
+            if cursor.rowcount:
+                saved = saved._replace(size=saved.size + len(data))
+                continue
+            has = await self._size(connection, name, agent_session_id, owned)
+            if has in (saved.size, None):
+                break
+            saved = saved._replace(size=has)
+            if has < 0:
+                saved = await self._forget(connection, name, agent_session_id, owned)
         return saved
+
+    async def _forget(
+        self, connection: Connection, name: str, agent_session_id: str, owned: tuple[str, int]
+    ) -> Saved:
+        await connection.execute(
+            "DELETE FROM acp_bridge.memories USING acp_bridge.sessions WHERE memories.name = %s"
+            " AND sessions.name = memories.name AND owner = %s AND fence = %s",
+            (name, *owned),
+        )
+        return Saved(agent_session_id, 0)
+
+    async def _size(
+        self, connection: Connection, name: str, agent_session_id: str, owned: tuple[str, int]
+    ) -> int | None:
+        """Return `_SIZE`; None if the session is not this owner's."""
+        cursor = await connection.execute(
+            f"SELECT {_SIZE} FROM acp_bridge.sessions"
+            " WHERE name = %s AND owner = %s AND fence = %s",
+            (agent_session_id, name, *owned),
+        )
+        row = await cursor.fetchone()
+        return row[0] if row else None
 
     def _path(self, agent_session_id: str) -> Path:
         return self._folder / f"{agent_session_id}.jsonl"

@@ -70,13 +70,15 @@ def way(monkeypatch: pytest.MonkeyPatch) -> Way:
 
 
 @asynccontextmanager
-async def bridge(url: DatabaseUrl, home: Path, lease: float = 60) -> AsyncIterator[Journal]:
+async def bridge(
+    url: DatabaseUrl, home: Path, lease: float = 60, memories: Path | None = None
+) -> AsyncIterator[Journal]:
     def follow(until: float | None) -> None:
         pass
 
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
-            async with opened(url, home, lease, tasks, follow) as journal:
+            async with opened(url, home, lease, tasks, follow, memories) as journal:
                 yield journal
                 await journal.close()
             tasks.cancel_scope.cancel()
@@ -301,3 +303,38 @@ async def test_who_waits_for_the_database_is_told_that_another_has_the_session(
             connection.execute("UPDATE acp_bridge.sessions SET owner = 'another'")
         await is_true(lambda: told)
     assert [str(lost) for lost in told] == [TAKEN]
+
+
+@pytest.mark.hazard("N4")
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_a_copy_that_lacks_some_of_an_agents_memory_is_given_all_of_it(
+    database: DatabaseUrl, tmp_path: Path, goes_on: bool
+) -> None:
+    own, elsewhere = (tmp_path / name / "s.jsonl" for name in ("own", "elsewhere"))
+    own.parent.mkdir()
+
+    async def turn(session: SessionJournal, text: str) -> None:
+        seq = session.accept(text, {"prompt": []})
+        session.start_turn(seq)
+        with own.open("a") as file:
+            file.write(text)
+        session.end_prompt(seq, {}, None)
+        await session.sync()
+
+    async with bridge(database, tmp_path / "here", memories=own.parent) as journal:
+        session = await journal.create(SESSION, cwd="/x", agent="a", agent_session_id="s")
+        await turn(session, "one ")
+        await turn(session, "two ")
+        with psycopg.connect(database.conninfo, autocommit=True) as copy:
+            copy.execute("DELETE FROM acp_bridge.memories WHERE at > 0")
+            if not goes_on:
+                copy.execute("DELETE FROM acp_bridge.writes WHERE n > 3")
+                copy.execute("UPDATE acp_bridge.sessions SET applied = 3")
+        if goes_on:
+            await turn(session, "three ")
+        else:
+            session.record(0, says("three "))
+            await is_true(lambda: not session.in_flight)
+    async with bridge(database, tmp_path / "there", memories=elsewhere.parent) as journal:
+        await journal.open(SESSION)
+        assert elsewhere.read_text() == own.read_text()
