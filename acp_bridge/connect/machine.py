@@ -215,6 +215,11 @@ class Machine:
         return not self._asked and not self._own and self._sessions.none
 
     @property
+    def was_greeted(self) -> bool:
+        """True if the other end has answered `initialize`, on this connection or an earlier one."""
+        return self._answer is not None
+
+    @property
     def has_any(self) -> bool:
         """True if the editor has a session from here."""
         return self._sessions.has_any

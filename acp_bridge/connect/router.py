@@ -151,6 +151,13 @@ class Router:
         """Take that what is sent once waits no more for a connection."""
         return self._tell(place, Machine.wait_no_more)
 
+    def is_late(self, place: Place) -> list[Step]:
+        """Take that a place which was followed to has had its time to answer `initialize`."""
+        machine = self._machines.get(place)
+        if machine and not machine.was_greeted:
+            return self.unreached(place, "it does not answer")
+        return []
+
     def unreached(self, place: Place, why: str) -> list[Step]:
         """Take that a place which was followed to can't be reached at all."""
         self._end(place, why, rules.is_unreached(place.name, why))

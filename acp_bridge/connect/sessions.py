@@ -179,7 +179,11 @@ class Sessions:
 
     def give_away(self, session_id: str) -> Session | None:
         """Return a session that goes to another place, and forget it."""
-        return self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        before, _ = self._left.pop(session_id, (None, []))
+        if session and before:
+            session.begun += before.begun
+        return session or before
 
     def move_in(self, session: Session) -> None:
         """Take a session of another place, which is to be opened here."""

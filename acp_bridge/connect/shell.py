@@ -115,6 +115,8 @@ class _Line:
         backoff = Backoff()
         patience = self._lose_patience(tasks)
         is_kept = self._place == self._router.first
+        if not is_kept:
+            tasks.start_soon(self._end_silence)
         while True:
             try:
                 async with self._reach(self._place) as (incoming, outgoing):
@@ -164,6 +166,11 @@ class _Line:
 
         tasks.start_soon(wait)
         return scope
+
+    async def _end_silence(self) -> None:
+        """Wait for the first answer of a place that was followed to, and not without end."""
+        await anyio.sleep(WAITS)
+        self._do(self._router.is_late(self._place))
 
     async def _use(self, incoming: Incoming, outgoing: Outgoing, editor: Outgoing) -> None:
         """Carry messages until the line is gone."""

@@ -142,3 +142,19 @@ def test_a_turn_that_has_ended_where_a_load_finds_its_session_is_told_to(lost: b
     assert editor.ends() == []
     editor.answers(B, ended("refusal"))
     assert [each["stopReason"] for each in editor.ends()] == ["refusal"]
+
+
+def test_a_turn_whose_session_is_back_before_its_load_is_answered_is_told_to_have_ended() -> None:
+    editor = Editor()
+    editor.to[A].clear()
+    editor.says("session/resume", WHOLE, 3)
+    editor.refers(A, B)
+    for refers in (False, True):
+        editor.to[B].clear()
+        editor.do(editor.router.line_down(B))
+        editor.do(editor.router.line_up(B))
+        editor.greets(B)
+        if refers:
+            editor.refers(B, A)
+    editor.answers(A, ended("refusal"))
+    assert [each["stopReason"] for each in editor.ends()] == ["refusal"]

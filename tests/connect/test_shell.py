@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import anyio
 import pytest
@@ -20,6 +21,7 @@ from acp_bridge.connect.shell import Refused, Shell
 from acp_bridge.protocol import Json
 from acp_bridge.wire.stdio import Reader, Writer
 from acp_bridge.wire.streams import Streams
+from tests.connect.places import Far
 from tests.connect.site import TOKEN, Site, cutter, site
 from tests.support.client import RecordingClient
 
@@ -34,21 +36,49 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shell, "LONGEST", 0.0)
 
 
+class Silent:
+    """A line to somebody who takes all that is said, and says nothing."""
+
+    async def read(self) -> bytes:
+        await anyio.sleep_forever()
+        return b""
+
+    async def run(self) -> None:
+        await anyio.sleep_forever()
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 @asynccontextmanager
 async def editor(
-    port: int, token: str = TOKEN, folders: Folders = NO_PAIRS, refused: str | None = None
+    port: int,
+    token: str = TOKEN,
+    folders: Folders = NO_PAIRS,
+    refused: str | None = None,
+    second: Place | None = None,
 ) -> AsyncIterator[RecordingClient]:
-    """Give an editor whose agent is `connect`, which ends with the editor or is refused."""
+    """Give an editor whose agent is `connect`, which ends with the editor or is refused.
+
+    `second`: a place where nobody says anything.
+    """
     numbers = Random(port)
     where = Where("127.0.0.1", port, "/acp", secure=False)
 
     def make(name: str, questions: Iterator[int]) -> Machine:
         return Machine("a-name-of-sixteen", name, lambda: f"key {numbers.random()}", questions)
 
-    router = Router(Place(where.url, "host"), make, lambda _: "nothing")
+    router = Router(Place(where.url, "host"), make, lambda _: second or "nothing")
 
     @asynccontextmanager
-    async def reach(_: Place) -> AsyncIterator[Streams]:
+    async def reach(place: Place) -> AsyncIterator[Streams]:
+        if place == second:
+            silent: Any = Silent()
+            yield silent, silent
+            return
         async with connected(where, Login(token), NOWHERE) as line:
             yield line, line
 
@@ -144,6 +174,20 @@ async def test_without_a_line_the_sessions_say_so_and_requests_that_are_sent_onc
         there.token = TOKEN
         await client.until_text("The line to host is back")
         assert (await client.answer_to(waits))["result"] == {"stopReason": "end_turn"}
+
+
+async def test_a_place_that_was_followed_to_and_says_nothing_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shell, "WAITS", 0.05)
+    async with site(1) as there:
+        there.server = first = Far("https://first.example")
+        first.refers = Far("https://second.example")
+        async with editor(there.port, second=Place("second", "second")) as client:
+            await client.initialize({})
+            asked = client.send_request("session/load", {"sessionId": "s", "cwd": "/w"})
+            error = (await client.answer_to(asked))["error"]
+            assert error["message"] == "there is no line to second: it does not answer"
 
 
 async def test_paths_are_those_of_each_machine() -> None:
