@@ -149,7 +149,7 @@ async def test_a_state_breaks_no_silence_though_it_is_the_first_that_the_agent_s
 ) -> None:
     agent = first()
     async with living(tmp_path, first=agent) as here:
-        here.prompt()
+        await running(here, agent)
         await clock.passes(100)
         says(agent, USAGE)
         await clock.passes(20)
