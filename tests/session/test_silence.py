@@ -144,18 +144,6 @@ async def test_what_the_agent_says_of_its_turn_and_asks_breaks_a_silence_and_sta
         assert len(said(here)) == 1
 
 
-async def test_a_state_breaks_no_silence_though_it_is_the_first_that_the_agent_says(
-    tmp_path: Path, clock: TurnedClock
-) -> None:
-    agent = first()
-    async with living(tmp_path, first=agent) as here:
-        here.prompt()
-        await clock.passes(100)
-        says(agent, USAGE)
-        await clock.passes(20)
-        assert len(said(here)) == 1
-
-
 async def test_a_turn_that_falls_silent_again_is_told_again_after_twice_the_time(
     tmp_path: Path, clock: TurnedClock
 ) -> None:
