@@ -1,7 +1,7 @@
 """An editor, the shell and a real WebSocket that drops: in this process, with seeds."""
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -53,6 +53,15 @@ class Silent:
         pass
 
 
+def _making(seed: int) -> Callable[[str, Iterator[int]], Machine]:
+    numbers = Random(seed)
+
+    def make(name: str, questions: Iterator[int]) -> Machine:
+        return Machine("a-name-of-sixteen", name, lambda: f"key {numbers.random()}", questions)
+
+    return make
+
+
 @asynccontextmanager
 async def editor(
     port: int,
@@ -65,13 +74,8 @@ async def editor(
 
     `second`: a place where nobody says anything.
     """
-    numbers = Random(port)
     where = Where("127.0.0.1", port, "/acp", secure=False)
-
-    def make(name: str, questions: Iterator[int]) -> Machine:
-        return Machine("a-name-of-sixteen", name, lambda: f"key {numbers.random()}", questions)
-
-    router = Router(Place(where.url, "host"), make, lambda _: second or "nothing")
+    router = Router(Place(where.url, "host"), _making(port), lambda _: second or "nothing")
 
     @asynccontextmanager
     async def reach(place: Place) -> AsyncIterator[Streams]:
