@@ -17,7 +17,7 @@ from acp_bridge.connect.line import connected
 from acp_bridge.connect.logins import Login, Where
 from acp_bridge.connect.machine import Machine
 from acp_bridge.connect.router import Place, Router
-from acp_bridge.connect.shell import Refused, Shell
+from acp_bridge.connect.shell import Reach, Refused, Shell
 from acp_bridge.protocol import Json
 from acp_bridge.wire.stdio import Reader, Writer
 from acp_bridge.wire.streams import Streams
@@ -53,6 +53,19 @@ class Silent:
         pass
 
 
+def _reach(where: Where, token: str, second: Place | None) -> Reach:
+    @asynccontextmanager
+    async def reach(place: Place) -> AsyncIterator[Streams]:
+        if place == second:
+            silent: Any = Silent()
+            yield silent, silent
+            return
+        async with connected(where, Login(token), NOWHERE) as line:
+            yield line, line
+
+    return reach
+
+
 @asynccontextmanager
 async def editor(
     port: int,
@@ -73,17 +86,9 @@ async def editor(
 
     router = Router(Place(where.url, "host"), make, lambda _: second or "nothing")
 
-    @asynccontextmanager
-    async def reach(place: Place) -> AsyncIterator[Streams]:
-        if place == second:
-            silent: Any = Silent()
-            yield silent, silent
-            return
-        async with connected(where, Login(token), NOWHERE) as line:
-            yield line, line
-
     (to_us, from_editor), (to_editor, from_us) = os.pipe(), os.pipe()
-    it = Shell(router, (Reader(to_us), Writer(from_us)), reach, folders, lambda *_: None)
+    reach, streams = _reach(where, token, second), (Reader(to_us), Writer(from_us))
+    it = Shell(router, streams, reach, folders, lambda *_: None)
     with anyio.fail_after(30):
         async with beside() as tasks, RecordingClient(to_editor, from_editor) as client:
             ended = anyio.Event()
