@@ -33,7 +33,6 @@ TARGETS: dict[str, Tests] = {
     "acp_bridge/machine/gate.py": ("tests/machine",),
     "acp_bridge/machine/processes.py": ("tests/machine",),
     "acp_bridge/machine/prompt_queue.py": ("tests/machine",),
-    "acp_bridge/machine/gate.py": ("tests/machine",),
     "acp_bridge/machine/states.py": ("tests/machine",),
     "acp_bridge/wire/jsonrpc.py": ("tests/wire/test_jsonrpc.py",),
     "acp_bridge/hooks/verdict.py": ("tests/hooks/test_verdict.py",),

@@ -190,11 +190,12 @@ class SessionJournal:
         """Let a left-over prompt wait again, on the user's word.
 
         Raises:
-            RuntimeError: the prompt is not left over.
+            RuntimeError: the prompt is not left over, as far as the file can say.
             JournalError: nothing is changed, now or later.
         """
         self._file.catch_up()  # it may be left over by a write that was kept
-        self._expect(seq, PromptState.LEFT_OVER)
+        if not self._file.in_flight:
+            self._expect(seq, PromptState.LEFT_OVER)
         self._must(prompt_rows.move(seq, PromptState.LEFT_OVER, PromptState.WAITING))
 
     def leave_over(self, seq: int) -> None:

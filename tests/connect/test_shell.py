@@ -1,7 +1,7 @@
 """An editor, the shell and a real WebSocket that drops: in this process, with seeds."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -17,7 +17,7 @@ from acp_bridge.connect.line import connected
 from acp_bridge.connect.logins import Login, Where
 from acp_bridge.connect.machine import Machine
 from acp_bridge.connect.router import Place, Router
-from acp_bridge.connect.shell import Refused, Shell
+from acp_bridge.connect.shell import Reach, Refused, Shell
 from acp_bridge.protocol import Json
 from acp_bridge.wire.stdio import Reader, Writer
 from acp_bridge.wire.streams import Streams
@@ -53,13 +53,17 @@ class Silent:
         pass
 
 
-def _making(seed: int) -> Callable[[str, Iterator[int]], Machine]:
-    numbers = Random(seed)
+def _reach(where: Where, token: str, second: Place | None) -> Reach:
+    @asynccontextmanager
+    async def reach(place: Place) -> AsyncIterator[Streams]:
+        if place == second:
+            silent: Any = Silent()
+            yield silent, silent
+            return
+        async with connected(where, Login(token), NOWHERE) as line:
+            yield line, line
 
-    def make(name: str, questions: Iterator[int]) -> Machine:
-        return Machine("a-name-of-sixteen", name, lambda: f"key {numbers.random()}", questions)
-
-    return make
+    return reach
 
 
 @asynccontextmanager
@@ -74,20 +78,17 @@ async def editor(
 
     `second`: a place where nobody says anything.
     """
+    numbers = Random(port)
     where = Where("127.0.0.1", port, "/acp", secure=False)
-    router = Router(Place(where.url, "host"), _making(port), lambda _: second or "nothing")
 
-    @asynccontextmanager
-    async def reach(place: Place) -> AsyncIterator[Streams]:
-        if place == second:
-            silent: Any = Silent()
-            yield silent, silent
-            return
-        async with connected(where, Login(token), NOWHERE) as line:
-            yield line, line
+    def make(name: str, questions: Iterator[int]) -> Machine:
+        return Machine("a-name-of-sixteen", name, lambda: f"key {numbers.random()}", questions)
+
+    router = Router(Place(where.url, "host"), make, lambda _: second or "nothing")
 
     (to_us, from_editor), (to_editor, from_us) = os.pipe(), os.pipe()
-    it = Shell(router, (Reader(to_us), Writer(from_us)), reach, folders, lambda *_: None)
+    reach, streams = _reach(where, token, second), (Reader(to_us), Writer(from_us))
+    it = Shell(router, streams, reach, folders, lambda *_: None)
     with anyio.fail_after(30):
         async with beside() as tasks, RecordingClient(to_editor, from_editor) as client:
             ended = anyio.Event()

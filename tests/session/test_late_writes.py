@@ -180,3 +180,22 @@ async def test_words_that_are_to_join_a_turn_stay_here_if_it_is_stopped_before_t
         assert (await here.answered(words))["stopReason"] == "cancelled"
         assert STEERING not in agent.heard
         assert notices.given_back([{"type": "text", "text": "more"}]) in here.texts()
+
+
+@pytest.mark.hazard("Q15", "R12")
+async def test_what_is_left_over_may_be_run_before_the_journal_has_that(tmp_path: Path) -> None:
+    async with late(tmp_path, steers=True) as (here, agent, gate):
+        here.prompt("go")
+        turn = await agent.asked(SESSION_PROMPT)
+        here.prompt("more", _meta={"acp_bridge": {"delivery": "steer"}})
+        words = await agent.asked(STEERING)
+        await until(lambda: not here.journal.in_flight)
+        gate.shut = True
+        agent.answer(turn, DONE)
+        agent.answer(words, {"outcome": "injected"})
+        await quiet()
+        runs = here.prompt("/queue run")
+        gate.open()
+        agent.answer(await agent.asked(SESSION_PROMPT), DONE)
+        assert await here.answered(runs) == DONE
+        assert here.states() == [PromptState.DONE] * 2
