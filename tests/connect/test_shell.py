@@ -184,12 +184,12 @@ async def test_without_a_line_the_sessions_say_so_and_requests_that_are_sent_onc
 async def test_a_place_that_was_followed_to_and_says_nothing_is_not_waited_for_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shell, "WAITS", 0.05)
     async with site(1) as there:
         there.server = first = Far("https://first.example")
         first.refers = Far("https://second.example")
         async with editor(there.port, second=Place("second", "second")) as client:
             await client.initialize({})
+            monkeypatch.setattr(shell, "WAITS", 0.05)
             asked = client.send_request("session/load", {"sessionId": "s", "cwd": "/w"})
             error = (await client.answer_to(asked))["error"]
             assert error["message"] == "there is no line to second: it does not answer"
