@@ -61,6 +61,13 @@ def test_a_prompt_that_could_not_be_noted_waits_as_the_next_until_the_journal_is
     assert bench.answer() == [replied(1), SendPrompt(1, 2)]
 
 
+@pytest.mark.hazard("N4")
+def test_a_prompt_that_can_never_be_noted_is_answered_with_the_reason() -> None:
+    bench = Bench()
+    bench.prompt(1)
+    assert bench.do(NotBegun(1, detail="taken")) == [failed(1, Failure.NOT_BEGUN, "taken")]
+
+
 def test_it_may_be_away_again_and_again() -> None:
     bench = waiting(1, 2)
     for _ in range(3):
