@@ -27,7 +27,7 @@ from tests.support.client_side import NoAnswer
 from tests.support.model_replies import Call, Gate, Json, Status, Text
 from tests.support.processes import marked
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 HELD = '{"command": "(sleep 600 & wait) & sleep 600 & echo >running; wait"}'
 TOO_LONG = {"error": {"code": "context_length_exceeded", "message": "maximum context length"}}

@@ -13,7 +13,7 @@ from tests.built_in.support import FORK_PARENT, START, Stack, agent_pids
 from tests.support.client import RecordingClient
 from tests.support.processes import all_gone, children, command_line, gone
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 DIALOGUE = "when: deaf\ndeaf\ntext: I listen\ndelay: 100000\nturn\nremember"
 

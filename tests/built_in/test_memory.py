@@ -20,7 +20,7 @@ from tests.support.client import RecordingClient
 from tests.support.model_replies import Call, Gate, More, Step, Text, Think
 from tests.support.processes import all_gone
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 THOUGHT = {"type": "thinking", "thinking": "The other file.", "signature": "signed"}
 BEFORE_THE_AGENT_WAS_KILLED = [

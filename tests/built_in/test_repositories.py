@@ -18,7 +18,7 @@ from tests.built_in.support import Stack
 from tests.support.client import RecordingClient
 from tests.support.recording import Message
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 EITHER = pytest.mark.parametrize("has_editor", [True, False])
 
 #: -B: a module that was changed within a second would be taken from its cache

@@ -9,7 +9,7 @@ from tests.built_in.support import FIRST, Stack, results
 from tests.support.client import RecordingClient
 from tests.support.model_replies import Call, Text
 
-pytestmark = [pytest.mark.process, pytest.mark.hazard("A1")]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.hazard("A1")]
 
 RULES = """\
 allow = ["Bash(echo *)", "Edit(out/**)", "mcp__bench__echo"]

@@ -29,7 +29,7 @@ from tests.support.client import RecordingClient
 from tests.support.model_replies import Call, Json, Text
 from tests.support.recording import RpcError
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 #: none is there, but for that of a model that nobody asks
 ENVIRONMENT = {

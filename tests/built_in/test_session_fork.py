@@ -5,7 +5,7 @@ import pytest
 from tests.built_in.support import START, Stack
 from tests.support.client import RecordingClient
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 DIALOGUE = "turn\nremember"
 

@@ -23,7 +23,7 @@ from tests.built_in.support import (
 from tests.support.client import RecordingClient
 from tests.support.model_replies import Call, Gate, Json, Text
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 #: it says that it runs, and ends when the test writes into the fifo
 HELD = '{"command": "echo >running; read line <go; echo done"}'

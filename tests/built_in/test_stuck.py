@@ -19,7 +19,7 @@ from tests.built_in.support import (
 from tests.support.client import RecordingClient
 from tests.support.model_replies import Call, End, Json, Step, Text
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 SAME = Call("shell", '{"command": "echo seven"}')
 POLLED = Call("shell", '{"command": "echo line >>build.log; cat build.log"}')

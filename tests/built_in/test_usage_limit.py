@@ -7,7 +7,7 @@ import pytest
 from tests.built_in.support import FIRST, Stack, conversation
 from tests.support.model_replies import Status, Text
 
-pytestmark = [pytest.mark.process, pytest.mark.hazard("R17")]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.hazard("R17")]
 
 LIMITED = Status(429, headers=(("Retry-After", "7200"),))
 

@@ -25,7 +25,7 @@ from tests.support.client import RecordingClient
 from tests.support.gates import Gates
 from tests.support.processes import all_gone, marked
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 STORY = """\
 when: story

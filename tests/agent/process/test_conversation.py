@@ -18,7 +18,7 @@ from tests.support.gates import Gates
 from tests.support.processes import all_gone, kill_marked
 from tests.support.recording import Message, RpcError
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 IMAGE = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
 NO_KEYS = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": "", "OPENAI_API_BASE": ""}

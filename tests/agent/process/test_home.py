@@ -8,7 +8,7 @@ import pytest
 from tests.support.client import RecordingClient
 from tests.support.processes import MARK
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 async def test_a_folder_given_to_the_bridge_holds_the_agents_conversations_and_keys(

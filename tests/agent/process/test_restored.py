@@ -15,7 +15,7 @@ from tests.support.client import RecordingClient
 from tests.support.gates import Gates
 from tests.support.processes import all_gone
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 REMEMBERS = """\
 when: summarise it

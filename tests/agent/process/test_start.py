@@ -16,7 +16,7 @@ from tests.support.client import RecordingClient
 from tests.support.processes import MARK, all_gone, marked
 from tests.support.recording import RpcError
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 HELLO = "turn\ntext: fine"
 MODEL = "openai/gpt-4o"
