@@ -21,6 +21,8 @@ from tests.support.v2_conversation import Broken, Conversation
 _STREAM = re.compile(r"stream (\d+)")
 #: what is answered to a prompt that had waited when the journal could not be written.
 _NOT_SENT = "so the prompt was not sent"
+#: what a turn is told to have ended with, also to clients that come later, when its agent was killed.
+_AGENT_ENDED = "The agent ended during the turn"
 #: what the fixture agent says of the answer to a question, and outside of prompts.
 _ANSWERED = re.compile(r"\[permission [^]]*\]|\[on\]")
 
@@ -93,7 +95,7 @@ class Turn:
 
     prompt: str
     said: str = ""
-    #: the bridge says that it was interrupted.
+    #: the bridge says that it was interrupted, or that its agent has ended.
     interrupted: bool = False
 
 
@@ -116,7 +118,7 @@ def turns(updates: Iterable[Message]) -> list[Turn]:
             if not _is_command(update["content"]["text"]):
                 found.append(Turn(update["content"]["text"]))
         elif found:
-            found[-1].interrupted |= _interrupts(update)
+            found[-1].interrupted |= _interrupts(update) or _AGENT_ENDED in str(update)
             found[-1].said += _agents_words(update)
     return found
 
