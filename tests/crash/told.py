@@ -21,7 +21,7 @@ from tests.support.v2_conversation import Broken, Conversation
 _STREAM = re.compile(r"stream (\d+)")
 #: what is answered to a prompt that had waited when the journal could not be written.
 _NOT_SENT = "so the prompt was not sent"
-#: what a turn is told to have ended with, also to clients that come later, when its agent was killed.
+#: what a turn is told to have ended with when its agent was killed, also to who comes later.
 _AGENT_ENDED = "The agent ended during the turn"
 #: what the fixture agent says of the answer to a question, and outside of prompts.
 _ANSWERED = re.compile(r"\[permission [^]]*\]|\[on\]")
