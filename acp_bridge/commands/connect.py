@@ -20,6 +20,7 @@ from acp_bridge.commands.terminal.reach import check_package, login_for, token_r
 from acp_bridge.connect.folders import Folders
 from acp_bridge.connect.logins import Login, Unusable, Where, find, keep, read_address, token_of
 from acp_bridge.connect.router import Place, Router
+from acp_bridge.connect.rules import LOAD_AGAIN
 
 if TYPE_CHECKING:
     from acp_bridge.wire.streams import Streams
@@ -120,7 +121,7 @@ class _Ways:
         except Unusable as why:
             return str(why)
         if login is None:
-            return f"acp-bridge connect --login {address}, then load it again"
+            return f"acp-bridge connect --login {address}, then {LOAD_AGAIN}"
         place = Place(where.url, where.place)
         self._logins[place] = where, login
         return place

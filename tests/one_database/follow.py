@@ -1,8 +1,6 @@
 """An editor comes to one machine by `acp-bridge connect`, for a session that another one has."""
 
-import hashlib
 import os
-import ssl
 import subprocess
 import sys
 import time
@@ -13,11 +11,10 @@ from typing import Any
 
 import anyio
 
-from acp_bridge.connect.logins import Login, keep, read_address
 from tests.one_database.machines import DATABASE, at
 from tests.one_database.site import LONG, ROOT, Place, Shown, Site
-from tests.process.bridge_support import accepted, stopped
-from tests.remote.certificate import certificate
+from tests.process.bridge_support import TELL_ACCEPTED, accepted, stopped
+from tests.remote.certificate import certificate, log_in
 from tests.support.client import RecordingClient
 from tests.support.recording import RpcError
 from tests.support.waiting import until
@@ -60,9 +57,7 @@ class Server:
 
     def log_in(self, home: Path) -> str:
         """Keep a login for it in a data folder; returns the command for that."""
-        der = ssl.PEM_cert_to_DER_cert(Path(self._files[0]).read_text())
-        login = Login(self._token, hashlib.sha256(der).hexdigest())
-        keep(home, read_address(self.address), login)
+        log_in(home, self.address, self._token, self._files[0])
         return f"acp-bridge connect --login {self.address}"
 
     @asynccontextmanager
@@ -72,7 +67,7 @@ class Server:
         words = [*at(DATABASE), sys.executable, "-m", "acp_bridge", "connect", self.address]
         env = {**os.environ, "ACP_BRIDGE_HOME": str(home), "PYTHONPATH": str(ROOT)}
         async with RecordingClient.start(words, env=env, exit_within=10) as client:
-            await client.initialize({"_meta": {"acp_bridge": {"accepted": True}}}, within=LONG)
+            await client.initialize(TELL_ACCEPTED, within=LONG)
             yield client
 
 

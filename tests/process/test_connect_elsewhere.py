@@ -1,9 +1,7 @@
 """`acp-bridge connect` follows a session to the machine that has it, and back. Two servers."""
 
-import hashlib
 import os
 import shutil
-import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,11 +10,10 @@ from pathlib import Path
 import pytest
 from anyio import fail_after
 
-from acp_bridge.connect.logins import Login, keep, read_address
 from tests.process.bridge_support import ROOT, World, stopped
 from tests.process.test_database import Machine, Two, load, two
 from tests.process.test_serve import Serving, start
-from tests.remote.certificate import certificate
+from tests.remote.certificate import certificate, log_in
 from tests.support.client import RecordingClient
 from tests.support.fixture_agents import fixture_command
 from tests.support.recording import RpcError
@@ -60,9 +57,7 @@ class Site:
 
     def log_in(self, home: Path) -> None:
         """Keep a login for it, with the certificate that nobody trusts otherwise."""
-        der = ssl.PEM_cert_to_DER_cert(Path(self._files[0]).read_text())
-        login = Login(self.it.secret, hashlib.sha256(der).hexdigest())
-        keep(home, read_address(self.address), login)
+        log_in(home, self.address, self.it.secret, self._files[0])
 
     def kill(self) -> None:
         self.it.process.kill()

@@ -203,12 +203,17 @@ async def test_a_hook_is_dead_at_the_deadline_though_its_bridge_is_frozen(
         os.kill(client.process.pid, signal.SIGCONT)
 
 
+def that_remembers(folder: Path) -> Any:
+    """How a bridge is started with the built-in agent, which says what the user told before."""
+    dialogue = folder / "dialogue"
+    dialogue.write_text("turn\nremember")
+    return {"command": [], "env": {"ACP_BRIDGE_MODEL": f"scripted:{dialogue}"}}
+
+
 async def test_the_built_in_agent_remembers_at_another_machine_what_was_said(
     two: Two, world: World, tmp_path: Path
 ) -> None:
-    dialogue = tmp_path / "dialogue"
-    dialogue.write_text("turn\nremember")
-    own: Any = {"command": [], "env": {"ACP_BRIDGE_MODEL": f"scripted:{dialogue}"}}
+    own = that_remembers(tmp_path)
     async with two.here.bridge(**own) as client:
         await client.prompt("I am Ann", within=20)
         session_id = client.session_id
@@ -222,9 +227,7 @@ async def test_the_built_in_agent_remembers_at_another_machine_what_was_said(
 async def test_the_database_has_what_the_built_in_agent_remembers_before_it_has_the_end_of_the_turn(
     two: Two, world: World, tmp_path: Path
 ) -> None:
-    dialogue = tmp_path / "dialogue"
-    dialogue.write_text("turn\nremember")
-    own: Any = {"command": [], "env": {"ACP_BRIDGE_MODEL": f"scripted:{dialogue}"}}
+    own = that_remembers(tmp_path)
     number = "max(xmin::text::bigint)"  # of the transaction
     async with two.here.bridge(**own) as client:
         await client.prompt("I am Ann", within=20)

@@ -1,7 +1,11 @@
 """A certificate for tests, signed by itself."""
 
+import hashlib
+import ssl
 import subprocess
 from pathlib import Path
+
+from acp_bridge.connect.logins import Login, keep, read_address
 
 
 def certificate(folder: Path, *names: str) -> tuple[str, str]:
@@ -17,3 +21,9 @@ def certificate(folder: Path, *names: str) -> tuple[str, str]:
         capture_output=True,
     )
     return files
+
+
+def log_in(home: Path, address: str, token: str, file: str) -> None:
+    """Keep a login for a server in a data folder, with the certificate in this file."""
+    der = ssl.PEM_cert_to_DER_cert(Path(file).read_text())
+    keep(home, read_address(address), Login(token, hashlib.sha256(der).hexdigest()))

@@ -125,13 +125,11 @@ class Cluster:
         try:
             yield url
         finally:
-            name = url.partition("?")[0].rpartition("/")[2]
-            self._sql(f"DROP DATABASE {name} WITH (FORCE)")
+            self._sql(f"DROP DATABASE {_name_in(url)} WITH (FORCE)")
 
     def over_tcp(self, url: str, user: str = "guest") -> str:
         """Return the URL of the same database over TCP, where a password is asked for."""
-        name = url.partition("?")[0].rpartition("/")[2]
-        return f"postgresql://{user}@{self._address}:{self._port}/{name}"
+        return f"postgresql://{user}@{self._address}:{self._port}/{_name_in(url)}"
 
     def answers(self) -> bool:
         """Whether it takes connections."""
@@ -153,6 +151,10 @@ class Cluster:
     def _run(self, program: str, *words: object, at: Sequence[str] = ()) -> None:
         command = [*at, *without_any_right(), str(self._bin / program), *map(str, words)]
         subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL, cwd=self.folder)
+
+
+def _name_in(url: str) -> str:
+    return url.partition("?")[0].rpartition("/")[2]
 
 
 def _free_port() -> int:
