@@ -15,7 +15,7 @@ from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.clients.rights import Right
 from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.hooks.found import FoundHooks
-from acp_bridge.journal import SessionJournal
+from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Failed, Failure
 from acp_bridge.machine.states import Snapshot, Standstill
@@ -49,7 +49,6 @@ from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.process.work import Work
 from acp_bridge.session.prompts import queue_command
 from acp_bridge.session.prompts.account import Account
-from acp_bridge.session.prompts.away import follow_journal
 from acp_bridge.session.prompts.budget import Budget
 from acp_bridge.session.prompts.changes import Changes
 from acp_bridge.session.prompts.hooks import SessionHooks, moments_of
@@ -109,7 +108,7 @@ class Session:
         self.user_settings = chosen = UserSettings(journal)
         self.memory = memory = Memory(journal)
         self._prompts = prompts = Prompts(journal, shown, core, self._touch)
-        follow_journal(journal, core, shown)
+        _follow(journal, core, shown)
         self.recovery = Recovery(journal, prompts, updates)
         deadline, rules = context.command.deadline, FoundRules(settings, workspace.cwd)
         self.folder = WorkingFolder(core, journal, deadline)
@@ -447,3 +446,16 @@ class Session:
         """
         await self._context.journal.touch(self.id)
         await self.folder.note(self._prompts.last_end)
+
+
+def _follow(journal: SessionJournal, core: Core, transcript: TranscriptOut) -> None:
+    """Have what waits wait on while the journal is away, as long as it may come back."""
+
+    def away(seconds: float) -> None:
+        transcript.say_away(seconds)
+        core.feed(ev.JournalAway())
+
+    def back(lost: JournalError | None) -> None:
+        core.feed(ev.JournalLost(str(lost)) if lost else ev.JournalBack())
+
+    journal.on_away, journal.on_back = away, back
