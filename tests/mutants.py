@@ -29,8 +29,6 @@ Tests = tuple[str, ...]
 #: what is mutated, and the tests that have to see it.
 TARGETS: dict[str, Tests] = {
     "acp_bridge/machine/turns.py": ("tests/machine",),
-    "acp_bridge/machine/turn_end.py": ("tests/machine",),
-    "acp_bridge/machine/gate.py": ("tests/machine",),
     "acp_bridge/machine/processes.py": ("tests/machine",),
     "acp_bridge/machine/prompt_queue.py": ("tests/machine",),
     "acp_bridge/machine/states.py": ("tests/machine",),

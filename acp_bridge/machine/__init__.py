@@ -4,8 +4,9 @@ Nothing here knows a clock, a process or JSON. The shell around the machine (`ac
 gives it events (`events.py`), performs the effects that it asks for (`effects.py`), and reads after
 each step what the session permits now (`Snapshot` in `states.py`).
 
-- `states.py`: which state follows which, its deadlines, what it permits;
-- `prompt_queue.py`: the prompts without an answer, and what keeps them from being sent;
+- `states.py`: which state follows which, its deadlines, what it permits, and what keeps prompts
+  from being sent;
+- `prompt_queue.py`: the prompts without an answer, and the hooks about them;
 - `processes.py`: the agent processes: start, restart, sleep, give up;
 - `turns.py`: the machine itself, and how a turn ends.
 

@@ -40,9 +40,8 @@ from acp_bridge.machine.events import (
     WorkOver,
     WorkSeen,
 )
-from acp_bridge.machine.gate import Gate
 from acp_bridge.machine.prompt_queue import OpenHooks, PromptQueue
-from acp_bridge.machine.states import Happened, Phase, State, States
+from acp_bridge.machine.states import Gate, Happened, Phase, State, States
 
 #: a restart is given up after so many starts that failed.
 MAX_TRIES = 3

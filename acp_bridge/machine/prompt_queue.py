@@ -1,6 +1,6 @@
 """The prompts of one session that have no answer yet: the one that runs and those that wait.
 
-And the hooks that keep them from being sent; what else does is in `gate.py`.
+And the hooks that keep them from being sent; what else does is the `Gate` in `states.py`.
 
 - They wait in the user's order: that of reading, until the user moves one. A superseder
   (`interrupt`) goes first, the newest before all; behind it a hook's feedback, then what was to
@@ -179,7 +179,8 @@ class PromptQueue:
     @property
     def hooked(self) -> list[QueuedPrompt]:
         """The prompts about which hooks run: at most one whose turn is over, and one that waits."""
-        return [p for p in self.unanswered if p.hooks is Hooks.RUNNING]
+        may_be = [self.leaving, *self._waiting] if self.leaving else self._waiting
+        return [prompt for prompt in may_be if prompt.hooks is Hooks.RUNNING]
 
     def hooked_as(self, key: int) -> QueuedPrompt | None:
         """Return the prompt with this key, if hooks run about it."""
@@ -329,7 +330,8 @@ class PromptQueue:
     def _stop(self, outcome: Outcome, which: Callable[[QueuedPrompt], bool]) -> list[Effect]:
         """Decide how the prompts end that `which` chooses and whose hooks run, and kill those."""
         cancelled, stopped = isinstance(outcome, Cancelled), list[QueuedPrompt]()
-        for prompt in self.hooked:
+        hooked = self.hooked
+        for prompt in hooked:
             if not which(prompt) or (prompt is self.leaving and not cancelled):
                 continue
             if prompt.ending is None:
@@ -337,7 +339,7 @@ class PromptQueue:
             if prompt.ending is None or cancelled:
                 prompt.ending = outcome
         # A turn that runs, or that is over, has hooks of its own: they go on without these words.
-        if self.running or len(stopped) < len(self.hooked):
+        if self.running or len(stopped) < len(hooked):
             return [StopHooks(prompt.key) for prompt in stopped]
         return [StopHooks()] if stopped else []
 

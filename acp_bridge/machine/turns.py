@@ -15,8 +15,9 @@ turn ends, what a Stop, a hook, a pause and the end of the session do to it. The
   before or comes after it.
 - While the journal is away nothing is sent either; a prompt that could not be noted as sent is the
   next when it is back.
-
-How a turn ends is decided in `turn_end.py`.
+- The end of a bad turn has one order: tree dead, terminals released, cards closed, prompt
+  answered, session reloaded, next prompt. `cancelled` is answered only when no hook of the turn
+  runs any more. (invariant C10)
 """
 
 from __future__ import annotations
@@ -27,16 +28,22 @@ from typing import assert_never
 from acp_bridge.machine.effects import (
     AnswerPrompt,
     Cancelled,
+    CloseCards,
     Commit,
     Dropped,
     Effect,
     Failed,
     Failure,
+    NoteOutcome,
+    Outcome,
     RefuseChange,
     Refused,
     RefuseFeedback,
+    Replied,
+    SendCancel,
     SendPrompt,
     StillWaits,
+    StopWork,
     WriteChange,
 )
 from acp_bridge.machine.events import (
@@ -89,11 +96,9 @@ from acp_bridge.machine.events import (
     WorkAsked,
     WorkOver,
 )
-from acp_bridge.machine.gate import Gate
 from acp_bridge.machine.processes import Epochs, Processes
 from acp_bridge.machine.prompt_queue import Hooks, OpenHooks, PromptQueue, QueuedPrompt
-from acp_bridge.machine.states import FREE, Happened, Phase, Snapshot, State, States, Timers
-from acp_bridge.machine.turn_end import TurnEnd
+from acp_bridge.machine.states import FREE, Gate, Happened, Phase, Snapshot, State, States, Timers
 
 #: hooks send the agent back to work so often in a row for one prompt of the user's.
 MAX_AGAIN = 5
@@ -125,21 +130,22 @@ class TurnMachine:
         #: the process that takes words into the turn that runs just now, or 0.
         self._may_steer = 0
         self._timers = Timers(self._tokens)
-        self._states = states = States(self._timers, has_process=epoch > 0)
-        self._queue = queue = PromptQueue()
-        self._gate = gate = Gate()
-        self._open_hooks = open_hooks = OpenHooks(hooks)
-        self._epochs = epochs = Epochs(epoch)
-        self._processes = processes = Processes(
-            states,
-            epochs,
-            queue,
-            gate,
-            open_hooks,
+        self._states = States(self._timers, has_process=epoch > 0)
+        self._queue = PromptQueue()
+        self._gate = Gate()
+        self._open_hooks = OpenHooks(hooks)
+        self._epochs = Epochs(epoch)
+        self._processes = Processes(
+            self._states,
+            self._epochs,
+            self._queue,
+            self._gate,
+            self._open_hooks,
             always_reload=always_reload,
             provisional=provisional,
         )
-        self._turn_end = TurnEnd(states, queue, gate, epochs, open_hooks, processes)
+        #: what the running prompt is answered when its process is dead.
+        self._outcome: Outcome = Cancelled()
         #: where the session stands since the last step.
         self.snapshot = self._take_snapshot()
 
@@ -234,7 +240,7 @@ class TurnMachine:
                 out = queue.drop(failure, lambda p: p.key == key and not p.committed)
                 return out or [Dropped(event)]
             case NotBegun():
-                return self._turn_end.not_begun(event)
+                return self._not_begun(event)
             case _:
                 assert_never(event)
 
@@ -270,7 +276,7 @@ class TurnMachine:
         running = self._queue.running
         self._gate.end_older_pause(key)
         turn = self._states.current is State.RUNNING and running and running.root == victim
-        out = [*self._turn_end.drain(), *self._queue.give_back()] if turn else []
+        out = [*self._drain(), *self._queue.give_back()] if turn else []
         return out + self._queue.drop(Cancelled(), lambda prompt: prompt.root == victim)
 
     def _cancel(self, event: Cancel | CancelPrompt) -> list[Effect]:
@@ -281,7 +287,7 @@ class TurnMachine:
         queue, own = self._queue, event.requests
         if self._states.closing or not queue.unanswered or own == frozenset():
             stops = self._states.may_work and isinstance(event, Cancel)
-            return self._turn_end.drain() if stops else [Dropped(event)]
+            return self._drain() if stops else [Dropped(event)]
         oldest, running = queue.unanswered[0], queue.running
         if isinstance(event, CancelPrompt):
             key = event.key
@@ -292,7 +298,7 @@ class TurnMachine:
             first = next((p.request for p in queue.unanswered if p.request in own), None)
             return self._drop_with(first, own) or [Dropped(event)]
         self._gate.end_pause()
-        out = self._turn_end.cancel() + queue.give_back()
+        out = self._cancel_turn() + queue.give_back()
         if not running:  # the agent has not said whether it took them into a turn that is over
             out += queue.end_joined(Cancelled())
         return out + self._drop_with(oldest.request, own)
@@ -380,7 +386,7 @@ class TurnMachine:
                 prompt.first, prompt.steers, prompt.refused = True, True, False
                 return []
             case SteerAnswered(key, how):
-                stopped = self._states.closing or self._turn_end.cancels
+                stopped = self._states.closing or self._cancels
                 out = self._queue.joined(key, how, stopped=stopped)
                 return [Dropped(event)] if out is None else out
             case _:
@@ -401,14 +407,14 @@ class TurnMachine:
                 return [Dropped(event)]
             case HookBegan(run):
                 self._open_hooks.begin(run)
-                if self._states.closing or self._turn_end.cancels:
+                if self._states.closing or self._cancels:
                     out = self._open_hooks.stop()
             case HookEnded(run):
                 if not self._open_hooks.end(run):
                     return [Dropped(event)]
             case _:
                 assert_never(event)
-        return out + self._turn_end.after_hooks()
+        return out + self._after_hooks()
 
     def _hooks_done(self, prompt: QueuedPrompt, event: HooksDone) -> list[Effect]:
         """Go on with the prompt whose hooks have ended. (invariant Q11)"""
@@ -419,7 +425,7 @@ class TurnMachine:
                 return self._queue.follow(feedback)
             if feedback is not None:
                 out.append(RefuseFeedback(feedback, enough and not prompt.ending))
-            self._turn_end.mark_over(cancelled=isinstance(prompt.ending, Cancelled))
+            self._mark_over(cancelled=isinstance(prompt.ending, Cancelled))
         elif event.refusal is not None and not prompt.ending:
             prompt.ending = Refused(event.refusal)
         return out + self._queue.end_hooks(prompt)
@@ -461,7 +467,7 @@ class TurnMachine:
         """Handle an event of a process: the current one, a spare or a dying one, by its epoch."""
         match event:
             case TreeDead(epoch) | StartFailed(epoch) if epoch in self._epochs.dying:
-                return self._processes.bury(event) + self._turn_end.after_deaths()
+                return self._processes.bury(event) + self._after_deaths()
             case AgentExited(epoch) if epoch in self._epochs.dying:
                 return []  # as expected; the death of its tree is what counts
             case _ if event.epoch == self._epochs.spare:
@@ -473,23 +479,23 @@ class TurnMachine:
 
     def _take_current(self, event: AgentEvent) -> list[Effect]:
         """Handle an event of the current process in a turn; else pass it to `Processes.take`."""
-        queue, turn_end = self._queue, self._turn_end
+        queue = self._queue
         match self._states.current, event:
             case State.RUNNING, AgentAnswered(_, queue.running_key, answer):
-                return turn_end.answered(answer)
+                return self._answered(answer)
             case State.RUNNING, PauseAnswered(_, self._gate.asked, paused):
                 self._gate.answered(paused)
                 return []
             case State.RUNNING, AgentExited(_, detail):
-                return turn_end.died(detail)
+                return self._died(detail)
             case State.DRAINING, AgentAnswered(_, queue.running_key):
-                return turn_end.drained(event)
+                return self._note_answer(event) + self._end_drain()
             case State.DRAINING, WorkOver() if not queue.running:
-                return turn_end.end_drain()
+                return self._end_drain()
             case State.DRAINING, AgentExited():
                 return self._processes.restart()
             case State.KILLING, AgentAnswered(_, queue.running_key):
-                return turn_end.note(event)
+                return self._note_answer(event)
             case _, MaySteer(epoch, now):
                 self._may_steer = epoch if now else 0
                 return []
@@ -522,7 +528,134 @@ class TurnMachine:
             out = self._epochs.bury(*sorted(self._epochs.dying))
             out += self._queue.end_all_hooks()
         self._processes.use_up()
-        return out + self._turn_end.finish_badly() + self._processes.go_on()
+        return out + self._finish_badly() + self._processes.go_on()
+
+    # --- how the running turn ends, and work beside prompts ------------------------------------
+
+    @property
+    def _cancels(self) -> bool:
+        """True if the running turn is about to be answered `cancelled`."""
+        over = self._states.current in (State.DRAINING, State.KILLING) and self._queue.running
+        return bool(over) and isinstance(self._outcome, Cancelled)
+
+    @property
+    def _hooks_hold_up(self) -> bool:
+        """True if a cancelled turn may not end yet, because a hook of it runs. (invariant C10)"""
+        return self._open_hooks.running and self._cancels
+
+    def _cancel_turn(self) -> list[Effect]:
+        """Cancel the turn for the user's Stop; one that is ending is answered `cancelled`."""
+        running, out = self._queue.running, list[Effect]()
+        if self._states.current is State.RUNNING:
+            out = self._drain()
+        elif running:
+            out = self._open_hooks.stop()
+        self._mark_cancelled()
+        return out
+
+    def _mark_cancelled(self) -> None:
+        """Make `cancelled` the answer of a turn that is ending, whatever ended it."""
+        self._outcome = Cancelled()
+
+    def _drain(self) -> list[Effect]:
+        """Tell the agent to cancel the running prompt, or what it does outside of one."""
+        self._outcome, self._states.work_asked = Cancelled(), False
+        out = self._states.advance(Happened.CANCEL_SENT)
+        if prompt := self._queue.running:
+            return [*out, SendCancel(self._epochs.current, prompt.key), *self._open_hooks.stop()]
+        self._states.between_turns = Phase.LEAK
+        return [*out, StopWork(self._epochs.current), *self._open_hooks.stop()]
+
+    def _died(self, detail: object) -> list[Effect]:
+        """Go on from a turn in which the agent's process ended by itself."""
+        out = self._open_hooks.tell_death(detail)
+        self._outcome = Failed(Failure.AGENT_DIED, detail)
+        out += self._queue.lapse() + self._queue.drop(
+            Failed(Failure.NOT_JOINED), lambda prompt: prompt.steers
+        )
+        return out + self._processes.restart()
+
+    def _answered(self, answer: object) -> list[Effect]:
+        """Take the agent's answer to a prompt that nobody cancelled."""
+        ends = (
+            self._queue.leave(answer)
+            if self._open_hooks.after_turn
+            else self._finish(Replied(answer))
+        )
+        return ends + self._processes.rest()
+
+    def _not_begun(self, event: NotBegun) -> list[Effect]:
+        """Take back a prompt that was not sent, because the journal could not note its start.
+
+        It waits again if the journal may come back, and is answered otherwise.
+        """
+        state = self._states.current
+        if event.key != self._queue.running_key:
+            return [Dropped(event)]
+        self._gate.away |= event.away
+        if state is State.DRAINING:
+            return self._end_drain()
+        if event.away and not self._cancels:
+            ends = self._queue.take_back()
+        elif state is State.RUNNING:
+            ends = self._finish(Failed(Failure.NOT_BEGUN, event.detail))
+        else:
+            return [Dropped(event)]
+        return ends + (self._processes.rest() if state is State.RUNNING else [])
+
+    def _end_drain(self) -> list[Effect]:
+        """Go on when the agent has ended what was cancelled, unless a hook of a turn runs."""
+        processes = self._processes
+        reloads = processes.reloads_after_cancel or processes.provisional
+        if reloads and not self._states.closing:
+            return processes.restart()
+        if self._hooks_hold_up:
+            return []
+        return self._epochs.drop_spare() + self._finish_badly() + processes.rest()
+
+    def _note_answer(self, event: AgentAnswered) -> list[Effect]:
+        """Keep the agent's own answer to a cancelled prompt, for the journal. (invariant C13)"""
+        prompt = self._queue.running
+        if prompt and not prompt.noted and isinstance(self._outcome, Cancelled):
+            prompt.noted = True
+            return [NoteOutcome(prompt.key, event.answer)]
+        return [Dropped(event)]
+
+    def _after_hooks(self) -> list[Effect]:
+        """Go on with a turn that waited for the end of hooks, or with the end of the session."""
+        state, running = self._states.current, self._queue.running
+        if state is State.DRAINING and running and running.noted and not self._hooks_hold_up:
+            return self._end_drain()
+        return self._after_deaths()
+
+    def _after_deaths(self) -> list[Effect]:
+        """Go on when every process that was told to die is dead, and no hook holds the turn up."""
+        if self._states.current is not State.KILLING or self._epochs.dying or self._hooks_hold_up:
+            return []
+        return self._finish_badly() + self._processes.go_on()
+
+    def _finish_badly(self) -> list[Effect]:
+        """Answer the prompt of a turn that is over; its open cards end (C22)."""
+        return [CloseCards(), *self._finish(self._outcome)] if self._queue.running else []
+
+    def _abandon(self) -> list[Effect]:
+        """Leave waiting prompts over; interrupt the turn unless it was cancelled. (invariant Q6)"""
+        out = self._queue.leave_over()
+        if self._states.current is State.RUNNING:
+            return [*out, CloseCards(), *self._queue.interrupt()]
+        return out + (self._finish_badly() if self._queue.running else self._queue.interrupt())
+
+    def _finish(self, outcome: Outcome) -> list[Effect]:
+        self._mark_over(cancelled=isinstance(outcome, Cancelled))
+        return self._queue.finish(outcome)
+
+    def _mark_over(self, *, cancelled: bool) -> None:
+        """Set how the agent's updates are treated from the end of this turn on.
+
+        A process that was given the session meanwhile may replay it, and knows of no such turn.
+        """
+        if self._states.between_turns is not Phase.REPLAY:
+            self._states.between_turns = Phase.LEAK if cancelled else Phase.LIVE
 
     # --- the end of the session ----------------------------------------------------------------
 
@@ -539,12 +672,12 @@ class TurnMachine:
         if self._states.current is not State.RUNNING or isinstance(event, Shutdown):
             out += self._open_hooks.stop()
         if isinstance(event, Close):
-            self._turn_end.mark_cancelled()
+            self._mark_cancelled()
             queue = self._queue
             out += queue.keep() if event.keeps_prompts else queue.drop(Cancelled())
             out += [] if queue.running else queue.end_joined(Cancelled())
         else:
-            out += self._turn_end.abandon()
+            out += self._abandon()
         return out + self._end_process(event)
 
     def _end_process(self, event: Close | Shutdown) -> list[Effect]:
@@ -555,7 +688,7 @@ class TurnMachine:
             case State.RUNNING | State.DRAINING if not self._queue.running:
                 return processes.close_agent()
             case State.RUNNING:
-                return self._turn_end.drain()
+                return self._drain()
             case State.STARTING | State.RELOADING | State.UNAUTHENTICATED:
                 return processes.kill()
             case State.BLOCKED if dying:

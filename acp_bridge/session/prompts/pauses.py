@@ -1,6 +1,6 @@
 """Pause, hold and go of one session: the user's word, the agent's part, and what clients are told.
 
-The machine decides (`machine.gate.Gate`). Each change is told to every client: in a quiet
+The machine decides (`machine.states.Gate`). Each change is told to every client: in a quiet
 `session_info_update` for programs, and in a sentence for people. While a prompt waits for the
 user's go, that update comes again each minute, as a sign of life.
 """
