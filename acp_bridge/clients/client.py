@@ -142,9 +142,10 @@ class Client:
         #: requests that came after an `initialize` which is not answered yet.
         self.early = WaitingRequests()
         self.abilities = ClientAbilities()
-        self._held = held = Held(outgoing)
-        self.outgoing: Outgoing = held
-        self.peer = Peer(self, held.write, answer_malformed=True, internal_error=errors.internal)
+        self.outgoing = outgoing
+        #: what is held back of what is sent; None if nothing ever was.
+        self._held: Held | None = None
+        self.peer = Peer(self, self._send, answer_malformed=True, internal_error=errors.internal)
         self.peer.translate = self._read_version
         self.handler = handler
         self._incoming = incoming
@@ -153,6 +154,8 @@ class Client:
 
     def hold(self) -> Callable[[], None]:
         """Hold back what is sent to the client from now on; returns what lets it go."""
+        if self._held is None:
+            self._held = self.outgoing = Held(self.outgoing)
         return self._held.hold()
 
     @property
@@ -225,6 +228,9 @@ class Client:
     def cut(self) -> None:
         """Take the client for gone, whatever its streams say."""
         self._served.cancel()
+
+    def _send(self, line: bytes) -> None:
+        self.outgoing.write(line)
 
     async def _write(self, scope: anyio.CancelScope) -> None:
         await self.outgoing.run()
@@ -333,8 +339,8 @@ class Client:
             return (message,)
         from acp_bridge.clients.second_version import TranslatedOutgoing
 
-        self.outgoing = translated = TranslatedOutgoing(self.outgoing)
-        self.peer.send_through(translated.write)
+        self._held = Held(self.outgoing)  # it holds back what was translated
+        self.outgoing = translated = TranslatedOutgoing(self._held)
         self.peer.translate = translated.reader()
         return self.peer.translate(message)
 
