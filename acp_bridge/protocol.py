@@ -257,6 +257,13 @@ def objects(value: object) -> list[Json]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
+def parted(session_id: object) -> tuple[str, str]:
+    """Return the session's id and the key (`:1`) in a subagent's id at clients; else two empty
+    texts."""
+    above, _, number = session_id.rpartition(":") if isinstance(session_id, str) else ("", "", "")
+    return (above, f":{number}") if above and number.isdecimal() else ("", "")
+
+
 def renamed(holder: Json, before: str, after: str) -> Json:
     """Return an object with one member under another name, in its place."""
     return {after if name == before else name: value for name, value in holder.items()}

@@ -24,7 +24,7 @@ from acp_bridge.clients.client import Client, ClientRequest, Stage, Work
 from acp_bridge.clients.rights import Right, Rights
 from acp_bridge.clients.socket_share import SocketShare
 from acp_bridge.listening.listening import Listening
-from acp_bridge.protocol import Json, as_object
+from acp_bridge.protocol import Json, as_object, parted
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.keep import Waiter
 from acp_bridge.runtime.log import event
@@ -36,7 +36,6 @@ from acp_bridge.sessions.introduction import Introduction
 from acp_bridge.sessions.pool import Pool, WarmTimes
 from acp_bridge.sessions.registry import Sessions
 from acp_bridge.sessions.sessionless import Sessionless
-from acp_bridge.updates.children import parted
 from acp_bridge.wire.jsonrpc import UNSET, is_id
 from acp_bridge.wire.streams import Incoming, Outgoing, Streams
 

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from acp_bridge.connect.kept import Dialog
 from acp_bridge.connect.way_out import WayOut
-from acp_bridge.protocol import CANCEL_REQUEST, QUESTION, as_object, own_meta
-from acp_bridge.updates.children import parted
+from acp_bridge.protocol import CANCEL_REQUEST, QUESTION, as_object, own_meta, parted
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import Message, RequestId
 

@@ -52,11 +52,11 @@ from acp_bridge.protocol import (
     Json,
     as_object,
     own_meta,
+    parted,
     speaks_v2,
     with_own_meta,
     without_cursor,
 )
-from acp_bridge.updates.children import parted
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import Message, RequestId, RpcError
 

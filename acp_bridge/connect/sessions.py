@@ -30,9 +30,9 @@ from acp_bridge.protocol import (
     as_object,
     cursor_of,
     own_meta,
+    parted,
     without_cursor,
 )
-from acp_bridge.updates.children import parted
 from acp_bridge.wire.jsonrpc import Message
 
 

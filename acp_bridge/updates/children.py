@@ -35,8 +35,6 @@ _WELL: Final = (None, "end_turn")
 _STOPPED: Final[Json] = {"state": "idle", "stopReason": "cancelled"}
 #: the beginning of an id that has a child's key in front.
 _SCOPED: Final = re.compile(r"(:\d+)/")
-#: a child's id at clients: the session's, and the key.
-_AT_CLIENTS: Final = re.compile(r"(.+)(:\d+)", re.DOTALL)
 _NAMING: Final = ("sessionId", "senderSessionId", "recipientSessionId")
 _COUNT: Final = "children"
 """The journal's key of how many children a session has; each has the key `child:1` and so on."""
@@ -248,12 +246,6 @@ def child_of(card_id: object) -> str:
     """Return the key of the child that has a tool call; empty for the session's own."""
     found = _SCOPED.match(card_id) if isinstance(card_id, str) else None
     return found[1] if found else ""
-
-
-def parted(session_id: object) -> tuple[str, str]:
-    """Return the session's id and the key in the id of a child at clients; else two empty texts."""
-    found = _AT_CLIENTS.fullmatch(session_id) if isinstance(session_id, str) else None
-    return (found[1], found[2]) if found else ("", "")
 
 
 def placed(update: Json) -> Json:
