@@ -439,7 +439,7 @@ class ClientEnd:
         session_id = asked.params.get("sessionId")
         session = self._known(session_id)
         if asked.begun:
-            if session_id in self._sessions:  # it has not left the session, in which others go on
+            if session.turn == asked.prompt_id:  # else the client has left, and may be back
                 self._end_turn(session_id, session, asked.prompt_id, _end_of(answer))
             return
         match answer:

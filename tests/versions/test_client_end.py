@@ -84,3 +84,19 @@ def test_a_turn_that_has_ended_in_a_replay_ends_before_the_next_one_is_told() ->
     assert states == [("idle", None), *ended]
     answered = [each["id"] for each in it.got if "result" in each]
     assert answered == [0, 1, 2, 3, 4]
+
+
+def test_a_turn_that_a_close_has_ended_has_no_second_end_where_the_client_comes_back() -> None:
+    it = End()
+    session: Json = {"sessionId": "s"}
+    it.answers(it.asks(1, "session/resume", {**session, "cwd": "/w"}), {})
+    prompt = it.asks(2, "session/prompt", {**session, "prompt": [WORDS]})
+    it.tells("_acp_bridge/accepted", requestId=prompt, promptId="p")
+    it.tells("_acp_bridge/state", state="running", turn={"promptId": "p", "mine": True})
+    it.answers(it.asks(3, "session/close", session), {})
+    start = {"replayFrom": {"type": "start"}}
+    it.asks(4, "session/resume", {**session, "cwd": "/w", **start})
+    it.tells("session/update", update={"sessionUpdate": "user_message_chunk", "content": WORDS})
+    it.answers(prompt, {"stopReason": "cancelled"})  # the replay is broken off
+    ends = [each["stopReason"] for each in it.updates("state_update") if "stopReason" in each]
+    assert ends == ["cancelled"]
