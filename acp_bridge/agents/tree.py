@@ -51,8 +51,9 @@ class Tree:
         self.is_dead = False
         self._control, self._guard_end = socket.socketpair()
         self._control.setblocking(False)
-        self._deadline = deadline or Deadline()
-        self._deadline.join(self._control)
+        self._deadline = deadline
+        if deadline:
+            deadline.join(self._control)
         self._guard: StartedGuard | None = None
         self._reports = GuardReports(self._control)
         self._reported_dead = False
@@ -144,7 +145,8 @@ class Tree:
                     tasks.start_soon(self._press)
                     await self.follow()
         finally:
-            self._deadline.leave(self._control)
+            if self._deadline:
+                self._deadline.leave(self._control)
             self._control.close()  # which tells the guard too, if the tree would not die
             if self._hangs:
                 self._signal_guard(signal.SIGKILL)
