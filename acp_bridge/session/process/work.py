@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from acp_bridge.agents.descendants import programs_since, tick
+from acp_bridge.agents import guard
+from acp_bridge.agents.descendants import programs_since
 from acp_bridge.agents.link import Link
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import State
@@ -74,8 +75,8 @@ class Work:
         self._runs = False
         #: the epoch of the process that was told to stop its work, until that is over; or 0.
         self.stopping = 0
-        #: when the process was given the session, in ticks of the system's clock.
-        self._given = tick()
+        #: when the process was given the session, by `guard.now`.
+        self._given = guard.now()
 
     # --- what the agent does -------------------------------------------------------------------
 
@@ -107,7 +108,7 @@ class Work:
         was, now = before.turns, after.turns
         self._runs &= now.running is None and now.state is not State.KILLING
         if was.state is State.RELOADING:
-            self._given = tick()
+            self._given = guard.now()
         if was.running is None and now.running is not None:
             self._of_work = self._open
         elif was.running is not None and now.running is None:
