@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -68,19 +67,17 @@ def first_descendants(main: int) -> frozenset[int]:
     return frozenset(found) - {main}
 
 
-def tick() -> int:
-    """Return the time now for `begun_before`: the system's clock ticks since its boot."""
-    boot = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return int(time.clock_gettime(boot) * os.sysconf("SC_CLK_TCK"))
-
-
 def begun_before(moment: int, pids: Iterable[int]) -> frozenset[int]:
-    """Return those of the processes that had begun by that moment; none if that can't be seen."""
-    return frozenset(pid for pid in pids if _begun(pid) < moment)
+    """Return those of the processes that had begun by that moment; none if that can't be seen.
+
+    `moment` is what `guard.now` returned then.
+    """
+    ticks = _ticks(moment)
+    return frozenset(pid for pid in pids if _begun(pid) < ticks)
 
 
 def programs_since(main: int, moment: int) -> list[str]:
-    """Return the names of the programs in an agent's tree that have begun since that moment.
+    """Return the names of the programs in an agent's tree that have begun since a `guard.now`.
 
     Each is named once, in the order of their beginning; none is where the system doesn't tell.
     """
@@ -115,7 +112,7 @@ def cpu_since(before: dict[int, Program], now: dict[int, Program]) -> float:
 def _times(pids: Iterable[int], counted: Iterable[int]) -> dict[int, Program]:
     """Return these processes with the sum of the CPU times at these places of their status."""
     found = dict[int, Program]()
-    now, second = tick(), os.sysconf("SC_CLK_TCK")
+    now, second = _ticks(guard.now()), os.sysconf("SC_CLK_TCK")
     for pid in pids:
         try:
             status = _status(pid)
@@ -152,6 +149,11 @@ def _program(pid: int) -> str:
         return os.path.basename(os.readlink(f"/proc/{pid}/exe").removesuffix(" (deleted)"))
     except OSError:
         return ""
+
+
+def _ticks(moment: int) -> int:
+    """Return a time of `guard.now` in the system's clock ticks, as proc(5) has it."""
+    return moment * os.sysconf("SC_CLK_TCK") // 10**9
 
 
 def _begun(pid: int) -> float:

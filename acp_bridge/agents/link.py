@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -22,9 +23,12 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge import errors
-from acp_bridge.agents.process import AgentCommand, AgentProcess, Exit
+from acp_bridge.agents.deadline import Deadline
+from acp_bridge.agents.parent import AgentParent
+from acp_bridge.agents.process import AgentProcess, Exit
 from acp_bridge.agents.requests import AtClients, Requests, agent_peer
-from acp_bridge.agents.spoken_version import is_of_version_1
+from acp_bridge.agents.spoken_version import SpokenVersion, is_of_version_1
+from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.agents.stderr import KEPT, end_of
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
@@ -47,6 +51,7 @@ from acp_bridge.wire.streams import Incoming, Outgoing
 
 if TYPE_CHECKING:
     from acp_bridge.agents.translated import Translated
+    from acp_bridge.trace.trace import Trace
     from acp_bridge.versions.activity import Activity
 
 #: bytes of one read, and so of one transaction: what a pipe holds.
@@ -124,6 +129,49 @@ class Forks:
     def _of(self, params: Any) -> Beside | None:
         session_id = params.get("sessionId") if isinstance(params, dict) else None
         return self._forks.get(session_id) if isinstance(session_id, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCommand:
+    """The agent's command line, at least one word, and the first requests to each process."""
+
+    words: tuple[str, ...]
+    initialize: Mapping[str, Any]
+    #: the requests that every process is sent after that.
+    standing: StandingRequests = field(default_factory=StandingRequests)
+    #: the version of ACP that every process is asked for.
+    version: SpokenVersion = field(default_factory=SpokenVersion)
+    #: the soft limit of open files that each process gets; None: that of the bridge.
+    open_files: int | None = None
+    #: the folder that each process starts in; None: that of the bridge.
+    folder: str | None = None
+    #: forks the processes when it can; None: each is started by the command line.
+    parent: AgentParent | None = None
+    #: the agent is of this project: what it writes to stderr is its log.
+    ours: bool = False
+    #: has what goes over the wires of the bridge; None: there is none.
+    trace: Trace | None = None
+    #: what the guards of all processes follow, and those of hooks; None: nothing.
+    deadline: Deadline | None = None
+
+    async def start(
+        self,
+        tasks: TaskGroup,
+        lock_fd: int | None,
+        on_stderr: Callable[[str], None],
+        *,
+        patient: bool = False,
+    ) -> AgentProcess:
+        """Start a process; see `AgentProcess.start`, which raises StartFailed."""
+        start = partial(AgentProcess.start, tasks, self.words, self.parent)
+        return await start(
+            self.open_files,
+            self.folder,
+            patient=patient,
+            lock_fd=lock_fd,
+            on_stderr=on_stderr,
+            deadline=self.deadline,
+        )
 
 
 class Link:

@@ -1,7 +1,8 @@
 """The parent of the built-in agent's processes: started by the bridge, and asked to fork.
 
-agent/fork_parent.py is what runs there. A start that it can't serve, because it still loads, has
-died or hangs, goes by the command line; so it costs no session (invariant F2).
+agent/fork_parent.py is what runs there, and describes the messages on its socket. A start that it
+can't serve, because it still loads, has died or hangs, goes by the command line; so it costs no
+session (invariant F2).
 
 The first start waits for the parent and is forked from it before it loads the model library: that
 agent is *light*. Then the parent loads the library, and an agent that it forks later is ready for a
@@ -20,6 +21,10 @@ Invariants
 from __future__ import annotations
 
 import os
+import select
+import signal
+import socket
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Sequence
@@ -30,9 +35,10 @@ from typing import Final
 
 import anyio
 
-from acp_bridge.agents.birth import NoParent, StartedGuard
+from acp_bridge.agents.birth import ForkedGuard, NoParent, StartedGuard, folder_to_start_in
+from acp_bridge.agents.environment import HANDED_ON
+from acp_bridge.agents.handed_keys import handed_keys
 from acp_bridge.agents.orphans import ORPHANS
-from acp_bridge.agents.parent_process import LIGHT, READY, THREADS, ParentProcess
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.runtime.threads import NoThread, done_in_any_case, in_thread
@@ -41,6 +47,14 @@ from acp_bridge.runtime.threads import NoThread, done_in_any_case, in_thread
 _LOOK: Final = 0.01
 #: parents in a row that end before they are ready; then there is no other.
 _TRIES: Final = 3
+
+# the words on the socket
+_LIGHT: Final = b"light"
+_LOAD: Final = b"load"
+_READY: Final = b"ready"
+_THREADS: Final = b"threads"
+_FORK: Final = b"fork"
+_FAILED: Final = b"failed"
 
 
 def can_fork() -> bool:
@@ -193,9 +207,9 @@ class AgentParent:
             with anyio.CancelScope(shield=True):  # or nobody would own what is started
                 await in_thread(process.start)
             said = await process.said(waits.PARENT_LIGHT)
-            if said == LIGHT:
+            if said == _LIGHT:
                 said = await self._loaded(process)
-            if said == READY:
+            if said == _READY:
                 event("parent.ready", pid=self.pid)
                 self._forks = process
                 self._enter(Phase.READY)
@@ -206,9 +220,9 @@ class AgentParent:
         finally:
             with anyio.CancelScope(shield=True):
                 await done_in_any_case(self._end, process)
-        if said == THREADS:
+        if said == _THREADS:
             event("parent.threads")
-        return said == READY, said != THREADS
+        return said == _READY, said != _THREADS
 
     async def _loaded(self, process: ParentProcess) -> bytes:
         """Let a light parent serve the first start, then load the library; returns its next word.
@@ -267,6 +281,123 @@ def _state_of(file: Path | None) -> object:
 async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:
     await event.wait()
     scope.cancel()
+
+
+class ParentProcess:
+    """A parent, and the bridge's end of its socket; `start` and `end` are called in a thread.
+
+    Its reports are not read while a fork is asked for, since both use one socket.
+    """
+
+    def __init__(self, command: Sequence[str], folder: str | None) -> None:
+        """`command` and `folder` are the parent's; its socket's number is its last argument.
+
+        Raises OSError.
+        """
+        self._command, self._folder = command, folder
+        self._socket, self._other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The pid, valid from `start` to `end`."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Start it; raises OSError."""
+        number = self._other.fileno()
+
+        def start() -> subprocess.Popen[bytes]:
+            with handed_keys(HANDED_ON.of(os.environ)) as (env, kept):
+                return subprocess.Popen(
+                    [*self._command, str(number)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd=folder_to_start_in(self._folder),
+                    pass_fds=[number, *kept],
+                    env=env,
+                    start_new_session=True,
+                )
+
+        try:
+            self._process = ORPHANS.start_guard(start)
+        finally:
+            self._other.close()
+
+    def end(self) -> None:
+        """Kill and collect it, if it was started, and close the socket."""
+        self._other.close()
+        self._socket.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            ORPHANS.forget_guard(self._process.pid)
+            event("parent.ended", pid=self._process.pid)
+            self._process = None
+
+    async def ended(self) -> None:
+        """Wait until it has ended by itself."""
+        assert self._process is not None
+        pidfd = os.pidfd_open(self._process.pid)
+        try:
+            await anyio.wait_readable(pidfd)
+        finally:
+            os.close(pidfd)
+
+    # --- loading -------------------------------------------------------------------------------
+
+    async def said(self, seconds: float) -> bytes:
+        """Return its next report; empty when it has ended, hangs, or is silent for so long."""
+        used = -1
+        with anyio.move_on_after(seconds):
+            while used != (used := self._processor_time()):
+                with anyio.move_on_after(waits.PARENT_HANGS):
+                    await anyio.wait_readable(self._socket)
+                    with suppress(OSError):
+                        return self._socket.recv(64)
+                    break
+        return b""
+
+    def load_library(self) -> None:
+        """Tell it to load the library; raises OSError."""
+        self._socket.send(_LOAD)
+
+    def _processor_time(self) -> int:
+        """Return its processor time in ticks, which alone tells on a busy machine if it hangs."""
+        with open(f"/proc/{self.pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    # --- forks ---------------------------------------------------------------------------------
+
+    def fork(self, control: int, streams: Sequence[int], open_files: int | None) -> ForkedGuard:
+        """Ask for the fork of a guard, within `waits.FORK`; runs in a thread, one at a time.
+
+        Raises NoParent; a parent that does not answer as it should is killed then.
+        """
+        try:
+            request = _FORK + str(open_files or "").encode()
+            socket.send_fds(self._socket, [request], [*streams, control])
+            return self._answer()
+        except (OSError, ValueError):
+            if self._process is not None:
+                self._process.send_signal(signal.SIGKILL)
+            raise NoParent from None
+
+    def _answer(self) -> ForkedGuard:
+        """Return the guard that was forked; raises NoParent, OSError, ValueError."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        if not poll.poll(waits.FORK * 1000):
+            raise TimeoutError
+        answer, fds, _, _ = socket.recv_fds(self._socket, 64, 1, socket.MSG_CMSG_CLOEXEC)
+        if answer == _FAILED:  # the system has no room for one more process
+            raise NoParent
+        if not fds:
+            raise ValueError("no guard was forked")
+        return ForkedGuard(int(answer), fds[0])
 
 
 class ByParent:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from acp_bridge.agents.outcome import StartFailed
+from acp_bridge.agents.process import StartFailed
 from acp_bridge.protocol import VERSION, ErrorCode
 from acp_bridge.settings import AgentProtocol
 from acp_bridge.versions import v2

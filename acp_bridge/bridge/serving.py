@@ -14,8 +14,8 @@ from anyio.abc import TaskGroup
 
 from acp_bridge import keys
 from acp_bridge.agents.deadline import Deadline
+from acp_bridge.agents.link import AgentCommand
 from acp_bridge.agents.parent import AgentParent, can_fork
-from acp_bridge.agents.process import AgentCommand
 from acp_bridge.agents.spoken_version import SpokenVersion
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.bridge.bridge import Bridge

@@ -16,8 +16,7 @@ import anyio
 
 from acp_bridge.agents.birth import ByCommand, standard_streams
 from acp_bridge.agents.deadline import Deadline
-from acp_bridge.agents.outcome import NO_ROOM, StartFailed
-from acp_bridge.agents.tree import Tree
+from acp_bridge.agents.process import NO_ROOM, StartFailed, Tree
 from acp_bridge.hooks.definitions import Hook
 from acp_bridge.hooks.verdict import Ran
 from acp_bridge.runtime import waits

@@ -9,7 +9,7 @@ from typing import Any
 
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
-from acp_bridge.agents.outcome import Exit
+from acp_bridge.agents.process import Exit
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase, Snapshot, State

@@ -40,13 +40,12 @@ from acp_bridge.session.effects import Deadlines, Effects
 from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.process.agent_processes import AgentProcesses, ProcessPool
-from acp_bridge.session.process.background import Background
 from acp_bridge.session.process.memory import Memory
 from acp_bridge.session.process.provisional import Provisional
 from acp_bridge.session.process.restart import Restart
 from acp_bridge.session.process.silence import Silence
 from acp_bridge.session.process.sleep import Sleep
-from acp_bridge.session.process.work import Work
+from acp_bridge.session.process.work import Background, Work
 from acp_bridge.session.prompts import queue_command
 from acp_bridge.session.prompts.account import Account
 from acp_bridge.session.prompts.budget import Budget

@@ -11,8 +11,7 @@ from weakref import WeakKeyDictionary
 from anyio.abc import TaskGroup
 
 from acp_bridge.agents.identity import AgentIdentity
-from acp_bridge.agents.link import Link, Owner
-from acp_bridge.agents.process import AgentCommand
+from acp_bridge.agents.link import AgentCommand, Link, Owner
 from acp_bridge.agents.standing import StandingRequests
 from acp_bridge.journal import Journal, JournalError
 from acp_bridge.journal.index import Reloads

@@ -25,7 +25,7 @@ from anyio.abc import TaskGroup
 
 from acp_bridge import errors
 from acp_bridge.agents.link import Link, Owner
-from acp_bridge.agents.outcome import Exit, StartFailed
+from acp_bridge.agents.process import Exit, StartFailed
 from acp_bridge.agents.spoken_version import OtherVersion
 from acp_bridge.clients.client import Client
 from acp_bridge.protocol import CANCEL_REQUEST, HEARS_LAST_WORDS, LAST_WORDS, Json

@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge.agents.link import Link, Owner
-from acp_bridge.agents.process import AgentCommand, AgentProcess, Exit
+from acp_bridge.agents.link import AgentCommand, Link, Owner
+from acp_bridge.agents.process import AgentProcess, Exit
 from acp_bridge.wire.peer import Call
 
 Json = dict[str, Any]

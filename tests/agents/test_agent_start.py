@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_bridge.agents import guard
-from acp_bridge.agents.parent_process import ParentProcess
+from acp_bridge.agents.parent import ParentProcess
 from acp_bridge.agents.process import AgentProcess, StartFailed
 from acp_bridge.runtime import waits
 from tests.agents.guard_support import (

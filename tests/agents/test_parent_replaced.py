@@ -13,8 +13,7 @@ import anyio
 import pytest
 
 from acp_bridge.agents import parent as parent_module
-from acp_bridge.agents.parent import AgentParent, Phase, _state_of
-from acp_bridge.agents.parent_process import ParentProcess
+from acp_bridge.agents.parent import AgentParent, ParentProcess, Phase, _state_of
 from acp_bridge.agents.process import AgentProcess
 from acp_bridge.runtime import waits
 from tests.agents.guard_support import marked_env, parent_of

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge.agents.outcome import StartFailed
+from acp_bridge.agents.process import StartFailed
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import Journal
 from acp_bridge.journal.connection import in_thread

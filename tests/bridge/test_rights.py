@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.agents.outcome import StartFailed
+from acp_bridge.agents.process import StartFailed
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.bridge.remote import remote_bench
 from tests.sessions.agent import Agent, Json, until

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.agents.outcome import Exit
+from acp_bridge.agents.process import Exit
 from acp_bridge.journal import PromptState, file
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.bridge.test_questions import OPTIONS, PERMISSION, chosen

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from acp_bridge.agents import link as links
-from acp_bridge.agents.link import Link
-from acp_bridge.agents.process import AgentCommand, Exit
+from acp_bridge.agents.link import AgentCommand, Link
+from acp_bridge.agents.process import Exit
 from acp_bridge.wire.peer import Call
 from tests.process import bridge_support
 from tests.process.bridge_support import World

@@ -1,13 +1,19 @@
 """An agent that works on outside of prompts, with real processes."""
 
+import os
+
 import pytest
 
-from acp_bridge.agents.descendants import programs_since, tick
+from acp_bridge.agents import guard
+from acp_bridge.agents.descendants import programs_since
 from acp_bridge.updates.notices import killed_at_work
 from tests.process.bridge_support import World, shown
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.hazard("C25")]
+
+#: nanoseconds of one tick of the clock by which the system tells when a process began.
+TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.hazard("C6", "C8", "C9")
@@ -47,4 +53,4 @@ async def test_of_the_programs_of_an_agent_those_are_named_that_have_begun_since
         await client.prompt("child")
         (main,) = world.log.pids()
         assert "sleep" in programs_since(main, 0)
-        assert programs_since(main, tick() + 1) == []
+        assert programs_since(main, guard.now() + TICK) == []

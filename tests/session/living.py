@@ -9,9 +9,8 @@ from typing import Any
 
 import anyio
 
-from acp_bridge.agents.link import Link, Owner
-from acp_bridge.agents.outcome import StartFailed
-from acp_bridge.agents.process import AgentCommand
+from acp_bridge.agents.link import AgentCommand, Link, Owner
+from acp_bridge.agents.process import StartFailed
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import Journal, PromptState, SessionJournal

@@ -4,8 +4,7 @@ from typing import Any
 
 import anyio
 
-from acp_bridge.agents.link import Link
-from acp_bridge.agents.process import AgentCommand
+from acp_bridge.agents.link import AgentCommand, Link
 from acp_bridge.clients.abilities import ClientAbilities
 from acp_bridge.clients.client import Client, ClientRequest, Stage
 from acp_bridge.wire.jsonrpc import Decoder, Malformed, encode

@@ -8,7 +8,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from acp_bridge.agents.link import Owner
-from acp_bridge.agents.outcome import Exit
+from acp_bridge.agents.process import Exit
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.agents.scripted_process import Listener
 from tests.session.memory import Json, MemoryLink

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.agents.outcome import Exit
+from acp_bridge.agents.process import Exit
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Replied
 from acp_bridge.session.prompts.answers import as_told, for_journal, in_short, of_outcome
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok, RpcError

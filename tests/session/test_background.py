@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.machine.states import Phase
-from acp_bridge.session.process.background import Background
+from acp_bridge.session.process.work import Background
 from acp_bridge.updates.notices import ended_in_background
 from acp_bridge.updates.updates import Updates
 from acp_bridge.versions.activity import Activity, Piece

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge.agents.outcome import Exit
+from acp_bridge.agents.process import Exit
 from acp_bridge.protocol import SESSION_CLOSE, SESSION_DELETE, SESSION_PROMPT, SESSION_RESUME
 from acp_bridge.runtime import waits
 from tests.session.living import DONE, Living, Prepare, fails_to_start, first, living, resumes

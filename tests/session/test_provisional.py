@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from acp_bridge.agents.link import AgentCommand
 from acp_bridge.agents.parent import AgentParent, Phase
-from acp_bridge.agents.process import AgentCommand
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import ASK, SESSION_PROMPT, SESSION_RESUME, SET_MODE
 from tests.session.living import CANCELLED, DONE, Living, Prepare, first, living, resumes

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_bridge.agents.outcome import Exit
+from acp_bridge.agents.process import Exit
 from acp_bridge.journal import PromptState
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import (

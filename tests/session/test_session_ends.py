@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from acp_bridge.agents.outcome import Exit
+from acp_bridge.agents.process import Exit
 from acp_bridge.agents.requests import AtClients
 from acp_bridge.journal import Journal, PromptState
 from acp_bridge.machine import events as ev

@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from acp_bridge.agents.outcome import Exit
+from acp_bridge.agents.process import Exit
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Passing
 from acp_bridge.protocol import (

@@ -10,7 +10,8 @@ import anyio
 import anyio.from_thread
 import pytest
 
-from acp_bridge.agents.descendants import begun_before, tick
+from acp_bridge.agents import guard
+from acp_bridge.agents.descendants import begun_before
 from acp_bridge.protocol import SESSION_PROMPT
 from acp_bridge.session.process import sleep
 from tests.session.journals import failing
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.hazard("R16")
 
 #: the pid of no process, whatever runs on the machine: the system is asked since when it lives.
 NOBODY = 1 << 30
+#: nanoseconds of one tick of the clock by which the system tells when a process began.
+TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 
 Look = Callable[[], frozenset[int]]
 
@@ -158,5 +161,5 @@ async def test_it_stays_while_the_journal_can_not_be_written(tmp_path: Path) -> 
 
 
 def test_a_process_has_begun_before_all_that_comes_later() -> None:
-    assert begun_before(tick() + 1, [os.getpid(), 1 << 30]) == {os.getpid()}
+    assert begun_before(guard.now() + TICK, [os.getpid(), 1 << 30]) == {os.getpid()}
     assert begun_before(0, [os.getpid()]) == frozenset()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.agents.outcome import Exit
+from acp_bridge.agents.process import Exit
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_PROMPT
 from acp_bridge.wire.jsonrpc import RpcError

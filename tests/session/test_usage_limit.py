@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.agents.outcome import Exit
+from acp_bridge.agents.process import Exit
 from acp_bridge.hooks.definitions import HookEvent
 from acp_bridge.journal import PromptState
 from acp_bridge.machine import events as ev

@@ -8,9 +8,8 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from acp_bridge.agents.link import Link, Owner
-from acp_bridge.agents.outcome import Exit
-from acp_bridge.agents.process import AgentCommand
+from acp_bridge.agents.link import AgentCommand, Link, Owner
+from acp_bridge.agents.process import Exit
 from acp_bridge.wire.jsonrpc import Decoder, Malformed, RpcError, encode
 from tests.support.waiting import until as until
 

@@ -7,8 +7,7 @@ from typing import TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from acp_bridge.agents.link import Link, Owner
-from acp_bridge.agents.process import AgentCommand
+from acp_bridge.agents.link import AgentCommand, Link, Owner
 from acp_bridge.clients.client import Client
 from acp_bridge.sessions.pool import Pool
 from tests.session.memory import ClientEnd

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from acp_bridge.agents import lease
-from acp_bridge.agents.outcome import StartFailed
+from acp_bridge.agents.process import StartFailed
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.runtime import waits
 from acp_bridge.wire.jsonrpc import RpcError

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.agents.outcome import StartFailed
+from acp_bridge.agents.process import StartFailed
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.protocol import text_chunk
 from acp_bridge.session.session import Session

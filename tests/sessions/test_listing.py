@@ -9,8 +9,7 @@ import anyio
 import pytest
 
 from acp_bridge.agents.identity import AgentIdentity
-from acp_bridge.agents.link import Link
-from acp_bridge.agents.process import AgentCommand
+from acp_bridge.agents.link import AgentCommand, Link
 from acp_bridge.journal import Journal, JournalError
 from acp_bridge.runtime import waits
 from acp_bridge.sessions import agent_listing

@@ -7,7 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from acp_bridge.agents.link import Link
-from acp_bridge.agents.outcome import StartFailed
+from acp_bridge.agents.process import StartFailed
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.waiting import beside
 from tests.sessions.agent import Json, Process, until

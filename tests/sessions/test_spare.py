@@ -10,7 +10,7 @@ import pytest
 
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
-from acp_bridge.agents.outcome import Exit, StartFailed
+from acp_bridge.agents.process import Exit, StartFailed
 from acp_bridge.sessions.pool import WarmTimes
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.session.waiting import quiet

@@ -11,8 +11,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from acp_bridge.agents import lease
-from acp_bridge.agents.link import Link, Owner
-from acp_bridge.agents.process import AgentCommand
+from acp_bridge.agents.link import AgentCommand, Link, Owner
 from acp_bridge.clients.client import Client, ClientRequest, Work
 from acp_bridge.journal import Journal
 from acp_bridge.session.session_context import SessionContext

@@ -7,7 +7,7 @@ import acp.meta
 import anyio
 import pytest
 
-from acp_bridge.agents.process import AgentCommand
+from acp_bridge.agents.link import AgentCommand
 from acp_bridge.bridge.bridge import Bridge
 from acp_bridge.clients import handshake
 from acp_bridge.clients.abilities import ClientAbilities

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from acp_bridge.agents.outcome import NOT_FOUND
+from acp_bridge.agents.process import NOT_FOUND
 from acp_bridge.agents.spoken_version import may_be_of_version
 from acp_bridge.agents.stderr import cut, end_of
 from acp_bridge.commands.doctor.findings import Finding, Subject, error, ok, warning

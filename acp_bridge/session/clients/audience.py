@@ -25,7 +25,7 @@ from acp_bridge.protocol import QUEUE, SESSION_STATE, SESSION_UPDATE, Json, Live
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.questions import Questions
 from acp_bridge.session.core import Core, SessionState
-from acp_bridge.session.process.background import Background
+from acp_bridge.session.process.work import Background
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.requests.ask import Ask
 from acp_bridge.session.transcript.client_view import ClientView

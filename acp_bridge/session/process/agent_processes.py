@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from acp_bridge import errors
 from acp_bridge.agents.link import Link, Owner
-from acp_bridge.agents.outcome import StartFailed
+from acp_bridge.agents.process import StartFailed
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_CLOSE
 from acp_bridge.runtime import waits

@@ -17,7 +17,8 @@ from typing import Protocol
 
 import anyio
 
-from acp_bridge.agents.descendants import begun_before, descendants, first_descendants, tick
+from acp_bridge.agents import guard
+from acp_bridge.agents.descendants import begun_before, descendants, first_descendants
 from acp_bridge.agents.link import Link
 from acp_bridge.journal import JournalError
 from acp_bridge.machine import events as ev
@@ -82,7 +83,7 @@ class Sleep:
         self._wakes = False
         #: notifications of clients for the process that is to come.
         self._kept: list[tuple[str, Json]] = []
-        #: the moment of the first prompt since the last look began.
+        #: when the first prompt since the last look began was sent, by `guard.now`.
         self._prompted: int | None = None
 
     # --- the processes that are given the session ----------------------------------------------
@@ -110,7 +111,7 @@ class Sleep:
     def note_turn(self) -> None:
         """Note that the agent is sent a prompt: processes that it starts now may be work."""
         if self._prompted is None:
-            self._prompted = tick()
+            self._prompted = guard.now()
 
     def keeps(self, method: str, params: Json) -> bool:
         """Keep a client's notification for the process that comes; False if the session is awake.

@@ -1,16 +1,20 @@
-"""Follows what a session's agent does outside of prompts, and tells the machine.
+"""Follows what a session's agent does beside its prompts: its work outside of them, of which the
+machine is told, and what it lists as running in the background, which is no such work.
 
-Some agents work on after the end of a turn, and ACP has no word for that: it is seen in what they
-say.
+Some agents work on after the end of a turn, and version 1 of ACP has no word for that: it is seen
+in what they say.
 
 - The agent works from a message, a thought or a new tool call on, until it is silent and neither a
   card of that work nor a question to a person is open. What else it tells does not count, nor do
   the cards that a turn has left open.
-- An agent of version 2 says itself that it works, and when that is over; what it lists as running
-  in the background is no such work.
+- An agent of version 2 says itself that it works, and when that is over; it alone lists anything.
 - After a Stop only what it begins anew counts, and silence is soon taken for its end: what comes
   after that is a leak (invariant C6).
 - A kill that a Stop leads to is said, with the programs that end with the agent (invariant C25).
+- Clients are told the whole list whenever it changes, with the ids that they know. A tool call is
+  in it only while its card is open: it was shown before, and what has ended is not listed. A piece
+  of it can be cancelled.
+- The list ends with the process, behind the ends of its cards, and the session says what was in it.
 """
 
 from __future__ import annotations
@@ -20,15 +24,29 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from acp_bridge.agents.descendants import programs_since, tick
+from acp_bridge import errors
+from acp_bridge.agents import guard
+from acp_bridge.agents.descendants import programs_since
 from acp_bridge.agents.link import Link
+from acp_bridge.clients.client import ClientRequest
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import State
-from acp_bridge.protocol import AGENT_MESSAGE, AGENT_THOUGHT, SUBAGENT_UPDATE, Json
+from acp_bridge.protocol import (
+    AGENT_MESSAGE,
+    AGENT_THOUGHT,
+    CANCEL_ITEM,
+    ITEM_IDS,
+    SESSION_CANCEL,
+    SUBAGENT_UPDATE,
+    TERMINAL,
+    TOOL_CALL,
+    Json,
+    as_object,
+    without_own_meta,
+)
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.session.core import Core, SessionState
-from acp_bridge.session.process.background import Background
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.settings import Settings
 from acp_bridge.updates import notices
@@ -42,6 +60,115 @@ if TYPE_CHECKING:
 #: the part of `drain_timeout` for which an agent that was told to stop is silent if it has heeded
 #: it; the end of silence is seen well before that of the drain.
 _PART: Final = 4
+
+
+class Background:
+    """Knows what runs in the background of one session."""
+
+    def __init__(
+        self, core: Core, updates: Updates, transcript: TranscriptOut, patience: float
+    ) -> None:
+        """No process has listed anything; `patience`: seconds for an agent to take a cancel."""
+        self._core = core
+        self._updates = updates
+        self._transcript = transcript
+        self._patience = patience
+        #: the list as clients are told it; None if no process has ever told one.
+        self.listed: tuple[Json, ...] | None = None
+        #: what a person knows each listed piece by, also those that no client can be shown.
+        self.titles: list[str] = []
+        #: the process whose list it is.
+        self._epoch = 0
+        #: a notice has said what ends with that process.
+        self._said = False
+        #: the last Stop leaves what runs to go on, as one of a client of version 2 does.
+        self.spares = False
+        #: the client-side ids of the tool calls that run there.
+        self.cards: frozenset[str] = frozenset()
+
+    def is_listed(self, card_id: str) -> bool:
+        """Return True for the client-side id of a tool call that runs in the background."""
+        return any(each.get(ITEM_IDS[TOOL_CALL]) == card_id for each in self.listed or ())
+
+    def note(self, activity: Activity, epoch: int) -> None:
+        """Note what the process of this epoch, which has the session, lists now."""
+        if activity.background is None:
+            return
+        told = [
+            self._told(each.kind, each.id, can_cancel=each.can_cancel)
+            for each in activity.background
+        ]
+        before = self.listed, self.titles, self._epoch
+        self.titles = [each.title for each in activity.background]
+        self.listed, self._epoch = tuple([each for each in told if each]), epoch
+        calls = [call for each in activity.background for call in each.calls]
+        self._updates.note_begun(calls)
+        self.cards = frozenset(map(self._updates.client_card_id, calls))
+        if (self.listed, self.titles, self._epoch) != before:
+            self._said = False
+            self._core.settle()
+
+    def _told(self, kind: str, agent_id: str, *, can_cancel: bool) -> Json:
+        """Return a piece as clients are told it; empty for a tool call without an open card.
+
+        Of a kind that is not known the kind alone is told: its ids are the agent's.
+        """
+        if kind == TOOL_CALL:
+            card = self._updates.open_card_id(agent_id)
+            told: Json = {"type": kind, ITEM_IDS[kind]: card} if card else {}
+        elif kind == TERMINAL:
+            told = {"type": kind, ITEM_IDS[kind]: agent_id}
+        else:
+            return {"type": kind if kind.startswith("_") else f"_{kind}"}
+        return {**told, "cancel": True} if told and can_cancel else told
+
+    @property
+    def spared(self) -> frozenset[str]:
+        """The client-side ids of the tool calls that go on after the last Stop."""
+        return self.cards if self.spares else frozenset()
+
+    def stop(self) -> None:
+        """Tell an agent that does nothing else to end what it has in the background."""
+        link = self._core.link
+        if link and self.titles:
+            link.peer.notify(SESSION_CANCEL, {"sessionId": link.agent_session_id})
+
+    # --- its end -------------------------------------------------------------------------------
+
+    def take_titles(self) -> list[str]:
+        """Return what is listed, for a notice that says that it ends with the process."""
+        self._said = True
+        return self.titles
+
+    def end(self, epoch: int) -> None:
+        """Forget the list of a process that is dead, and say what ended with it."""
+        if epoch != self._epoch or self.listed is None:
+            return
+        if self.titles and not self._said and not self._core.now.ending:
+            self._transcript.notice(notices.ended_in_background(self.titles))
+        self.listed, self.titles, self.cards = (), [], frozenset()
+
+    # --- a client's word -----------------------------------------------------------------------
+
+    async def cancel(self, request: ClientRequest, params: Json) -> Json:
+        """Answer `_acp_bridge/cancel_item` with the agent's word; raises RpcError."""
+        member, agent_id = self._item(params)
+        link = self._core.link
+        if link is None or link.activity is None or agent_id is None:
+            raise errors.invalid("nothing that runs under this id can be cancelled", member)
+        asked = {"sessionId": link.agent_session_id, member: agent_id}
+        with anyio.move_on_after(self._patience):
+            answer = as_object(await link.ask_for(request, CANCEL_ITEM, asked))
+            return without_own_meta(answer)
+        raise errors.silent(CANCEL_ITEM, self._patience)
+
+    def _item(self, params: Json) -> tuple[str, str | None]:
+        """Return the member that names what is to end, and the id that the agent's link knows."""
+        named = [member for member in ITEM_IDS.values() if member in params]
+        if len(named) != 1 or not isinstance(given := params[named[0]], str):
+            raise errors.invalid(f"one text is needed: {' or '.join(ITEM_IDS.values())}")
+        of_call = named[0] == ITEM_IDS[TOOL_CALL]
+        return named[0], self._updates.agent_card_id(given) if of_call else given
 
 
 class Work:
@@ -74,8 +201,8 @@ class Work:
         self._runs = False
         #: the epoch of the process that was told to stop its work, until that is over; or 0.
         self.stopping = 0
-        #: when the process was given the session, in ticks of the system's clock.
-        self._given = tick()
+        #: when the process was given the session, by `guard.now`.
+        self._given = guard.now()
 
     # --- what the agent does -------------------------------------------------------------------
 
@@ -107,7 +234,7 @@ class Work:
         was, now = before.turns, after.turns
         self._runs &= now.running is None and now.state is not State.KILLING
         if was.state is State.RELOADING:
-            self._given = tick()
+            self._given = guard.now()
         if was.running is None and now.running is not None:
             self._of_work = self._open
         elif was.running is not None and now.running is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from acp_bridge import errors
-from acp_bridge.agents.outcome import Exit
+from acp_bridge.agents.process import Exit
 from acp_bridge.journal import DROPPED, GONE, INTERRUPTED, TAKEN, UNRECORDED, WAL_GONE
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.protocol import PROMPT_REQUIRED, Json, with_own_meta

@@ -22,7 +22,7 @@ import anyio.lowlevel
 
 from acp_bridge import errors
 from acp_bridge.agents.deadline import Deadline
-from acp_bridge.agents.outcome import Exit
+from acp_bridge.agents.process import Exit
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import JournalError, SessionJournal
 from acp_bridge.machine import events as ev

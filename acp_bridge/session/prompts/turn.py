@@ -24,8 +24,8 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
-from acp_bridge.session.process.background import Background
 from acp_bridge.session.process.memory import Memory
+from acp_bridge.session.process.work import Background
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.account import Account
 from acp_bridge.session.prompts.hooks import SessionHooks
