@@ -101,8 +101,7 @@ class SessionJournal:
         that was used before.
         """
         seq = (self._numbered or self._last_prompt()) + 1
-        with journal_errors():
-            statements = prompt_rows.accept(seq, prompt_id, params)
+        statements = prompt_rows.accept(seq, prompt_id, params)
         if not self.info.prompted:
             statements = (*statements, (PROMPTED, ()))
         self._must(*statements)
