@@ -181,6 +181,8 @@ class SessionFile:
         self.closed = False
         #: a write is on its way: never here, since a call returns when it is made.
         self.in_flight = False
+        #: told when a write is on its way.
+        self.on_late: Callable[[], None] = lambda: None
         #: names this machine among those that may have the session; empty: it is a file alone.
         self.machine = ""
         #: what could not be written yet.

@@ -278,7 +278,7 @@ def test_json_that_is_no_message_is_an_invalid_request(line: bytes, id: Any, rea
 
 
 def test_an_id_is_a_number_a_text_or_null() -> None:
-    values = (7, 1.5, "a", None, True, {}, [1])
+    values: tuple[object, ...] = (7, 1.5, "a", None, True, {}, [1])
     assert [value for value in values if jsonrpc.is_id(value)] == [7, 1.5, "a", None]
 
 
