@@ -10,7 +10,7 @@ Invariants
 - An outcome stays once it is there; a prompt that has one never waits again (invariant Q4).
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -455,16 +455,16 @@ class SessionJournal:
 
     # -- the file --------------------------------------------------------------------------
 
-    async def sync(self) -> None:
+    def sync(self) -> Coroutine[Any, Any, None]:
         """Wait until everything that was written before this call is on the disk (invariant K1).
 
         Calls that wait at the same time share one fsync. Raises JournalError.
         """
-        await self._file.sync()
+        return self._file.sync()
 
-    async def checkpoint(self) -> None:
+    def checkpoint(self) -> Coroutine[Any, Any, None]:
         """Move a long WAL into the file, or any after a failed fsync. Raises JournalError."""
-        await self._file.checkpoint()
+        return self._file.checkpoint()
 
     async def close(self) -> None:
         """Close the file, which is whole on disk afterwards. Never raises; may be called again."""
