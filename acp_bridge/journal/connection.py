@@ -9,7 +9,7 @@
 import errno
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar, TypeVarTuple
 
@@ -94,18 +94,9 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     Raises:
         JournalError: rolled back; the connection stays usable.
     """
-    try:
+    with journal_errors(), connection:
         connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-            raise
-    except FAILURES as error:
-        raise failure(error) from error
+        yield
 
 
 def wal_of(path: Path) -> Path:

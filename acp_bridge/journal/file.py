@@ -40,7 +40,6 @@ from acp_bridge.journal.connection import (
     failure,
     in_thread,
     journal_errors,
-    transaction,
     wal_of,
 )
 from acp_bridge.journal.errors import JournalError
@@ -182,6 +181,8 @@ class SessionFile:
         self.closed = False
         #: a write is on its way: never here, since a call returns when it is made.
         self.in_flight = False
+        #: told when a write is on its way.
+        self.on_late: Callable[[], None] = lambda: None
         #: names this machine among those that may have the session; empty: it is a file alone.
         self.machine = ""
         #: what could not be written yet.
@@ -309,12 +310,13 @@ class SessionFile:
 
     def _execute(self, write: Write) -> None:
         statements = write.all
-        try:  # not the context managers: this is the hot path
+        try:  # not `transaction`: this is the hot path
             self._look()
             if len(statements) == 1:
                 self.db.execute(*statements[0])
             elif statements:
-                with transaction(self.db):
+                with self.db:  # commits at its end, or rolls back
+                    self.db.execute("BEGIN IMMEDIATE")
                     for statement in statements:
                         self.db.execute(*statement)
         except FAILURES as error:
@@ -323,8 +325,10 @@ class SessionFile:
 
     def value(self, sql: str, values: tuple[object, ...] = ()) -> Any:
         """Return the first column of the first row, or None. Raises JournalError."""
-        with journal_errors():
+        try:
             row = self.db.execute(sql, values).fetchone()
+        except FAILURES as error:
+            raise failure(error) from error
         return None if row is None else row[0]
 
     async def sync(self) -> None:

@@ -10,7 +10,7 @@ Invariants
 - An outcome stays once it is there; a prompt that has one never waits again (invariant Q4).
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -60,6 +60,7 @@ class SessionJournal:
         self._numbered = 0
         #: called when a write is on its way: what tells of it must not leave before it is made.
         self.on_late: Callable[[], None] = lambda: None
+        file.on_late = lambda: self.on_late()
         #: called when the place of the journal is away, with the seconds until turns must end.
         self.on_away: Callable[[float], None] = lambda seconds: None
         file.on_away = lambda seconds: self.on_away(seconds)
@@ -101,11 +102,10 @@ class SessionJournal:
         that was used before.
         """
         seq = (self._numbered or self._last_prompt()) + 1
-        with journal_errors():
-            statements = prompt_rows.accept(seq, prompt_id, params)
+        statements = prompt_rows.accept(seq, prompt_id, params)
         if not self.info.prompted:
             statements = (*statements, (PROMPTED, ()))
-        self._must(*statements)
+        self._file.write(Write(statements))
         self._numbered = seq
         self.info = replace(self.info, prompted=True)
         return seq
@@ -140,25 +140,26 @@ class SessionJournal:
         Raises JournalError when the journal is closed.
         """
         move = prompt_rows.move(seq, origin, PromptState.WAITING)
-        self._put(Write((move,)))
+        self._file.write_or_keep(Write((move,)))
 
     def change_params(self, seq: int, params: Mapping[str, Any]) -> None:
         """Keep other parameters for a prompt. Raises JournalError when the journal is closed."""
-        self._put(Write((prompt_rows.change(seq, params),)))
+        self._file.write_or_keep(Write((prompt_rows.change(seq, params),)))
 
     def edit(self, seq: int, params: Mapping[str, Any]) -> None:
         """Give a prompt that waits or is left over other words.
 
         Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
         """
-        self._must(prompt_rows.change(seq, params))
+        self._file.write(Write((prompt_rows.change(seq, params),)))
 
     def reorder(self, seqs: Iterable[int]) -> None:
         """Set the user's order of prompts that wait or are left over, all that may be moved.
 
         Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
         """
-        self._must((prompt_rows.SET, (prompt_rows.ORDER, dumps(list(seqs)).decode())))
+        order = dumps(list(seqs)).decode()
+        self._file.write(Write(((prompt_rows.SET, (prompt_rows.ORDER, order)),)))
 
     def put_back_order(self, seqs: list[int]) -> None:
         """Set the order that was there before. Raises JournalError when the journal is closed."""
@@ -184,7 +185,7 @@ class SessionJournal:
         end = prompt_rows.end(seq, outcome, agent_outcome)
         # An interrupted one counts as that without its end.
         went = Went.NOTHING if outcome == INTERRUPTED else Went.ENDED
-        self._put(Write((end, prompt_rows.ended(seq)), seq, went=went))
+        self._file.write_or_keep(Write((end, prompt_rows.ended(seq)), seq, went=went))
 
     def release(self, seq: int) -> None:
         """Let a left-over prompt wait again, on the user's word.
@@ -196,7 +197,8 @@ class SessionJournal:
         self._file.catch_up()  # it may be left over by a write that was kept
         if not self._file.in_flight:
             self._expect(seq, PromptState.LEFT_OVER)
-        self._must(prompt_rows.move(seq, PromptState.LEFT_OVER, PromptState.WAITING))
+        move = prompt_rows.move(seq, PromptState.LEFT_OVER, PromptState.WAITING)
+        self._file.write(Write((move,)))
 
     def leave_over(self, seq: int) -> None:
         """Leave a waiting prompt over. Raises as `start_turn` does."""
@@ -204,7 +206,7 @@ class SessionJournal:
 
     def drop(self, seq: int, outcome: Mapping[str, Any] = DROPPED) -> None:
         """End a prompt that shall never run. Raises JournalError: nothing is changed."""
-        self._must(prompt_rows.end(seq, outcome, None))
+        self._file.write(Write((prompt_rows.end(seq, outcome, None),)))
 
     async def recover(self, said: Mapping[int, bytes] | None = None) -> list[PromptRow]:
         """Take over from another bridge; returns the prompts that are left over, in order (Q6).
@@ -263,11 +265,11 @@ class SessionJournal:
         Raises JournalError when the journal is closed, or if the receipt can't be read.
         """
         if receipt := self.receipt(key):
-            self._put(Write((prompt_rows.answer_receipt(key, receipt, told),)))
+            self._file.write_or_keep(Write((prompt_rows.answer_receipt(key, receipt, told),)))
 
     def take_receipt_back(self, key: str) -> None:
         """Free a key: its prompt was not taken. Raises JournalError when the journal is closed."""
-        self._put(Write((prompt_rows.take_receipt_back(key),)))
+        self._file.write_or_keep(Write((prompt_rows.take_receipt_back(key),)))
 
     def prompt(self, seq: int) -> PromptRow | None:
         """Return the prompt with this number; None if it is damaged. Raises JournalError."""
@@ -317,7 +319,7 @@ class SessionJournal:
         `lines`: params of `session/update` without the session's id, JSON objects, one a line.
         Raises JournalError when the journal is closed.
         """
-        self._put(Write((), turn, (lines,)))
+        self._file.write_or_keep(Write((), turn, (lines,)))
         self._follow(lines)
 
     def _follow(self, lines: bytes) -> None:
@@ -406,14 +408,15 @@ class SessionJournal:
     def add_ids(self, ids: Iterable[str]) -> None:
         """Remember ids as used; one may be so already. Raises JournalError as `record` does."""
         sql = "INSERT OR IGNORE INTO used_ids VALUES (?)"
-        self._put(Write(tuple([(sql, (used.encode("utf-8", "surrogatepass"),)) for used in ids])))
+        statements = [(sql, (used.encode("utf-8", "surrogatepass"),)) for used in ids]
+        self._file.write_or_keep(Write(tuple(statements)))
 
     def change_info(self, **changes: Any) -> None:
         """Change fields of `info`, not in the index: see `Journal.touch`. Raises as `record` does,
         and for a text that is no Unicode."""
         columns = ", ".join(f"{name} = ?" for name in changes)
         sql = f"UPDATE session SET {columns}"
-        self._put(Write(((sql, tuple(changes.values())),)), key=sql)
+        self._file.write_or_keep(Write(((sql, tuple(changes.values())),)), key=sql)
         self.info = replace(self.info, **changes)
 
     def get(self, key: str) -> Any:
@@ -425,9 +428,8 @@ class SessionJournal:
 
     def set(self, key: str, value: object) -> None:
         """Keep a JSON value under a key. Raises JournalError as `record` does."""
-        self._put(
-            Write(((prompt_rows.SET, (key, dumps(value).decode())),)), key=(prompt_rows.SET, key)
-        )
+        statement = prompt_rows.SET, (key, dumps(value).decode())
+        self._file.write_or_keep(Write((statement,)), key=(prompt_rows.SET, key))
 
     def set_usage(self, turn: str, told: Mapping[str, Any]) -> None:
         """Keep what the agent tells of a turn's usage. Raises JournalError as `record` does."""
@@ -453,42 +455,30 @@ class SessionJournal:
 
     # -- the file --------------------------------------------------------------------------
 
-    async def sync(self) -> None:
+    def sync(self) -> Coroutine[Any, Any, None]:
         """Wait until everything that was written before this call is on the disk (invariant K1).
 
         Calls that wait at the same time share one fsync. Raises JournalError.
         """
-        await self._file.sync()
+        return self._file.sync()
 
-    async def checkpoint(self) -> None:
+    def checkpoint(self) -> Coroutine[Any, Any, None]:
         """Move a long WAL into the file, or any after a failed fsync. Raises JournalError."""
-        await self._file.checkpoint()
+        return self._file.checkpoint()
 
     async def close(self) -> None:
         """Close the file, which is whole on disk afterwards. Never raises; may be called again."""
         if await self._file.close():
             self._on_closed(self.info.session_id, self._file.unwritten)
 
-    def _put(self, write: Write, key: object = None) -> None:
-        """Write now or later; raises as `record` does."""
-        self._file.write_or_keep(write, key)
-        if self._file.in_flight:
-            self.on_late()
-
     async def _make(self, *statements: Statement) -> None:
         """Write all of it or nothing, and wait for that. Raises JournalError."""
-        self._must(*statements)
+        self._file.write(Write(statements))
         refused: list[JournalError] = []
         self._file.then(lambda error: refused.extend([error] if error else []))
         await self.made()
         if refused:
             raise refused[0]
-
-    def _must(self, *statements: Statement) -> None:
-        """Write all of it now or nothing; raises JournalError."""
-        self._file.write(Write(statements))
-        if self._file.in_flight:
-            self.on_late()
 
     def _last_prompt(self) -> int:
         return int(self._file.value("SELECT coalesce(max(seq), 0) FROM prompts"))
@@ -504,7 +494,7 @@ class SessionJournal:
         """Move a waiting prompt; RuntimeError if it does not wait, as far as the file can say."""
         if not self._file.unwritten.writes and not self._file.in_flight:
             self._expect(seq, PromptState.WAITING)
-        self._put(write)
+        self._file.write_or_keep(write)
 
     def _expect(self, seq: int, state: PromptState) -> None:
         found = self._file.value("SELECT state FROM prompts WHERE seq = ?", (seq,))

@@ -131,7 +131,11 @@ class RotatedFile(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._follow()
+            if os.fstat(self._fd).st_size > _MOST:
+                self._set_aside()
+            if not self._has_the_name():  # this bridge or another has set it aside
+                before, self._fd = self._fd, opened_to_append(self._path)
+                os.close(before)
             os.write(self._fd, f"{self.format(record)}\n".encode(errors="backslashreplace"))
         except OSError:
             pass
@@ -142,16 +146,12 @@ class RotatedFile(logging.Handler):
             self._fd = -1
         super().close()
 
-    def _follow(self) -> None:
-        """Set a full file aside, and go on in the file that has the name now; raises OSError."""
-        if os.fstat(self._fd).st_size > _MOST:
-            with suppress(BlockingIOError):  # another bridge does it just now
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if self._has_the_name():
-                    self._path.replace(self._path.with_name(f"{self._path.name}.1"))
-        if not self._has_the_name():
-            before, self._fd = self._fd, opened_to_append(self._path)
-            os.close(before)
+    def _set_aside(self) -> None:
+        """Give a full file another name, unless another bridge does; raises OSError."""
+        with suppress(BlockingIOError):
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self._has_the_name():
+                self._path.replace(self._path.with_name(f"{self._path.name}.1"))
 
     def _has_the_name(self) -> bool:
         try:

@@ -7,7 +7,8 @@ writing. Nobody waits meanwhile; what is held counts as `pending`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import anyio
 
@@ -75,9 +76,9 @@ class Held:
         """The number of bytes that the system has taken since the start."""
         return self._to.taken
 
-    async def run(self) -> None:
+    def run(self) -> Coroutine[Any, Any, None]:
         """Write what is pending, until cancelled or until the other end is gone."""
-        await self._to.run()
+        return self._to.run()
 
     async def drain_below(self, limit: int) -> None:
         """Wait until fewer than `limit` bytes are pending, or the other end is gone.

@@ -317,7 +317,7 @@ def _checked(value: Any) -> Message | Malformed:
     if type(value) is not dict:
         return _invalid(None, "not an object")
     id = value.get("id")
-    if not is_id(id):
+    if type(id) not in _ID_TYPES:
         return _invalid(None, "the id is neither a string nor a number")
     if "method" in value:
         if type(value["method"]) is not str:
@@ -327,12 +327,13 @@ def _checked(value: Any) -> Message | Malformed:
     return value
 
 
+#: The types of an id, and no subclass of them: a bool is no number here, and True == 1 would find
+#: another's request.
 _ID_TYPES: Final = frozenset({int, str, float, type(None)})
 
 
 def is_id(value: object) -> TypeGuard[RequestId]:
     """Return True for a value that may be the id of a request."""
-    # type(), not isinstance: a bool is no number here, and True == 1 would find another's request.
     return type(value) in _ID_TYPES
 
 

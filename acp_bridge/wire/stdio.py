@@ -116,20 +116,18 @@ class Reader:
                     )
                 return os.read(fd, self._chunk)
             except BlockingIOError:
-                await self._wait(fd)
+                pass
             except OSError as exc:
                 if exc.errno in _GONE:
                     return b""
                 raise
-
-    async def _wait(self, fd: int) -> None:
-        try:
-            await anyio.wait_readable(fd)
-        except PermissionError:  # the system's poller refuses it: a file, an odd device
-            os.set_blocking(fd, True)
-            self._in_thread = True
-        except anyio.ClosedResourceError:
-            pass
+            try:
+                await anyio.wait_readable(fd)
+            except PermissionError:  # the system's poller refuses it: a file, an odd device
+                os.set_blocking(fd, True)
+                self._in_thread = True
+            except anyio.ClosedResourceError:
+                pass
 
     def close(self) -> None:
         """Close the descriptor; a read that waits returns b""."""

@@ -107,6 +107,7 @@ class LateFile(SessionFile):
         self.late.append(late)
         self.in_flight = True
         self.go_on()
+        self.on_late()
 
     def go_on(self) -> None:
         """Make the first write some rounds of the event loop from now."""

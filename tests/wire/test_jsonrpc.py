@@ -277,6 +277,11 @@ def test_json_that_is_no_message_is_an_invalid_request(line: bytes, id: Any, rea
     assert malformed(line) == Malformed(id, RpcError(-32600, f"Invalid request: {reason}"))
 
 
+def test_an_id_is_a_number_a_text_or_null() -> None:
+    values: tuple[object, ...] = (7, 1.5, "a", None, True, {}, [1])
+    assert [value for value in values if jsonrpc.is_id(value)] == [7, 1.5, "a", None]
+
+
 @pytest.mark.parametrize("id", [1, "a", None])
 def test_an_id_alone_is_taken_for_a_spoiled_answer(id: Any) -> None:
     found = malformed(encode({"jsonrpc": "2.0", "id": id}))

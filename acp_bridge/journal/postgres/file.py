@@ -174,6 +174,7 @@ class CopiedFile(SessionFile):
         if self._is_behind:
             raise self._refusal()
         self._enter(write, None, must=True)
+        self.on_late()
 
     def write_or_keep(self, write: Write, key: object = None) -> None:
         """Send a write on its way, or keep it while the database is away. Raises JournalError."""
@@ -185,6 +186,8 @@ class CopiedFile(SessionFile):
             self._keep(write, key)
         else:
             self._enter(write, key, must=False)
+        if self.in_flight:
+            self.on_late()
 
     def _refusal(self) -> DatabaseAway:
         """Return what refuses a write that may be made later; who wants it is told when."""

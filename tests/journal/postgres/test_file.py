@@ -134,6 +134,19 @@ async def test_what_is_said_while_what_was_kept_is_made_is_made_too(
     assert await said(database, tmp_path / "there") == "one two three four "
 
 
+async def test_each_write_that_is_on_its_way_is_told_of_once(
+    database: DatabaseUrl, tmp_path: Path
+) -> None:
+    async with bridge(database, tmp_path / "here") as journal:
+        session, told = await began(journal), list[bool]()
+        session.on_late = lambda: told.append(session.in_flight)
+        seq = session.accept("id", {"prompt": []})
+        session.start_turn(seq)
+        session.record(seq, says("one "))
+        assert told == [True, True, True]
+        await session.sync()
+
+
 async def test_a_write_that_has_no_answer_holds_nothing_up_and_is_made_once_when_it_has(
     database: DatabaseUrl, tmp_path: Path, way: Way
 ) -> None:
