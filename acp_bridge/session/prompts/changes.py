@@ -22,8 +22,7 @@ from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import RefuseChange, WriteChange
 from acp_bridge.protocol import QUEUE_DROP, QUEUE_EDIT, QUEUE_LIST, Json, as_unread, is_feedback
 from acp_bridge.session.core import Core
-from acp_bridge.session.prompts.prompt import Prompt
-from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.prompts.prompts import Prompt, Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError

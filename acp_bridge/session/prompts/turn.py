@@ -29,8 +29,7 @@ from acp_bridge.session.process.work import Background
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.account import Account
 from acp_bridge.session.prompts.hooks import SessionHooks
-from acp_bridge.session.prompts.prompt import Prompt
-from acp_bridge.session.prompts.prompts import Prompts
+from acp_bridge.session.prompts.prompts import Prompt, Prompts
 from acp_bridge.session.prompts.unsent import Unsent
 from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
