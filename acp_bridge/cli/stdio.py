@@ -158,7 +158,7 @@ def _serve(options: Options, waiter: keep.Waiter | None) -> int:
 
 
 def can_serve(options: Options) -> bool:
-    """Open the log; False, after a message, if that fails or the agent can't be started."""
+    """Open the log; return False, after a message, if it, agent or database can't be used."""
     return _open_log(options) and _has_its_agent(options) and _has_its_database(options)
 
 

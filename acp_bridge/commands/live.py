@@ -269,7 +269,7 @@ def delete(arguments: Sequence[str]) -> int:
 
 
 async def _may_delete(given: argparse.Namespace, name: str) -> bool:
-    """Return True if the user says yes; nobody is asked with `--yes`, or without a terminal."""
+    """Ask the user, unless `--yes` was given or there is no terminal; return False for a no."""
     at_terminal = all(each is not None and each.isatty() for each in (sys.stdin, sys.stdout))
     return given.yes or not at_terminal or await says_yes(f"Delete session {name} for good?")
 

@@ -39,7 +39,7 @@ class ListingPort(Protocol):
         """Return the link of every agent process that takes requests."""
 
     async def ready(self) -> Link:
-        """Return the link of a process without a session, which is started if need be; RpcError."""
+        """Return a link to a process without a session, started if need be; raises RpcError."""
 
 
 class Listing:
@@ -96,7 +96,7 @@ class Listing:
             return agent_session_id in await self._journal.known_agent_ids(self._agent())
 
     async def is_shared(self, agent_session_id: str, session_id: str) -> bool:
-        """Return True if a session other than `session_id` has this id at the agent. RpcError."""
+        """Return True if a session but `session_id` has this id at the agent. Raises RpcError."""
         with _told():
             ours = self._agent()
             return await self._journal.index.shares_agent_id(ours, agent_session_id, session_id)

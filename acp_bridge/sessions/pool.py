@@ -256,8 +256,8 @@ class Pool:
     def note_change(self, told: Link) -> None:
         """Note that a login, a logout or a setting went to the process `told`.
 
-        The process that is kept warm is retired, unless it is that one: it may have read at its
-        start what no longer holds.
+        The process that is kept warm is retired, unless it is `told`: what it has read at its start
+        may no longer hold.
         """
         self._changes += 1
         link, warmth = self._spare, self._warmth

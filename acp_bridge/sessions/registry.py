@@ -84,7 +84,7 @@ class Sessions:
         return frozenset(session.id for session in self.live.values() if session.now.asleep)
 
     async def ready(self) -> Link:
-        """Return the link of a process without a session, which is started if need be; RpcError."""
+        """Return a link to a process without a session, started if need be; raises RpcError."""
         return await self._pool.ready()
 
     def room(self, spare: int = 0) -> AbstractContextManager[None]:

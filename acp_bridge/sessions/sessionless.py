@@ -94,7 +94,7 @@ class Sessionless:
         return result
 
     async def _ask(self, link: Link, request: ClientRequest) -> Any:
-        """Send the request to a process and return its answer; RpcError, also if it is late."""
+        """Send a process the request and return its answer; raises RpcError, also if it is late."""
         method, seconds = request.method, self._context.settings.request_timeout
         try:
             with link.at_clients.limit(seconds):

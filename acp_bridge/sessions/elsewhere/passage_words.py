@@ -44,7 +44,7 @@ def holder_let_go(why: str) -> str:
 
 
 def not_continued(why: str) -> str:
-    """Return the notice that the session's bridge has ended, and why it can't be opened here."""
+    """Return the notice that a session's bridge has ended, and `why` opening it here failed."""
     return (
         "[acp-bridge] The acp-bridge that ran this session has ended, and the session could not be"
         f" opened here: {why}. Load it again to go on."

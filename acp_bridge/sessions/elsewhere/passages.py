@@ -91,10 +91,10 @@ class Reach:
         self._request = request
 
     async def try_holder(self, lock_file: Path) -> None:
-        """Send the request to the bridge that `lock_file` names; HeldElsewhere if it is taken.
+        """Send the request to the bridge that `lock_file` names, if it names one.
 
-        Raises RpcError if that bridge never will: it has another agent, say. Otherwise notes in
-        `why` what failed, and returns, so that the caller may try again.
+        Raises HeldElsewhere if that bridge takes the request, RpcError if it never will: it has
+        another agent, say. Otherwise notes in `why` what failed; the caller may try again.
         """
         holder = read_holder(lock_file)
         if holder is None:
