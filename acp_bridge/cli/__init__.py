@@ -69,7 +69,7 @@ def _has_folder() -> bool:
 
 
 def _not_whole(package: str, missing: ModuleNotFoundError) -> int:
-    """Print how to install a missing package.
+    """Print to stderr how to install a missing package; return the exit code.
 
     Raises `missing` if the package is Python's or ours.
     """

@@ -49,7 +49,7 @@ SAID: Final = {
 def of_stop_reason(reason: object, *, denied: bool) -> Exit:
     """Return the exit code for the stop reason of a turn; an unknown reason counts as DONE.
 
-    `denied`: a permission was denied in the turn. That is told rather than DONE, and rather than
+    `denied`: a permission was denied in the turn. The code is DENIED then in place of DONE, and of
     CANCELLED, since some agents cancel their turn when something is denied.
     """
     found = _STOP_REASONS.get(str(reason), Exit.DONE)

@@ -1,4 +1,4 @@
-"""The programs that only start another one, and what of their command lines names that one."""
+"""The programs that only start another one, and which of their arguments name that other one."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,13 +7,13 @@ _Launcher = tuple[str, Mapping[str, str]]
 
 
 def _launch(names: str, starts: str, **options: str) -> dict[str, _Launcher]:
-    """Return one table entry for all of these launchers (comma-separated, subcommand included).
+    """Return a table with the same entry for each of `names` (comma-separated, with a subcommand).
 
     `starts`: what the launcher's first argument that is no option names: a `command`, a `package`
     or a `script`. `options`: the launcher's options that have a value, by the kind of the value:
     `value`, to be skipped; `named`, the thing that is started if no argument names it; `last`, the
     same, and all further arguments are the agent's; `code`, a program text that is run; `words`, a
-    command line in one word; `command`, wherever it stands, has the whole command line behind it.
+    command line in one word; `command`, the whole command line stands behind the option.
     """
     kinds = {option: kind for kind, named in options.items() for option in named.split()}
     return dict.fromkeys(names.split(", "), (starts, kinds))

@@ -22,7 +22,7 @@ def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-#: launchers whose first argument is not what they start, but a duration, a folder or a host.
+#: launchers whose first argument is a duration, a folder or a host; what they start follows it.
 _OWN_WORD: Final = _set("timeout direnv ssh")
 _SHELLS: Final = _set("bash sh zsh dash ksh fish cmd pwsh powershell")
 _CONTAINERS: Final = _set("docker podman nerdctl")
@@ -45,7 +45,7 @@ _NO_NAME: Final = re.compile(r"-|.*(=|://)")
 
 
 def agent_name(command: Sequence[str]) -> str:
-    """Return the name under which the sessions of this agent are kept.
+    """Return the name under which sessions of the agent that `command` starts are kept.
 
     If the command line gives no name, it is that of its first script, or of the program.
     """
@@ -57,12 +57,12 @@ def agent_name(command: Sequence[str]) -> str:
 
 
 def is_named(command: Sequence[str]) -> bool:
-    """Return False if the name for this command line is only a guess."""
+    """Return True if the command line names its agent, False if `agent_name` only guesses."""
     return _is_name(_name(list(command), _DEEPEST) or Path(command[0]).name)
 
 
 def _is_name(name: str) -> bool:
-    """Return False if the word is a hidden folder such as `.bin`, or an option."""
+    """Return True if a word can be a name: it is neither an option nor hidden, such as `.bin`."""
     return not Path(name).name.startswith((".", "-"))
 
 
@@ -77,7 +77,10 @@ def former_names(command: Sequence[str]) -> frozenset[str]:
 
 
 def _name(words: list[str], depth: int) -> str | None:
-    """Return the name of the agent that a command line starts; None if it starts none."""
+    """Return the name of the agent that a command line starts; None if it starts none.
+
+    `depth`: how many launchers may still start one another.
+    """
     words = _without_settings(words)
     if not words or not depth:
         return None
@@ -126,9 +129,9 @@ def _of_launcher(program: str, words: list[str], depth: int) -> str | None:
 
 
 def _subcommand(program: str, words: list[str]) -> tuple[str, list[str]]:
-    """Return a launcher with its subcommand, and the words behind that.
+    """Return a launcher's name, with its subcommand if it has one, and all further words.
 
-    Options that stand before the subcommand come behind it.
+    Options that stand before the subcommand are kept, in front of the further words.
     """
     _, options = LAUNCHERS.get(program, ("", {}))
     at = 0
@@ -143,9 +146,10 @@ def _subcommand(program: str, words: list[str]) -> tuple[str, list[str]]:
 
 
 def _of_word(word: str, depth: int, rest: list[str]) -> str | None:
-    """Return the name for a launcher's argument; `rest`, if the argument is a launcher itself.
+    """Return the agent's name for `word`, the package, script or address that a launcher starts.
 
-    A package such as `ts-node` may start another program, which then gives the name.
+    A package such as `ts-node` may be a launcher too; then the words behind it, `rest`, give the
+    name.
     """
     if "://" in word or word.startswith(("github:", "git+")):
         # The last part of an address, without what may be a secret or a version.
@@ -158,7 +162,7 @@ def _of_word(word: str, depth: int, rest: list[str]) -> str | None:
 
 
 def _of_file(word: str) -> str:
-    """Return the name for a script: its package if it lies in one, else its path, no versions."""
+    """Return a script's name, without versions: its package if it lies in one, else its path."""
     parts = word.replace("\\", "/").split("/")
     for folder in ("node_modules", "site-packages"):
         if folder in parts[:-1]:
@@ -174,7 +178,7 @@ def _of_file(word: str) -> str:
 
 
 def _of_shell(program: str, words: list[str], depth: int) -> str:
-    """Return the name for a shell's arguments: the script, or the last command of `-c`."""
+    """Return the agent's name from a shell's arguments: its script, or the last command of `-c`."""
     for number, word in enumerate(words):
         if re.fullmatch(r"-[a-z]*c|/c|-Command", word) and number + 1 < len(words):
             script = words[number + 1]
@@ -215,7 +219,10 @@ def _of_script(script: str, depth: int, given: Sequence[str] = ()) -> str | None
 
 
 def _filled_in(word: str, given: Sequence[str]) -> Sequence[str]:
-    """Return the words for which a word such as `$@` or `$1` stands in a script."""
+    """Return the arguments for which `$@` or `$1` in a script stands; any other word as it is.
+
+    `given`: the script's arguments, from `$0` on.
+    """
     if word in ("$@", "$*"):
         return given[1:]
     number = re.fullmatch(r"\$\{?(\d)\}?", word)
@@ -230,7 +237,10 @@ def _from(folder: str, word: str) -> str:
 
 
 def _of_container(program: str, words: list[str], depth: int) -> str:
-    """Return docker's image or container, no version, and the agent's name inside it, if any."""
+    """Return the name from docker's arguments: the image or container, without its version.
+
+    The name of the agent that is started inside follows, if the arguments say it.
+    """
     words = _after_options(words)
     for word in ("compose", "container"):
         words = _after_options(words[1:]) if words[:1] == [word] else words
@@ -242,9 +252,9 @@ def _of_container(program: str, words: list[str], depth: int) -> str:
 
 
 def _after_options(words: list[str]) -> list[str]:
-    """Return the words after docker's options.
+    """Return the words behind the options of docker that begin `words`.
 
-    Options take a value unless they are in the table.
+    An option has a value unless it is one of `_DOCKER_FLAGS`.
     """
     while words and words[0].startswith("-"):
         flag = words[0] in _DOCKER_FLAGS or "=" in words[0] or re.fullmatch(r"-[itd]+", words[0])
@@ -257,7 +267,7 @@ def _is_script(word: str) -> bool:
 
 
 def _without_settings(words: list[str], *prefixes: str) -> list[str]:
-    """Return the words after leading settings such as NAME=value, and after these leading words."""
+    """Return `words` without leading settings such as NAME=value and leading `prefixes`."""
     while words and (words[0] in prefixes or _SETTING.match(words[0])):
         words = words[1:]
     return words
@@ -268,9 +278,9 @@ def _is_setting(word: str) -> bool:
 
 
 def _digest(text: str) -> str:
-    """Return 12 hex digits of a script's SHA-256, versions left out.
+    """Return 12 hex digits of the SHA-256 of a script, from which versions were left out.
 
-    Secrets in it stay unreadable.
+    So a script has a name that shows no secret of it.
     """
     bare = " ".join(without_version(word) for word in text.split())
     return hashlib.sha256(bare.encode("utf-8", "surrogatepass")).hexdigest()[:12]

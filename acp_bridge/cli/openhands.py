@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 #: the name under which the sessions of agent-servers are kept.
 NAME: Final = "openhands"
-#: seconds. An agent-server's interrupt waits up to five itself.
+#: seconds that a cancelled turn has to end; an agent-server's interrupt waits up to five itself.
 DRAIN: Final = 7.0
 
 

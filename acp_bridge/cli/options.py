@@ -99,15 +99,12 @@ def data_folder(home: str | None) -> Path:
 
 
 def log_of(home: Path) -> Path:
-    """Return the log file of the bridges of a data folder, but for those with `--log-file`."""
+    """Return the path of the log file of a data folder's bridges that have no `--log-file`."""
     return home / "bridge.log"
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """Return the arguments before `--`, and the agent's command after it.
-
-    None if there is no `--`.
-    """
+    """Return the arguments before `--`, and the agent's command after it, None without `--`."""
     words = list(arguments)
     if "--" not in words:
         return words, None
@@ -145,7 +142,10 @@ def _meant(word: str) -> str:
 
 
 def _check_reachable(given: argparse.Namespace, settings: Settings) -> None:
-    """Refuse work that would go on where no client could join it."""
+    """Refuse `--keep` without a socket: no client could join the work that goes on.
+
+    Raises SystemExit(2) after a message.
+    """
     if settings.keep and not settings.listen:
         no_socket = "--no-listen" if given.no_listen else f"{variable('listen')}=off"
         fail(
@@ -155,7 +155,7 @@ def _check_reachable(given: argparse.Namespace, settings: Settings) -> None:
 
 
 def _place(name: str, value: str | None) -> str:
-    """Return where the user set a value: `--name`, or the name of the environment variable."""
+    """Return where the user set the option `name`: `--name`, or its environment variable."""
     return variable(name) if isinstance(value, OfEnvironment) else f"--{name}"
 
 
@@ -201,7 +201,10 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
 def _check_of_one_agent(
     given: argparse.Namespace, command: list[str], env: Mapping[str, str]
 ) -> None:
-    """Refuse options of an agent beside another one."""
+    """Refuse options of an agent that is not the one to be started, such as `--model`.
+
+    Raises SystemExit(2) after a message.
+    """
     if (command or given.openhands) and given.model and variable("model") not in env:
         way = "give it to the command after -- instead" if command else "--openhands has its own"
         fail(f"--model is the built-in agent's; {way}")
@@ -211,7 +214,10 @@ def _check_of_one_agent(
 
 
 def database(value: str | None) -> DatabaseUrl | None:
-    """Return the database that `--journal` names. Raises SystemExit(2) after a message."""
+    """Return the database that `value`, the URL of `--journal`, names; None for None.
+
+    Raises SystemExit(2) after a message if it is no such URL.
+    """
     if value is None:
         return None
     from acp_bridge.journal.postgres.url import parse as parse_url  # with it comes all of a journal

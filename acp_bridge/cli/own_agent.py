@@ -11,7 +11,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
-#: in both files of our package `agent`: they import from the bridge
+#: these bytes stand in both files by which our package `agent` is known, as they import the bridge.
 _OURS: Final = b"acp_bridge"
 
 #: what the built-in agent imports that an installation may lack; prepared answers need no LiteLLM.
@@ -24,8 +24,8 @@ OPENHANDS: Final = ("acp", "websockets")
 def hindrance(env: Mapping[str, str], packages: Sequence[str], *, openhands: bool) -> str | None:
     """Return why this project's agent can't be started; None if no reason is known.
 
-    `packages`: those that it imports and that may not be installed; `openhands`: it is OpenHands'
-    agent, not the built-in one.
+    `packages`: those that the agent imports and that may not be installed; `openhands`: the agent
+    is OpenHands', not the built-in one.
     """
     path = isolated_path(env)
     found = foreign_agent(path)
@@ -46,9 +46,9 @@ def hindrance(env: Mapping[str, str], packages: Sequence[str], *, openhands: boo
 
 
 def foreign_agent(path: Sequence[str]) -> str | None:
-    """Return the path of a package `agent` on this import path that is not ours, else None.
+    """Return where a package `agent` that is not ours lies on this import path.
 
-    None also if there is no such package: the start of the agent then says so.
+    None if it is ours, or if there is no such package, as the start of the agent will say.
     """
     spec = PathFinder.find_spec("agent", path)
     if spec is None:
@@ -64,16 +64,16 @@ def foreign_agent(path: Sequence[str]) -> str | None:
 
 
 def built_in(model: str | None) -> Sequence[str]:
-    """Return the packages that the built-in agent imports for this model; None: its default."""
+    """Return the packages that the built-in agent imports for `model`; None: its default model."""
     prepared = model is not None and (model == "demo" or model.startswith("scripted:"))
     return _PREPARED if prepared else _BUILT_IN
 
 
 def missing(packages: Sequence[str], path: Sequence[str]) -> list[str]:
-    """Return those of these packages that can't be imported from this path; none is imported here.
+    """Return those of `packages` that can't be imported from this import path, without importing.
 
-    A package that is installed in place (editable) may be found by a finder of its own, which
-    Python has whatever the path is.
+    A package that is installed in place (editable) may be found by a finder of its own, whatever
+    the path is.
     """
     finders = [
         each for each in sys.meta_path if each is not PathFinder and hasattr(each, "find_spec")
@@ -90,7 +90,7 @@ def missing(packages: Sequence[str], path: Sequence[str]) -> list[str]:
 
 
 def lacks_extra(package: str, extra: str) -> str | None:
-    """Return what to do if a package of an extra is not installed here; None: it is."""
+    """Return how to install a package of an extra if it is missing here; None if it is not."""
     if not missing([package], sys.path):
         return None
     how = install_command(extra, isolated_path(os.environ))

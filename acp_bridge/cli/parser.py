@@ -112,7 +112,7 @@ class Parser(argparse.ArgumentParser):
         return "\n".join(lines) + "\n"
 
     def format_help(self) -> str:
-        """Return the help as it was written."""
+        """Return the help with the lines as they were written, whatever the terminal's width."""
         return self.help_for(None)
 
     def add_home(self, about: str = "where sessions are kept (ACP_BRIDGE_HOME)") -> None:
@@ -121,7 +121,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--home", metavar="FOLDER", default=home, help=about)
 
     def add_journal(self) -> None:
-        """Add the option `--journal`; its default is the environment variable."""
+        """Add the option `--journal`, whose default is the variable ACP_BRIDGE_JOURNAL."""
         from acp_bridge.cli.serving_parser import OfEnvironment
 
         found = os.environ.get("ACP_BRIDGE_JOURNAL")
@@ -141,14 +141,14 @@ class Parser(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
-        """Return what the arguments say; raises SystemExit(2) if one of them is unknown."""
+        """Return the parsed arguments; raises SystemExit(2) if one of them is unknown."""
         given, rest = self.parse_known_args(args, namespace)
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}{self.meant(rest[0])}")
         return given
 
     def meant(self, word: str) -> str:
-        """Return a hint for an unknown option that is nearly one of these; else ""."""
+        """Return a hint for an unknown option that is nearly one of this parser's, else ""."""
         if not word.startswith("--"):
             return ""
         from difflib import get_close_matches
@@ -194,10 +194,10 @@ def fail(message: str, program: str = "acp-bridge") -> NoReturn:
 
 
 def _entries(actions: Sequence[argparse.Action]) -> Iterator[Entry]:
-    """Yield an entry for each option that has a help text, and a last one that joins those with "".
+    """Yield an entry for each option with a help text, and one that joins the options with "".
 
-    The option that shows the help comes last among the former; options whose help is None are left
-    out.
+    The option that shows the help comes last of those with a text; options whose help is None are
+    left out.
     """
     for action in sorted(actions, key=lambda action: action.dest == "help"):
         if action.help:
@@ -207,10 +207,7 @@ def _entries(actions: Sequence[argparse.Action]) -> Iterator[Entry]:
 
 
 def _name(action: argparse.Action) -> str:
-    """Return an option as the help shows it: `-o, --option VALUE`.
-
-    The name alone for a positional.
-    """
+    """Return an option as the help shows it, `-o, --option VALUE`; a positional's value alone."""
     value = action.metavar if isinstance(action.metavar, str) else ""
     if not action.option_strings:
         return value

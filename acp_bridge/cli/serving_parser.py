@@ -61,7 +61,7 @@ class Option:
     #: the name of its value in the help; None for a switch `--no-NAME`.
     value: str | None
     about: str
-    #: the option may be given without a value, which then is "on".
+    #: the option may be given without a value, which means "on".
     optional: bool = False
 
     @property

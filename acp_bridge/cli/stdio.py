@@ -50,9 +50,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _serve_kept(options: Options) -> int:
-    """Serve in a process that may outlive this one (`--keep`).
+    """Fork a process that may outlive this one, and serve in it (`--keep`); this one waits for it.
 
-    Returns there, with the exit code.
+    Returns the exit code, in the new process only.
     """
     folder = None
     with suppress(OSError):  # it was removed
@@ -77,7 +77,7 @@ def _at_a_terminal() -> bool:
 
 
 def _withhold(settings: Settings) -> None:
-    """Let nothing that is started from now on have what the journal alone may know."""
+    """Keep the journal's database out of the environment of every process started from now on."""
     if settings.journal is not None:
         HANDED_ON.withhold_database()
 
@@ -85,9 +85,8 @@ def _withhold(settings: Settings) -> None:
 def _become(command: Sequence[str]) -> int:
     """Replace this process by the agent; returns 127 if that fails.
 
-    Clients don't run the bridge in a terminal. A person does, for a login: a client tells the
-    person to run the command that it is configured with, with the login's arguments added, and the
-    agent is to get these itself.
+    It is for a bridge that a person starts in a terminal, to log in: a client tells the person to
+    run its configured command with the login's arguments added, which the agent is to get itself.
     """
     import signal
 
@@ -159,12 +158,16 @@ def _serve(options: Options, waiter: keep.Waiter | None) -> int:
 
 
 def can_serve(options: Options) -> bool:
-    """Open the log; False, after a message, if that fails or the agent can't be started."""
+    """Open the log; return False, after a message, if it, agent or database can't be used."""
     return _open_log(options) and _has_its_agent(options) and _has_its_database(options)
 
 
 def settled(options: Options) -> Settings:
-    """Make the process one that serves, when all is imported; returns the bridge's settings."""
+    """Prepare this process for serving, after all imports, and return the bridge's settings.
+
+    It adopts orphans, hides the journal's database from children, and raises the limit of open
+    files, which the settings then have.
+    """
     from acp_bridge.agents.orphans import ORPHANS
     from acp_bridge.runtime import open_files
 
@@ -178,10 +181,10 @@ def settled(options: Options) -> Settings:
 
 
 def leave_in_time(waiter: keep.Waiter | None = None) -> None:
-    """Start a timer that ends the process if closing takes too long (invariant P2).
+    """Start a timer that ends the process if its closing takes too long (invariant P2).
 
-    What may hang is an agent's tree that doesn't die, which its guard goes on killing, or a thread
-    that waits for a disk. Everything that had to be kept is written by then.
+    An agent's tree that doesn't die may hold it up, which its guard goes on killing, or a thread
+    that waits for a disk. All that has to be kept is written by then. `waiter` is let go first.
     """
     import signal
     import threading

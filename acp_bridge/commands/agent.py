@@ -1,7 +1,7 @@
 """`acp-bridge agent`: becomes the built-in agent, which needs no bridge.
 
-A command of its own, since `python -m agent` is out of reach where a tool such as pipx has
-installed this.
+It is a command, since `python -m agent` is out of reach where a tool such as pipx has installed
+acp-bridge.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def parser() -> CommandParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Replace this process by the agent; returns the exit code of its help, or if that can't be."""
+    """Replace this process by the agent; return an exit code after its help, or if that fails."""
     why = hindrance(os.environ, built_in("demo"), openhands=False)
     if why is not None:
         return fail("agent", why, Exit.USAGE)

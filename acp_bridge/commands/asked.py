@@ -100,9 +100,9 @@ class _Order:
 
 
 async def _answered(order: _Order) -> int:
-    """Show the session's oldest permission and answer it; a signal stops this.
+    """Show the session's oldest open permission and answer it; return the exit code.
 
-    Returns the exit code.
+    A signal ends this without an answer.
     """
     stop, question = Stop(), Question()
     code: int = Exit.INTERRUPTED
@@ -131,9 +131,9 @@ async def _answered(order: _Order) -> int:
 async def _answer(
     order: _Order, question: Question, connection: Connection, session: LiveSession
 ) -> int:
-    """Print the question, ask for a yes if needed, answer it and print that; returns the exit code.
+    """Print the question, ask the user for a yes if needed, answer it, and print the answer.
 
-    Raises NotAnswered, RpcError, ConnectionLost, NoAnswer.
+    Returns the exit code. Raises NotAnswered, RpcError, ConnectionLost, NoAnswer.
     """
     if "asks" not in session.about:
         raise NotAnswered(f"nothing is asked in session {named(session)}")

@@ -40,7 +40,7 @@ twice, or Ctrl-D on an empty line, leaves, and the session goes on.
 exit code: 0 you left, 1 there is no such live session, or its bridge has ended, 2 wrong usage, or
 no terminal, 9 --at without a token that counts."""
 
-#: what `chat --resume` needs behind the id, by the session's agent.
+#: by the session's agent, what stands behind the id in the command `chat --resume ID`.
 _AGAIN: Final = {BUILT_IN: "", openhands.NAME: " --openhands URL"}
 
 

@@ -142,7 +142,10 @@ def _bytes(path: Path) -> bytes:
 
 
 async def _keep(home: Path, folder: str, bundle: Bundle) -> str:
-    """Make the session; returns its id. Raises JournalError, OSError; nothing is left then."""
+    """Make a session of the bundle that works in `folder`; return its new id.
+
+    Raises JournalError, OSError; then nothing of it is left.
+    """
     session_id, agents_own = uuid4().hex, uuid4().hex
     journal = Journal(home)
     try:

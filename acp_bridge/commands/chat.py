@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _plan(bridge: OwnBridge, session: SessionInfo | None, folder: Path, *, bell: bool) -> Plan:
-    """Return the plan for a chat in a kept session, or in a new one; it works in this folder."""
+    """Return the plan for a chat in `session`, or in a new one if None, that works in `folder`."""
 
     def after(other: SessionInfo | None) -> Plan | str:
         if other is None:

@@ -1,7 +1,7 @@
 """`acp-bridge completion`: prints a script by which a shell completes commands and options.
 
-The library shtab makes the script from the parsers. Added here is what shtab can't do: the words of
-the agent's command after `--`, the program's second name, and the ids of sessions.
+The library shtab makes the script from the parsers. This module adds what shtab can't do: the words
+of the agent's command after `--`, the program's second name, and the ids of sessions.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def _everything(shell: str) -> argparse.ArgumentParser:
 
 
 def _explain(action: Any, shell: str) -> None:
-    """Set the attributes by which shtab completes an argument's value, and shorten its help."""
+    """Set the attributes of an argparse action by which shtab completes its value; cut its help."""
     import shtab
 
     words = action.metavar

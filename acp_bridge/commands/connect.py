@@ -1,4 +1,4 @@
-"""`acp-bridge connect`: what an editor starts to work with a bridge elsewhere."""
+"""`acp-bridge connect`: serves an editor on stdin and stdout with a bridge on another machine."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _pair(reader: CommandParser, text: str) -> tuple[str, str]:
 
 
 class _Ways:
-    """The places that the editor may be taken to, each with the login that was made for it."""
+    """The places whose bridges the editor can be connected to, each with the user's login there."""
 
     def __init__(self, home: Path, where: Where, login: Login) -> None:
         self._home = home
@@ -114,7 +114,7 @@ class _Ways:
         self._logins = {self.first: (where, login)}
 
     def find(self, address: str) -> Place | str:
-        """Return the place at an address, or what the user has to do first."""
+        """Return the place at an address; if that can't be used, what the user has to do first."""
         try:
             where = read_address(address)
             login = find(self._home, where)
@@ -128,7 +128,7 @@ class _Ways:
 
     @asynccontextmanager
     async def reach(self, place: Place) -> AsyncGenerator[Streams, None]:
-        """Give a connection to a place for the block; raises Unreached, NotTrusted."""
+        """Connect to a place that `find` returned, for the block; raises Unreached, NotTrusted."""
         from acp_bridge.connect import line
 
         where, login = self._logins[place]
@@ -174,7 +174,7 @@ def _serve(home: Path, where: Where, login: Login, folders: Folders) -> int:
 
 
 def _log_in(home: Path, where: Where) -> int:
-    """Ask for a token, try it, and keep it; returns the exit code. Raises Unusable."""
+    """Ask the user for a token, try it, and keep it; returns the exit code. Raises Unusable."""
     import anyio
 
     certificate = anyio.run(_certificate, where)
@@ -185,9 +185,9 @@ def _log_in(home: Path, where: Where) -> int:
 
 
 async def _certificate(where: Where) -> str | None:
-    """Return the certificate that the user has confirmed, None if it is trusted anyway.
+    """Return the fingerprint of a certificate that the user confirms, None if it is trusted anyway.
 
-    Raises Unusable.
+    Raises Unusable if it is not confirmed, or the place can't be reached.
     """
     from acp_bridge.commands.terminal.consent import says_yes
     from acp_bridge.connect.line import NotTrusted, Unreached, look
@@ -214,7 +214,7 @@ async def _certificate(where: Where) -> str | None:
 
 
 async def _try(home: Path, where: Where, login: Login) -> None:
-    """Come in once; raises Unusable."""
+    """Connect once with the login, to see that it is accepted; raises Unusable if it is not."""
     from acp_bridge.connect.line import NotTrusted, Unreached, connected
 
     try:

@@ -1,4 +1,4 @@
-"""`acp-bridge cost`: what the kept sessions have used, from what their agents told."""
+"""`acp-bridge cost`: sums up the tokens and costs that agents told in the kept sessions."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ _LONGEST: Final = 64 * 1024
 
 
 class _NoAnswer(Exception):
-    """The user gave no provider or no key; the text says which."""
+    """The user gave no provider or no key that can be used; the text says what is wrong."""
 
 
 def parser() -> CommandParser:
@@ -105,9 +105,9 @@ def _parsed(parser: CommandParser, arguments: Sequence[str]) -> argparse.Namespa
 
 
 def _variable(parser: CommandParser, word: str | None) -> str:
-    """Return the variable for the user's word, asking for the word if it is None.
+    """Return the variable that the user's word means, asking for the word if it is None.
 
-    Raises SystemExit after a message if it is unknown; _NoAnswer.
+    Raises _NoAnswer, or SystemExit after a message if the word is unknown.
     """
     asked = word is None
     if word is None:
@@ -164,7 +164,10 @@ def _set(home: Path, variable: str) -> int:
 
 
 def _asked_key(variable: str) -> str:
-    """Return the key's line, typed without echo or read from a pipe. Raises NotAKey, _NoAnswer."""
+    """Return the line with the key, typed without echo or read from a pipe.
+
+    Raises NotAKey, _NoAnswer.
+    """
     if sys.stdin is None:
         raise _NoAnswer("there is no stdin to read the key from")
     if not _at_a_terminal():

@@ -1,7 +1,7 @@
 """Asks the built-in agent which keys it finds, and which model follows from them.
 
-The bridge imports nothing of the agent, so a process of its own says it (`agent.model_report`), in
-the way in which the agent is started.
+The bridge imports nothing of the agent, so a process of its own reports it (`agent.model_report`),
+which is started as the agent is.
 """
 
 from __future__ import annotations
@@ -32,23 +32,24 @@ class NoReport(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FoundKey:
-    """A variable with a value; `origin` is `environment` or `keys.env`."""
+    """A variable for a key that has a value; `origin` is `environment` or `keys.env`."""
 
     name: str
     origin: str
-    #: the environment has it, and the file has another value, which does not count.
+    #: the value is the environment's, and the file has another one, which does not count.
     also_in_file: bool
-    #: it holds the address of a provider and no key.
+    #: the variable holds the address of a provider and no key.
     is_address: bool
     provider: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The agent's report on its keys and its model; docs/commands.md says more."""
+    """The built-in agent's report on its keys and its model; docs/commands.md says more."""
 
     file: str
-    #: `missing`, `used`, `exposed` (others may read it), `refused` or `unreadable`.
+    #: the state of the file of keys: `missing`, `used`, `exposed` (others may read it), `refused`
+    #: or `unreadable`.
     file_use: str
     #: the numbers of lines that give no variable a value.
     unread_lines: tuple[int, ...]
@@ -62,14 +63,15 @@ class Report:
     models: int
     #: the version of LiteLLM; None if it is not installed.
     litellm: str | None
-    #: of a report with a request: how it went. `ms` or `problem`.
+    #: how the request to the model went, if one was sent: `ms` or `problem`.
     online: Json | None
 
 
 async def report(home: Path, model: str | None, *, online: bool = False) -> Report:
     """Return the agent's report on a data folder and this environment. Raises NoReport.
 
-    With `online`, the model that follows is sent one short request.
+    `model`: the user's choice, None for none. With `online`, the model that the agent would use is
+    sent one short request.
     """
     command = [sys.executable, "-I", "-m", "agent.model_report", "--home", str(home)]
     command += ["--model", model] if model is not None else []
@@ -127,7 +129,7 @@ def _read(output: bytes) -> Report:
 
 
 def troubles(report: Report) -> list[str]:
-    """Return the faults of the file of keys, in sentences that say what to do."""
+    """Return what is wrong with the file of keys, in sentences that say what to do."""
     found = []
     match report.file_use:
         case "exposed":

@@ -53,11 +53,10 @@ _DELETE_ABOUT: Final = """\
 Delete a session for good, here and at its agent, also one that is live.
 One that is not live needs its agent for that: its command stands after --, but for the built-in
 agent. ID is the session's id; its first characters are enough."""
-#: seconds in which a bridge must do what it was asked; a close ends an agent, a delete may start
-#: one.
+#: seconds in which a bridge must answer a request; a close ends an agent, a delete may start one.
 PATIENCE: Final = 30.0
 
-#: What a command does with a live session; returns the exit code.
+#: what a command does with a live session over a connection to its bridge; returns the exit code.
 Act = Callable[[Connection, LiveSession], Awaitable[int]]
 
 
@@ -84,9 +83,9 @@ async def at_session(
 ) -> int:
     """Connect to the bridge of a live session and run `act`; returns the exit code.
 
-    `given`: the beginning of the session's id. `listener`: makes what gets the bridge's messages.
-    `asleep`: a session that a bridge elsewhere could open will do. Raises Asleep if no bridge has
-    the session; other failures are printed.
+    `given`: the beginning of the session's id. `listener` makes the object that gets the bridge's
+    messages. `asleep`: a session that is not live counts too if a bridge elsewhere could open it.
+    Raises Asleep if no bridge has the session; other failures are printed.
     """
     try:
         try:
@@ -114,8 +113,8 @@ async def found_by(
 ) -> LiveSession | int:
     """Return the session that is meant, or the exit code after a message on stderr.
 
-    `given`: the beginning of its id; None: the one that was used last in a folder. One that is not
-    live will do if a bridge elsewhere could open it.
+    `given`: the beginning of its id; None: the session that was used last in `folder`. A session
+    that is not live counts too if a bridge elsewhere could open it.
     """
     try:
         return await reach.find(given or await reach.in_folder(folder))
@@ -270,7 +269,7 @@ def delete(arguments: Sequence[str]) -> int:
 
 
 async def _may_delete(given: argparse.Namespace, name: str) -> bool:
-    """Ask for a yes, unless `--yes` was given or nobody is at a terminal; False for a no."""
+    """Ask the user, unless `--yes` was given or there is no terminal; return False for a no."""
     at_terminal = all(each is not None and each.isatty() for each in (sys.stdin, sys.stdout))
     return given.yes or not at_terminal or await says_yes(f"Delete session {name} for good?")
 
@@ -282,7 +281,7 @@ def _not_deleted() -> int:
 async def _delete_asleep(
     given: argparse.Namespace, agent: list[str] | None, session_id: str
 ) -> int:
-    """Delete a session that no bridge has open, by a new bridge; returns the exit code."""
+    """Start a bridge to delete a session that no bridge has open; returns the exit code."""
     settings = argparse.Namespace(**own_bridge.none_given(home=given.home))
     bridge = own_bridge.own_bridge(settings, agent)
     info = await anyio.to_thread.run_sync(known.session, bridge.settings.home, session_id)
@@ -337,7 +336,10 @@ def _simple(
 
 
 async def _told(reach: Reach, connection: Connection, method: str, session: LiveSession) -> Any:
-    """Initialize and send a request about a session; returns its result."""
+    """Initialize `connection`, join the session if need be, and send a request about the session.
+
+    Returns the result.
+    """
     await _introduce(connection)
     if reach.joins_first:
         await connection.request(*reach.joining(session, replay=False), within=PATIENCE)

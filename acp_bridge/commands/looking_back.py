@@ -1,4 +1,4 @@
-"""What `acp-bridge show` tells of a session beside its transcript: turns, files, changes."""
+"""What `acp-bridge show` prints of a session beside its transcript: turns, files, changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from acp_bridge.journal import SessionInfo
 
 
 def add_options(parser: CommandParser) -> None:
-    """Add the options that say what is told."""
+    """Add the options that say what is printed: `--turns`, `--files`, `--diff` and `--turn`."""
     parser.add_argument(
         "--turns",
         action="store_true",
@@ -36,7 +36,10 @@ def add_options(parser: CommandParser) -> None:
 
 
 def show(given: Namespace, home: Path, info: SessionInfo) -> int:
-    """Print what the options say; returns the exit code. Raises JournalError."""
+    """Print the session's turns, changes or files, as `given` says; returns the exit code.
+
+    Raises JournalError.
+    """
     if given.turns:
         ran = turns(home, info)
         if given.json:

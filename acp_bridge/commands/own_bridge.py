@@ -1,4 +1,4 @@
-"""The bridge that a command starts for itself; the command takes its options."""
+"""The bridge that a command starts for itself; the command takes the bridge's options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT, encode
 if TYPE_CHECKING:
     from acp_bridge.journal.records import SessionInfo
 
-#: bytes that a line with a prompt has beside the prompt, at most.
+#: the most bytes that a message with a prompt has beside the prompt.
 _AROUND: Final = 1000
 #: the bridge's options that such a command takes: those with a value, without those that let a
 #: bridge outlive its client.
@@ -46,11 +46,11 @@ class OwnBridge:
     agent_given: bool
     #: the packages that this project's agent imports and that may not be installed.
     packages: Sequence[str]
-    #: the file of its log.
+    #: the file of the bridge's log.
     log: Path
 
     def come_back(self, session: str) -> str:
-        """Return the line that says which command goes on with a session."""
+        """Return the line that tells the user which command goes on with a session."""
         words = ["acp-bridge", "chat", "--resume", session, *self.command[len(BRIDGE) :]]
         return f"{shlex.join(words)} goes on with it"
 
@@ -67,19 +67,19 @@ def add_options(parser: Parser, but: Collection[str] = ()) -> None:
 
 
 def none_given(**given: str | None) -> dict[str, str | None]:
-    """Return the bridge's options by attribute, all None but those in `given`."""
+    """Return the values of the bridge's options by attribute: those `given`, the rest None."""
     return {option.attribute: None for option in _OPTIONS} | given
 
 
 def any_given(given: argparse.Namespace) -> bool:
-    """Return True if parsed options have one of the bridge's, beside the data folder."""
+    """Return True if one of the bridge's options was given, other than the data folder."""
     return bool(words_of(given, [option for option in _OPTIONS if option.name != "home"]))
 
 
 def own_bridge(
     given: argparse.Namespace, agent: Sequence[str] | None, env: Mapping[str, str] = os.environ
 ) -> OwnBridge:
-    """Return the bridge for parsed options and the agent's command; None: no command was given.
+    """Return the bridge for parsed options and the command `agent`, None if none was given.
 
     Raises SystemExit(2) after a message on stderr.
     """
@@ -92,12 +92,12 @@ def own_bridge(
 
 
 def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the bridge's environment, without `--keep`'s variable: it ends with the command."""
+    """Return `env` without the variable of `--keep`, since the bridge ends with the command."""
     return {key: value for key, value in env.items() if key != variable("keep")}
 
 
 def not_its_agent(bridge: OwnBridge, info: SessionInfo) -> str | None:
-    """Return why a session does not belong to this bridge's agent; None if it does, or may."""
+    """Return why a session is not of this bridge's agent; None if it is, or may be."""
     settings = bridge.settings
     agent = AgentIdentity(settings.agent_name, settings.former_names)
     # The name that an agent gives itself is known only when it runs.

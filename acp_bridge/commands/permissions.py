@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _said(judged: Judgement) -> str:
-    """Return the decision, and what decides so."""
+    """Return the decision and, behind it, the rules or the reason that it follows from."""
     decisive = judged.deny or judged.ask
     if decisive:
         return f"{judged.action}: {decisive}" + (f"; {judged.why}" if judged.why else "")

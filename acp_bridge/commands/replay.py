@@ -1,4 +1,4 @@
-"""`acp-bridge replay`: an ACP agent that is made of a trace."""
+"""`acp-bridge replay`: an ACP agent that answers as the agent in a recorded trace did."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def parser() -> CommandParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Be the agent until the client leaves; returns the exit code."""
+    """Run `acp-bridge replay`: answer as the trace's agent until the client leaves.
+
+    Returns the exit code.
+    """
     try:
         given = parser().parse_args(arguments)
     except SystemExit as exc:

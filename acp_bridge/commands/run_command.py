@@ -85,7 +85,10 @@ async def _run(order: headless.Order, bridge: OwnBridge) -> int:
 
 
 async def _over(order: headless.Order, connect: Callable[[StdScreen], headless.Connect]) -> int:
-    """Run the prompt over the connection that is made for a screen; returns the exit code."""
+    """Run the prompt of `order` and return the exit code, or that of a signal that stopped it.
+
+    `connect` makes the way to the bridge, given the screen to which notices go.
+    """
     stop = Stop()
     async with stopped_by_signals(stop), std_screen(stop) as screen:
         code = await headless.run(order, screen, connect(screen), stop)
@@ -194,7 +197,7 @@ def _seconds(parser: CommandParser, given: str | None) -> float | None:
 
 
 def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
-    """Return the order for the parsed arguments. Raises SystemExit after a message on stderr."""
+    """Return what the parsed arguments say to run. Raises SystemExit after a message on stderr."""
     goes_on = given.again or given.session is not None
     info = session_to_go_on("run", bridge, given.session) if goes_on else None
     given.prompt = prompt_given(parser(), given.prompt)

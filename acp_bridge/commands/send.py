@@ -139,7 +139,7 @@ async def _send(given: argparse.Namespace, reach: Reach) -> int:
 
 
 async def _waited(sending: Sending, screen: StdScreen) -> Exit:
-    """Show the turn; stdout has taken it before anybody tells on stderr how it ended."""
+    """Show the turn until it ends; return the exit code, when stdout has taken all of it."""
     try:
         return await sending.wait()
     finally:

@@ -1,4 +1,4 @@
-"""`acp-bridge serve`: one bridge for clients from elsewhere, and the tokens that let them in."""
+"""`acp-bridge serve`: serves clients on other machines, and makes the tokens that let them in."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ proxies, limits and what a token may.
 exit code: 0 it was told to end, or done, 1 not done, or nothing can listen there, 2 wrong usage."""
 _NO_TOKEN: Final = "there is no token yet, so nobody could come in: acp-bridge serve token NAME"
 _TOKEN, _TOKENS, _REVOKE = "token", "tokens", "revoke"
-#: the options of serving that this command has itself.
+#: the options of the bridge that this command defines itself.
 _OWN: Final = ("keep", "home")
 
 
@@ -221,7 +221,11 @@ _MEANT: Final = {
 
 
 def _asked(home: Path, what: str, params: Json) -> Json:
-    """Ask the server that runs, or do it here if none does; raises Unusable, OSError."""
+    """Have the running server change or list the tokens, or do it here if no server runs.
+
+    `what` is one of the actions in `remote.control`, `params` its parameters. Returns the answer;
+    raises Unusable, OSError.
+    """
     from acp_bridge.listening.peers import Refused
     from acp_bridge.remote import control, tokens
 
@@ -284,7 +288,10 @@ def _run(plan: Plan, parsed: options.Options, tokens: Tokens, *, client_mcp: boo
 
 
 def _plan(reader: CommandParser, given: argparse.Namespace) -> Plan:
-    """Return what was chosen; raises SystemExit for what can't be."""
+    """Return the plan for serving, from the parsed arguments.
+
+    Raises SystemExit after a message for arguments that don't go together, or can't be used.
+    """
     from acp_bridge.remote import address
     from acp_bridge.remote.serving import Plan
 

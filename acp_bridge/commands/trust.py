@@ -32,7 +32,7 @@ class _Part:
 
     name: str
     file: str
-    #: the folder of the records, in the data folder.
+    #: the name of the folder in the data folder that has the records of trusted files.
     records: str
     question: str
     read: Callable[[Path], _Read]
@@ -106,7 +106,10 @@ def _trust(home: Path, folder: Path) -> int:
 
 
 def _ask(home: Path, folder: Path, part: _Part) -> int:
-    """Show one of a project's files, and record it if the person says yes."""
+    """Show what a project's hooks or rules do, and record them as trusted if the person says yes.
+
+    Returns the exit code.
+    """
     try:
         shown, files = part.read(folder)
     except (config.BadHooks, BadRules) as bad:

@@ -5,8 +5,8 @@ Invariants
   disk or a kill leaves the old one.
 - It is 0600 from its first byte on. A folder that is made for it is 0700.
 - A link is followed to the user's own file, which is replaced there; the link stays.
-- A file that anybody may write is not taken over: what others have put there would count from then
-  on.
+- A file that anybody may write is not taken over, or what others have put into it would count from
+  then on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from acp_bridge.keys import FILE
 
 #: values that need no quotes.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./+:@~,%=-]+")
-#: seconds for another `acp-bridge key` to end.
+#: seconds to wait for another `acp-bridge key` to end.
 _LOCK_WAIT: Final = 5.0
 _LOCK_INTERVAL: Final = 0.02
 _MOST_BYTES: Final = 1 << 20
@@ -37,9 +37,9 @@ class Unusable(Exception):
 
 
 def set_key(home: Path, name: str, value: str) -> None:
-    """Write a line `NAME=value`, in the place of the one that was there. Raises Unusable.
+    """Write a line `NAME=value`, in the place of the variable's old line, if any. Raises Unusable.
 
-    The value is one line.
+    `value` has one line. The data folder and the file are made if need be.
     """
     with _errors(home):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -56,7 +56,10 @@ def remove_key(home: Path, name: str) -> bool:
 
 
 def values(home: Path) -> list[str]:
-    """Return all values of the file, to be masked; none if it can't be read."""
+    """Return all values of the file of keys, to be masked in texts; [] if it can't be read.
+
+    Lines that are no setting are among them, since such a line may be a key.
+    """
     from dotenv.parser import parse_stream
 
     try:
@@ -94,7 +97,10 @@ def _change(file: Path, change: Callable[[str], str]) -> bool:
 
 
 def _read(path: Path, *, linked: bool) -> str | None:
-    """Return the text of the file, None if there is none. Raises OSError, Unusable."""
+    """Return the text of the file, None if there is none. Raises OSError, Unusable.
+
+    `linked`: a link leads to `path`, so that a missing file is an error.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -121,7 +127,7 @@ def _read(path: Path, *, linked: bool) -> str | None:
 
 
 def _with(text: str, name: str, line: str | None) -> str:
-    """Return the text with this line for a variable, or without any line for it."""
+    """Return `text` with `line` in place of the lines of the variable `name`; None removes them."""
     from dotenv.parser import parse_stream
 
     parts, end = [], "\r\n" if "\r\n" in text else "\n"
@@ -147,9 +153,9 @@ def _quoted(value: str) -> str:
 
 
 def replace(path: Path, text: str) -> None:
-    """Write a text into a file, 0600; raises OSError, and then the file is as it was.
+    """Replace a file by one with this text and mode 0600; raises OSError, and leaves it as it was.
 
-    The caller makes sure that nobody else does so meanwhile.
+    The caller makes sure that nobody else replaces it at the same time.
     """
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)  # of one that was killed; the lock says that none is at it
@@ -180,7 +186,11 @@ def _sync(folder: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold a lock on the folder itself, for which no file is made. Raises OSError, Unusable."""
+    """Hold a lock on the folder itself for the block, without a lock file.
+
+    Where folders can't be locked, the block runs without. Raises OSError, and Unusable if another
+    program keeps the lock.
+    """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         deadline = time.monotonic() + _LOCK_WAIT

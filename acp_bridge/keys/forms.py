@@ -1,4 +1,4 @@
-"""Keys of known providers: the variables that hold them, and how they begin (sans-IO)."""
+"""The keys of known providers: the variables that hold them, and how they begin. No I/O."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class KnownKey:
-    """The key of a provider."""
+    """What is known of a provider's key."""
 
-    #: the beginning of the names of the provider's models, and the provider's own name.
+    #: the beginning of the names of the provider's models.
     id: str
+    #: the provider's own name.
     name: str
-    #: the variables that may hold it; the first is the one to use.
+    #: the variables that may hold the key; the first is the one to use.
     variables: tuple[str, ...]
-    #: how its keys begin; empty if they have no form.
+    #: how the provider's keys begin; empty if that is not known.
     begins: tuple[str, ...] = ()
 
 
-#: The providers of the built-in agent that need a key (a test compares the two).
+#: The providers of the built-in agent that need a key; a test compares them with the agent's.
 KNOWN: Final = (
     KnownKey("anthropic", "Anthropic", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), ("sk-ant-",)),
     KnownKey("openai", "OpenAI", ("OPENAI_API_KEY",), ("sk-",)),
@@ -46,7 +47,7 @@ KNOWN: Final = (
     ),
     KnownKey("nvidia_nim", "NVIDIA", ("NVIDIA_NIM_API_KEY",), ("nvapi-",)),
 )
-#: Those that need none, by what a person may call them (the same test).
+#: The names of providers that need no key, by what a person may call them; the test compares them.
 _WITHOUT: Final = {
     "ollama_chat": "Ollama",
     "ollama": "Ollama",
@@ -75,7 +76,7 @@ _OWN: Final = {
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 #: a part of the name of each variable that holds a secret, and no address, region or profile.
 _SECRET: Final = re.compile(r"KEY|TOKEN|SECRET|PASS")
-#: characters; keys are longer.
+#: the number of characters below which a key looks too short.
 _SHORT: Final = 16
 
 
@@ -84,7 +85,7 @@ class NotAKey(Exception):
 
 
 def variable_of(word: str) -> str | None:
-    """Return the variable that a word means: itself, or that of a provider; None for neither."""
+    """Return the variable that a word means: itself, or that of the provider it names; or None."""
     if _NAME.fullmatch(word):
         return word
     wanted = word.casefold()
@@ -95,9 +96,9 @@ def variable_of(word: str) -> str | None:
 
 
 def nearest(word: str) -> str | None:
-    """Return the provider or variable that a word nearly is, or means; None if there is none.
+    """Return the known provider or variable that a word nearly is, or means; None for none.
 
-    What is returned is a name that is known, and never a part of the word, which may be a key.
+    No part of the word itself is returned, since it may be a key.
     """
     from difflib import get_close_matches
 
@@ -109,7 +110,7 @@ def nearest(word: str) -> str | None:
 
 
 def without_key(word: str) -> str | None:
-    """Return the name of the provider that a word means, if it is one that needs no key."""
+    """Return the name of the provider that a word means if it needs no key, else None."""
     wanted = word.casefold()
     for own, name in _WITHOUT.items():
         if wanted in (own, name.casefold()):
@@ -118,12 +119,15 @@ def without_key(word: str) -> str | None:
 
 
 def same_provider(variable: str) -> tuple[str, ...]:
-    """Return the variables that may hold this provider's key, the given one among them."""
+    """Return the variables that may hold the key of the provider of `variable`, it among them."""
     return next((known.variables for known in KNOWN if variable in known.variables), (variable,))
 
 
 def cleaned(text: str) -> str:
-    """Return the key in a text that was typed or pasted. Raises NotAKey."""
+    """Return the key in a text that was typed or pasted, without white space around it.
+
+    Raises NotAKey if it is empty or has control characters.
+    """
     key = text.strip()
     if not key:
         raise NotAKey("no key was given")
@@ -133,7 +137,7 @@ def cleaned(text: str) -> str:
 
 
 def oddities(variable: str, key: str) -> list[str]:
-    """Return the ways in which a key looks wrong for this variable, in sentences without it."""
+    """Return what looks wrong with a key for this variable, in sentences that hide the key."""
     found = []
     if any(char.isspace() for char in key):
         found.append("it has white space inside")

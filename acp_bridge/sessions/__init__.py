@@ -1,1 +1,1 @@
-"""All sessions of a bridge: the live ones, the listing, and the process that waits for one."""
+"""All sessions of a bridge: the live ones, the listing, and the pool of processes without one."""

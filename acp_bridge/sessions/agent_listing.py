@@ -1,7 +1,7 @@
-"""`session/list` at the agent: a page, a search, or folder by folder.
+"""Asks the agent for its list of sessions (`session/list`): a page, a search, folder by folder.
 
-Everything is bounded, in time and in bytes, and what is missing because of that, or because the
-agent fails, is said (invariants Q10, P15).
+Every request is bounded, in time and in bytes. If sessions are missing because of a bound, or
+because the agent fails, the result says so (invariants Q10, P15).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from acp_bridge.session.opening import in_words
 from acp_bridge.wire.jsonrpc import RpcError, encode
 
 Rows = list[Json]
-#: pages that are searched for one session.
+#: the most pages that are searched for one session.
 _SEARCHED_PAGES: Final = 20
-#: bytes of rows that are taken of one page.
+#: the most bytes of rows that are taken of one page.
 _PAGE_BYTES: Final = 8 * 1024 * 1024
-#: characters of an agent's refusal that are told.
+#: the most characters of an agent's refusal that are told.
 _WORDS: Final = 1000
-#: refusals that would be the same for each folder.
+#: error codes that the agent would answer for each folder alike.
 _FOR_ALL: Final = (ErrorCode.METHOD_NOT_FOUND, ErrorCode.AUTH_REQUIRED)
 
 
@@ -40,12 +40,15 @@ class AgentPage:
     missing: str | None = None
     #: the agent gave no list.
     failed: bool = False
-    #: it may give a list when it is asked for one folder's sessions.
+    #: the agent may give a list when it is asked for one folder's sessions.
     by_folder: bool = False
 
 
 async def page(link: Link, cwd: str | None = None, cursor: str | None = None) -> AgentPage:
-    """Return one page of the agent's listing."""
+    """Return one page of the agent's listing; a refusal or a timeout is told in the page.
+
+    `cwd`: list only sessions of this folder. `cursor`: of the page, None for the first one.
+    """
     asked = {k: v for k, v in (("cwd", cwd), ("cursor", cursor)) if v is not None}
     try:
         with anyio.fail_after(waits.AGENT_PATIENCE):
@@ -96,7 +99,7 @@ def _failed(why: str, *, by_folder: bool = False) -> AgentPage:
 
 
 def _said(missing: list[str]) -> str | None:
-    """Log the sentences, and return them as one."""
+    """Log the sentences about what is missing, and return them as one; None if there are none."""
     if not missing:
         return None
     what = "; ".join(missing)
@@ -105,9 +108,10 @@ def _said(missing: list[str]) -> str | None:
 
 
 async def of_folders(link: Link, folders: Iterable[str], without: AgentPage) -> AgentPage:
-    """Return the first page for each of these folders, from an agent that lists one at a time.
+    """Return the agent's first pages of these folders as one page, for an agent that needs a `cwd`.
 
-    `without`: its answer when it was asked without a folder. All together have one bound of time.
+    `without`: the agent's page when it was asked without a folder, returned if no folder gets a
+    list. The requests for all folders together have one bound of time.
     """
     rows, missing, answered = dict[str, Json](), list[str](), False
     with anyio.move_on_after(waits.AGENT_PATIENCE) as patience:
@@ -129,7 +133,10 @@ async def of_folders(link: Link, folders: Iterable[str], without: AgentPage) -> 
 
 
 async def is_listed(link: Link, cwd: str | None, session_id: str) -> bool | None:
-    """Search the agent's listing; returns None if the agent does not list."""
+    """Return True if the agent lists the session, False if not, None if it gives no list.
+
+    The search ends after `_SEARCHED_PAGES` pages. `cwd`: list only sessions of this folder.
+    """
     cursor: str | None = None
     for _ in range(_SEARCHED_PAGES):
         found = await page(link, cwd, cursor)

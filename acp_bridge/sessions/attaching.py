@@ -24,23 +24,24 @@ class Attaching:
     """Lets clients attach to live sessions, and leave them."""
 
     def __init__(self, live: Mapping[str, Session], busy: KeyedLocks, *, kept: bool) -> None:
-        """`busy`: one load, fork, close or delete of a session runs at a time.
+        """`busy`: locks by session id, so that its loads, forks, closes and deletes take turns.
 
-        `kept`: work goes on when nobody has its session.
+        `kept`: the bridge lets work go on in a session that no client has open (`--keep`).
         """
         self._live = live
         self._kept = kept
         self._busy = busy
         self._loads = KeyedLocks()
-        #: for loads by clients that have the session already: what waits behind the replay.
+        #: for loads by clients that have the session already: holds back updates until the replay
+        #: has ended.
         self._holds: dict[ClientRequest, Hold] = {}
 
     def held_back(self, request: ClientRequest, given: Json, work: Work) -> Work:
-        """Return a function that answers the request, which was just read, in place of `work`.
+        """Return the function that is to answer `request`, just read: `work`, or a wrapper of it.
 
-        For a replay of a session that the client has already, updates wait from now on until the
-        replay has ended, or the client would be shown them twice. If the work fails before that,
-        none of them is lost.
+        If the request replays a session that the client has already, updates for the client wait
+        from now on until the replay has ended, or it would be shown them twice. The wrapper calls
+        `work`, and sends the client the updates that waited if `work` fails before that.
         """
         session_id = given.get("sessionId")
         session = self._live.get(session_id) if isinstance(session_id, str) else None
@@ -69,17 +70,17 @@ class Attaching:
         return held
 
     def hold_of(self, request: ClientRequest) -> Hold | None:
-        """Return the hold of a load that was read; the load's replay ends it."""
+        """Return the hold that `held_back` made for a load, or None; the replay is to end it."""
         return self._holds.get(request)
 
     @asynccontextmanager
     async def turn_of(self, client: Client, session_id: str) -> AsyncIterator[None]:
-        """Enter when this client's earlier loads of the session, and its leave, have ended."""
+        """Run the block when this client's earlier loads, and leaves, of the session have ended."""
         async with self._loads.hold(f"{id(client)} {session_id}"):
             yield
 
     async def attach(self, request: ClientRequest, given: Json) -> object:
-        """Answer `_acp_bridge/attach`: a load of a live session, or without `replay` a resume.
+        """Answer `_acp_bridge/attach`: load a live session, or resume it if `replay` is false.
 
         Raises RpcError, also for a session that is not live here.
         """
@@ -96,7 +97,10 @@ class Attaching:
             return ANSWERED
 
     async def leave(self, request: ClientRequest, session_id: str) -> bool:
-        """Let a client leave a session that goes on; returns False if it is to end."""
+        """Let the client leave a session that goes on without it; wait until its loads have ended.
+
+        Returns False, and changes nothing, if the session is not live or is to be closed instead.
+        """
         session = self._live.get(session_id)
         if session is None or not self.goes_on_without(request.client, session):
             return False
@@ -109,8 +113,8 @@ class Attaching:
     def goes_on_without(self, client: Client, session: Session) -> bool:
         """Return True if the session goes on when this client closes it.
 
-        It does while other clients have it, also one that may come back to its prompt, and in a
-        kept bridge while there is work.
+        It does while other clients have it open, or one is gone that may come back to its prompt,
+        and in a bridge with `--keep` while work runs or waits in it.
         """
         if session.closing:
             return False
@@ -124,7 +128,7 @@ class Attaching:
 
     @property
     def attended(self) -> bool:
-        """True if a client has one of the sessions."""
+        """True if at least one client has one of the live sessions open."""
         return any(session.attended for session in self._live.values())
 
     @property
@@ -133,7 +137,7 @@ class Attaching:
         return any(session.busy for session in self._live.values())
 
     def listed(self) -> Json:
-        """Return the answer to `_acp_bridge/live`."""
+        """Return the answer to `_acp_bridge/live`: a row for each live session of this bridge."""
         live = [session for session in self._live.values() if not session.closing]
         return {"sessions": [_row(session) for session in live]}
 

@@ -44,9 +44,9 @@ from acp_bridge.updates.remote_notices import servers_left_out
 
 _OUTSIDE: Final = "lies outside of the folders that this login may use"
 _UNSEEN: Final = "could not be looked at in time"
-#: sessions that one login has open at a time, over all of its connections.
+#: the most sessions that one login may have open at a time, over all of its connections.
 MOST_OPEN: Final = 32
-#: threads that look at folders; a disk that does not answer is to block no others.
+#: the most threads that look at folders at a time; a disk that hangs blocks no other work.
 _LOOKING: Final = 4
 
 
@@ -59,14 +59,21 @@ class Bounds:
         live: Mapping[str, Session],
         elsewhere: Callable[[], Iterable[tuple[Client, str]]],
     ) -> None:
-        """`live`: the sessions that this bridge runs. `elsewhere`: who has which one of others."""
+        """`live`: the sessions that this bridge runs, by id.
+
+        `elsewhere` returns (client, session id) for each session that a client has through this
+        bridge from another one.
+        """
         self._elsewhere = elsewhere
         self._context = context
         self._live = live
         self._limiter = anyio.CapacityLimiter(_LOOKING)
 
     def checked(self, work: Work) -> Work:
-        """Return a function that checks a remote client's request before `work` answers it."""
+        """Return a function that checks a remote client's request, and then answers it by `work`.
+
+        It raises RpcError for a folder or session out of bounds, or one open session too many.
+        """
 
         async def checked(request: ClientRequest, given: Json) -> object:
             await self.check(request.client, given)
@@ -77,7 +84,10 @@ class Bounds:
         return checked
 
     async def check(self, client: Client, given: Json) -> None:
-        """Raise RpcError if a request names a folder, or a session of one, outside."""
+        """Raise RpcError if a request names a folder, or a session, outside the client's bounds.
+
+        `given`: the request's parameters.
+        """
         named: list[tuple[str, str]] = []
         if isinstance(cwd := given.get("cwd"), str):
             named.append(("cwd", cwd))
@@ -107,7 +117,10 @@ class Bounds:
             raise errors.refused(f"this login has {MOST_OPEN} sessions open, which is the most")
 
     async def folder_of(self, session_id: str) -> str | None:
-        """Return the folder of a session, live or not; None if it is none of ours. RpcError."""
+        """Return the folder of a session, live or not; None if the journal does not know it.
+
+        Raises RpcError if the journal's index can't be read.
+        """
         if session := self._live.get(session_id):
             return session.workspace.cwd
         try:
@@ -117,16 +130,19 @@ class Bounds:
         return info.cwd if info else None
 
     async def kept(self, client: Client, rows: list[Json]) -> list[Json]:
-        """Return the rows of a list whose session's folder lies in the client's bounds."""
+        """Return those `rows` of a list of sessions whose folder lies in the client's bounds.
+
+        Raises RpcError.
+        """
         if client.rights is None:
             return rows
         within = await self._within(client, set(strings([row.get("cwd") for row in rows])))
         return [row for row in rows if row.get("cwd") in within]
 
     async def page(self, client: Client, page: Json) -> Json:
-        """Return the answer to a list as the client may see it.
+        """Return a page of `session/list` as the client may see it: without sessions out of bounds.
 
-        What was said of the agent's own list may name folders.
+        Remarks on the agent's own list are left out too, since they may name folders.
         """
         if client.rights is None:
             return page
@@ -134,7 +150,10 @@ class Bounds:
         return without_own_meta({**page, "sessions": kept})
 
     async def _within(self, client: Client, paths: set[str]) -> frozenset[str]:
-        """Return those of the paths that lie in the client's bounds. Raises RpcError."""
+        """Return those of `paths` that lie in the client's bounds; all, if it has none.
+
+        Raises RpcError if the disk does not answer in time.
+        """
         if client.rights is None or not paths:
             return frozenset(paths)
         look = partial(_within, client.rights.roots, paths)
@@ -147,13 +166,19 @@ class Bounds:
     # --- what a remote client sends with a session ---------------------------------------------
 
     def workspace(self, client: Client, given: Workspace) -> Workspace:
-        """Return the workspace of a request without MCP servers that would be started here."""
+        """Return `given` without the MCP servers that would be started here, for a remote client.
+
+        A local client's workspace, or any with the setting `client_mcp`, stays as it is.
+        """
         refused = self._refused(client, given.mcp_servers)
         kept = tuple(each for each in given.mcp_servers if not any(each is no for no in refused))
         return replace(given, mcp_servers=kept) if refused else given
 
     def tell_refused(self, session: Session, request: ClientRequest) -> None:
-        """Tell the client that has opened a session which of its MCP servers are not started."""
+        """Show the client that opened the session which of its MCP servers are not started.
+
+        Shows nothing if none was refused, or to a client that may not act.
+        """
         servers = as_object(request.params).get("mcpServers")
         named = self._refused(request.client, servers if isinstance(servers, list) else [])
         if named and request.client.may(Right.ACT):
@@ -168,14 +193,14 @@ class Bounds:
 
 
 def _is_same(one: Client, other: Client) -> bool:
-    """Return True for two clients of one login."""
+    """Return True if both clients are remote and have the same login."""
     return one.rights is not None and one.rights.login == (other.rights and other.rights.login)
 
 
 def _is_remote(server: object) -> bool:
-    """Return True for an MCP server that surely is no command to be started.
+    """Return True if an MCP server surely is reached over the network, and is no command.
 
-    An agent may take one of an unknown type for a command if it has one.
+    An agent may start a server of an unknown type if the server has a member `command`.
     """
     described = as_object(server)
     kind = described.get("type")
@@ -183,7 +208,10 @@ def _is_remote(server: object) -> bool:
 
 
 def _within(roots: Iterable[str], paths: Iterable[str]) -> frozenset[str]:
-    """Return those of the paths that lead into one of the roots; belongs in a thread."""
+    """Return those of `paths` that lead, links resolved, into one of `roots`.
+
+    It reads the disk, so it belongs in a thread.
+    """
     bounds = [PurePath(os.path.realpath(root)) for root in roots]
     return frozenset(path for path in paths if _leads_into(bounds, path))
 

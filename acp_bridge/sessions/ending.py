@@ -29,7 +29,7 @@ class Deletion:
     """Deletes one session at the agent."""
 
     def __init__(self, session_id: str, capabilities: object, listing: Listing, pool: Pool) -> None:
-        """`capabilities`: the agent's."""
+        """`capabilities`: the agent's `agentCapabilities`."""
         self._able = has(capabilities, "sessionCapabilities", "delete")
         self._listing = listing
         self._pool = pool
@@ -37,9 +37,9 @@ class Deletion:
         self._done = False
 
     def prepare(self, link: Link | None) -> None:
-        """Have the session's own process delete the session between its close and its end.
+        """Have the session's own process, `link`, delete the session before the process ends.
 
-        So no other process need be started. If it fails there, `by_any` tries again.
+        So no other process need be started. If that fails, `by_any` tries again.
         """
         if link:
             link.requests.last = partial(self._by_its_own, link)
@@ -56,7 +56,9 @@ class Deletion:
             event("agent.not_deleted", session=self._session_id, what=exc.message)
 
     async def by_any(self, agent_id: str) -> str | None:
-        """Delete the session in a process without a session; returns why the agent may keep it.
+        """Delete the session, if that is still to be done, in an agent process without a session.
+
+        Returns why the agent may keep it, None if it is deleted. `agent_id`: its id at the agent.
 
         An agent may number its sessions from 0 in each process: if another session of ours has the
         same number, nobody can say which one the agent would delete. Raises RpcError.
@@ -96,7 +98,7 @@ class Ending:
         listing: Listing,
         pool: Pool,
     ) -> None:
-        """`busy`: one load, fork, close or delete of a session runs at a time."""
+        """`busy`: locks by session id, so that its loads, forks, closes and deletes take turns."""
         self._live = live
         self._busy = busy
         self._attaching = attaching
@@ -105,20 +107,20 @@ class Ending:
         self._context = context
         self._listing = listing
         self._pool = pool
-        #: those that end because nobody has them open.
+        #: the sessions that end because nobody has them open.
         self._left: set[Session] = set()
 
     async def close(self, request: ClientRequest, given: Json) -> object:
-        """Answer `session/close`: the session's prompts are answered `cancelled` first.
+        """Answer `session/close` after the session's prompts, which are answered `cancelled`.
 
-        From one of several clients it is that client's leave alone.
+        If the session goes on without this client, only the client leaves it.
         """
         if await self._attaching.leave(request, params.session_id(given)):
             return {}
         return await self._close(request, given, keeps_prompts=False)
 
     async def close_for_all(self, request: ClientRequest, given: Json) -> object:
-        """Answer `_acp_bridge/close`: prompts that wait are left over."""
+        """Answer `_acp_bridge/close`: end a session for all clients; its queue is left over."""
         return await self._close(request, given, keeps_prompts=True)
 
     async def _close(self, request: ClientRequest, given: Json, *, keeps_prompts: bool) -> object:
@@ -145,9 +147,10 @@ class Ending:
         return {}
 
     async def delete(self, request: ClientRequest, given: Json) -> object:
-        """Answer `session/delete`: also at the agent, if it can; an unknown session is no error.
+        """Answer `session/delete`: delete a session, at the agent too, if it can delete sessions.
 
-        A session that the agent may keep is not listed any more, and the answer says so.
+        An unknown session is no error. If the agent may keep the session, it is not listed any
+        more, and the answer says so.
         """
         return await self._passages.or_elsewhere(request, self._delete(request, given))
 
@@ -175,9 +178,9 @@ class Ending:
         return with_own_meta({}, {"agentKeeps": f"{kept}; what it keeps itself is hidden here"})
 
     def begin_unattended(self, session: Session) -> None:
-        """Begin to close a session that nobody has open; what waits there is left over.
+        """Begin to close a session that nobody has open; its waiting prompts are left over.
 
-        It goes on if it has a client by then.
+        The session goes on if a client has opened it by then.
         """
         self._left.add(session)
         session.spawn(self._end_unattended, session)
@@ -197,7 +200,7 @@ class Ending:
 
     @property
     def may_be_left(self) -> list[Session]:
-        """The live sessions that nobody ends now."""
+        """The live sessions that are neither being closed nor about to be, as unattended."""
         live = self._live.values()
         return [each for each in live if not each.closing and each not in self._left]
 
@@ -209,7 +212,10 @@ class Ending:
         keeps_prompts: bool = False,
         said: str = notices.CLOSED_BY_OTHER,
     ) -> None:
-        """Close a session, as `Session.close` says, and forget it when nothing of it is left."""
+        """Close a session with `Session.close`, wait for its end, and take it out of the live ones.
+
+        `by`, `keeps_prompts` and `said` are as there.
+        """
         session.close(by, keeps_prompts=keeps_prompts, said=said)
         await session.closed.wait()
         self._live.pop(session.id, None)

@@ -1,9 +1,9 @@
 """`session/fork`: a second session that begins with the first one's transcript and settings.
 
-A new process forks the session, and has the fork open. Where it can't, or while something runs in
-the session, the process that has the session forks it and lets go of the fork, which then gets a
-process of its own as any session does that is loaded. What was shown is copied from one journal
-into the other.
+A new agent process forks the session, and has the fork open. Where it can't, or while something
+runs in the session, the session's own process forks it and closes the fork, which then gets a
+process of its own like any session that is loaded. The transcript is copied from one journal into
+the other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from acp_bridge.updates.children import Children, placed
 from acp_bridge.updates.open_cards import OpenCards
 from acp_bridge.wire.jsonrpc import RpcError, encode
 
-#: the journal's keys that a fork gets beside the transcript; its title is its own.
+#: the journal's keys whose values a fork gets beside the transcript; its title is its own.
 _KEPT: Final = (
     "shown",
     "chosen",
@@ -42,18 +42,18 @@ class Forks:
     """Makes forks of sessions that are live."""
 
     def __init__(self, store: SessionStore, journal: Journal) -> None:
-        """`store` makes the forks; `journal` lists them."""
+        """`store` makes the forks' sessions; `journal` notes their titles in the index."""
         self._store = store
         self._journal = journal
-        #: the agent forks a session only in the process that has it.
+        #: the agent forks a session only in the process that has the session open.
         self.in_source = False
 
     async def ask_source(
         self, source: Session, workspace: Workspace, request: ClientRequest
     ) -> tuple[Session, Json]:
-        """Return a fork, which has no process yet, and the agent's answer about it.
+        """Have the process of `source` fork it; return the fork and the agent's answer about it.
 
-        Raises RpcError: the agent's own, or when the fork can't be kept.
+        The fork has no process yet. Raises RpcError: the agent's own, or if the fork can't be kept.
         """
         result = as_object(await source.to_agent.ask(request))
         agent_id = new_id(result, besides=source.journal.info.agent_session_id)
@@ -64,9 +64,10 @@ class Forks:
     async def keep(
         self, source: Session, session_id: str, workspace: Workspace, agent_id: str
     ) -> Session:
-        """Return the fork that the agent has made, with what the session has shown until now.
+        """Make the session for a fork that the agent has made, with the transcript of `source`.
 
-        It has no process yet. Raises RpcError.
+        `session_id` is the fork's, `agent_id` its id at the agent. The fork has no process yet.
+        Raises RpcError.
         """
 
         async def fill(journal: SessionJournal) -> None:
@@ -84,14 +85,17 @@ class Forks:
 
 
 def may_be_forked_elsewhere(source: Session) -> bool:
-    """True if the agent has the session on its disk, and nothing runs or waits in it."""
+    """Return True if another process can fork `source`: it is on the agent's disk, and at rest.
+
+    It is at rest if no prompt runs or waits, and no request to the agent is open.
+    """
     now = source.now
     at_rest = now.state in (State.COLD, State.IDLE) and not now.unanswered
     return at_rest and not source.to_agent.busy and source.memory.known.remembered
 
 
 async def _let_go(link: Link, agent_session_id: str) -> None:
-    """Let the process close the fork, which another one is to open (invariant P12)."""
+    """Have the process close the fork, if it can; another process is to open it (invariant P12)."""
     if link.can("sessionCapabilities", "close"):
         with anyio.move_on_after(waits.AGENT_PATIENCE):
             try:
@@ -101,9 +105,9 @@ async def _let_go(link: Link, agent_session_id: str) -> None:
 
 
 async def copy(source: SessionJournal, target: SessionJournal) -> None:
-    """Copy a session's transcript until now, its ids and settings. Raises JournalError.
+    """Copy a session's transcript until now, its used ids and its settings. Raises JournalError.
 
-    Tool cards and subagents that are open end in the copy: nobody goes on with them there.
+    Open tool cards and subagents are ended in the copy, since no process goes on with them there.
     """
     cards = OpenCards()
     async for page in source.replay():

@@ -1,8 +1,9 @@
 """`initialize`: the agent is told of the client that started the bridge, and of no other.
 
-Clients that join later get the agent's answer to that one, whose abilities the agent counts on.
-Where no client has started the bridge, the agent is told of one that has neither files nor
-terminals. A client's requests before its answer wait for that, since some clients send all at once.
+Clients that join later get the agent's answer to the first client, whose abilities the agent counts
+on. If no client has started the bridge, the agent is told of one that has neither files nor
+terminals. What a client sends before its `initialize` is answered waits for the answer, since some
+clients send all at once.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from acp_bridge.sessions import params as check
 from acp_bridge.sessions.pool import Pool
 from acp_bridge.wire.jsonrpc import RpcError
 
-#: the client that an agent is told of where none has started the bridge. Forms go to whoever has
-#: the session and can answer them.
+#: the parameters of `initialize` if no client has started the bridge. Forms are allowed: they go to
+#: any client that has the session and can answer them.
 _NOBODY: Final = hello("acp-bridge", capabilities={"elicitation": {"form": {}}})
 
 
@@ -34,9 +35,9 @@ class Introduction:
     """Answers `initialize`, once for each client."""
 
     def __init__(self, context: SessionContext, pool: Pool, came: Callable[[Client], None]) -> None:
-        """`pool` has the process whose answer to `initialize` counts.
+        """`pool` has the agent process whose answer to `initialize` all clients get.
 
-        `came` is told of each client that is about to be answered.
+        `came` is called with each client just before its `initialize` is answered.
         """
         self._came = came
         self._context = context
@@ -49,7 +50,7 @@ class Introduction:
         self.made = anyio.Event()
 
     def take(self, request: ClientRequest, params: Json) -> None:
-        """Answer `initialize`; keep a request that came before its answer until then.
+        """Begin to answer `initialize`, or keep another request until that answer is sent.
 
         Raises RpcError for a request before `initialize`, and for a second `initialize`.
         """
@@ -67,7 +68,7 @@ class Introduction:
             client.early.add(request)
 
     async def _greet(self, request: ClientRequest, params: Json) -> object:
-        """Answer `initialize`, then run the requests that waited; refuse them if there is none."""
+        """Answer `initialize`, then run the requests that waited; refuse them if that failed."""
         client = request.client
         try:
             request.answer(await self.answer(request, params))
@@ -79,7 +80,7 @@ class Introduction:
         return ANSWERED
 
     async def answer(self, request: ClientRequest, params: Json) -> Json:
-        """Return the result of `initialize`; raises RpcError."""
+        """Return the result of a client's `initialize`, and make it ready. Raises RpcError."""
         client = request.client
         client.abilities = ClientAbilities(params.get("clientCapabilities"))
         if not client.on_socket and client.abilities.shows_said:
@@ -96,7 +97,7 @@ class Introduction:
         return handshake.for_client(agent, {"agent": settings.agent_name, **own})
 
     async def _introduce(self, params: Json) -> Json:
-        """Tell the agent of the client on stdin; returns the agent's answer."""
+        """Tell the agent of the client that sent `params`; returns and keeps the agent's answer."""
         told = handshake.for_agent(params, kept=self._context.settings.keep > 0)
         self._context.command = replace(self._context.command, initialize=told)
         if self._context.settings.builtin:
@@ -112,13 +113,19 @@ class Introduction:
         return agent
 
     async def alone(self) -> None:
-        """Tell the agent of no client; if that fails, the next client's `initialize` tries."""
+        """Initialize the agent for a bridge that no client has started.
+
+        If that fails, the next client's `initialize` tries again.
+        """
         self._alone = True
         with suppress(RpcError):
             await self._meet()
 
     async def _meet(self) -> Json:
-        """Wait for the agent's answer to the client on stdin, and return it. Raises RpcError."""
+        """Return the agent's answer to the first client's `initialize`, waiting for it if need be.
+
+        If no client has started the bridge, the agent is asked here. Raises RpcError.
+        """
         if self._alone:
             async with self._asking:
                 return self._agent or await self._introduce(_NOBODY)

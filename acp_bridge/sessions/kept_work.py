@@ -1,8 +1,8 @@
 """Tells a client that opens a session about unattended work in the same folder.
 
-The search begins after the answer to `session/new`, so that nobody waits for it, and is bounded.
-This bridge is searched, and every other one that the lock file of a session of the folder names; a
-bridge that is silent is left out.
+The search begins after the answer to `session/new`, so that no client waits for it, and is bounded.
+This bridge is searched, and every other bridge that the lock file of a session of the folder names;
+a bridge that is silent is left out.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class KeptWork:
     def __init__(
         self, context: SessionContext, attaching: Attaching, patience: float = waits.KEPT_WORK
     ) -> None:
-        """`patience`: seconds to find all other bridges, and for them to answer."""
+        """`patience`: the seconds in which all other bridges must be found, and must answer."""
         self._context = context
         self._attaching = attaching
         self._patience = patience
 
     async def tell(self, session: Session, client: Client) -> None:
-        """Tell a client that opened a session about unattended work in the same folder."""
+        """Show `client`, which opened `session`, a notice of any unattended work in its folder."""
         folder = session.workspace.cwd
         found = await self._elsewhere(folder)
         found += self._attaching.listed()["sessions"]
@@ -48,7 +48,7 @@ class KeptWork:
             session.transcript.show_to(client, notices.notice(said))
 
     async def _elsewhere(self, folder: str) -> list[Json]:
-        """Ask the other bridges that have held a session of this folder for their live sessions.
+        """Return the rows of live sessions of other bridges that have held a session of the folder.
 
         A bridge that does not answer in time is left out.
         """
@@ -63,7 +63,7 @@ class KeptWork:
 
 
 def _sockets(locks: list[Path]) -> set[str]:
-    """Return the sockets that are named in these lock files."""
+    """Return the paths of the sockets of the bridges that these lock files name."""
     holders = [holder for lock in locks if (holder := read_holder(lock))]
     return {holder.socket for holder in holders if holder.protocol == SOCKET_PROTOCOL}
 

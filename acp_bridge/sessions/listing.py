@@ -25,21 +25,21 @@ from acp_bridge.sessions import agent_listing, params
 from acp_bridge.sessions.agent_listing import AgentPage, Rows
 from acp_bridge.updates import notices
 
-#: the most folders for which an agent is asked that lists one folder at a time.
+#: the most folders for which an agent is asked that lists the sessions of one folder only.
 _FOLDERS = 10
 
 
 class ListingPort(Protocol):
-    """The registry, as a listing needs it."""
+    """What a listing needs of the registry of sessions (`registry.Sessions`)."""
 
     def asleep(self) -> frozenset[str]:
         """Return the sessions whose process was ended because they were at rest."""
 
     def links(self) -> list[Link]:
-        """Return every process that takes requests."""
+        """Return the link of every agent process that takes requests."""
 
     async def ready(self) -> Link:
-        """Return a process without a session, started if there is none; raises RpcError."""
+        """Return a link to a process without a session, started if need be; raises RpcError."""
 
 
 class Listing:
@@ -52,9 +52,9 @@ class Listing:
         agent: Callable[[], AgentIdentity],
         folder: str | None = None,
     ) -> None:
-        """`agent`: whose sessions are listed; known in full after `initialize`.
+        """`agent` returns the agent whose sessions are listed, known in full after `initialize`.
 
-        `folder` is where agents start; None: where the bridge is.
+        `folder`: the working folder of agents; None: that of the bridge.
         """
         self._port = port
         self._folder = folder
@@ -62,9 +62,10 @@ class Listing:
         self._agent = agent
 
     async def page(self, given: Json) -> Json:
-        """Return a page: the journal's, newest first, then those that only the agent knows.
+        """Return a page of sessions: the journal's, newest first, then those only the agent knows.
 
-        Raises RpcError, also when the list can't be used: it says why, and what to do.
+        `given`: the parameters of `session/list`. Raises RpcError; if the journal's index can't be
+        used, it says why, and what to do.
         """
         with _told():
             return await self._page(*params.listing(given))
@@ -90,12 +91,12 @@ class Listing:
         return with_own_meta(page, {"agentList": own.missing}) if own.missing else page
 
     async def is_ours(self, agent_session_id: str) -> bool:
-        """Return True for an id at the agent that a session of ours has or had. Raises RpcError."""
+        """Return True if a session of ours has, or had, this id at the agent. Raises RpcError."""
         with _told():
             return agent_session_id in await self._journal.known_agent_ids(self._agent())
 
     async def is_shared(self, agent_session_id: str, session_id: str) -> bool:
-        """Return True when another session of ours has this id at the agent. Raises RpcError."""
+        """Return True if a session but `session_id` has this id at the agent. Raises RpcError."""
         with _told():
             ours = self._agent()
             return await self._journal.index.shares_agent_id(ours, agent_session_id, session_id)
@@ -111,7 +112,10 @@ class Listing:
         return replace(found, rows=[row for row in kept if row["sessionId"] not in known])
 
     async def _folders(self) -> list[str]:
-        """Return folders in which the agent may have sessions: this one, and our newest ones."""
+        """Return folders in which the agent may have sessions, each once.
+
+        The working folder of agents comes first, then those of the journal's newest sessions.
+        """
         ours = await self._journal.index.folders(self._agent(), _FOLDERS)
         with suppress(OSError):  # the folder may be gone
             ours.insert(0, self._folder or os.getcwd())
@@ -121,11 +125,11 @@ class Listing:
         return self.able("sessionCapabilities", "list")
 
     def able(self, *capability: str) -> Link | None:
-        """Return a process whose agent has this capability, or None."""
+        """Return a link whose agent has this capability, given by its path, or None."""
         return next((link for link in self._port.links() if link.can(*capability)), None)
 
     async def agent_lists(self, session_id: str) -> bool:
-        """Return False if the agent can't list sessions, or lists them without this one."""
+        """Return True unless the agent can't list sessions, or lists them without this one."""
         link = self._listing_link() or await self._port.ready()
         if not link.can("sessionCapabilities", "list"):
             return False
@@ -138,10 +142,10 @@ class Listing:
         return any(found) or all(each is None for each in found)
 
     async def agent_may_have(self, session_id: str, cwd: str) -> bool:
-        """Return False when the agent surely has no such session, or could not load it.
+        """Return True unless the agent surely has no such session, or could not load it.
 
-        Some agents list the sessions of one folder only, others can load and not list: those are
-        asked for the session itself.
+        It is searched in the agent's list for `cwd`, then in its whole list. An agent that gives no
+        list may have the session if it can load or resume sessions.
         """
         link = self._listing_link() or await self._port.ready()
         listed = False
@@ -156,7 +160,7 @@ class Listing:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Turn IndexUnusable into an RpcError that says what is wrong, and what to do."""
+    """Turn IndexUnusable, raised in the block, into an RpcError that says what to do."""
     try:
         yield
     except IndexUnusable as exc:

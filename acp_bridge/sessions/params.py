@@ -1,4 +1,4 @@
-"""Checks the parameters of clients' requests; raises RpcError -32602 for bad ones."""
+"""Checks the parameters of clients' requests; each function raises RpcError -32602 for bad ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HALF_OF_A_PAIR: Final = re.compile(r"[\ud800-\udfff]")
 
 
 def session_id(params: Json) -> str:
-    """Return `sessionId`."""
+    """Return the member `sessionId` of `params`, which must be a string."""
     found = params.get("sessionId")
     if not isinstance(found, str):
         raise errors.invalid("must be a string", "sessionId")
@@ -23,9 +23,10 @@ def session_id(params: Json) -> str:
 
 
 def names(params: Json) -> None:
-    """Check the session's id and the folders that any request names, if it does.
+    """Check the session's id and the folders in `params`, if they have any, for odd characters.
 
-    Neither the journal nor a file's name takes half of a surrogate pair, which JSON allows.
+    Half of a surrogate pair is refused: JSON allows it, but neither the journal nor a file's name
+    takes it. So is a null character in a folder.
     """
     roots = params.get("additionalDirectories")
     folders = {"cwd": params.get("cwd")}
@@ -43,7 +44,7 @@ def names(params: Json) -> None:
 
 
 def workspace(params: Json) -> Workspace:
-    """Return the folders and MCP servers of a request: `cwd`, additional roots, servers."""
+    """Return the workspace that a request names: `cwd`, additional roots and MCP servers."""
     cwd, roots = params.get("cwd"), params.get("additionalDirectories")
     servers = params.get("mcpServers")
     if not isinstance(cwd, str) or not os.path.isabs(cwd):
@@ -62,7 +63,7 @@ def workspace(params: Json) -> Workspace:
 
 
 def prompt(params: Json) -> list[Json]:
-    """Return `prompt`: content blocks, at least one."""
+    """Return the member `prompt` of `params`: content blocks, at least one."""
     blocks = params.get("prompt")
     if not isinstance(blocks, list) or not blocks:
         raise errors.invalid("must be a list of content blocks, not empty", "prompt")
@@ -75,7 +76,7 @@ def prompt(params: Json) -> list[Json]:
 
 
 def prompt_key(params: Json) -> None:
-    """Check the key under which a prompt is sent, if there is one."""
+    """Check the key in the `_meta` of a prompt, if there is one: a text of 1 to 255 characters."""
     own = own_meta(params)
     if PROMPT_KEY in own and not (
         isinstance(own[PROMPT_KEY], str) and 0 < len(own[PROMPT_KEY]) < 256
@@ -84,7 +85,7 @@ def prompt_key(params: Json) -> None:
 
 
 def client_name(params: Json) -> None:
-    """Check the name of a client in its `initialize`, if there is one."""
+    """Check the client's name in the parameters of its `initialize`, if there is one."""
     own = own_meta(as_object(params.get("clientCapabilities")))
     if CLIENT_NAME in own and not (
         isinstance(own[CLIENT_NAME], str) and _NAME.fullmatch(own[CLIENT_NAME])
@@ -93,7 +94,7 @@ def client_name(params: Json) -> None:
 
 
 def listing(params: Json) -> tuple[str | None, str | None]:
-    """Return `cwd` and `cursor` of `session/list`, each None if it was not given."""
+    """Return `cwd` and `cursor` of the parameters of `session/list`, each None if not given."""
     cwd, cursor = params.get("cwd"), params.get("cursor")
     if cwd is not None and not (isinstance(cwd, str) and os.path.isabs(cwd)):
         raise errors.invalid("must be an absolute path", "cwd")
@@ -103,7 +104,7 @@ def listing(params: Json) -> tuple[str | None, str | None]:
 
 
 def version(params: Json) -> int:
-    """Return `protocolVersion` of `initialize`."""
+    """Return the `protocolVersion` of the parameters of `initialize`, an integer."""
     found = params.get("protocolVersion")
     if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= 65535:
         raise errors.invalid("must be an integer from 0 to 65535", "protocolVersion")

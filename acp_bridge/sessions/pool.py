@@ -1,15 +1,15 @@
-"""The pool of agent processes without a session: at most one waits, and whoever needs one takes it.
+"""The pool of agent processes without a session; at most one waits to be taken by a session.
 
 - *Take*: a session gets the process that waits, or the one that is being started, or a new one. It
   owns that process from then on; a process that has had a session never comes back.
 - *Warm*: a process is started ahead of any need. With `--spare` one is kept warm: when a session
   has taken a process, the next is started a moment later, if another session beside it has room.
   One that dies or does not start is started again, with growing pauses, and not often.
-- *Give back*: a process whose session was refused waits for another one.
+- *Give back*: a process whose session was refused waits for another session.
 - *Retire*: a process that waits is ended, for a reason (`Reason`).
 
-The process that answered the client's `initialize` is the first that waits here. What a process
-asks before it has a session goes to the client that started the bridge.
+The process that answered the client's `initialize` is the first that waits in the pool. What a
+process asks before it has a session goes to the client that started the bridge.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from acp_bridge.wire.peer import Call
 _Given = TypeVar("_Given", Link, Link | None)
 _Result = TypeVar("_Result")
 
-#: starts in a row of which no process came to a session; then none is kept warm for a while.
+#: the most starts in a row whose process no session takes; then none is kept warm until one does.
 _TRIES: Final = 3
 
 
 class Reason(StrEnum):
     """The reasons for which a process that waits is ended."""
 
-    #: no session has taken it in time.
+    #: no session has taken the process in time.
     UNUSED = "unused"
-    #: a login, a logout or a setting went to another process after it had read them.
+    #: a login, a logout or a setting went to another process after this one had read them.
     OUTDATED = "outdated"
-    #: it has no model library, and by now a process that has it can be forked.
+    #: the process has no model library, and by now one that has it can be forked.
     LIGHT = "light"
     #: the bridge ends.
     END = "end"
@@ -61,16 +61,19 @@ class LinkSource(Protocol):
     tasks: TaskGroup
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
-        """Return a link that is not started."""
+        """Return a link to a process that is not started; `owner` gets what the process sends.
+
+        `name`: its name in the log. `parked`: it has no session yet.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class WarmTimes:
-    """How long the pool waits where it keeps a process warm, in seconds."""
+    """The waits of a pool that keeps a process warm, in seconds."""
 
     #: a process that no session takes is retired after this time.
     unused: float
-    #: from the moment when a process was taken to the next start; doubled after each failed start.
+    #: the time from the taking of a process to the next start; doubled after each failed start.
     pause: float
     #: the time in which a retired process may end by itself, before it is killed.
     grace: float
@@ -81,7 +84,8 @@ class _Warmth:
     """The rules by which a process is kept warm."""
 
     times: WarmTimes
-    #: keeps room for a session beside the process while that is started; RpcError without room.
+    #: keeps room for a session beside the process while the process is started; raises RpcError if
+    #: there is none.
     room: Callable[[], AbstractContextManager[None]]
 
 
@@ -134,13 +138,13 @@ class Pool:
 
     @property
     def _empty(self) -> bool:
-        """True if no process waits or is being started, and the bridge has not begun to end."""
+        """True if no process waits or is being started, and the pool is not closed."""
         return self._link is None and self._coming is None and not self._closed
 
     # --- take ----------------------------------------------------------------------------------
 
     async def ready(self) -> Link:
-        """Return the waiting process, which goes on waiting; start one if none waits.
+        """Return the waiting process without taking it; start one if none waits.
 
         Raises RpcError.
         """
@@ -172,10 +176,11 @@ class Pool:
         return self.take_ready() or await self._take_fresh()
 
     async def take_for(self, work: Callable[[Link], Awaitable[_Result]]) -> _Result:
-        """Call `work` with a process for a session, which it owns then, and return its result.
+        """Take a process for a session, call `work` with it, which owns it then; return the result.
 
-        If one that waited was killed, then or meanwhile, the work is done once more, with another
-        one (invariant Q12). Raises RpcError, also when the process dies of the work.
+        If the process had waited in the pool, and was killed before the work was done, `work` is
+        called once more, with a fresh one (invariant Q12). Raises RpcError, also when the process
+        dies of the work.
         """
         if waited := self.take_ready():
             try:
@@ -215,7 +220,10 @@ class Pool:
         return self._taken(coming.link)
 
     def _taken(self, link: _Given) -> _Given:
-        """Note that a session has got the process, and start the next one to keep warm."""
+        """Note that a session has got the process, and begin to start the next one to keep warm.
+
+        Returns `link`; does nothing if that is None.
+        """
         if link is not None:
             self._tries = 0
             if self._warmth and not self._keeps_warm:
@@ -226,7 +234,7 @@ class Pool:
     # --- give back, retire ---------------------------------------------------------------------
 
     async def give_back(self, link: Link) -> None:
-        """Let a process whose session was refused wait here; kill it if another one waits."""
+        """Let a process whose session was refused wait in the pool; kill it if one waits there."""
         link.at_clients.give_up_session()
         link.park()
         if self._link is None and not link.gone:
@@ -248,8 +256,8 @@ class Pool:
     def note_change(self, told: Link) -> None:
         """Note that a login, a logout or a setting went to the process `told`.
 
-        The process that is kept warm is retired, unless it is that one: it may have read at its
-        start what no longer holds.
+        The process that is kept warm is retired, unless it is `told`: what it has read at its start
+        may no longer hold.
         """
         self._changes += 1
         link, warmth = self._spare, self._warmth
@@ -274,7 +282,7 @@ class Pool:
     # --- warm ----------------------------------------------------------------------------------
 
     async def warm(self) -> None:
-        """Start a process if none waits or comes; an error is raised later, by `take`."""
+        """Start a process if none waits or is being started; an error is left to a later `take`."""
         try:
             if self._empty:
                 await self._start_next()
@@ -284,14 +292,17 @@ class Pool:
             errors.internal(exc, "an agent could not be started")
 
     def keep_warm(self, times: WarmTimes, room: Callable[[], AbstractContextManager[None]]) -> None:
-        """From now on, keep one process ready for the next session.
+        """Keep one process ready for the next session, once a session has taken a process.
 
         `room` keeps room for a session beside that process; it raises RpcError if there is none.
         """
         self._warmth = _Warmth(times, room)
 
     async def _keep_warm(self, warmth: _Warmth) -> None:
-        """Start processes, one after the other, until one is taken or `_TRIES` have failed."""
+        """Start a process whenever the last one is gone, until none is wanted any more.
+
+        It also ends after `_TRIES` starts in a row whose process no session took.
+        """
         try:
             while self._tries < _TRIES and await self._warm_one(warmth):
                 pass
@@ -301,9 +312,9 @@ class Pool:
             self._keeps_warm = False
 
     async def _warm_one(self, warmth: _Warmth) -> bool:
-        """Start a process after a pause that failures double, and watch it while it waits.
+        """Start a process after a pause, doubled for each failure, and watch it while it waits.
 
-        Returns False if no further one is wanted.
+        Returns True if another one is to be started after it.
         """
         times = warmth.times
         await anyio.sleep(times.pause * 2**self._tries)
@@ -326,7 +337,7 @@ class Pool:
         return not await self._unused(link, times)
 
     async def _unused(self, link: Link, times: WarmTimes) -> bool:
-        """Watch a process until it waits no more; True if it was retired as unused."""
+        """Wait until a process is taken or dead, or retire it as unused; True if it was retired."""
         while self._link is link:
             with anyio.move_on_after(times.unused) as waited:
                 await self._emptied.wait()
@@ -336,7 +347,7 @@ class Pool:
         return False
 
     async def _start_next(self) -> Link | None:
-        """Start the next process that waits; returns None if a session has claimed it meanwhile."""
+        """Start a process and let it wait; return None if a session has claimed it meanwhile."""
         coming = self._coming = _Start()
         try:
             link = await self._start()
@@ -361,7 +372,10 @@ class Pool:
                 raise
 
     async def _start_one(self) -> Link:
-        """Start a process; raises RpcError, and OtherVersion for one that is to be asked anew."""
+        """Start a process and wait until it has answered `initialize`; raises RpcError.
+
+        Raises OtherVersion if a new process is to be asked for another version of the protocol.
+        """
         self._count += 1
         link = self._source.new_link(self, f"waiting#{self._count}", parked=True)
         try:
@@ -382,7 +396,7 @@ class Pool:
         return link
 
     async def _show_last_words(self, link: Link) -> None:
-        """Show the client the end of the stderr of an agent that does not start, if it asked so."""
+        """Show the client the end of the agent's stderr, if the client has asked for such lines."""
         words, client = await link.last_words(), self._client()
         if words and client and HEARS_LAST_WORDS in client.abilities.own:
             client.peer.notify(LAST_WORDS, {"lines": words})
@@ -390,7 +404,7 @@ class Pool:
     # --- Owner ---------------------------------------------------------------------------------
 
     def on_update(self, link: Link, params: Json) -> None:
-        """Drop an update, since no session exists that it could belong to."""
+        """Drop an update of a process that has no session."""
 
     def on_agent_request(self, link: Link, call: Call) -> None:
         # Nothing is known of a session before it is there: ids of tool calls pass as they are.
@@ -404,10 +418,10 @@ class Pool:
             client.peer.notify(method, params)
 
     def on_batch_end(self, link: Link) -> None:
-        """Do nothing: nothing is collected here."""
+        """Do nothing: the pool collects no messages of a batch."""
 
     async def room(self, link: Link) -> None:
-        """Wait while the client doesn't read what the process asks and tells."""
+        """Wait while the client is behind by too many bytes; the process is not read meanwhile."""
         if client := self._client():
             await client.outgoing.drain_below(self._limit)
 

@@ -1,6 +1,6 @@
 """The sessions of a bridge: made, loaded, listed, closed, deleted.
 
-The journal has them all, live or not; `live` are those that this bridge runs now.
+The journal has all sessions, live or not; `live` has those that this bridge runs now.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Sessions:
     """Answers every request that is about sessions as a whole."""
 
     def __init__(self, context: SessionContext, pool: Pool) -> None:
-        """No session is live yet."""
+        """`pool` has the agent processes from which new and loaded sessions take theirs."""
         self.live: dict[str, Session] = {}
         self._context = context
         self._pool = pool
@@ -65,7 +65,7 @@ class Sessions:
         self._listing = Listing(
             self, context.journal, lambda: context.identity, context.settings.folder
         )
-        #: one load, fork, close or delete of a session runs at a time.
+        #: locks by session id, so that the session's loads, forks, closes and deletes take turns.
         self._busy = KeyedLocks()
         self.attaching = Attaching(self.live, self._busy, kept=context.settings.keep > 0)
         self.bounds = Bounds(context, self.live, lambda: self.passages.held)
@@ -75,7 +75,7 @@ class Sessions:
         self.ending = Ending(*of_live, self._store, context, self._listing, pool)
 
     def links(self) -> list[Link]:
-        """Return every process that takes requests."""
+        """Return the links of all agent processes: the pool's, and those of live sessions."""
         links = [self._pool.link, *(session.link for session in self.live.values())]
         return [link for link in links if link is not None]
 
@@ -84,11 +84,14 @@ class Sessions:
         return frozenset(session.id for session in self.live.values() if session.now.asleep)
 
     async def ready(self) -> Link:
-        """Return a process without a session, started if there is none; raises RpcError."""
+        """Return a link to a process without a session, started if need be; raises RpcError."""
         return await self._pool.ready()
 
     def room(self, spare: int = 0) -> AbstractContextManager[None]:
-        """Keep room for one more session, and for `spare` processes beside it; raises RpcError."""
+        """Keep open files free during the block for one more session and `spare` more processes.
+
+        Raises RpcError if there are not enough. Sessions that have ended leave `live` first.
+        """
         for session in list(self.live.values()):
             if session.closed.is_set():  # it has ended with its last client
                 del self.live[session.id]
@@ -99,7 +102,7 @@ class Sessions:
     # --- new -----------------------------------------------------------------------------------
 
     async def new(self, request: ClientRequest, given: Json) -> object:
-        """Answer `session/new` with the agent's answer, under an id of ours.
+        """Answer `session/new` with the agent's answer, in which the session has an id of ours.
 
         A notice of unattended work in the folder follows the answer, which doesn't wait for it.
         """
@@ -119,7 +122,7 @@ class Sessions:
     ) -> tuple[Session, Link, Json]:
         """Open a new session at the agent; returns it, its process and the agent's answer.
 
-        `known`: as in `SessionStore.create`.
+        `known`: as in `SessionStore.create`. Raises RpcError.
         """
 
         async def create(link: Link) -> tuple[Session, Json]:
@@ -138,10 +141,10 @@ class Sessions:
         request: ClientRequest,
         work: Callable[[Link], Awaitable[tuple[Session, Json]]],
     ) -> tuple[Session, Link, Json]:
-        """Let `work` make a session with a process of its own; returns both and the agent's answer.
+        """Let `work` make a session with a process of the pool; return both and the agent's answer.
 
         `session_id`: the session whose clients get the requests that the process makes before its
-        answer names the session (invariant P8). If no session came of it, the process goes
+        answer names the session (invariant P8). If `work` makes no session, the process goes
         back to the pool, or is killed if it still owes the answer.
         """
 
@@ -160,7 +163,10 @@ class Sessions:
         return await self._pool.take_for(begin)
 
     async def _in_time(self, link: Link, method: str, work: Callable[[], Awaitable[Json]]) -> Json:
-        """Return the agent's answer; raises RpcError, also when it takes too long."""
+        """Call `work`, which asks the agent by `method`, and return the agent's answer.
+
+        Raises RpcError, also if the answer takes too long.
+        """
         seconds = self._context.settings.request_timeout
         try:
             with link.at_clients.limit(seconds):
@@ -169,7 +175,7 @@ class Sessions:
             raise errors.silent(method, seconds) from None
 
     async def _unused(self, link: Link, request: ClientRequest) -> None:
-        """Give back a process that refused a session; kill it if it still owes the answer."""
+        """Give a process that refused a session back to the pool; kill it if it owes the answer."""
         if link.agent_session_id is None and request not in link.on_behalf.values():
             await self._pool.give_back(link)
         else:
@@ -178,11 +184,14 @@ class Sessions:
     # --- list ----------------------------------------------------------------------------------
 
     async def list(self, request: ClientRequest, given: Json) -> Json:
-        """Answer `session/list`."""
+        """Return the answer to `session/list`, for a remote client within its bounds."""
         return await self.bounds.page(request.client, await self._listing.page(given))
 
     async def live_within(self, request: ClientRequest, given: Json) -> Json:
-        """Answer `_acp_bridge/live` for a remote client, which can ask no other bridge."""
+        """Return the answer to `_acp_bridge/live` for a remote client, within its bounds.
+
+        It has the live sessions of other bridges too, since a remote client can't ask those.
+        """
         elsewhere = await live_elsewhere(self._context)
         rows = self.attaching.listed()["sessions"]
         here = {row["sessionId"] for row in rows}
@@ -192,12 +201,12 @@ class Sessions:
     # --- load ----------------------------------------------------------------------------------
 
     async def load(self, request: ClientRequest, given: Json) -> object:
-        """Answer `session/load` after the last replayed update."""
+        """Answer `session/load`: open the session, replay its updates, then send the answer."""
         work = self._load(request, given, replay=True)
         return await self.passages.or_elsewhere(request, work)
 
     async def resume(self, request: ClientRequest, given: Json) -> object:
-        """Answer `session/resume`: nothing is replayed."""
+        """Answer `session/resume`: open the session without a replay of its updates."""
         work = self._load(request, given, replay=False)
         return await self.passages.or_elsewhere(request, work)
 
@@ -238,9 +247,9 @@ class Sessions:
             return ANSWERED
 
     async def _workspace(self, client: Client, given: Json) -> Workspace:
-        """Return the workspace that counts in a load: the session's own for who may not set it.
+        """Return the workspace for a load: the client's if it may set one, else the session's own.
 
-        A remote client's is looked at here, too: it may be that of a load that was passed on.
+        A remote client's is checked again: the load may first have gone to another bridge.
         """
         workspace = params.workspace(given)
         if client.rights:
@@ -253,9 +262,10 @@ class Sessions:
     async def _make(
         self, request: ClientRequest, session_id: str, workspace: Workspace, replay: bool
     ) -> object:
-        """Answer the load of a session that is not kept here, with one that is made for it.
+        """Answer the load of a session that the journal lacks, with a new session of this id.
 
-        Raises RpcError, and SessionExists if another bridge has made it meanwhile.
+        It is opened anew if it was removed without a prompt, else imported from the agent. Raises
+        RpcError, and SessionExists if another bridge has made it meanwhile.
         """
         if not request.client.sets_up:
             raise errors.unknown_session()
@@ -267,7 +277,7 @@ class Sessions:
         return await self._import(request, session_id, workspace, replay=replay)
 
     async def _anew(self, request: ClientRequest, session_id: str, workspace: Workspace) -> Json:
-        """Open a session again that was removed because it never had a prompt."""
+        """Open a session anew that was removed because it never had a prompt; return the answer."""
         session, link, _ = await self._create(session_id, request, workspace, known=True)
         session.transcript.attach(request.client)
         link.adopt(session.from_agent)
@@ -276,7 +286,10 @@ class Sessions:
     # --- fork ----------------------------------------------------------------------------------
 
     async def fork(self, request: ClientRequest, given: Json) -> object:
-        """Answer `session/fork`, where the agent can fork, with a session of its own."""
+        """Answer `session/fork`: make a fork of a session, live or not, and show it to the client.
+
+        Raises RpcError, also if the agent can't fork.
+        """
         if not handshake.can_fork(self._context.capabilities):
             raise errors.unknown_method(SESSION_FORK)
         session_id = params.session_id(given)
@@ -304,10 +317,10 @@ class Sessions:
     async def _fork(
         self, source: Session, workspace: Workspace, request: ClientRequest
     ) -> tuple[Session, Json]:
-        """Return a fork and the agent's answer about it.
+        """Fork `source`; return the fork and the agent's answer about it. Raises RpcError.
 
-        A new process is asked first, since it keeps what it has made. An agent that can fork in the
-        session's own process alone is asked there, and from then on at once. Raises RpcError.
+        A process of the pool is asked first, since it can keep the fork open. If it refuses, the
+        session's own process is asked, and from then on that one is asked at once.
         """
         asked = made = refused = False
 
@@ -339,7 +352,7 @@ class Sessions:
 
     @asynccontextmanager
     async def _at_hand(self, session_id: str) -> AsyncIterator[Session]:
-        """Give the live session, or one that is opened for as long as it is needed."""
+        """Give the live session, or open it from the journal for the block. Raises RpcError."""
         session = self.live.get(session_id)
         if session is not None and not session.closing:
             yield session
@@ -356,9 +369,10 @@ class Sessions:
     async def _import(
         self, request: ClientRequest, session_id: str, workspace: Workspace, *, replay: bool
     ) -> object:
-        """Answer the load of a session that only the agent knows, and keep it from now on.
+        """Answer the load of a session that only the agent knows, and record it in the journal.
 
-        Prompts that come before the agent has answered wait for that.
+        Prompts that come before the agent has answered wait for the answer. Raises RpcError; the
+        new session is erased then.
         """
         session, link = await self._begin_import(request, session_id, workspace)
         early = session.early = WaitingRequests()
@@ -389,7 +403,10 @@ class Sessions:
     async def _begin_import(
         self, request: ClientRequest, session_id: str, workspace: Workspace
     ) -> tuple[Session, Link]:
-        """Return a session that is to be filled, and the process that is to load it."""
+        """Make a session for one that only the agent knows; return it and the process to load it.
+
+        Raises RpcError, also if the agent surely lacks the session.
+        """
         # One that has an id of ours is open under that one, or was deleted (invariant P12).
         may_have = await self._listing.agent_may_have(session_id, workspace.cwd)
         if not may_have or await self._listing.is_ours(session_id):
@@ -410,7 +427,10 @@ class Sessions:
     # --- the end -------------------------------------------------------------------------------
 
     async def end(self, grace: float) -> None:
-        """Interrupt running turns, leave waiting prompts over, end every process."""
+        """End all sessions: interrupt running turns, leave waiting prompts over, end every process.
+
+        `grace`: the seconds that the process in the pool has to end by itself.
+        """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._pool.close, grace)
             for session in list(self.live.values()):
@@ -419,7 +439,7 @@ class Sessions:
 
 
 async def _attach(session: Session, request: ClientRequest) -> ClientView:
-    """Show a session that was filled just now to the client that asked for it."""
+    """Attach the client of `request` to a session that was filled just now; return its view."""
     view = session.transcript.attach(request.client)
     if view.takes_cursors:
         await session.transcript.places.find()
@@ -427,13 +447,16 @@ async def _attach(session: Session, request: ClientRequest) -> ClientView:
 
 
 def _cursor(session: Session, request: ClientRequest) -> str | None:
-    """Return the cursor behind all that is recorded, if the client wants to know."""
+    """Return the cursor after all that is recorded; None if the client takes no cursors."""
     session.transcript.flush()
     return session.transcript.places.cursor if request.client.abilities.takes_cursors else None
 
 
 def _opened(shown: Json, session: Session, request: ClientRequest, agent_id: str | None) -> Json:
-    """Return the answer to a request that has made a session."""
+    """Return the answer to a request that has made a session: `shown`, with `_meta` of ours.
+
+    `agent_id`: the session's id at the agent.
+    """
     own: Json = {"agentSessionId": agent_id}
     if cursor := _cursor(session, request):
         own[CURSOR] = cursor
@@ -441,7 +464,10 @@ def _opened(shown: Json, session: Session, request: ClientRequest, agent_id: str
 
 
 def _move(session: Session, workspace: Workspace) -> None:
-    """Apply other roots or MCP servers to a live session when it is idle; raises RpcError."""
+    """Set a live session's roots and MCP servers; its process is replaced if they differ.
+
+    Raises RpcError for another folder than the session's.
+    """
     if PurePath(workspace.cwd) != PurePath(session.workspace.cwd):
         raise errors.invalid("the session is open with another one", "cwd")
     before = session.workspace

@@ -54,14 +54,14 @@ class ReachPort(Protocol):
     why: str | None
 
     async def try_holder(self, lock_file: Path) -> None:
-        """Raise if that bridge has taken the request, or never will."""
+        """Send the bridge that `lock_file` names the request; raise if it takes or refuses it."""
 
 
 class SessionStore:
     """Creates, opens and erases single sessions."""
 
     def __init__(self, context: SessionContext, pool: Pool) -> None:
-        """Nothing is touched before the first call; the sessions take processes from `pool`."""
+        """`pool` has the agent processes for the sessions. Nothing is read or written yet."""
         self._folder_looks = anyio.Lock()
         self._context = context
         self._pool = pool
@@ -70,7 +70,7 @@ class SessionStore:
     async def check_folder(self) -> None:
         """Raise RpcError if no session can be made in the data folder.
 
-        Those who ask at the same time go on in the order of asking.
+        Callers at the same time go on in the order of their calls.
         """
         try:
             async with self._folder_looks:
@@ -87,10 +87,11 @@ class SessionStore:
         *,
         known: bool = False,
     ) -> Session:
-        """Make a session with a process that has it open, or is about to; raises RpcError.
+        """Make a session with a process, `link`, that has it open at the agent, or is about to.
 
         `reach` is tried as long as another bridge holds the lock; its errors pass. `known`: the
-        client has had the id before, and may try again when this fails. Raises SessionExists, too.
+        client has had the id before, and may try again if this fails. Raises RpcError,
+        SessionExists.
         """
         prompted = session_id == link.agent_session_id  # then it was the agent's before
         session, lock = await self._make(
@@ -115,9 +116,10 @@ class SessionStore:
         *,
         prompted: bool,
     ) -> Session:
-        """Make a session that has no process yet; `fill` writes its first content.
+        """Make a session that has no process yet; `fill` writes its first content to the journal.
 
-        If it is not `prompted` yet, it is listed from its first prompt on. Raises RpcError.
+        `prompted`: it has had a prompt; if not, it is listed from its first prompt on. Raises
+        RpcError.
         """
         session, _ = await self._make(
             session_id, workspace, agent_session_id, None, fill, prompted=prompted
@@ -166,7 +168,7 @@ class SessionStore:
             raise
 
     async def _unmake(self, session_id: str, *, known: bool) -> None:
-        """Roll back a half-created session; `known`: the index may keep its row."""
+        """Remove a half-made session; with `known` its row stays in the index, set aside."""
         if known:
             await self._context.journal.set_aside(session_id)
         else:
@@ -175,11 +177,11 @@ class SessionStore:
     async def open(
         self, session_id: str, workspace: Workspace | None, reach: ReachPort | None = None
     ) -> Session | None:
-        """Open a session of the journal; None if the journal has none of this id.
+        """Open a session of the journal; return None if the journal has none of this id.
 
-        `workspace`: its folders and MCP servers; None: its own folder, and no servers. Raises
-        RpcError, also when the session belongs to another agent (invariant R8). `reach` as in
-        `create`.
+        `workspace`: its folders and MCP servers; None for its recorded folder, and no servers.
+        Raises RpcError, also when the session belongs to another agent (invariant R8). `reach` as
+        in `create`.
         """
         try:
             if not await self._context.journal.has(session_id):
@@ -233,7 +235,7 @@ class SessionStore:
             await self._context.journal.touch(journal.info.session_id, cwd=workspace.cwd)
 
     def check_agent(self, info: SessionInfo) -> None:
-        """Raise RpcError if the session is another agent's (invariant R8)."""
+        """Raise RpcError if the session belongs to another agent (invariant R8)."""
         ours = self._context.identity
         if not ours.owns(info.agent, info.agent_info):
             raise errors.invalid(
@@ -243,9 +245,9 @@ class SessionStore:
             )
 
     async def set_aside(self, session_id: str) -> SessionInfo | None:
-        """Return the row of a session that was removed because it never had a prompt.
+        """Return the index's row of a session that was removed because it never had a prompt.
 
-        Raises RpcError, also when it is another agent's.
+        None if there is no such row. Raises RpcError if the session belongs to another agent.
         """
         try:
             found = await self._context.journal.index.set_aside_session(session_id)
@@ -257,9 +259,9 @@ class SessionStore:
         return found
 
     async def check_not_lost(self, session_id: str) -> None:
-        """Raise RpcError if the index has a session whose file is empty, or gone.
+        """Raise RpcError if the index still has the session, so that its file is damaged or gone.
 
-        Its id is nobody else's, so the agent is not asked for it (invariant K10).
+        The agent is not to be asked for a session of that id then (invariant K10).
         """
         try:
             known, deleted = await self._context.journal.index.session(session_id)
@@ -273,10 +275,10 @@ class SessionStore:
             )
 
     async def agent_id(self, session_id: str) -> str | None:
-        """Return the id at this agent of a session, listed or not; None if it has none there.
+        """Return the id that a session has at this agent; None if it has none.
 
-        An id that is none of ours is the agent's. Raises RpcError, also when the session is
-        another agent's.
+        If the journal never had the session, `session_id` itself counts as the agent's id. Raises
+        RpcError, also when the session belongs to another agent.
         """
         try:
             known, deleted = await self._context.journal.known(session_id)
@@ -290,9 +292,9 @@ class SessionStore:
         return known.agent_session_id if ours else session_id
 
     async def erase(self, session_id: str, *, known: bool, reach: ReachPort | None = None) -> None:
-        """Delete a session that is not open here; raises RpcError, JournalError.
+        """Delete a session that is not open here from the journal; raises RpcError, JournalError.
 
-        `known`: remember that the agent's session was ours. `reach` as in `create`.
+        `known`: its id at the agent is remembered as ours. `reach` as in `create`.
         """
         lock = await self._lock(session_id, reach)  # another bridge may have it open
         agent = self._context.settings.agent_name
@@ -309,9 +311,9 @@ class SessionStore:
             self._context.tasks.start_soon(self._sweep)
 
     async def _sweep(self) -> None:
-        """Remove what is a day old, each under its lock.
+        """Remove sessions a day old that never had a prompt, each under its lock.
 
-        That is sessions that never had a prompt, and files of sessions that were never whole.
+        Files a day old of sessions that were never made completely are removed too.
         """
         journal = self._context.journal
         try:
@@ -324,9 +326,9 @@ class SessionStore:
             event("journal.failed", what=exc)
 
     def _unwritable(self, exc: JournalError | OSError, advice: str = _ADVICE) -> RpcError:
-        """Return the error for a data folder that takes no session.
+        """Log why the data folder takes no session, and return the error for the client.
 
-        It names the cause where the system has said one, and the folder, which is the user's own.
+        It names the system's reason, if there is one, and the folder. `advice` ends the message.
         """
         cause = exc if isinstance(exc, OSError) else exc.__cause__
         if isinstance(exc, DatabaseAway):
@@ -344,7 +346,11 @@ class SessionStore:
     async def _lock(
         self, session_id: str, reach: ReachPort | None = None, advice: str = _ADVICE
     ) -> int:
-        """Lock a session; returns the descriptor. RpcError if another has it, with `advice`."""
+        """Lock a session, and write this bridge into its lock file; return the file's descriptor.
+
+        Raises RpcError if another bridge keeps the lock, or the disk fails. `reach` as in `create`;
+        `advice` ends the message if the disk fails.
+        """
         path, settings = self._context.journal.lock_path(session_id), self._context.settings
         try:
             await self._context.journal.prepare()
@@ -364,7 +370,7 @@ class SessionStore:
 
 
 async def _under(path: Path, work: Callable[[], Awaitable[None]]) -> None:
-    """Do something under a session's lock, unless another process has it."""
+    """Call `work` with the lock file `path` locked; do nothing if another process has the lock."""
     with suppress(lease.Busy, OSError):
         lock = await lease.acquire(path, 0)
         try:

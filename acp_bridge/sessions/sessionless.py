@@ -1,6 +1,6 @@
 """Requests that name no session: they are for the agent as a whole, which is several processes.
 
-What sets something reaches every process that lives, and is kept for those to come (R14).
+A request that sets something reaches every living process, and is kept for later ones (R14).
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ class Sessionless:
     """Answers `authenticate`, `logout` and other requests that name no session."""
 
     def __init__(self, context: SessionContext, pool: Pool) -> None:
-        """`pool` has the process that is asked while no session has one."""
+        """`pool` has the agent process that is asked while no session has one."""
         self._context = context
         self._pool = pool
 
     async def authenticate(self, request: ClientRequest, params: Json) -> Any:
-        """Log in at the processes that want a login, the last to ask first.
+        """Send `authenticate` to the process that asked for a login last; return its answer.
 
-        That is every process that asked for a login, one after the other, and every one at all
-        if the login needs no user. Raises the first one's RpcError.
+        If none asked, another one gets it. The other processes that asked follow, one after the
+        other, or all at once if `params` carry credentials, so that no user is needed. Raises the
+        first one's RpcError.
         """
         links = self._context.ready_links
         wanting = [link for link in links if link.requests.login_wanted is not None]
@@ -46,16 +47,20 @@ class Sessionless:
         return result
 
     async def _login_place(self, params: Json) -> Link:
-        """Return the process for a login that none has asked for: that of the next session.
+        """Return the process for a login that no process has asked for.
 
-        For credentials any process will do, since the others are given them as well.
+        It is the process for the next session; for `params` with credentials any one will do, since
+        all others are sent them as well.
         """
         if carries_credentials(params):
             return await self._any()
         return await self._pool.ready()
 
     async def _login_at(self, links: list[Link], params: Json, number: int) -> None:
-        """Let the user log in at one process after the other, until a logout."""
+        """Send `authenticate` to each process that still wants a login, one after the other.
+
+        `number`: that of the login; a later login or logout ends this.
+        """
         for link in links:
             if not self._context.standing.counts(number):
                 return
@@ -63,7 +68,10 @@ class Sessionless:
                 await self._context.standing.tell(link, AUTHENTICATE, params)
 
     async def logout(self, request: ClientRequest, params: Json) -> Any:
-        """Log out everywhere; the parameters of `authenticate` are forgotten at once."""
+        """Answer `logout`: log out at every process, and forget the parameters of `authenticate`.
+
+        Returns the answer of one process; raises its RpcError.
+        """
         self._context.standing.note(LOGOUT, params)
         first = await self._any()
         self._pool.note_change(first)
@@ -71,7 +79,10 @@ class Sessionless:
         return await self._ask(first, request)
 
     async def pass_on(self, request: ClientRequest, params: Json) -> Any:
-        """Send a request to one process, or to all if it sets something."""
+        """Send a request to one process and return its answer; raises its RpcError.
+
+        A request that sets something is sent to all other processes too.
+        """
         first = await self._any()
         if not sets_something(request.method):
             return await first.ask_for(request, request.method, request.params)
@@ -83,7 +94,7 @@ class Sessionless:
         return result
 
     async def _ask(self, link: Link, request: ClientRequest) -> Any:
-        """Return the agent's answer, which must come in time; raises RpcError."""
+        """Send a process the request and return its answer; raises RpcError, also if it is late."""
         method, seconds = request.method, self._context.settings.request_timeout
         try:
             with link.at_clients.limit(seconds):
@@ -96,7 +107,7 @@ class Sessionless:
         return links[-1] if links else await self._pool.ready()
 
     def _tell_others(self, first: Link, method: str, params: Json) -> None:
-        """Send the request to every other process, without a wait for slow ones (invariant P6)."""
+        """Send a request to every process but `first`, without waiting for answers (P6)."""
         for link in self._context.ready_links:
             if link is not first:
                 self._context.tasks.start_soon(self._context.standing.tell, link, method, params)

@@ -21,7 +21,8 @@ _USER = "\n[user] "
 def recalls(recording: Recording, prompt: int, earlier: Sequence[str]) -> Finding:
     """Check that a prompt was answered with `end_turn` and with exactly the `earlier` prompts.
 
-    None of them is missing, and no text of another turn is between (invariants C9, C6, Q3).
+    None of them may be missing, and no text of another turn may stand between (invariants C9, C6,
+    Q3).
     """
     turn = recording.turn(prompt, "end_turn")
     own = [chunk for chunk in turn.chunks if chunk.said.voice is not Voice.BRIDGE]
@@ -45,7 +46,10 @@ def answered_in_order(recording: Recording, prompts: Sequence[int]) -> Finding:
 
 
 def streamed(recording: Recording, prompts: Sequence[int], texts: Sequence[str]) -> Finding:
-    """Check that each prompt's text came before its answer, in several updates, and is right."""
+    """Check that each prompt was answered with its one of `texts`, in updates before its answer.
+
+    Each needs at least two updates.
+    """
     turns = [recording.turn(prompt) for prompt in prompts]
     for turn, text in zip(turns, texts, strict=True):
         place = f"before the answer to {turn.name!r}"
@@ -57,7 +61,7 @@ def streamed(recording: Recording, prompts: Sequence[int], texts: Sequence[str])
 
 
 def cancelled(recording: Recording, prompt: int, *, drained: float = 0) -> Finding:
-    """Check that a prompt was answered `cancelled` once, after updates and then a cancel.
+    """Check that a prompt was answered `cancelled`, after updates that came before a cancel.
 
     `drained`: seconds that the agent had to stop; the answer must not come earlier (invariants C5,
     C8).
@@ -77,8 +81,8 @@ def cancelled(recording: Recording, prompt: int, *, drained: float = 0) -> Findi
 def nothing_follows(recording: Recording, prompt: int) -> Finding:
     """Check that no update of a prompt's turn came after its answer (invariant C6).
 
-    Updates of the next turn are told apart by their message ids; between the turns there must be
-    none.
+    Updates of the next turn are told apart by their message ids; before its prompt there may be no
+    update.
     """
     turn, prompts = recording.turn(prompt), recording.places("out", method=SESSION_PROMPT)
     own = {_message_id(chunk) for chunk in turn.chunks} - {None}
@@ -90,7 +94,7 @@ def nothing_follows(recording: Recording, prompt: int) -> Finding:
 
 
 def superseded(recording: Recording, old: int, new: int) -> Finding:
-    """Check that a new prompt superseded the old: the old one was answered `cancelled`, first."""
+    """Check that the prompt `new` superseded `old`, which was answered first, and `cancelled`."""
     before, after = recording.turn(old, "cancelled"), recording.turn(new, "end_turn")
     if after.answer < before.answer:
         raise Unexpected("the old prompt answered first", "the new one was")
@@ -144,7 +148,7 @@ def failed(recording: Recording, prompt: int) -> Finding:
 
 
 def replayed(before: Recording, after: Recording, load: int) -> Finding:
-    """Check that all that the client `before` saw is replayed to `after` before its load ends.
+    """Check that all that the client `before` saw is replayed to `after` before its load's answer.
 
     `load`: the id of the load's request. Only the end of the turn that was killed, and text of the
     bridge, may be replayed besides (invariants K1, R1).
@@ -192,10 +196,7 @@ def left_over(
 
 
 def each_answered_once(recordings: Sequence[Recording]) -> Finding:
-    """Check that each request has one answer.
-
-    Those of a killed bridge may have none (invariant Q9).
-    """
+    """Check that each request has one answer; a killed bridge's may have none (invariant Q9)."""
     took = [
         recording.seconds(sent, recording.the_answer(request))
         for recording in recordings
@@ -225,10 +226,10 @@ def _message_id(chunk: Chunk) -> object:
 
 
 def _shown(recording: Recording) -> Iterable[tuple[str, str]]:
-    """Yield what the user saw as (speaker, text), each prompt before its turn.
+    """Yield what the user saw as (speaker, text), each prompt before the updates of its turn.
 
-    It ends with the first prompt without an answer. The prompts must have run in the order of
-    asking.
+    The last one is the first prompt without an answer. The prompts must have run in the order in
+    which they were sent.
     """
     begin = 0
     for at in recording.places("out", method=SESSION_PROMPT):

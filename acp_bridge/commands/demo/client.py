@@ -40,7 +40,7 @@ class Client(NullListener):
     """A client with one session, opened by `new_session` or `load_session`. Made by `start`."""
 
     def __init__(self, bridge: BridgeProcess, on_wait: Callable[[str], None]) -> None:
-        """`on_wait` is called with a description of each wait, to be shown."""
+        """`on_wait` is called with the description of each wait that begins, to show it."""
         self.recording = Recording()
         self.session_id = ""
         self._bridge, self._on_wait = bridge, on_wait
@@ -59,9 +59,9 @@ class Client(NullListener):
         tasks: TaskGroup,
         on_wait: Callable[[str], None],
     ) -> Self:
-        """Start a bridge and the reading of its messages; its stderr is appended to `log`.
+        """Start a bridge by `command`, and return a client whose task in `tasks` reads it.
 
-        Raises Unexpected if the command can't be executed.
+        The bridge's stderr is appended to `log`. Raises Unexpected if `command` can't be executed.
         """
         try:
             with log.open("ab") as stderr:
@@ -120,7 +120,7 @@ class Client(NullListener):
     # --- waiting -----------------------------------------------------------------------------
 
     async def room(self) -> None:
-        """Wake the waits: the connection calls this after each read."""
+        """Wake what waits in `until`; the connection calls this after each read."""
         self._news.set()
         self._news = anyio.Event()
 
@@ -163,7 +163,7 @@ class Client(NullListener):
         await self.until(look, f"{self.recording.text_of(request)!r} accepted")
 
     async def streaming(self, prompt: int, pieces: int) -> None:
-        """Wait for so many updates of the conversation since the prompt was sent.
+        """Wait for `pieces` updates of the conversation after the sending of the prompt.
 
         Raises Unexpected.
         """
@@ -197,7 +197,7 @@ class Client(NullListener):
         os.kill(agent, signal.SIGKILL)
 
     def look_at(self, pid: int) -> None:
-        """Record whether a process is alive."""
+        """Add a note to the recording that says whether the process `pid` is alive."""
         self.note(pid=pid, alive=bool(_alive({pid})))
 
     async def close(self) -> None:

@@ -23,7 +23,7 @@ from acp_bridge.commands.demo.screen import Screen, Section
 
 #: how many of the last lines of a bridge's log are shown if a step could not be finished.
 _LOG_LINES = 5
-#: seconds that the deaf agent gets to stop before it is killed; half of the default.
+#: seconds that an agent deaf to cancels gets to stop before it is killed; half of the default.
 DRAIN = 1.0
 
 BOAT, SUNDAY = "My boat is called Heron.", "She sails on Sunday."
@@ -43,14 +43,16 @@ class Track:
     Each step goes on with the client and session of the one before.
     """
 
-    #: an empty folder, used as the data folder and working folder; then the command of the bridge.
+    #: an empty folder, used as the data folder and working folder.
     home: Path
+    #: the command that starts a bridge.
     bridge: Sequence[str]
     tasks: TaskGroup
     #: the clients of both tracks, by name.
     clients: dict[str, Client]
-    #: where the current step prints; then the client that was started last.
+    #: where the current step prints.
     section: Section
+    #: the client that was started last.
     client: Client = field(init=False)
     _log: Path = field(init=False)
 
@@ -72,9 +74,9 @@ class Track:
             self.section.close()
 
     async def start(self, name: str, *arguments: str) -> Client:
-        """Start a bridge with these options and its client, and initialize. Raises Unexpected.
+        """Start a bridge with these options and a client of this `name` for it, and initialize it.
 
-        ACP_BRIDGE_* variables of the user's environment are left out.
+        ACP_BRIDGE_* variables of the user's environment are left out. Raises Unexpected.
         """
         own = {key: value for key, value in os.environ.items() if not key.startswith("ACP_BRIDGE_")}
         env = {**own, "ACP_BRIDGE_HOME": str(self.home), "ACP_BRIDGE_MODEL": "demo"}

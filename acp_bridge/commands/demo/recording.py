@@ -29,7 +29,7 @@ class Unexpected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check that passed: the measured seconds, and a detail to show, or ""."""
+    """The result of a check that passed: the measured seconds, and a detail to show, maybe ""."""
 
     seconds: float
     detail: str = ""
@@ -42,7 +42,7 @@ class Line:
     direction: Direction
     time: float
     raw: bytes
-    #: the bytes as a JSON object; {} if they are none.
+    #: the line parsed as a JSON object; {} if it is none.
     message: Json = field(compare=False, repr=False)
 
     @classmethod

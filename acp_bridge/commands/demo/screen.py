@@ -50,7 +50,7 @@ class Screen:
         return self._sections[-1]
 
     def refresh(self) -> None:
-        """Print the lines that are due, and on a terminal what is being waited for."""
+        """Print the lines of sections whose turn has come, and on a terminal the current wait."""
         while self._sections:
             first = self._sections[0]
             if first.lines:

@@ -61,7 +61,7 @@ async def check(subject: Subject) -> list[Finding]:
 
 
 def _has_other_version(trial: Trial) -> bool:
-    """Return True if an agent may speak version 2 alone, as its answer to version 1 is."""
+    """Return True if an agent's answer to version 1 says that it may speak only version 2."""
     if trial.error is not None:
         return may_be_of_version(VERSION, trial.error)
     answer = trial.result
@@ -74,7 +74,7 @@ def found_at(program: str, path: str) -> str | None:
 
 
 def missing(program: str, path: str) -> Finding:
-    """Return the error for a program that can't be executed, and a hint."""
+    """Return the error finding for a program that can't be executed, with what to do."""
     places = [Path(program)] if "/" in program else [Path(p, program) for p in path.split(":") if p]
     there = next((place for place in places if place.is_file()), None)
     if there is not None:

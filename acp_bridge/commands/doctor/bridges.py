@@ -1,4 +1,4 @@
-"""Checks the bridges: those that run, what killed ones have left, and who has which session."""
+"""Checks the bridges: which run, what killed ones have left, and who has which session."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def check(subject: Subject) -> list[Finding]:
 
 
 def running(answers: Sequence[Answer], held: Sequence[Held]) -> list[Finding]:
-    """Return a finding for each bridge that runs, or one that none runs."""
+    """Return a finding for each bridge that runs, or one finding that no bridge runs."""
     if not answers:
         return [ok("no acp-bridge runs now", live=[])]
     return [_bridge(answer, held) for answer in answers]

@@ -24,9 +24,9 @@ from acp_bridge.commands.doctor.findings import (
 from acp_bridge.protocol import Json
 
 AREA: Final = "data folder"
-#: bytes of free space: below the first a warning, below the second an error.
+#: bytes of free space: less than `_LITTLE` is a warning, less than `_NONE` an error.
 _LITTLE, _NONE = 200_000_000, 2_000_000
-#: seconds of an fsync that are too slow, since each prompt waits for one; and how many are timed.
+#: seconds; a slower fsync is a warning, since each prompt waits for one; `_FSYNCS` are timed.
 _SLOW: Final = 0.1
 _FSYNCS: Final = 3
 _ELSEWHERE: Final = "free some space, or choose another folder with --home or ACP_BRIDGE_HOME"
@@ -54,7 +54,7 @@ async def check(subject: Subject) -> list[Finding]:
 def is_usable(found: list[Finding]) -> bool:
     """Return True unless a finding of `check` says that the folder can't be looked into.
 
-    A disk without room can.
+    An error about the room on its disk says no such thing.
     """
     return all(each.level is not Level.ERROR or "freeBytes" in each.data for each in found)
 

@@ -42,8 +42,9 @@ _PATH: Final = re.compile(r"""["']((?:~?/)[^"'\n]*/(?:acp-bridge|acp-stdio-bridg
 class Settings:
     """The place of an editor's settings: a file, or a folder whose files are all searched."""
 
-    #: the editor's name for `acp-bridge setup`, "" if it is none of those, and its own name.
+    #: the editor's name for `acp-bridge setup`; "" if that does not know it.
     name: str
+    #: the editor's own name.
     editor: str
     path: Path
     #: the suffix of the files, where settings are a program; "" for a JSON file.
@@ -74,7 +75,7 @@ async def check(subject: Subject) -> list[Finding]:
 
 
 def look(env: Mapping[str, str]) -> list[Finding]:
-    """Check those settings that exist; return the findings. Reads the disk."""
+    """Check the editors' settings that exist on the disk; return the findings."""
     found = [
         finding
         for settings in places(env)
@@ -101,7 +102,7 @@ def _json(settings: Settings, env: Mapping[str, str]) -> list[Finding]:
 
 
 def commands(document: Any) -> Iterator[list[str]]:
-    """Yield the command line of each agent in parsed JSON settings."""
+    """Yield the command line of each agent that parsed JSON settings of an editor have."""
     for member in ("agent_servers", "agents"):
         entries = document.get(member) if isinstance(document, dict) else None
         for entry in entries.values() if isinstance(entries, dict) else ():
@@ -185,7 +186,7 @@ def _files(settings: Settings) -> Iterator[Path]:
 
 
 def paths_in(file: Path) -> list[str]:
-    """Return the paths of acp-bridge's commands in the strings of a program."""
+    """Return the paths of acp-bridge's command that stand in a file of settings, a program."""
     try:
         with file.open("rb") as content:
             return _PATH.findall(content.read(_MOST_BYTES).decode(errors="replace"))

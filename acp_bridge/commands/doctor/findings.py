@@ -44,8 +44,9 @@ class Subject:
     """What the checks examine: a bridge's settings, its agent and the user's environment."""
 
     settings: Settings
-    #: the agent is one of this project's; and its model, None if the agent chooses.
+    #: the agent is one of this project's.
     own_agent: bool
+    #: the agent's model; None if the agent chooses.
     model: str | None
     #: why the agent can't be started, if that is known without a try.
     hindrance: str | None
@@ -53,7 +54,7 @@ class Subject:
     mask: Mask
     #: the model may be sent a request.
     online: bool = False
-    #: the data folder can be looked into; if not, its own check has said why.
+    #: the data folder can be looked into; if not, the check of the data folder has said why.
     home_usable: bool = True
 
 
@@ -81,10 +82,9 @@ class Silent(Exception):
 
 
 async def from_disk(look: Callable[[], _Found], within: float = _DISK) -> _Found:
-    """Call a function that may wait for a disk in a thread, which is abandoned if it hangs.
+    """Call `look`, which may wait for a disk, in a thread, and return its result.
 
-    Return its result within so many seconds. Raises Silent after that time, and what the function
-    raises.
+    Raises Silent after `within` seconds, when the thread is abandoned, and what `look` raises.
     """
     with anyio.move_on_after(within):
         return await in_daemon_thread(look)
@@ -92,9 +92,9 @@ async def from_disk(look: Callable[[], _Found], within: float = _DISK) -> _Found
 
 
 async def in_home(subject: Subject, named: str, look: Callable[[], list[Finding]]) -> list[Finding]:
-    """Return what `look` finds in the data folder, or why it can't be looked at.
+    """Return what `look` finds in the data folder, or a finding that says why it found nothing.
 
-    `named` says what that is, where the disk is silent.
+    `named`: what is looked at, for the finding that the disk does not answer.
     """
     if not subject.home_usable:
         return [NO_HOME]

@@ -15,7 +15,7 @@ class Held:
     """A session whose lock a process has."""
 
     session_id: str
-    #: the path of the socket of its bridge, if the lock file names it.
+    #: the path of the socket of the session's bridge, if the lock file names it.
     socket: str | None
     #: the process that took the lock, if the system knows it.
     pid: int | None

@@ -30,7 +30,7 @@ async def check(subject: Subject) -> list[Finding]:
 
 
 def look(home: Path, env: Mapping[str, str]) -> list[Finding]:
-    """Read the files of hooks that are there; return the findings."""
+    """Read the files of hooks that exist; return the findings."""
     own, project = home / OWN_FILE, Path(os.path.abspath(PROJECT_FILE))
     found = [*_file(own, env, project=False)]
     if not (own.exists() and project.exists() and own.samefile(project)):
@@ -55,9 +55,10 @@ def _file(path: Path, env: Mapping[str, str], *, project: bool) -> Iterator[Find
 
 
 def _missing(hook: Hook, folder: Path | None, env: Mapping[str, str]) -> str | None:
-    """Return the program of a hook that can't be found; None if it is there, or a shell's word.
+    """Return the hook's program if it can't be found, else None.
 
-    `folder`: that of the project, in which its hooks run; None: any folder.
+    `folder`: the project's folder, in which its hooks run; None for a hook that runs in any folder,
+    where a relative path can't be judged.
     """
     program = hook.words[0]
     if "/" in program and not os.path.isabs(program):

@@ -15,7 +15,7 @@ from acp_bridge.commands.setup.installation import COMMANDS, NotInstalled, is_pa
 
 AREA: Final = "installation"
 _OLDEST, _NEWEST = (3, 11), (3, 14)
-#: a package of the index that isn't ours. It has a module and a command of the names of ours.
+#: a foreign package on the package index, with a module and a command of the same names as ours.
 _OTHER: Final = "acp-bridge"
 _INSTALL: Final = "install this one from its clone, by pipx install . or uv tool install ."
 
@@ -66,7 +66,7 @@ def system(name: str, described: str) -> Finding:
 
 
 def command(own: str | None, found: str | None) -> Finding:
-    """Return the finding about the command: `own` of this installation, `found` in the PATH."""
+    """Return the finding about the command's path: `own` by this installation, `found` in PATH."""
     if own is None:
         return ok("run as a module; an editor needs the path of a command that is installed")
     if is_passing(own):
@@ -92,7 +92,7 @@ def command(own: str | None, found: str | None) -> Finding:
 
 
 def other_package() -> list[Finding]:
-    """Return an error if the other package is in this environment: one overwrites the other."""
+    """Return an error if the package `_OTHER` is in this environment, as it overwrites ours."""
     try:
         version = metadata.version(_OTHER)
     except metadata.PackageNotFoundError:
@@ -107,7 +107,7 @@ def other_package() -> list[Finding]:
 
 
 def _of_other_package(command: Path) -> str | None:
-    """Return the version of the other package, if the environment of a command has it."""
+    """Return the version of the package `_OTHER` in the environment of a command, None if none."""
     folder = command.resolve().parent.parent
     found = folder.glob("lib/python3*/site-packages/acp_bridge-*.dist-info")
     names = (each.name.removesuffix(".dist-info") for each in found)

@@ -91,9 +91,9 @@ def model(found: Report) -> Finding:
 
 
 def answered(found: Report) -> list[Finding]:
-    """Return the finding about the request of `--online`; none if it was not sent.
+    """Return the finding on how the model answered the request of `--online`, in a list.
 
-    None either if the model can't be used, which its own finding says.
+    The list is empty if no request was sent, or if the model can't be used, as `model` says.
     """
     if found.online is None or found.problem is not None:
         return []

@@ -1,4 +1,4 @@
-"""Checks how the user is notified; no address is named."""
+"""Checks the settings by which the user is notified; the findings name no address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def check(subject: Subject) -> list[Finding]:
 
 
 def look(home: Path, env: Mapping[str, str]) -> list[Finding]:
-    """Read the file, if it is there; return the findings."""
+    """Read the file that says how the user is notified, if there is one; return the findings."""
     path = home / NOTIFY_FILE
     try:
         chosen = read(home)

@@ -1,4 +1,4 @@
-"""Makes text and JSON of the findings, and the exit code. No I/O."""
+"""Makes a report of the findings, as text or JSON, and the exit code. No I/O."""
 
 from __future__ import annotations
 

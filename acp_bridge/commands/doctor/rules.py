@@ -34,9 +34,9 @@ async def check(subject: Subject) -> list[Finding]:
 
 
 def look(own: Path, home: Path, *, named: bool) -> list[Finding]:
-    """Read the files of rules that are there; return the findings.
+    """Read the files of rules that exist; return the findings.
 
-    `named`: the user has named the file, so it is to be there.
+    `own`: the user's file. `named`: the user has named it, so it must exist.
     """
     place = Place(os.getcwd(), home=os.path.expanduser("~"))
     project = Path(os.path.abspath(PROJECT_FILE))

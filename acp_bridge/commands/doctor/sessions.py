@@ -20,7 +20,7 @@ from acp_bridge.journal.looking import IndexState, Sessions, index_state, look_a
 from acp_bridge.protocol import Json
 
 AREA: Final = "sessions"
-#: seconds for opening all files of sessions, and for the disk to answer.
+#: seconds: for opening all files of sessions, and for the disk to answer at all.
 _OPENING, _PATIENCE = 5.0, 15.0
 _NAMED: Final = 5
 

@@ -32,19 +32,21 @@ _LAST_MOMENT: Final = waits.CUT_OFF_GRACE
 
 @dataclass(slots=True)
 class Trial:
-    """The result of a trial. If `answer`, `failed` and `ended` are unset, it was too slow."""
+    """The result of a trial of an agent; without `answer`, `failed` and `ended` it was too slow."""
 
     #: why the agent did not start, in words for the user.
     failed: str | None = None
-    #: the answer to `initialize`, and how many seconds after the start it came.
+    #: the answer to `initialize`.
     answer: Answer | None = None
+    #: how many seconds after the start the answer came.
     seconds: float = 0.0
-    #: stdout was closed without an answer; and how the process exited, if it has.
+    #: stdout was closed without an answer.
     ended: bool = False
+    #: how the process exited after that, if it has.
     exit: Exit | None = None
     #: the first line on stdout that is not JSON.
     noise: str | None = None
-    #: the version of ACP that it was asked for.
+    #: the version of ACP that the agent was asked for.
     version: int = VERSION
     stderr: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT))
 
@@ -64,7 +66,8 @@ async def try_agent(
 ) -> Trial:
     """Start an agent, send `initialize`, wait `within` seconds for an answer, and kill its tree.
 
-    An answer of version 2 is recorded as one of version 1.
+    `version`: the version of ACP that is asked for. An answer of version 2 is recorded as one of
+    version 1.
     """
     trial = Trial(version=version)
     async with anyio.create_task_group() as tasks:
@@ -94,7 +97,7 @@ async def try_agent(
 
 
 async def _initialize(trial: Trial, process: AgentProcess, connection: Connection) -> None:
-    """Send `initialize` and record the answer, or how the agent ended without one."""
+    """Send `initialize` and note the answer in `trial`, or how the agent ended without one."""
     said = hello("acp-bridge doctor")
     is_v2 = trial.version == v2.VERSION
     sent = connection.send(INITIALIZE, initialize_to_v2(said) if is_v2 else said)
@@ -110,7 +113,7 @@ async def _initialize(trial: Trial, process: AgentProcess, connection: Connectio
 
 
 def _noted_by(trial: Trial) -> Tap:
-    """Return a tap that records the first line of the agent that is not a message."""
+    """Return a tap that notes in `trial` the agent's first line that is not a message."""
     looked_at = 0
 
     def look(direction: str, line: bytes) -> None:

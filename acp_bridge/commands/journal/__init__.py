@@ -1,1 +1,1 @@
-"""`acp-bridge journal`: takes what is kept into a database, and out of one."""
+"""`acp-bridge journal`: copies the kept sessions into a database, or out of one."""

@@ -1,4 +1,4 @@
-"""`acp-bridge journal copy`: takes what is kept into a database, and out of one."""
+"""`acp-bridge journal copy`: copies the kept sessions into a database, or out of one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _AFTER: Final = """\
 exit code: 0 all that is kept is there now, 1 something is not, which is named, 2 wrong usage, 130
 interrupted: what was copied is whole, and the same again goes on."""
 _URL: Final = re.compile(r"postgres(ql)?:|[a-z0-9+.-]+://", re.IGNORECASE)
-#: seconds from one sign of progress to the next.
+#: seconds from one line about the progress to the next.
 _PAUSE: Final = 2.0
 
 
@@ -90,7 +90,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _place(reader: CommandParser, word: str) -> Path | DatabaseUrl:
-    """Return what a word of the command line means. Raises SystemExit after a message."""
+    """Return the data folder or database that an argument names.
+
+    Raises SystemExit after a message for a URL that can't be used.
+    """
     if not _URL.match(word):
         return Path(os.path.realpath(os.path.expanduser(word)))
     try:
@@ -102,7 +105,7 @@ def _place(reader: CommandParser, word: str) -> Path | DatabaseUrl:
 async def _copy(
     source: Path | DatabaseUrl, target: Path | DatabaseUrl, progress: _Progress
 ) -> None:
-    """Copy one into the other. Raises JournalError."""
+    """Copy a data folder into a database, or a database into a data folder. Raises JournalError."""
     from acp_bridge.commands.journal.copying import IntoDatabase, IntoFolder  # with psycopg
     from acp_bridge.journal.postgres.connection import Database
 
@@ -115,21 +118,21 @@ async def _copy(
 
 
 class _Progress:
-    """Says on stderr how far the copy is and what can't be copied, and counts."""
+    """Counts the copied sessions; says on stderr how far the copy is and what can't be copied."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._total = 0
-        #: by what became of them, those that were deleted apart.
+        #: the number of sessions by (the session was deleted, result of its copy).
         self._counts: Counter[tuple[bool, str]] = Counter()
         self._next = monotonic() + _PAUSE
 
     def begin(self, total: int) -> None:
-        """There are so many."""
+        """Note that the copy begins, of `total` sessions."""
         self._total = total
 
     def report(self, report: Report) -> None:
-        """One is done."""
+        """Count one session that is done, say why if it is not copied, and show the progress."""
         self._counts[report.deleted, report.result] += 1
         if report.why is not None:
             fail("journal", f"{one_line(report.session_id)} is not copied: {report.why}")
@@ -140,12 +143,12 @@ class _Progress:
             say_on_stderr(f"{self._counts.total():,} of {self._total:,}\n")
 
     def stopped(self) -> None:
-        """Say how far it came, if it came anywhere."""
+        """Say how many sessions were done when the copy stopped, if it had begun."""
         if self._total:
             say_on_stderr(f"{self._counts.total():,} of {self._total:,}\n")
 
     def finished(self) -> int:
-        """Say what became of all; returns the exit code."""
+        """Print how many sessions were copied, there already or refused; return the exit code."""
         refused = any(result == "refused" for _, result in self._counts)
         code = Exit.FAILED if refused else Exit.DONE
         if self._as_json:

@@ -1,12 +1,12 @@
 """Copies all sessions of a data folder into a database, or those of a database into a data folder.
 
 Invariants
-- Nothing that is there is overwritten: a session that is there and differs is refused by name, and
-  one that was deleted there stays deleted.
-- What was written is read back, out of the database into a file, and its sum compared with that of
-  where it came from.
-- A session is copied as it is while no bridge has it, or not at all; one that can't be copied
-  hinders no other. So a copy that was stopped goes on when it is made again.
+- Nothing in the target is overwritten: a session that the target has in another state is refused by
+  name, and one that was deleted there stays deleted.
+- What was written is read back, out of the database into a file, and its checksum is compared with
+  that of the source.
+- A session is copied whole, while no bridge has it open, or not at all; one that can't be copied
+  hinders no other. So a copy that was stopped goes on when the command is run again.
 """
 
 from __future__ import annotations
@@ -44,33 +44,33 @@ _CHANGED: Final = "what was read back is not what was written"
 
 
 class Result(StrEnum):
-    """What became of a session."""
+    """What the copy of one session came to."""
 
     COPIED = "copied"
-    #: it is there already, with the same content.
+    #: the target has the session already, with the same content.
     SAME = "same"
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of one session; `why` is for the user, of one that is refused."""
+    """The result of one session's copy; `why` tells the user why it is refused, if it is."""
 
     session_id: str
     result: Result
     why: str | None = None
-    #: it was deleted, hidden or set aside where it comes from.
+    #: the session was deleted, hidden or set aside in the source.
     deleted: bool = False
 
 
 class Told(Protocol):
-    """Hears how far a copy is."""
+    """What is told how far a copy is."""
 
     def begin(self, total: int) -> None:
-        """There are so many sessions, with those that were deleted."""
+        """Note that the copy begins; `total`: the number of sessions, deleted ones included."""
 
     def report(self, report: Report) -> None:
-        """One of them is done."""
+        """Note the report on one session that is done."""
 
 
 class Refused(Exception):
@@ -81,14 +81,14 @@ class IntoDatabase:
     """Copies a data folder into a database."""
 
     def __init__(self, home: Path, database: Database) -> None:
-        """Touches nothing yet."""
+        """`home`: the data folder. Nothing is read or written before `run`."""
         self._home, self._database = home, database
         self._journal = Journal(home)
 
     async def run(self, told: Told) -> None:
-        """Copy all that can be copied.
+        """Copy every session that can be copied, and note the deleted ones; report each to `told`.
 
-        Raises DatabaseAway; JournalError: nothing can be read, or nothing written.
+        Raises DatabaseAway, and JournalError if nothing can be read, or nothing written.
         """
         found = await in_thread(sessions_of, self._home)
         async with self._database.connection():
@@ -124,12 +124,12 @@ class IntoFolder:
     """Copies a database into a data folder, which may be a new one."""
 
     def __init__(self, database: Database, home: Path) -> None:
-        """Touches nothing yet."""
+        """`home`: the data folder. Nothing is read or written before `run`."""
         self._database = database
         self._journal = Journal(home)
 
     async def run(self, told: Told) -> None:
-        """Copy all that can be copied; raises what `IntoDatabase.run` does."""
+        """Copy as `IntoDatabase.run` does, the other way; raises what that raises."""
         async with self._database.connection() as connection:
             alive = await listing.alive(connection)
             deleted = await listing.deleted(connection)
@@ -169,7 +169,10 @@ class IntoFolder:
 
 
 async def _digest_there(connection: log.Connection, session_id: str) -> str | None:
-    """Return the sum of what the database has of a session, which is fetched; None if nothing."""
+    """Fetch a session from the database into a temporary file; return the file's checksum.
+
+    None if the database does not have the session.
+    """
     with journal_errors(), TemporaryDirectory() as folder:
         path = Journal(Path(folder)).path(session_id)
         try:
@@ -180,7 +183,7 @@ async def _digest_there(connection: log.Connection, session_id: str) -> str | No
 
 
 async def _reported(session_id: str, copy: Coroutine[None, None, Result]) -> Report:
-    """Copy one session and say what became of it. Raises DatabaseAway."""
+    """Await `copy`, the copy of one session, and return the report on it. Raises DatabaseAway."""
     try:
         return Report(session_id, await copy)
     except DatabaseAway:
@@ -192,7 +195,10 @@ async def _reported(session_id: str, copy: Coroutine[None, None, Result]) -> Rep
 
 
 async def _buried(info: SessionInfo, bury: Coroutine[None, None, Result]) -> Report:
-    """Note one deleted session and say what became of it. Raises DatabaseAway."""
+    """Await `bury`, which notes a deleted session in the target, and return the report on it.
+
+    Raises DatabaseAway.
+    """
     try:
         return Report(info.session_id, await bury, deleted=True)
     except DatabaseAway:
@@ -206,7 +212,11 @@ async def _buried(info: SessionInfo, bury: Coroutine[None, None, Result]) -> Rep
 
 
 def _compared(source: str, before: str | None, after: str | None) -> Result:
-    """Return what follows from the sums of both sides, that of the second before and after."""
+    """Return the result of a session's copy, from checksums; raises Refused if they differ.
+
+    `source`: of the source; `before` and `after`: of the target before the copy, None if it lacked
+    the session, and after it.
+    """
     if before is not None and before != source:
         raise Refused(_DIFFERS)
     if after != source:
@@ -216,7 +226,10 @@ def _compared(source: str, before: str | None, after: str | None) -> Result:
 
 @asynccontextmanager
 async def _locked(journal: Journal, session_id: str) -> AsyncIterator[None]:
-    """Keep every bridge of this machine from the session. Raises Refused: one has it."""
+    """Hold the session's lock for the block, so that no bridge of this machine opens the session.
+
+    Raises Refused if a bridge has it open.
+    """
     with journal_errors():
         try:
             lock = await lease.acquire(journal.lock_path(session_id), 0)
@@ -229,7 +242,7 @@ async def _locked(journal: Journal, session_id: str) -> AsyncIterator[None]:
 
 
 def _release(journal: Journal, session_id: str, lock: int) -> None:
-    """Let others have the session; no lock stays of one that was not made."""
+    """Release the session's lock; if the session has no file, remove the lock file too."""
     if not journal.path(session_id).exists():
         journal.lock_path(session_id).unlink(missing_ok=True)
     os.close(lock)
@@ -240,16 +253,16 @@ def _release(journal: Journal, session_id: str, lock: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """What a data folder has."""
+    """The sessions of a data folder, for a copy."""
 
     ids: list[str]
-    #: what can't be copied, by a name for it, with the reason.
+    #: why a session, or a file, can't be copied, by the id or name of it.
     broken: dict[str, str]
     deleted: list[SessionInfo]
 
 
 def sessions_of(home: Path) -> Sessions:
-    """Look at every session of a data folder; nothing is changed. Raises JournalError."""
+    """Return the sessions of a data folder, in which nothing is changed. Raises JournalError."""
     journal = Journal(home)
     broken: dict[str, str] = {}
     try:

@@ -41,7 +41,7 @@ def _quoted(text: str) -> str:
 
 
 def _file(env: Mapping[str, str]) -> str:
-    """Return the path of Emacs's settings: the first of these that exists hides the others."""
+    """Return the path of the settings file that Emacs reads, or would read if it were made."""
     for name in (".emacs.el", ".emacs"):
         if Path(only := in_home(env, name)).exists():
             return only

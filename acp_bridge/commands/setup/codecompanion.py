@@ -1,4 +1,4 @@
-"""The settings of CodeCompanion, a plugin of Neovim: an adapter made from its own for opencode."""
+"""The settings of CodeCompanion, a plugin of Neovim: an adapter that extends its opencode one."""
 
 from __future__ import annotations
 

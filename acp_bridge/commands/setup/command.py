@@ -92,7 +92,7 @@ def parser() -> CommandParser:
 
 
 def _known(word: str) -> str:
-    """Return the name of an editor in the table; raises ArgumentTypeError, which says what fits."""
+    """Return the editor's name in the table for `word`; raises ArgumentTypeError with a hint."""
     if word not in EDITORS:
         try:
             program = installation.program()
@@ -129,7 +129,7 @@ def _fixed(agent: list[str]) -> list[str]:
 
 
 def _shown(editor: Editor, launch: Launch, hint: str = "") -> str:
-    """Return the page for a person: what to paste into which file, and what to do then."""
+    """Return the text for a person that says what to paste into which file, and what to do then."""
     file = editor.file(os.environ)
     there = file is not None and os.path.exists(file)
     if file is None:
@@ -144,7 +144,7 @@ def _shown(editor: Editor, launch: Launch, hint: str = "") -> str:
 
 
 def _writing(editor: Editor, launch: Launch, name: str) -> str:
-    """Return a sentence with the command that writes this; "" if it can't be written."""
+    """Return a sentence with the command that writes the settings; "" if it can't write them."""
     if editor.entry is None:
         return ""
     command = shlex.join(["acp-bridge", "setup", name, "--write", *launch.args])
@@ -152,7 +152,7 @@ def _writing(editor: Editor, launch: Launch, name: str) -> str:
 
 
 def _told(written: Written, file: str, editor: Editor, launch: Launch) -> str:
-    """Return the page for a person about what was done to a settings file."""
+    """Return the text for a person that says what was changed in a settings file."""
     shown = one_line(file)
     if not written.changed:
         done = f"{shown} has it already: nothing was changed."

@@ -45,10 +45,10 @@ class Launch:
 class Entry:
     """A member of a JSON settings file, with its value."""
 
-    #: the names of the members that lead to it, the outermost first.
+    #: the names of the members that lead to the entry, the outermost first.
     path: tuple[str, ...]
     value: Json
-    #: members of an older form, which can't stand beside these and are removed.
+    #: members of an older form, which can't stand beside those of `value` and are removed.
     instead_of: frozenset[str] = frozenset()
 
     def document(self) -> Json:
@@ -67,7 +67,7 @@ class Editor:
     title: str
     #: makes the text to paste.
     snippet: Callable[[Launch], str]
-    #: makes the path of the settings file from the environment; None if the text is for a terminal.
+    #: makes the settings file's path from the environment; returns None for text for a terminal.
     file: Callable[[Mapping[str, str]], str | None]
     #: makes the sentence about what to do in the editor then.
     then: Callable[[Launch], str]

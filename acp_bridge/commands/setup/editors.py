@@ -18,7 +18,7 @@ EDITORS: Final[Mapping[str, Editor]] = {
     "toad": toad.EDITOR,
     "acpx": acpx.EDITOR,
 }
-#: what people may call an editor, by the names above that fit it.
+#: by a word by which people may call an editor, the names above that fit it.
 _CALLED: Final[Mapping[str, Sequence[str]]] = {
     **dict.fromkeys(("neovim", "nvim", "vim", "vi"), ("codecompanion", "avante")),
     **dict.fromkeys(("emacs", "spacemacs", "doom"), ("agent-shell",)),
@@ -35,9 +35,9 @@ _EXTENDED: Final = ("vscode", "vs-code", "code", "vscodium", "codium", "cursor",
 
 
 def fitting(word: str, program: str) -> str:
-    """Return what fits a name of an editor that is not in the table, as the end of a sentence.
+    """Return which editor of the table fits `word`, which is none of its names, or what else to do.
 
-    `program`: the command that any client may start.
+    It is the end of a sentence. `program`: the command that any client may start.
     """
     wanted = word.casefold()
     names = _CALLED.get(wanted) or get_close_matches(wanted, EDITORS, 1)

@@ -147,7 +147,7 @@ def _key_of_first(text: str, node: _Node) -> int:
 
 
 def _unit(text: str, root: _Node) -> str:
-    """Return the white space by which the file indents one level; two spaces if it doesn't."""
+    """Return the white space by which the text indents one level; two spaces if it has none."""
     if root.members:
         at = _key_of_first(text, root)
         found = _indent_at(text, at)

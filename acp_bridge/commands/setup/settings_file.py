@@ -37,9 +37,9 @@ class Written:
 
 
 def write(path: Path, entry: Entry) -> Written:
-    """Set an entry in a settings file, made if there is none; what the entry has already is kept.
+    """Set an entry in a settings file, which is made if there is none. Raises NotWritten.
 
-    Raises NotWritten.
+    Other members that the entry has in the file stay, and so does its `env`, if it has one.
     """
     file = Path(os.path.realpath(path))
     try:

@@ -1,9 +1,9 @@
-"""Finds out whether the bridge that holds a session is alive: a stopped process says nothing.
+"""Finds out whether the bridge that holds a session is alive; a process that hangs says nothing.
 
-Its silence alone proves nothing, since a turn may take hours. So whatever a client sends there is
-followed by a question that every bridge answers where it reads it. One that takes what it is sent
-is alive: a large prompt takes its time. What is silent after that is given up, or the client would
-wait for ever for the end of what it cancels.
+Silence alone proves nothing, since a turn may take hours. So whatever a client sends to the other
+bridge is followed by a request that every bridge answers as soon as it reads it. A bridge that
+still takes bytes is alive, since a large prompt needs its time. One that is silent after that is
+given up, or the client would wait for ever for the end of a turn that it cancels.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ import anyio
 from acp_bridge.bridge_client.sent import Sent
 from acp_bridge.protocol import LIVE
 
-#: looks at the silence; one that this process itself has slept through costs one of them.
+#: how many looks in a row must find the other bridge silent; a sleep of this process costs one.
 _LOOKS: Final = 3
 
 
 class OtherBridge(Protocol):
     """The way to the other bridge (`bridge_client.Connection`)."""
 
-    #: bytes that came from it.
+    #: the number of bytes that came from the other bridge.
     received: int
 
     @property
     def taken(self) -> int:
-        """The bytes that it has taken of what was sent to it."""
+        """The number of bytes that the other bridge has taken of what was sent to it."""
 
     def send(self, method: str, params: Any) -> Sent:
-        """Send a request."""
+        """Send a request to the other bridge; returns it, so that its answer can be awaited."""
 
 
 class HolderLife:
-    """Watches one connection to another bridge."""
+    """Watches whether the other bridge on one connection still answers."""
 
     def __init__(self, there: OtherBridge, seconds: float, owes: Callable[[], bool]) -> None:
-        """`seconds`: a longer silence is too long. `owes`: True while it must answer soon.
+        """`seconds`: the longest silence. `owes` returns True while the other bridge must answer.
 
-        Call `note_sent` for everything that is sent there, and run `lost` to learn of a silence.
+        Call `note_sent` for everything that is sent to it, and run `lost` to learn of a silence.
         """
-        #: True while this bridge reads nothing from there, so that silence proves nothing.
+        #: True while this bridge reads nothing from the other one, so that silence proves nothing.
         self.held_up = False
         #: the id of the newest request which the other bridge is known to have read, or 0.
         self.has_read = 0
@@ -56,7 +56,10 @@ class HolderLife:
         self._sent.set()
 
     async def lost(self) -> None:
-        """Wait until the other bridge has said nothing for too long."""
+        """Ask the other bridge for a sign of life after each sending; return when it gives none.
+
+        While `owes` returns True, it is asked after `seconds` without a sending too.
+        """
         while True:
             with anyio.move_on_after(self._seconds if self._owes() else None):
                 await self._sent.wait()
@@ -66,7 +69,7 @@ class HolderLife:
                 return
 
     async def _answers(self) -> bool:
-        """Send the bridge a question; True when it answers, False if it is silent for too long."""
+        """Ask for a sign of life; True on the answer, False after a silence of `seconds`."""
         silent, question = 0, self._there.send(LIVE, {})
         while silent < _LOOKS:
             before = self._there.received, self._there.taken

@@ -1,4 +1,4 @@
-"""The sessions that other bridges of this data folder have live, for a client that looks for one.
+"""Asks the other bridges of this data folder which sessions they have live.
 
 All bridges are asked at once, in a bounded time; one that is silent is left out.
 """
@@ -18,7 +18,7 @@ from acp_bridge.session.session_context import SessionContext
 
 
 async def live_elsewhere(context: SessionContext) -> list[Json]:
-    """Return the rows of sessions of this agent that other bridges have live, each session once."""
+    """Return a row for each session of this bridge's agent that another bridge has live."""
     found: list[Json] = []
     with anyio.move_on_after(waits.KEPT_WORK), suppress(NoThread):
         bridges = await in_thread(live_bridges, context.settings.home, abandon_on_cancel=True)

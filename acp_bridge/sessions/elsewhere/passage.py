@@ -1,7 +1,7 @@
-"""One session that another bridge holds, as one client of this bridge has it.
+"""Passes one session through between a client of this bridge and the bridge that holds it.
 
 Every message of the session goes through, both ways and in order; ids of requests are mapped. The
-other bridge sees one more client, with the abilities that this one declared.
+other bridge sees one more client, with the abilities that the client here declared.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ from acp_bridge.wire.streams import Streams
 #: requests with which a client leaves the session.
 LEAVING: Final = frozenset({SESSION_CLOSE, CLOSE_FOR_ALL})
 _LOADING: Final = frozenset({SESSION_LOAD, SESSION_RESUME})
-#: bytes that wait for a bridge that doesn't read; then requests are refused.
+#: the most bytes that may wait for a bridge that doesn't read; with more, requests are refused.
 _FLOOD: Final = 64 * 1024 * 1024
 
 
 @dataclass(slots=True, eq=False)
 class _Load:
-    """A request that loads or deletes the session."""
+    """The state of a request that loads or deletes the session: its answer, once it has one."""
 
     answer: Answer | None = None
     answered: anyio.Event = field(default_factory=anyio.Event)
@@ -70,7 +70,7 @@ class _Load:
 
 @dataclass(slots=True, eq=False)
 class _Closes:
-    """The requests with which the client leaves."""
+    """The state of the requests with which the client leaves the session."""
 
     unanswered: set[ClientRequest] = field(default_factory=set)
     #: the client has left, unless a load that it has sent behind its close is answered well.
@@ -92,23 +92,24 @@ class Passage:
         bounds: Settings,
         name: str | None = None,
     ) -> None:
-        """Takes over the streams; `bounds` limits how long, and for how many bytes, it waits.
+        """Takes over `streams`, a connection to the other bridge, and closes them in the end.
 
-        `name`: the client's, for the other bridge.
+        `bounds` has the limits of its waits, in seconds and bytes. `name`: under which the other
+        bridge knows the client again; None for no name.
         """
         self.client = client
         self._name = name
         self.session_id = session_id
         #: the parameters with which the session was loaded.
         self.given: Json = {}
-        #: a load was answered well: the client has the session.
+        #: a load has succeeded: the client has the session.
         self.was_loaded = False
         #: the client, or this bridge, has no use for the passage any more.
         self.left = False
         #: the client has asked to leave the session, or another client has closed it.
         self.leaving = False
         self._closes = _Closes()
-        #: the cursor that the client was told last, if it wants them.
+        #: the cursor that the client was told last, if it wants cursors.
         self.cursor: str | None = None
         #: why the other bridge has let the client go; None if it has not.
         self.let_go: str | None = None
@@ -120,11 +121,11 @@ class Passage:
         self._life = HolderLife(self._there, bounds.reach_timeout, self._owes)
         #: what the other bridge says of its settings.
         self._holder: Json = {}
-        #: the other bridge has said a word of the session.
+        #: the other bridge has sent a message of the session.
         self._has_shown = False
-        #: the answer to the load, or a word of the session: it is live there.
+        #: set by the answer to the load, by a message of the session, or by the end.
         self._sign = anyio.Event()
-        #: the loads by their requests, until `loaded` has returned.
+        #: the loads and deletes by their requests, until `loaded` has returned.
         self._loads: dict[ClientRequest, _Load] = {}
         #: the connection ended before the load was answered.
         self._cut_off = False
@@ -132,7 +133,7 @@ class Passage:
     # --- its life ------------------------------------------------------------------------------
 
     async def run(self, on_end: Callable[[Passage], None]) -> None:
-        """Carry messages until the connection ends; `on_end` is called when all is settled."""
+        """Carry messages until the connection ends; then end what is open, and call `on_end`."""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch)
@@ -146,7 +147,7 @@ class Passage:
             on_end(self)
 
     def _lost(self) -> RpcError:
-        """Return the error that every open request gets when the connection ends."""
+        """Note why the connection ended; return the error with which open requests are answered."""
         self.let_go = self.let_go or self._there.refusal
         self._cut_off = self._owes()
         return errors.agent_trouble(self.let_go or passage_words.HOLDER_ENDED)
@@ -155,7 +156,10 @@ class Passage:
         return any(load.answer is None for load in self._loads.values())
 
     async def _watch(self) -> None:
-        """Give up a bridge that is silent, and cancel the prompts that it may not have read."""
+        """Wait until the other bridge is silent for too long, then give it up.
+
+        Prompts that it may not have read are cancelled there, and the connection is closed.
+        """
         await self._life.lost()
         event("holder.silent", session=self.session_id)
         self.let_go = passage_words.HOLDER_SILENT
@@ -171,9 +175,9 @@ class Passage:
     # --- the beginning -------------------------------------------------------------------------
 
     async def open(self, request: ClientRequest) -> None:
-        """Send the client's load or delete, and wait until the session is known to be live there.
+        """Send the client's load or delete, and wait until the other bridge is known to hold it.
 
-        Raises NotLive, or the RpcError with which the other bridge refuses it.
+        Raises NotLive, or the RpcError with which the other bridge refuses the request.
         """
         try:
             with anyio.fail_after(self._bounds.reach_timeout):
@@ -188,10 +192,10 @@ class Passage:
             await self.loaded(request)
 
     async def _introduce(self) -> None:
-        """Initialize there with the client's abilities. Raises NotLive.
+        """Send the other bridge an `initialize` with the client's abilities. Raises NotLive.
 
-        The states of the session are asked for even if the client did not: it may be closed. What
-        a remote client may not do there is refused here; the name of its login is told.
+        It asks for the session's states even if the client did not, to learn of a close. For a
+        remote client it tells the login; this bridge refuses what that client may not do.
         """
         able = without_client_name(self.client.abilities.declared)
         own: Json = {HEARS_STATE: True}
@@ -218,9 +222,10 @@ class Passage:
         self._holder = own_meta(agent)
 
     def load(self, request: ClientRequest) -> _Load:
-        """Send a load or a delete, once for each request; `loaded` waits for the answer.
+        """Send a load or a delete to the other bridge; a request sent already is not sent again.
 
-        Raises RpcError for a cursor that the other bridge would not know as one.
+        `loaded` waits for the answer. Raises RpcError for a load from a cursor if the other bridge
+        knows no cursors.
         """
         if load := self._loads.get(request):
             return load
@@ -238,9 +243,9 @@ class Passage:
         return load
 
     async def loaded(self, request: ClientRequest) -> None:
-        """Wait until a request that was given to `load` has a result.
+        """Wait until a request that was given to `load` has succeeded.
 
-        Raises the RpcError that answered it, or NotLive if the session is not live there.
+        Raises the RpcError that answered it, or NotLive if the other bridge lacks the session.
         """
         load = self._loads[request]
         try:
@@ -253,7 +258,10 @@ class Passage:
             raise load.answer.error
 
     def _loaded(self, request: ClientRequest, load: _Load, answer: Answer) -> None:
-        """Answer the client at once, so that the session's next updates come after the answer."""
+        """Note the other bridge's answer to a load or a delete, and pass a result on to the client.
+
+        That is done at once, so that the session's next updates come after the answer.
+        """
         load.answer = answer
         match answer:
             case Ok(result) if request.method in _LOADING:
@@ -272,7 +280,10 @@ class Passage:
     # --- from the client -----------------------------------------------------------------------
 
     def take(self, request: ClientRequest) -> None:
-        """Pass a request on; raises RpcError if the other bridge has stopped reading."""
+        """Pass a client's request on to the other bridge, and later its answer back.
+
+        Raises RpcError if the other bridge has stopped reading.
+        """
         if self._there.pending > _FLOOD:
             raise errors.agent_trouble(passage_words.HOLDER_DEAF)
         if request.method in LEAVING:
@@ -281,7 +292,7 @@ class Passage:
         self._send(request, request.params, partial(self._respond, request))
 
     def notify(self, method: str, params: Any) -> None:
-        """Pass a notification on."""
+        """Pass a client's notification on; drop it if the other bridge has stopped reading."""
         if self._there.pending <= _FLOOD:
             self._there.notify(method, params)
             self._life.note_sent()
@@ -311,7 +322,7 @@ class Passage:
             self._leave_if_closed()
 
     def _leave_if_closed(self) -> None:
-        """Leave after a close, once no load is open that was sent behind it."""
+        """End the connection if a close has succeeded and no load sent after it is open."""
         if self._closes.done and not self._owes():
             self.leave()
 
@@ -322,7 +333,7 @@ class Passage:
         self._questions.ask(request, self._requests.with_client_id(request.call.params))
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Pass on that a question was withdrawn; an answer of the client's is still passed back."""
+        """Tell the client that a question was withdrawn; its answer is still passed back."""
         self._questions.take_back(request)
 
     def on_notification(self, method: str, params: Any) -> None:
@@ -358,9 +369,10 @@ class Passage:
 
 
 def _attaching(load: ClientRequest) -> Json:
-    """Return the parameters with which a remote client's load attaches to a session.
+    """Return the parameters of the `_acp_bridge/attach` that is sent for a remote client's load.
 
-    Nothing that it gives with the load counts in a bridge that serves others.
+    They have the session's id, `replay` and `_meta`; a remote client's folder and MCP servers do
+    not count in the other bridge.
     """
     given: Json = load.params
     told = {"sessionId": given["sessionId"], "replay": load.method == SESSION_LOAD}

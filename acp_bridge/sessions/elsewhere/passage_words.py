@@ -15,12 +15,12 @@ HOLDER_SILENT: Final = (
 
 
 def other_agent(there: str, here: str) -> str:
-    """Return why a session of another bridge can't be passed through."""
+    """Return why a session can't be passed through: its bridge has another agent, `there`."""
     return f"the session is open in an acp-bridge with the agent {there!r}, this one has {here!r}"
 
 
 def other_protocol(there: int, here: int) -> str:
-    """Return why a session of another bridge can't be passed through."""
+    """Return why a session can't be passed through: its bridge speaks another socket version."""
     return (
         f"the session is open in an acp-bridge of another version: its socket speaks {there},"
         f" this one {here}; end one of them first"
@@ -28,9 +28,10 @@ def other_protocol(there: int, here: int) -> str:
 
 
 def held_elsewhere(why: str | None, pid: int | None) -> str:
-    """Return why a session can't be opened here.
+    """Return why a session that another bridge holds can't be opened here.
 
-    `why`: what its bridge has said to that; `pid`: the process of that bridge, if it is known.
+    `why`: the reason why it can't be passed through; `pid`: the process of that bridge. Each is
+    None if it is not known.
     """
     told = f" ({why})" if why else ""
     end = f", or end that one: kill {pid}" if pid else ""
@@ -38,12 +39,12 @@ def held_elsewhere(why: str | None, pid: int | None) -> str:
 
 
 def holder_let_go(why: str) -> str:
-    """Return the notice that the bridge that runs a session shows it no more, or is silent."""
+    """Return the notice that another bridge shows the client a session no more, and `why`."""
     return f"[acp-bridge] This session is not shown here any more: {why}. Load it again to go on."
 
 
 def not_continued(why: str) -> str:
-    """Return the notice that a session can't be opened after the end of its bridge."""
+    """Return the notice that a session's bridge has ended, and `why` opening it here failed."""
     return (
         "[acp-bridge] The acp-bridge that ran this session has ended, and the session could not be"
         f" opened here: {why}. Load it again to go on."

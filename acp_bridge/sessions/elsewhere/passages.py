@@ -1,9 +1,9 @@
 """The sessions that clients of this bridge have from bridges that hold them.
 
-- A session whose lock is another bridge's is asked for there, again and again, until the lock is
-  free or the time for that is over.
-- When the bridge that holds a session ends, it is opened here; what the client sends meanwhile
-  waits for that, in order.
+- If another bridge has the lock of a session, that bridge is sent the request, again and again,
+  until it takes the request, the lock is free, or the time for that is over.
+- When the bridge that holds a session ends, the session is opened here; what the client sends
+  meanwhile waits for that, in order.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.peer import Call
 
-#: loads a session; its answer, or its error, is the request's.
+#: loads a session for a request with these parameters; returns or raises the request's answer.
 Load: TypeAlias = Callable[[ClientRequest, Json], Awaitable[object]]
-#: requests about the session as a whole go by way of the registry, and about none or all of them
-#: they are this bridge's own, whatever session they name.
+#: requests that are not passed on at once, whatever session they name: those that open or delete a
+#: session go through the registry, and this bridge answers those about no session or about all.
 _NOT_PASSED: Final = frozenset(
     {SESSION_LOAD, SESSION_RESUME, SESSION_DELETE, SESSION_NEW, SESSION_LIST, LIVE}
 )
 
 
 class HeldElsewhere(Exception):
-    """Another bridge holds the session, and has taken the request."""
+    """Another bridge holds the session, and has taken the request, by way of `passage`."""
 
     def __init__(self, passage: Passage) -> None:
         super().__init__("the session is live in another bridge")
@@ -65,35 +65,36 @@ class Continued(ClientRequest):
     """Stands for the load of a session that a client had from a bridge that has ended."""
 
     def answer(self, result: Any) -> None:
-        """Do nothing: nobody has asked."""
+        """Do nothing: no client has sent this request."""
 
     def fail(self, error: RpcError) -> None:
-        """Do nothing: nobody has asked."""
+        """Do nothing: no client has sent this request."""
 
 
 class Continuation:
     """Keeps, in order, what a client sends to a session that is being opened again."""
 
     def __init__(self) -> None:
-        """`scope` cancels the task that opens the session again."""
+        """`scope` cancels the task that opens the session again; `ended` is set when it is over."""
         self.waiting = WaitingRequests()
         self.scope = anyio.CancelScope()
         self.ended = anyio.Event()
 
 
 class Reach:
-    """Tries to pass one request on to the bridge that holds its session."""
+    """Tries to pass `request` on to the bridge that holds its session."""
 
     def __init__(self, passages: Passages, request: ClientRequest) -> None:
-        """`why`: the reason why the last try failed."""
+        """The attribute `why` says why the last try failed; None before the first failure."""
         self.why: str | None = None
         self._passages = passages
         self._request = request
 
     async def try_holder(self, lock_file: Path) -> None:
-        """Raise HeldElsewhere if the holder of the lock has taken the request.
+        """Send the request to the bridge that `lock_file` names, if it names one.
 
-        Raises RpcError if it never will: it is another agent's, say.
+        Raises HeldElsewhere if that bridge takes the request, RpcError if it never will: it has
+        another agent, say. Otherwise notes in `why` what failed; the caller may try again.
         """
         holder = read_holder(lock_file)
         if holder is None:
@@ -108,17 +109,17 @@ class Reach:
 
 
 class Passages:
-    """Holds the passages of all clients."""
+    """Holds the passages of all clients, each to the bridge that holds one of their sessions."""
 
     def __init__(self, context: SessionContext, load: Load) -> None:
-        """`load` opens a session again after the end of its holder, here or through another."""
+        """`load` opens a session again after the end of its holder, here or in another bridge."""
         self._context = context
         self._load = load
-        #: what makes the names under which clients of this bridge are known to others.
+        #: the key of the hash that names the clients of this bridge to other bridges.
         self._secret = secrets.token_bytes(32)
-        #: by client and session, the passages to bridges that hold sessions.
+        #: by client and session id, the passages to bridges that hold sessions.
         self.held: dict[tuple[Client, str], Passage] = {}
-        #: the same for sessions whose holder has ended, while they are opened again.
+        #: by client and session id, the sessions that are opened again, as their holder has ended.
         self.continued: dict[tuple[Client, str], Continuation] = {}
 
     # --- to another bridge ---------------------------------------------------------------------
@@ -145,10 +146,10 @@ class Passages:
         return passage
 
     def _name(self, request: ClientRequest, session_id: str) -> str | None:
-        """Return the name of a client with a name, for the bridge that has the session.
+        """Return the name under which the other bridge knows the client, None if it has no name.
 
-        It is the same when the client comes back here, and for another session, or by way of
-        another bridge, another one. A delete is sent beside the passage, and takes nobody's place.
+        It stays the same when the client comes back to this bridge; another session or another
+        bridge gives another one. A delete has none: it must not take the client's place.
         """
         client = request.client
         if client.abilities.name is None or request.method == SESSION_DELETE:
@@ -165,7 +166,11 @@ class Passages:
             raise errors.refused(passage_words.other_agent(holder.agent, ours.name))
 
     async def or_elsewhere(self, request: ClientRequest, work: Awaitable[object]) -> object:
-        """Do `work` here and return its result; or that of another bridge that took the request."""
+        """Await `work`, which answers `request` here, and return its result.
+
+        If it raises HeldElsewhere, wait until the other bridge has answered, and return ANSWERED.
+        Raises RpcError.
+        """
         try:
             return await work
         except HeldElsewhere as held:
@@ -183,9 +188,9 @@ class Passages:
         return ANSWERED
 
     async def load_again(self, request: ClientRequest, session_id: str) -> bool:
-        """Load a session again at the other bridge from which the client has it.
+        """Load a session again through the bridge from which the client has it; True if it did.
 
-        False if there is none, or it does not hold the session any more. Raises RpcError.
+        False if the client has it from no bridge, or that one lacks it by now. Raises RpcError.
         """
         passage = self._passage((request.client, session_id))
         if passage is None:
@@ -201,7 +206,7 @@ class Passages:
     # --- what the clients send -----------------------------------------------------------------
 
     def take_load(self, request: ClientRequest, params: Json) -> None:
-        """Pass a load on at the moment it is read, lest a later message overtake it.
+        """Pass a `session/load` on at the moment it is read, lest a later message overtake it.
 
         Does nothing if the client does not have the session from another bridge.
         """
@@ -212,7 +217,10 @@ class Passages:
                 passage.load(request)
 
     def take(self, request: ClientRequest, params: Json) -> bool:
-        """Pass a request on; False if its session is not another bridge's. Raises RpcError."""
+        """Pass a request on, and return True, if the client has its session from another bridge.
+
+        While the session is opened again, the request waits instead. Raises RpcError.
+        """
         session_id = params.get("sessionId")
         if request.method in _NOT_PASSED or not isinstance(session_id, str):
             return False
@@ -238,13 +246,14 @@ class Passages:
         self._drop(passage)
 
     def has(self, client: Client, session_id: str) -> bool:
-        """Return True for a session that the client has from another bridge."""
+        """Return True if the client has the session from another bridge."""
         return (client, session_id) in self.held
 
     def notify(self, client: Client, method: str, params: Json, session_id: object) -> bool:
-        """Pass a notification on; False if its session is not another bridge's.
+        """Pass a notification on, and return True, if its session is another bridge's.
 
-        `session_id`: the session that it is about, or that of the subagent which it is about.
+        `session_id`: the session that it is about, or that of the subagent that it is about. While
+        the session is opened again, only a cancel counts, for prompts that wait.
         """
         if not isinstance(session_id, str):
             return False
@@ -267,7 +276,7 @@ class Passages:
         return any(passage.cancel_request(request_id) for passage in own)
 
     def _passage(self, key: tuple[Client, str]) -> Passage | None:
-        """Return the passage of a session that the client has not left."""
+        """Return the passage for a (client, session id); None if there is none, or it was left."""
         passage = self.held.get(key)
         return passage if passage and not passage.left else None
 
@@ -282,7 +291,7 @@ class Passages:
                 continued.scope.cancel()
 
     async def end(self) -> None:
-        """Let all clients leave: this bridge ends."""
+        """Let all clients leave their sessions in other bridges, since this bridge ends."""
         for passage in list(self.held.values()):
             self._drop(passage)
         continued = list(self.continued.values())
@@ -312,7 +321,10 @@ class Passages:
         self._context.tasks.start_soon(self._continue, passage, continued)
 
     async def _continue(self, passage: Passage, continued: Continuation) -> None:
-        """Open a session whose holder has ended, here or where it is now."""
+        """Open a session whose holder has ended, here or in the bridge that has it now.
+
+        The requests that waited go on then, or fail if that fails.
+        """
         failure: RpcError | None = errors.cancelled()
         try:
             with continued.scope:

@@ -11,7 +11,7 @@ from acp_bridge.wire.jsonrpc import Answer
 
 
 class PassedQuestions:
-    """Holds the requests that the client has not answered yet.
+    """Holds the requests of the other bridge that the client has not answered yet.
 
     A question to a client that has left gets no answer: the other bridge sees that the client has
     left, and keeps the question open for the next client (invariant V8).
@@ -19,11 +19,11 @@ class PassedQuestions:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        #: the requests, with the ids by which the client knows them.
+        #: the open requests, each with the id by which the client knows it.
         self._asked: dict[BridgeRequest, int] = {}
 
     def ask(self, request: BridgeRequest, params: Any) -> None:
-        """Ask the client with these parameters; its answer is the request's."""
+        """Send the client the request with `params`; the answer goes back to the other bridge."""
         self._asked[request] = 0
         client_id = self._client.peer.request(request.method, params, partial(self._reply, request))
         if request in self._asked:

@@ -14,12 +14,12 @@ from acp_bridge.wire.jsonrpc import Answer
 
 
 class PassedRequests:
-    """Holds the requests that the other bridge has not answered yet."""
+    """Holds the clients' requests that the other bridge has not answered yet."""
 
     def __init__(self, there: Connection) -> None:
-        """`there`: the way to the other bridge."""
+        """`there`: the connection to the other bridge."""
         self._there = there
-        #: the open requests, by the id that each has there.
+        #: the open requests, by the id that each has on the connection to the other bridge.
         self._open: dict[int, tuple[Sent, ClientRequest]] = {}
 
     def send(
@@ -29,10 +29,10 @@ class PassedRequests:
         on_answer: Callable[[Answer], None],
         method: str | None = None,
     ) -> None:
-        """Pass a request on with these parameters; `on_answer` is called exactly once.
+        """Pass a request on with `params`; `on_answer` is called once, with the answer to it.
 
-        `method`: another one than the client's. A connection that has ended answers before this
-        returns.
+        `method`: sent in place of the request's own. If the connection has ended, `on_answer` is
+        called with an error before this returns.
         """
         sent = self._there.send(method or request.method, params)
         self._open[sent.id] = sent, request
@@ -52,13 +52,16 @@ class PassedRequests:
         return False
 
     def take_back_turns(self, read: int) -> None:
-        """Cancel every prompt that may not have been read; `read`: the last id that surely was."""
+        """Cancel every prompt for the agent that the other bridge may not have read.
+
+        `read`: the id of the last request that it surely has read.
+        """
         for sent, request in self._open.values():
             if sent.id > read and _begins_a_turn(request):
                 sent.cancel()
 
     def with_client_id(self, params: Any) -> Any:
-        """Return parameters whose `requestId` is the one that the client gave the request."""
+        """Return `params` with their `requestId`, if any, mapped back to the client's own id."""
         there = params.get("requestId") if isinstance(params, dict) else None
         if isinstance(there, int) and (found := self._open.get(there)):
             _, request = found
@@ -67,6 +70,6 @@ class PassedRequests:
 
 
 def _begins_a_turn(request: ClientRequest) -> bool:
-    """Return True for a prompt that is for the agent."""
+    """Return True for a prompt that is for the agent, and is no `/queue` command."""
     prompt = request.params.get("prompt") if request.method == SESSION_PROMPT else None
     return isinstance(prompt, list) and queue_words(prompt) is None
