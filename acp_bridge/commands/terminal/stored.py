@@ -29,7 +29,7 @@ class Kept:
     def __init__(self, home: Path) -> None:
         """`home` is the folder that is read as a data folder."""
         self.home = home
-        #: who has sessions of a database, by session.
+        #: the bridges that have sessions of a database, by the sessions' ids.
         self.holders: Mapping[str, Holder] = {}
 
     def fetch(self, session_id: str, *, memory: bool = False) -> None:
@@ -43,9 +43,10 @@ class Kept:
 
 
 def at_kept(command: str, given: Namespace, use: Callable[[Kept], int]) -> int:
-    """Run `use` with what `--journal` or `--home` names; returns its exit code.
+    """Call `use` with the sessions that `--journal` or `--home` names; returns its exit code.
 
-    Why a database can't be read is printed. Raises SystemExit for a URL that is none.
+    If a database can't be read, print why and return the code of a failure. Raises SystemExit for
+    a URL that is none.
     """
     home, url = data_folder(given.home), database(given.journal)
     if url is None:
@@ -63,7 +64,7 @@ def at_kept(command: str, given: Namespace, use: Callable[[Kept], int]) -> int:
 
 
 def listed_in(home: Path, url: DatabaseUrl | None) -> Path:
-    """Return the folder whose listing has the sessions of a database, or of a data folder.
+    """Return the folder that lists the sessions of a database, just fetched; no `url`: `home`.
 
     Raises NotFound: the database can't be read.
     """
@@ -82,7 +83,7 @@ def listed_in(home: Path, url: DatabaseUrl | None) -> Path:
 
 
 def folder_alone() -> str | None:
-    """Return why the data folder's sessions are not to be changed by a command; None: they are."""
+    """Return why a command must not change the data folder's sessions; None if it may."""
     if not os.environ.get("ACP_BRIDGE_JOURNAL"):
         return None
     return (

@@ -113,7 +113,7 @@ def turns_as_json(found: Sequence[Turn], session_id: str) -> Iterator[Json]:
 
 
 def _tokens(turn: Turn) -> str:
-    """Return the tokens that the agent tells of a turn, and of what they are if not of it."""
+    """Return a turn's tokens as its agent tells them, with what they count if not the turn."""
     told = usage(turn.row)
     counts = {name: told.get(f"{name}Tokens") for name in ("input", "output", "total")}
     known = {name: number for name, number in counts.items() if is_amount(number)}
@@ -125,7 +125,7 @@ def _tokens(turn: Turn) -> str:
 
 
 def _decisions(decided: Sequence[Json]) -> list[str]:
-    """Return each decision with who has made it, and how often."""
+    """Return a text for each kind of decision: what, by whom, and how often if more than once."""
     made = Counter(f"{one_line(str(each.get('decision')))} by {who(each)}" for each in decided)
     return [each if often == 1 else f"{often} {each}" for each, often in made.items()]
 

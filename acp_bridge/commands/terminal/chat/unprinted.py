@@ -58,7 +58,7 @@ class Unprinted:
         self._begun, self._left_out = False, 0
 
     def say(self, line: Line) -> None:
-        """Give out a line of the program's own: below what was said, or above a replay."""
+        """Print a line of the program's own: below what was said before, or above a replay."""
         if self._begun:
             self._transcript.say(line)
             self.collect()

@@ -95,7 +95,7 @@ class Transcript:
         self._finished.append(line)
 
     def forget(self) -> None:
-        """Finish all blocks, and know nothing of the session: it is shown anew."""
+        """Finish all blocks, and forget all tool calls: the session is shown anew."""
         self.end_turn()
         self._updates = Updates(_MOST_CALLS)
         self._seen.clear()
