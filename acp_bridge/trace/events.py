@@ -180,7 +180,7 @@ def _is_secret(method: str) -> bool:
 
 
 def _unique(sender: str, request_id: Any) -> str:
-    """Return the id of a request for the trace; `request_id` is the sender's own."""
+    """Return the id of a request in the trace: its sender and `request_id`, the sender's own id."""
     return f"{sender}:{json.dumps(request_id)}"
 
 

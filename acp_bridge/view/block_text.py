@@ -20,7 +20,10 @@ _LONGEST: Final = 100_000
 
 
 def harmless(text: object) -> str:
-    """Return a text of several lines, harmless; a lone carriage return counts as a newline."""
+    """Return a text with all that a terminal would obey escaped, but its newlines.
+
+    Tabs become spaces, and a lone carriage return a newline.
+    """
     if not isinstance(text, str):
         return ""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -121,7 +121,7 @@ class _Renderer(RendererHTML):
     def heading_open(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: _Env
     ) -> str:
-        """Write a heading below that of the message."""
+        """Begin a heading, at a level below that of the message's own heading."""
         return f"<{_level(tokens[idx])}>"
 
     def heading_close(

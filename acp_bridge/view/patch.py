@@ -92,7 +92,7 @@ def _differing(old: list[str], new: list[str]) -> tuple[int, int]:
 
 
 def _lines(text: str) -> list[str]:
-    """Divide a text at its newlines alone, which the lines keep."""
+    """Return the lines of a text with their newlines; nothing else divides lines."""
     *lines, last = text.split("\n")
     return [*(f"{line}\n" for line in lines), *([last] if last else [])]
 

@@ -46,7 +46,7 @@ class Standing:
     edited: bool = False
 
     def begins(self, before: Standing | None) -> bool:
-        """Return True if another turn runs than in the state `before`, or is about to begin."""
+        """Return True if a turn runs, or is about to, that did not run in the state `before`."""
         if before is None or not before.busy:
             return self.busy
         return self.prompt_id is not None and self.prompt_id != before.prompt_id

@@ -37,19 +37,19 @@ class Done:
 
     @property
     def commands(self) -> list[str]:
-        """The commands that it ran, or its title where the agent tells none."""
+        """The commands that the call ran, or its title where the agent tells none."""
         if self.refused or not self.ended or not runs_a_command(self.call):
             return []
         return commands_of(self.call) or [card(self.call).title]
 
     @property
     def end(self) -> str:
-        """How its command ended; "" for a success, and where that is not known."""
+        """How the call's command ended; "" for a success, and where that is not known."""
         return str(command_end(self.call) or "")
 
     @property
     def paths(self) -> list[str]:
-        """The paths of the files that it names, each once."""
+        """The paths of the files that the call names, each once."""
         places = (place.get("path") for place in objects(self.call.get("locations")))
         named = [path for path in places if isinstance(path, str) and path]
         return list(dict.fromkeys([*(diff.path for diff in self.diffs), *named]))

@@ -101,7 +101,7 @@ def changes_text(found: Changes) -> str:
 
 
 def changes_as_json(found: Changes, session_id: str) -> Iterator[Json]:
-    """Give an object for each file, and one for what may be missing."""
+    """Give an object for each changed file, and a last one for what may be missing."""
     for each in found.files:
         yield {
             "sessionId": session_id,

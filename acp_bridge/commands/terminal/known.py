@@ -104,7 +104,7 @@ def full_id(given: str, titles: dict[str, str]) -> str:
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Return by id its shortest beginning that no other id shares, 8 characters at least."""
+    """Return for each id its shortest beginning that no other shares, 8 characters at least."""
     short: dict[str, str] = {}
     ordered = sorted(set(ids))
     for at, each in enumerate(ordered):

@@ -188,7 +188,7 @@ def unreachable(lock: Path) -> str:
 async def in_folder(
     home: Path, folder: Path, bridges: Sequence[LiveBridge], connect: Connect
 ) -> str:
-    """Return the id of the session that was used last in a folder; one that lives goes first.
+    """Return the id of the session that was used last in a folder; a live one goes first.
 
     Raises NotFound.
     """

@@ -90,7 +90,7 @@ class Question:
     # -- steps of an answer
 
     async def ask(self, connection: Connection, joining: tuple[str, Json]) -> Json:
-        """Attach to a session and return the params of its oldest open permission, then shown.
+        """Attach to a session; return the params of its oldest open permission, to be shown now.
 
         `joining`: the request that attaches. Raises NotAnswered, RpcError, ConnectionLost and
         NoAnswer.

@@ -276,7 +276,10 @@ def add_at(parser: CommandParser) -> None:
 
 
 def reach_of(parser: CommandParser, given: argparse.Namespace) -> Reach:
-    """Return where a command finds sessions. Raises SystemExit after a message on stderr."""
+    """Return where a command finds sessions: at the address of `--at`, or in the data folder.
+
+    Raises SystemExit after a message on stderr.
+    """
     home = data_folder(given.home)
     return Here(home) if given.at is None else there_of(parser.name, home, given.at)
 

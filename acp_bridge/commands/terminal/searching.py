@@ -50,7 +50,7 @@ def with_places(
 class _Progress:
     """Says on stderr how many sessions have been read, where that takes long.
 
-    On a terminal one line changes; else one is written.
+    On a terminal one line is written again and again; elsewhere one line is written once.
     """
 
     def __init__(self) -> None:

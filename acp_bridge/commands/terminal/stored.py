@@ -33,13 +33,16 @@ class Kept:
         self.holders: Mapping[str, Holder] = {}
 
     def fetch(self, session_id: str, *, memory: bool = False) -> None:
-        """Bring a session's file up to date. Raises JournalError.
+        """Bring a session's file up to date: a data folder's always is. Raises JournalError.
 
         `memory`: with what the built-in agent remembers.
         """
 
     def fetch_all(self, ids: Iterable[str]) -> None:
-        """Bring the files of sessions up to date, as far as they can be. Raises JournalError."""
+        """Bring the files of sessions up to date as `fetch` does, as far as that is possible.
+
+        Raises JournalError.
+        """
 
 
 def at_kept(command: str, given: Namespace, use: Callable[[Kept], int]) -> int:

@@ -34,18 +34,18 @@ class Turn:
 
     @property
     def costs(self) -> dict[str, float]:
-        """What it has cost, by currency, as far as that is known."""
+        """What the turn has cost, by currency, as far as that is known."""
         return self.used.spent.costs if self.used else {}
 
     @property
     def seconds(self) -> float | None:
-        """How long it took; None if one of its times is not kept."""
+        """How many seconds the turn took; None if one of its times is not kept."""
         began, ended = _time(self.row.began), _time(self.row.ended)
         return None if began is None or ended is None else (ended - began).total_seconds()
 
     @property
     def end(self) -> str:
-        """How it ended, in a word or with what the error says."""
+        """How the turn ended, in a word or with what the error says."""
         if self.runs:
             return "runs"
         match self.row.prompt.outcome:

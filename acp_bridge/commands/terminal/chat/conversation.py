@@ -253,7 +253,7 @@ class Conversation:
     def interrupt(self) -> bool:
         """Cancel the running turn; returns True, to leave, at a second call in 2 s.
 
-        It also does so without a connection.
+        Without a connection it returns True at once.
         """
         now = self._clock()
         twice = self._interrupted is not None and now - self._interrupted < _TWICE

@@ -49,7 +49,7 @@ class OwnPrompts:
         return next(found, None) if prompt_id is not None else None
 
     def unnamed(self, block: object) -> Prompt | None:
-        """Return a prompt with this block that was sent, and whose id is not known, or None."""
+        """Return a prompt that was sent, has this content block, and no known id; else None."""
         sent = (each for each in self.unanswered if each.was_sent and each.prompt_id is None)
         return next((each for each in sent if block in each.blocks), None)
 
@@ -59,7 +59,7 @@ class OwnPrompts:
         return self._clock() - self._turn_since
 
     def note_accepted(self, request_id: RequestId, prompt_id: object) -> None:
-        """Note the bridge's id for a prompt that is on disk."""
+        """Note the bridge's id for the prompt that a request has sent, and that is on disk now."""
         for prompt in self.unanswered:
             if prompt.sent is not None and prompt.sent.id == request_id:
                 prompt.prompt_id = prompt_id

@@ -52,7 +52,7 @@ class QueueShown:
 
     @property
     def order(self) -> list[object] | None:
-        """The ids of the prompts in the list, as they run; None if the bridge has told nothing."""
+        """The ids of all prompts in the order in which they run; None if it is not known."""
         return None if self._told is None else [row.prompt_id for row in self._told]
 
     @property
