@@ -45,33 +45,36 @@ _PROVIDERS: Final = "providers/"
 #: how nearly every line begins. The rest of such a line is the end of its event, too.
 _UPDATE: Final = f'{{"jsonrpc":"2.0","method":"{SESSION_UPDATE}","params":'.encode()
 _BEGUN: Final = len(_UPDATE)
-#: members of a message that is an update and nothing more.
+#: how many members a message has that is an update and nothing more.
 _MEMBERS: Final = 3
 _PARAMS: Final = b'"params"'
 #: begins the escape of a letter that may be one of a member's name.
 _ESCAPED: Final = b"\\u00"
-#: in the place of messages that nobody has read.
+#: stands for the parsed messages where no decoder has parsed the lines.
 _UNREAD: Final = repeat(None)
 
 
 class Direction:
-    """The lines from one component to another, one of which is the bridge."""
+    """Makes events of the lines from `sender` to `receiver`, one of which is the bridge."""
 
     def __init__(self, sender: str, receiver: str, *, trusted: bool) -> None:
         """`trusted`: the lines are the bridge's own, so each of them is JSON."""
         self._sender, self._receiver, self._trusted = sender, receiver, trusted
-        #: the requests that are not answered, and whether they have an event.
+        #: the ids of the unanswered requests among the lines, and whether each has an event.
         self._asked: dict[RequestId, bool] = {}
         self._partial = bytearray()
         update = {"protocol": "acp", "from": sender, "to": receiver, "method": SESSION_UPDATE}
         self._update = encode(update)[1:-2] + b',"params":'
-        #: how the event of an update begins at this time.
+        #: how the event of an update begins, and the time in seconds for which that holds.
         self._head, self._at = b"", -1.0
-        #: the other direction of the connection, which has the answers.
+        #: the other direction of the connection, in which the answers go.
         self.back: Direction = self
 
     def feed(self, data: bytes, seconds: float) -> list[bytes]:
-        """Return the events of the lines that end in these bytes; a line too long makes none."""
+        """Return the events of the lines that end in `data`; the rest is kept for the next call.
+
+        `seconds`: the time since the trace began. A line that is too long makes no event.
+        """
         *lines, rest = data.split(b"\n")
         if lines and self._partial:
             lines[0] = bytes(self._partial) + lines[0]
@@ -86,9 +89,10 @@ class Direction:
         seconds: float,
         messages: Sequence[Message | Malformed] | None = None,
     ) -> list[bytes]:
-        """Return the events of whole lines, without their newlines.
+        """Return the events of whole lines, which are given without their newlines.
 
-        `messages`: what a `Decoder` has made of each of them; without it they are read here.
+        `seconds`: the time since the trace began; `messages`: what a `Decoder` has made of each
+        line; without it the lines are parsed here.
         """
         if seconds != self._at:
             self._head = b'{"type":"notification","ts":%.6f,%b' % (seconds, self._update)
@@ -150,7 +154,10 @@ class Direction:
 
 
 def _is_update(line: bytes, message: Message | Malformed | None) -> bool:
-    """Return True if a line that begins as an update is one, and nothing but that."""
+    """Return True if a line that begins like a `session/update` is one without further members.
+
+    `message`: the parsed line; None: it is parsed here.
+    """
     if message is None:
         try:
             message = from_json(line, allow_inf_nan=False, cache_strings="keys")
@@ -173,12 +180,15 @@ def _is_secret(method: str) -> bool:
 
 
 def _unique(sender: str, request_id: Any) -> str:
-    """Return the id of a request for the trace; `request_id` is the sender's own."""
+    """Return the id of a request in the trace: its sender and `request_id`, the sender's own id."""
     return f"{sender}:{json.dumps(request_id)}"
 
 
 def _without_secrets(value: Any, *, among_servers: bool = False) -> Any:
-    """Return a copy without what MCP servers are given: their environments and headers."""
+    """Return a copy of a JSON value without the environments and headers of MCP servers.
+
+    `among_servers`: leave `env` and `headers` out wherever they stand in `value`.
+    """
     if isinstance(value, dict):
         return {
             key: _without_secrets(each, among_servers=among_servers or key == _SERVERS)
@@ -191,7 +201,7 @@ def _without_secrets(value: Any, *, among_servers: bool = False) -> Any:
 
 
 def both_ways(other: str) -> tuple[Direction, Direction]:
-    """Return the directions of a connection of the bridge: from the other end, and to it."""
+    """Return the directions of a connection of the bridge: from the component `other`, to it."""
     coming, going = Direction(other, BRIDGE, trusted=False), Direction(BRIDGE, other, trusted=True)
     coming.back, going.back = going, coming
     return coming, going

@@ -11,7 +11,7 @@ from typing import Any, Final
 from acp_bridge.protocol import CANCEL_REQUEST, SESSION_CANCEL, Json, as_object
 from acp_bridge.wire.jsonrpc import dumps, read_object
 
-#: seconds since the beginning of a trace, a thousand years.
+#: the latest time that an event may have, in seconds since the beginning: a thousand years.
 _LATEST: Final = 3e10
 _AGENT: Final = re.compile(r"[Aa]gent(\(\d+\))?")
 
@@ -58,9 +58,9 @@ class Exchange:
 
 
 def read_exchanges(text: bytes) -> list[Exchange]:
-    """Return the exchanges with an agent, of all its processes, in order; raises NoTrace.
+    """Return the exchanges in the text of a trace file, of all processes of the agent, in order.
 
-    A last line without its end, which a kill has left, is not looked at.
+    A last line without its newline, which a kill has left, is ignored. Raises NoTrace.
     """
     reading = _Reading()
     for event in _events(text):
@@ -96,12 +96,13 @@ class _Reading:
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
-        #: by the process of the agent, one that was answered as if asked then; and by the request.
+        #: the exchanges by the process of the agent, each behind those asked or answered before it.
         self._of: dict[str, list[Exchange]] = {}
+        #: the exchanges by the key of each open request, of the client or of the agent.
         self._asked: dict[str, Exchange] = {}
 
     def take(self, event: Json) -> None:
-        """Take the next event; those that are not of an agent are not looked at."""
+        """Add the next event to its exchange, unless it is neither from nor to an agent."""
         if _AGENT.fullmatch(event["from"]):
             self._take_from_agent(event["from"], event)
         elif _AGENT.fullmatch(event["to"]):
@@ -151,9 +152,10 @@ class _Reading:
         owner.steps.append(Step(act, seconds, event["method"], params, asked=asked))
 
     def _owner(self, agent: str, session: str | None) -> Exchange | None:
-        """Return what the agent was at: the latest open request of the session, or of any.
+        """Return the exchange that a message of `agent` about `session` belongs to.
 
-        Without one, the latest request that was answered.
+        That is the latest open request of the session, else one where either names no session,
+        else the request that was answered last. None: the agent was asked nothing yet.
         """
         known = self._of.get(agent, [])
         unanswered = [each for each in known if not each.answered]

@@ -17,9 +17,10 @@ class TraceFile:
     """A file that this process alone appends to, mode 0600."""
 
     def __init__(self, path: Path, most: int = MOST) -> None:
-        """Begin a file; what is there becomes `FILE.1`. Raises OSError, also if it is in use.
+        """Open the file `path`; one that has content becomes `FILE.1`. `most`: bytes of one file.
 
-        So does an empty file of another user's, who could read what is written into it.
+        An empty file of another user's, who could read the trace, becomes `FILE.1`, too. Raises
+        OSError, also if another bridge writes to the file.
         """
         self._path, self._most, self._size = path, most, 0
         self._failed = False
@@ -29,7 +30,10 @@ class TraceFile:
             self._begin_next()
 
     def write(self, lines: bytes) -> None:
-        """Append whole lines; those for which the disk has no room are left out."""
+        """Append whole lines, in the next file if this one is full.
+
+        Lines that can't be written are left out; the log says so once.
+        """
         try:
             if self._size and self._size + len(lines) > self._most:
                 self._begin_next()

@@ -2,7 +2,7 @@
 
 - A request gets what the agent has answered to the same method, in order, for the same session, and
   before that whatever the agent has said and asked meanwhile, in its order.
-- Where the agent has waited for the client, for an answer or a cancel, so does this.
+- Where the agent has waited for the client, for an answer or a cancel, so does the player.
 - A client may name a session that the trace does not have: it stands for the next one that has what
   is asked for. What the trace has no more of is an error.
 """
@@ -51,7 +51,7 @@ _FLUSH: Final = 1.0
 
 @dataclass(slots=True)
 class _Played:
-    """A request of the client's that is not answered."""
+    """A request of the client's that is not answered yet, and whether it was cancelled."""
 
     session: object
     cancelled: anyio.Event = field(default_factory=anyio.Event)
@@ -59,7 +59,7 @@ class _Played:
 
 @dataclass(slots=True)
 class _Asked:
-    """A request to the client."""
+    """A request to the client, and the client's answer once it has come."""
 
     id: int = 0
     settled: anyio.Event = field(default_factory=anyio.Event)
@@ -73,23 +73,23 @@ class _Asked:
 
 
 class Player:
-    """Speaks to one client in the agent's place."""
+    """Plays the agent's part of recorded exchanges to one client."""
 
     def __init__(self, exchanges: Sequence[Exchange], *, timing: bool) -> None:
-        """`timing`: let pass as much time before each step as there was."""
+        """`timing`: wait before each step as long as the agent had waited."""
         self._left = list(exchanges)
         self._timing = timing
         self._outgoing: Outgoing
         self._peer: Peer
         self._tasks: TaskGroup
-        #: ids of the trace, and what they are called here.
+        #: the ids that the client knows, by those in the trace.
         self._names: dict[str, str] = {}
-        #: the requests to the client, by those of the trace.
+        #: the requests to the client, by the keys of the same requests in the trace.
         self._asked: dict[str, _Asked] = {}
         self._played: dict[RequestId, _Played] = {}
 
     async def serve(self, incoming: Incoming, outgoing: Outgoing) -> None:
-        """Serve the client until it sends or takes nothing more."""
+        """Serve the client until its input ends, or it takes no more output."""
         self._outgoing = outgoing
         self._peer = Peer(self, outgoing.write, answer_malformed=True)
         async with anyio.create_task_group() as self._tasks:
@@ -130,7 +130,10 @@ class Player:
         """Do nothing: each message was taken by itself."""
 
     def _next(self, method: str, session: object) -> Exchange:
-        """Take the next exchange for a request; raises RpcError if there is none."""
+        """Remove and return the next recorded exchange for a request.
+
+        `session`: the id in the params of the request. Raises RpcError if no exchange is left.
+        """
         left = [each for each in self._left if each.method == method]
         named = session if isinstance(session, str) else None
         recorded = next((each for each, here in self._names.items() if here == named), named)
@@ -204,7 +207,7 @@ class Player:
         self._peer.answer(request_id, content)
 
     def _named(self, value: Any) -> Any:
-        """Return a copy with the names that ids have here."""
+        """Return a copy of a recorded value with the ids that the client knows."""
         if isinstance(value, dict):
             return {
                 key: self._names.get(each, each)

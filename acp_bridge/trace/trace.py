@@ -32,29 +32,30 @@ class Trace:
         #: the time of this round of the event loop; None before its first line.
         self._seconds: float | None = None
         self._waiting: list[bytes] = []
-        #: the ways whose lines are sent when they are written.
+        #: the outgoing streams whose lines are sent once the file has them.
         self._holding: list[_TracedOutgoing] = []
-        #: nothing was written in this round.
+        #: nothing was written in this round: the next line to send is written at once.
         self._direct = True
         self._wake = anyio.Event()
 
     def of_client(self, incoming: Incoming, outgoing: Outgoing) -> Streams:
-        """Return the streams of a client, which are traced from now on."""
+        """Return the streams of a new client, wrapped so that what they carry is traced."""
         self._clients += 1
         coming, going = both_ways(_numbered("Client", self._clients))
         return _TracedIncoming(self, coming, incoming), _TracedOutgoing(self, going, outgoing)
 
     def of_agent(self, outgoing: Outgoing) -> tuple[Heard, Outgoing]:
-        """Return the way to an agent's process, and what has to be told of each of its lines.
+        """Return a callback for the lines of a new agent process, and `outgoing`, now traced.
 
-        An agent says much: its lines are not read a second time here.
+        The caller gives the callback the lines with their parsed messages: an agent says much,
+        and its lines are not parsed a second time here.
         """
         self._agents += 1
         coming, going = both_ways(_numbered("Agent", self._agents))
         return partial(self.heard, coming), _TracedOutgoing(self, going, outgoing)
 
     def came(self, direction: Direction, data: bytes) -> None:
-        """Note bytes that were read, before anything is done about them."""
+        """Note bytes that a stream has read; call this before they are handled."""
         self._waiting += direction.feed(data, self._seconds or self._begin_round())
 
     def heard(
@@ -63,12 +64,12 @@ class Trace:
         lines: list[bytes],
         messages: Sequence[Message | Malformed] | None,
     ) -> None:
-        """Note lines that were read, before anything is done about them (`wire.jsonrpc.Heard`)."""
+        """Note lines that were read; call this before they are handled (`wire.jsonrpc.Heard`)."""
         seconds = self._seconds or self._begin_round()
         self._waiting += direction.events(lines, seconds, messages)
 
     def goes(self, way: _TracedOutgoing, direction: Direction, lines: bytes) -> None:
-        """Note whole lines, and let them go when they are in the file."""
+        """Note whole lines that `way` holds, and let it send them when they are in the file."""
         seconds = self._seconds or self._begin_round()
         self._waiting += direction.events(lines.split(b"\n"), seconds)
         self._holding.append(way)
@@ -82,7 +83,7 @@ class Trace:
         return self._seconds
 
     def write(self) -> None:
-        """Write what waits, and let go what was held for that."""
+        """Write the waiting events into the file, then send the lines that were held until then."""
         if self._waiting:
             self._file.write(b"".join(self._waiting))
             self._waiting.clear()
@@ -92,18 +93,18 @@ class Trace:
                 way.let_go()
 
     async def run(self) -> None:
-        """Write what a round of the event loop has left, until cancelled."""
+        """Write the waiting events at the end of each round of the event loop, until cancelled."""
         while True:
             await self._wake.wait()
             self.end_round()
 
     def end_round(self) -> None:
-        """Write what waits; the next line that goes is written at once."""
+        """Write the waiting events; the next line to send, of another round, is written at once."""
         self.write()
         self._seconds, self._direct, self._wake = None, True, anyio.Event()
 
     def close(self) -> None:
-        """Write what waits, and close the file."""
+        """Write the waiting events, and close the file."""
         self.write()
         self._file.close()
 
@@ -113,7 +114,7 @@ def _numbered(name: str, number: int) -> str:
 
 
 class _TracedIncoming:
-    """Bytes that are noted as they are read."""
+    """An incoming stream whose bytes are noted in the trace as they are read."""
 
     def __init__(self, trace: Trace, direction: Direction, of: Incoming) -> None:
         self._trace, self._direction, self._of = trace, direction, of
@@ -129,7 +130,7 @@ class _TracedIncoming:
 
 
 class _TracedOutgoing:
-    """A way to the other end on which lines are held until they are in the file."""
+    """An outgoing stream that holds its lines until the file of the trace has them."""
 
     def __init__(self, trace: Trace, direction: Direction, to: Outgoing) -> None:
         self._trace, self._direction, self._to = trace, direction, to

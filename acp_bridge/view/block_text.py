@@ -1,6 +1,6 @@
 """Text of agents and files for a terminal: harmless, without tabs.
 
-"" for a value that is no text.
+The functions return "" for a value that is no text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _LONGEST: Final = 100_000
 
 
 def harmless(text: object) -> str:
-    """Return a text of several lines, harmless; a lone carriage return counts as a newline."""
+    """Return a text with all that a terminal would obey escaped, but its newlines.
+
+    Tabs become spaces, and a lone carriage return a newline.
+    """
     if not isinstance(text, str):
         return ""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -54,5 +57,5 @@ def words(content: Content | None) -> str:
 
 
 def unfenced(text: str) -> str:
-    """Return a text without the fence that it may stand in as a whole."""
+    """Return the content of a text that is one fenced code block; any other text as it is."""
     return text if len(text) > _LONGEST else _FENCE.sub(r"\2", text)

@@ -22,8 +22,8 @@ _CODES: Final = (
     ("rawOutput", "metadata", "exit"),  # opencode
     ("rawOutput", "details", "exitCode"),  # pi-acp
 )
-#: where they tell it to clients that show their terminals. claude-agent-acp and pi-acp send 1 for
-#: every failure, so what they write about the code is read first.
+#: where agents tell the code to clients that show their terminals. claude-agent-acp and pi-acp send
+#: 1 for every failure, so what they write about the code is read first.
 _OF_TERMINAL: Final = ("_meta", "terminal_exit", "exit_code")
 _SIGNALS: Final = (("rawOutput", "signal"), ("_meta", "terminal_exit", "signal"))
 #: where an output stands in a call without content: codex-acp, opencode, cursor.
@@ -31,7 +31,7 @@ _OUTPUTS: Final = ("aggregated_output", "output", "stdout")
 #: what agents write about a code: "Exit code 1" (claude-agent-acp), "Return code: 1"
 #: (mistral-vibe), "failed with exit code: 1" (kimi-cli), "Command exited with code 1" (pi-acp).
 _WRITTEN: Final = re.compile(r"\b(?:exit|return|exited with)(?: exit)? code:? (-?\d{1,10})\b", re.I)
-#: how many of the first and of the last lines of an output are searched for that.
+#: how many of the first and of the last lines of an output are searched for a code.
 _SEARCHED: Final = 3
 #: characters of an output that are searched at each end.
 _FAR: Final = 1_000
@@ -47,7 +47,7 @@ class CommandEnd:
     signal: str | None = None
 
     def __str__(self) -> str:
-        """As shown beside the command; "" for a success."""
+        """Return the words shown beside the command, such as "exit code 1"; "" for a success."""
         if self.signal:
             return f"ended by {self.signal}"
         return f"exit code {self.code}" if self.code else ""

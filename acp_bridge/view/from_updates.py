@@ -67,7 +67,10 @@ class Updates:
         return list(reversed(self._calls.items()))
 
     def on_call(self, update: Json) -> Call:
-        """Merge an update of a tool call, or a permission request for it, into the known call."""
+        """Merge an update of a tool call, or a permission request for it, into the known call.
+
+        Return the update with the call before and after it.
+        """
         call_id = str(update.get("toolCallId"))
         before = self._calls.get(call_id)
         stands = {key: update[key] for key in _STANDS if update.get(key) is not None}

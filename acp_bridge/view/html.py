@@ -41,7 +41,7 @@ _HEADS: Final = {
     Voice.BRIDGE: "acp-bridge",
     Voice.HOOK: "Hook",
 }
-#: of a tool call and of an entry of a plan: a sign, and the word that it stands for.
+#: the sign and the word for each status of a tool call or of an entry of a plan.
 _STATUS: Final = {
     "pending": ("○", "waiting"),
     "in_progress": ("▸", "running"),
@@ -99,7 +99,10 @@ def document(
 
 
 def article(piece: Piece, extent: Extent) -> str:
-    """Return a piece with the id that it keeps, `pN`."""
+    """Return a piece as an HTML article, whose id is `p` and the number of the piece.
+
+    `extent`: how much of a tool call is shown.
+    """
     match piece:
         case Message():
             return _message(piece)
@@ -110,19 +113,19 @@ def article(piece: Piece, extent: Extent) -> str:
 
 
 def spoken(voice: Voice, paragraphs: Iterable[str]) -> str:
-    """Return what somebody says: Markdown, but for a user's and a hook's words, which are text."""
+    """Return paragraphs as HTML: a user's and a hook's words as plain text, others as Markdown."""
     if voice in (Voice.USER, Voice.HOOK):
         return "".join(f'<p class="plain">{text(each.strip())}</p>' for each in paragraphs)
     return "".join(map(markup, paragraphs))
 
 
 def rest(message: Message) -> str:
-    """Return the text behind the finished paragraphs, and how much was not kept."""
+    """Return the HTML of a message behind its finished paragraphs, with how much was not kept."""
     return spoken(message.voice, [message.rest]) + _left(0, message.left)
 
 
 def asked(call: Json) -> str:
-    """Return the whole call that a permission is about, as `tool_calls.shown` has it."""
+    """Return the HTML of the call that a permission is about, as `tool_calls.shown` returns it."""
     return f"<h2>{text(title(call))}</h2>\n" + _content(call, Extent.ASKED, folded=False)
 
 
@@ -160,7 +163,7 @@ def _tool_call(piece: ToolCall, extent: Extent) -> str:
 
 
 def _content(call: Json, extent: Extent, *, folded: bool = True) -> str:
-    """Return the changes and the output of a call; what is long is folded away if `folded`."""
+    """Return the HTML of a call's changes and output; `folded`: what is long is folded away."""
     shown = card(call)
     parts = [
         _diff(each, extent, folded=folded)
@@ -172,7 +175,7 @@ def _content(call: Json, extent: Extent, *, folded: bool = True) -> str:
 
 
 def _output(item: Content, command: bool, extent: Extent, *, folded: bool) -> str:
-    """Return an output; of a command's the last lines if not all are shown."""
+    """Return the HTML of an output: if it is long, a command's last lines, else the first ones."""
     if item.type == "resource_link" and is_link(item.uri):
         return f"<p>{link(item.uri, text(one_line(item.uri)))}</p>"
     said = _CONTROLS.sub("", unfenced(words(item).strip("\n"))).strip("\n")
@@ -201,7 +204,7 @@ def _diff(diff: Diff, extent: Extent, *, folded: bool) -> str:
 
 
 def _line(line: str) -> str:
-    """Return a line of a diff, its sign before it."""
+    """Return the HTML of a line of a diff; the line begins with its sign: `+`, `-` or `@`."""
     if tag := _SIGNS.get(line[:1]):
         return f"<{tag}>{text(line)}\n</{tag}>"
     return f'<span class="at">{text(line)}\n</span>' if line[:1] == "@" else f"{text(line)}\n"
@@ -214,7 +217,7 @@ def _fold(head: str, body: str, lines: int) -> str:
 
 
 def _left(lines: int, characters: int) -> str:
-    """Return how much is not shown, or "" if all is."""
+    """Return the HTML that says how much is left out, in characters if any; "" if nothing is."""
     if characters:
         return f'<p class="about">… {characters} more characters</p>'
     return f'<p class="about">… {lines} more line{"" if lines == 1 else "s"}</p>' if lines else ""

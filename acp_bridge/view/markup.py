@@ -28,12 +28,12 @@ _ABOVE: Final = 2
 _LOWEST: Final = 6
 _ALIGNED: Final = {"text-align:right": "right", "text-align:center": "center"}
 
-#: marks of Markdown, and of how many characters in a hundred they are at the most in any real text.
+#: characters that mark something in Markdown, and the most of them in a real text, in percent.
 _MARKS: Final = "[]()*_!<>&\\`~#=\n"
 _MOST_MARKS: Final = 40
-#: characters of a text that takes no time whatever it is.
+#: characters of a text that is short enough to be parsed whatever it contains.
 _SHORT: Final = 400
-#: cells of a table: a short row is drawn with all of them.
+#: cells that a text's tables may have: a short row gets as many as the widest line has bars.
 _MOST_CELLS: Final = 4_000
 
 _Env = MutableMapping[str, Any]
@@ -54,12 +54,12 @@ def is_link(address: str) -> bool:
 
 
 def link(address: str, shown: str) -> str:
-    """Return a link that tells the other side nothing of where it stood."""
+    """Return an HTML link around `shown`, which is HTML; following it sends no referrer."""
     return f"{_opened(address)}{shown}</a>"
 
 
 def markup(of: str) -> str:
-    """Return Markdown as HTML."""
+    """Return Markdown as HTML; one that may take long to parse is shown as plain text."""
     marks = sum(map(of.count, _MARKS)) if len(of) > _SHORT else 0
     if 100 * marks > _MOST_MARKS * len(of):
         return f'<p class="plain">{text(of)}</p>\n'
@@ -75,7 +75,7 @@ def _opened(address: str) -> str:
 
 
 class _Parser(MarkdownIt):
-    """Takes a link for one only if a page may link to it."""
+    """Parses Markdown; a link whose address a page may not link to stays text."""
 
     def validateLink(self, url: str) -> bool:
         """Return True for an address that a page may link to."""
@@ -83,7 +83,7 @@ class _Parser(MarkdownIt):
 
 
 class _Renderer(RendererHTML):
-    """Writes only tags of Markdown, none with an attribute that an author could fill."""
+    """Writes only tags of Markdown; no attribute has an author's words but a checked address."""
 
     def renderToken(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: _Env
@@ -121,7 +121,7 @@ class _Renderer(RendererHTML):
     def heading_open(
         self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: _Env
     ) -> str:
-        """Write a heading below that of the message."""
+        """Begin a heading, at a level below that of the message's own heading."""
         return f"<{_level(tokens[idx])}>"
 
     def heading_close(
@@ -146,7 +146,7 @@ class _Renderer(RendererHTML):
         return "</a>" if same else f'</a> <span class="where">({text(where)})</span>'
 
     def table_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: _Env) -> str:
-        """Begin a table that can be moved from side to side, also by keys."""
+        """Begin a table that can be scrolled from side to side, also by keys."""
         return '<div class="wide" role="region" aria-label="Table" tabindex="0"><table>\n'
 
     def table_close(
@@ -162,7 +162,7 @@ class _Renderer(RendererHTML):
         return f'<{token.tag} class="{aligned}">' if aligned else f"<{token.tag}>"
 
     def th_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: _Env) -> str:
-        """Begin a cell of a head."""
+        """Begin a cell of a table's head."""
         return self.td_open(tokens, idx, options, env)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 #: characters of a paragraph or code block after which it is cut at the next end of a line.
 _LONG: Final = 4_000
-#: characters after which it is cut anywhere.
+#: characters after which a paragraph or code block is cut anywhere.
 _LONGEST: Final = 8_000
 #: characters of a code block's first line that are repeated where the block is cut.
 _OPENING: Final = 100
@@ -21,7 +21,7 @@ _FENCE: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 
 
 class Paragraphs:
-    """Splits the text of one message."""
+    """Splits the text of one message into paragraphs; `rest` is what is not finished yet."""
 
     def __init__(self) -> None:
         self.rest = ""

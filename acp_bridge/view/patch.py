@@ -14,7 +14,7 @@ _NO_NEWLINE: Final = "\\ No newline at end of file"
 
 
 def patch(path: str, before: str | None, after: str | None) -> list[str]:
-    """Return the lines of the patch of one file; None: there is no such file."""
+    """Return the lines of the patch from one text of a file to another; None: there is no file."""
     old, new = _quoted(f"a/{path}"), _quoted(f"b/{path}")
     head = [f"diff --git {old} {new}"]
     if before is None:
@@ -66,7 +66,10 @@ _Group = list[tuple[str, int, int, int, int]]
 
 
 def _groups(old: list[str], new: list[str], same: int) -> Iterator[_Group]:
-    """Give the groups of changes; `same`: how many first lines are known to be equal."""
+    """Give groups of opcodes as `SequenceMatcher.get_grouped_opcodes` does.
+
+    `same`: how many first lines are known to be equal.
+    """
     if max(len(old), len(new)) <= _MOST_COMPARED:
         for group in SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT):
             yield [(str(tag), a1, a2, b1, b2) for tag, a1, a2, b1, b2 in group]
@@ -80,7 +83,7 @@ def _groups(old: list[str], new: list[str], same: int) -> Iterator[_Group]:
 
 
 def _differing(old: list[str], new: list[str]) -> tuple[int, int]:
-    """Return how many lines are equal at the beginning, and how many after those at the end."""
+    """Return how many lines are equal at the beginning, and how many of the others at the end."""
     most = min(len(old), len(new))
     first = next((at for at in range(most) if old[at] != new[at]), most)
     left = most - first
@@ -89,7 +92,7 @@ def _differing(old: list[str], new: list[str]) -> tuple[int, int]:
 
 
 def _lines(text: str) -> list[str]:
-    """Divide a text at its newlines alone, which the lines keep."""
+    """Return the lines of a text with their newlines; nothing else divides lines."""
     *lines, last = text.split("\n")
     return [*(f"{line}\n" for line in lines), *([last] if last else [])]
 

@@ -26,7 +26,7 @@ class Message:
     #: characters that are kept; None: all.
     most: int | None = None
     finished: list[str] = field(default_factory=list)
-    #: characters that were said beyond that.
+    #: how many characters were said beyond `most`, and are not kept.
     left: int = 0
     _said: int = 0
     _paragraphs: Paragraphs = field(default_factory=Paragraphs)
@@ -38,11 +38,11 @@ class Message:
 
     @property
     def text(self) -> str:
-        """All that was said."""
+        """The text that is kept: the finished paragraphs and the rest."""
         return "\n".join([*self.finished, self.rest])
 
     def add(self, text: str) -> None:
-        """Add to what is said; what is too much is counted."""
+        """Add text to the message; characters beyond `most` are only counted, in `left`."""
         room = len(text) if self.most is None else max(0, self.most - self._said)
         kept = text[:room]
         self.left += len(text) - len(kept)

@@ -1,4 +1,4 @@
-"""What waits in a session, as its bridge tells it. No I/O."""
+"""The prompts that wait in a session, as its bridge tells them. No I/O."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Row:
 
     @property
     def line(self) -> str:
-        """The row as a person is shown it."""
+        """The row as a person is shown it, such as "3 waits: TEXT"."""
         whose = "" if self.mine else ", another's"
         return f"{self.number} {'left over' if self.held else f'waits{whose}'}: {self.text}"
 
 
 def rows(params: Json) -> tuple[Row, ...]:
-    """Read the params of `_acp_bridge/queue`, or the answer to `_acp_bridge/queue/list`."""
+    """Return the rows in a `_acp_bridge/queue`, or in the answer to `_acp_bridge/queue/list`."""
     found = objects(params.get("prompts"))
     return tuple(_row(each) for each in found if isinstance(each.get("promptId"), str))
 
@@ -52,10 +52,10 @@ def _row(told: Json) -> Row:
 
 
 def moved(listed: Sequence[Row], prompt_id: object, by: int) -> Json | None:
-    """Return the params, without `sessionId`, that move a prompt one place, `by` 1 or -1.
+    """Return the params of `_acp_bridge/queue/move`, without `sessionId`, that move a prompt.
 
-    None if it is not listed, or has no place to go to: what waits and what is left over are two
-    lists, and the second stands behind the first.
+    It moves one place down (`by` 1) or up (-1). None if it is not `listed`, or has no place to go
+    to: prompts that wait and prompts that are left over are two lists, the second behind the first.
     """
     row = next((each for each in listed if each.prompt_id == prompt_id), None)
     same = [each for each in listed if row is not None and each.held == row.held]

@@ -1,4 +1,4 @@
-"""Folds the changes of one file that a session's tool calls tell into what they come to.
+"""Sums up the changes of one file that a session's tool calls tell.
 
 A call tells a whole file or a fragment of it, and not which. What the file was is found from what
 it is now, each change undone, the last one first; else from where it began, each change made again.
@@ -28,7 +28,7 @@ Content = str | Unknown | None
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What some changes of a file come to, from one content to another."""
+    """The sum of changes of a file that follow each other; None: there is no such file."""
 
     before: str | None
     after: str | None
@@ -36,7 +36,7 @@ class Change:
 
 @dataclass(slots=True)
 class FileChanges:
-    """The changes of one file in order, and what could not be placed in it."""
+    """The changes of one file in order, and the fragments whose place in it is not known."""
 
     changes: list[Change] = field(default_factory=list)
     fragments: list[Diff] = field(default_factory=list)
@@ -45,10 +45,10 @@ class FileChanges:
 def folded(
     diffs: Sequence[Diff], wanted: Sequence[bool], now: Content, base: Content = UNKNOWN
 ) -> FileChanges:
-    """Fold the changes of a file.
+    """Return the sum of the changes of a file that tool calls tell in `diffs`, in order.
 
-    `wanted`: which of them are to be told; `now`: what the file is; `base`: what it was before, if
-    all changes lead from there to what it is.
+    `wanted`: for each diff, if it is to be part of the sum; `now`: the content of the file now;
+    `base`: its content before the first diff, if all of them lead from there to `now`.
     """
     states = _states(diffs, now, base)
     found, open_ = FileChanges(), False
@@ -68,7 +68,7 @@ def folded(
 
 
 def fits(diffs: Sequence[Diff], now: Content) -> bool:
-    """Return False if the file is now other than the last of its changes has left it."""
+    """Return False if `now`, the content of the file, is not what the last of `diffs` has left."""
     last = diffs[-1]
     if not isinstance(now, str):
         return now is None and not last.new
@@ -76,7 +76,7 @@ def fits(diffs: Sequence[Diff], now: Content) -> bool:
 
 
 def _states(diffs: Sequence[Diff], now: Content, base: Content) -> list[tuple[Content, Content]]:
-    """Return the content before and after each change."""
+    """Return the content of the file before and after each diff, as far as it can be told."""
     if base is not UNKNOWN:
         forth = list(_forth(diffs, base))
         if forth[-1][1] == now and now is not UNKNOWN:
@@ -87,7 +87,7 @@ def _states(diffs: Sequence[Diff], now: Content, base: Content) -> list[tuple[Co
 
 
 def _back(diffs: Sequence[Diff], now: Content) -> Iterator[tuple[Content, Content]]:
-    """Give the content before and after each change, from the last one on."""
+    """Give the content before and after each diff, worked out from `now`, the last one first."""
     for at, diff in reversed([*enumerate(diffs)]):
         # Some agents tell no old text of a file that they write anew.
         overwritten = at > 0 and diff.old is None
@@ -97,7 +97,7 @@ def _back(diffs: Sequence[Diff], now: Content) -> Iterator[tuple[Content, Conten
 
 
 def _forth(diffs: Sequence[Diff], base: Content) -> Iterator[tuple[Content, Content]]:
-    """Give the content before and after each change, from the first one on."""
+    """Give the content before and after each diff, worked out from `base`, the first one first."""
     for at, diff in enumerate(diffs):
         before = None if at == 0 and base is UNKNOWN and diff.old is None else base
         after = _made(before, diff)
@@ -106,7 +106,7 @@ def _forth(diffs: Sequence[Diff], base: Content) -> Iterator[tuple[Content, Cont
 
 
 def undone(after: str | None, diff: Diff) -> Content:
-    """Return what a file was before a change."""
+    """Return the content of a file before `diff`, from the one after it; UNKNOWN if not clear."""
     if after == diff.new or (after is None and not diff.new):
         return diff.old
     if after is None or diff.old is None or not _is_once(diff.new, after):
@@ -115,7 +115,7 @@ def undone(after: str | None, diff: Diff) -> Content:
 
 
 def _made(before: Content, diff: Diff) -> Content:
-    """Return what a file is after a change."""
+    """Return the content of a file after `diff`, from the one before it; UNKNOWN if not clear."""
     if diff.old is None or before == diff.old or (before is None and not diff.old):
         return diff.new
     if not isinstance(before, str) or not _is_once(diff.old, before):

@@ -25,7 +25,7 @@ class Command:
 
     name: str
     description: str
-    #: what may stand behind it, if the hint of its input lists that.
+    #: the arguments that it takes, if the hint of its input lists them.
     words: tuple[str, ...] = ()
 
 
@@ -64,7 +64,10 @@ class Choices:
         return self.values[(at + 1) % len(ids)]
 
     def named(self, word: str) -> Choice | None:
-        """Return the only value whose id or name is this word, or begins with it; None for none."""
+        """Return the value whose id or name is `word`, or else the only one that begins with it.
+
+        None if there is none, or several begin with it.
+        """
         sought = word.strip().casefold()
         exact = [value for value in self.values if sought in _names(value)]
         begun = [
@@ -125,7 +128,7 @@ class SettingsShown:
         return Choices(current, values, None) if values else None
 
     def chosen(self, kind: str, value: str) -> tuple[str, Json]:
-        """Return the method, and the params without `sessionId`, that set a value."""
+        """Return the method and the params, without `sessionId`, that set the mode or the model."""
         choices = self.choices(kind)
         if choices is not None and choices.option is not None:
             return acp.SET_CONFIG_OPTION, {"configId": choices.option, "value": value}

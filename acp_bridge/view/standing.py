@@ -42,11 +42,11 @@ class Standing:
     clients: int = 1
     #: the id of the prompt whose turn runs; None if none runs.
     prompt_id: object = None
-    #: its words are others than it was sent with, and the bridge shows them.
+    #: the words of that prompt are others than it was sent with, and the bridge shows them.
     edited: bool = False
 
     def begins(self, before: Standing | None) -> bool:
-        """Return True if another turn runs than in the state `before`, or is about to begin."""
+        """Return True if a turn runs, or is about to, that did not run in the state `before`."""
         if before is None or not before.busy:
             return self.busy
         return self.prompt_id is not None and self.prompt_id != before.prompt_id
@@ -73,7 +73,7 @@ class Standing:
 
 
 def standing(params: Json) -> Standing:
-    """Read the params of a state notification; missing and malformed members get their defaults."""
+    """Return the state in the params of a `_acp_bridge/state`; bad members get their defaults."""
     turn = as_object(params.get("turn"))
     return Standing(
         str(params.get("state")),

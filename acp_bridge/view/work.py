@@ -25,31 +25,31 @@ class Done:
 
     turn: int
     call: Json
-    #: the changes that it has told last: the end of a call may replace them by words.
+    #: the changes in its latest update that has any: the last one may have words in their place.
     diffs: tuple[Diff, ...] = ()
     refused: bool = False
     ended: bool = False
 
     @property
     def completed(self) -> bool:
-        """True for a call that was done."""
+        """True for a call that has succeeded, and that nobody has refused."""
         return self.call.get("status") == "completed" and not self.refused
 
     @property
     def commands(self) -> list[str]:
-        """What it ran, or its title where the agent tells no command."""
+        """The commands that the call ran, or its title where the agent tells none."""
         if self.refused or not self.ended or not runs_a_command(self.call):
             return []
         return commands_of(self.call) or [card(self.call).title]
 
     @property
     def end(self) -> str:
-        """How its command ended; "" for a success, and where that is not known."""
+        """How the call's command ended; "" for a success, and where that is not known."""
         return str(command_end(self.call) or "")
 
     @property
     def paths(self) -> list[str]:
-        """The files that it names."""
+        """The paths of the files that the call names, each once."""
         places = (place.get("path") for place in objects(self.call.get("locations")))
         named = [path for path in places if isinstance(path, str) and path]
         return list(dict.fromkeys([*(diff.path for diff in self.diffs), *named]))
@@ -72,12 +72,12 @@ class Work:
     done: list[Done] = field(default_factory=list)
 
     def of(self, turn: int | None) -> Iterator[Done]:
-        """Give the calls of one turn, or of all."""
+        """Give the calls of a turn; None: of all turns."""
         return (each for each in self.done if turn in (None, each.turn))
 
 
 def work(updates: Iterable[tuple[int, Json]]) -> Work:
-    """Read the work from the recorded updates of a session, each with its turn."""
+    """Return the ended calls of a session; `updates`: the recorded ones, each with its turn."""
     found, calls, readers = Work(), dict[object, Done](), dict[object, Updates]()
     for turn, params in updates:
         child = params.get("sessionId")  # a subagent's calls have ids of their own
@@ -97,9 +97,9 @@ def work(updates: Iterable[tuple[int, Json]]) -> Work:
 
 
 def _written(call: Json) -> tuple[Diff, ...]:
-    """Return the file that a call without a diff has written, if its input has all of the text.
+    """Return the change by a call that wrote a file without a diff, if its input has all the text.
 
-    opencode tells so what its tool `write` does.
+    opencode tells in this way what its tool `write` does.
     """
     found = {plain_name(name): text for name, text in as_object(call.get("rawInput")).items()}
     path, text = found.get("filepath"), found.get("content")

@@ -1,6 +1,6 @@
-"""Takes what the built-in agent remembers of a session along; the agent itself knows the form.
+"""Moves what the built-in agent remembers of a session; the agent itself knows the form.
 
-Another agent's memory can't be taken along: its new session is given the transcript.
+Another agent's memory can't be moved: its new session is given the transcript.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from acp_bridge.journal.bundle import Bundle
 from acp_bridge.protocol import Json
 from acp_bridge.wire.jsonrpc import encode, read_object
 
-#: seconds that the agent has.
+#: seconds that the agent has for one export or import.
 _PATIENCE: Final = 60.0
 
 
 def take_out(home: Path, info: SessionInfo) -> list[Json]:
-    """Return what the built-in agent remembers of a session; nothing of another agent's."""
+    """Return the records that the built-in agent has of a session; [] if there are none."""
     if info.agent != BUILT_IN or info.agent_session_id is None:
         return []
     lines = _carry(["out", str(home), info.agent_session_id], b"") or b""
@@ -30,7 +30,10 @@ def take_out(home: Path, info: SessionInfo) -> list[Json]:
 
 
 def put_in(home: Path, bundle: Bundle, session_id: str, cwd: str) -> bool:
-    """Give the built-in agent a session that remembers; False if it has none then."""
+    """Give the built-in agent the memory in a bundle, as a session `session_id` in `cwd`.
+
+    Return False if the bundle has none, or the agent can't take it.
+    """
     if bundle.agent != BUILT_IN or not bundle.memory:
         return False
     lines = b"".join(map(encode, bundle.memory))
@@ -38,13 +41,13 @@ def put_in(home: Path, bundle: Bundle, session_id: str, cwd: str) -> bool:
 
 
 def take_back(home: Path, session_id: str) -> None:
-    """Remove what `put_in` has made, if it has."""
+    """Remove the file that `put_in` has made for a session, if it is there."""
     with suppress(OSError):
         (home / "agent" / f"{session_id}.jsonl").unlink()
 
 
 def _carry(arguments: list[str], lines: bytes) -> bytes | None:
-    """Run the agent's part; returns its output, None if that failed."""
+    """Run `agent.carry` with `lines` as its input; returns its output, None if it failed."""
     command = [sys.executable, "-I", "-m", "agent.carry", *arguments]  # isolated: invariant P14
     try:
         done = subprocess.run(

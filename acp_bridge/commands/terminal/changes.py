@@ -22,7 +22,7 @@ from acp_bridge.view.work import Work, work
 
 @dataclass(slots=True)
 class _File:
-    """The changes of one file that the session's tool calls tell, and which of them are meant."""
+    """The changes of one file that tool calls tell; `wanted`: for each, if it is to be shown."""
 
     diffs: list[Diff] = field(default_factory=list)
     wanted: list[bool] = field(default_factory=list)
@@ -30,7 +30,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What became of one file."""
+    """The changes of one file, and what the folder has of it."""
 
     path: str
     changes: FileChanges
@@ -52,7 +52,7 @@ class Changes:
 
 
 def changes(home: Path, info: SessionInfo, turn: int | None) -> Changes:
-    """Return the changes of a session, or of one turn. Raises JournalError."""
+    """Return the changes of one turn of a session; None: of all turns. Raises JournalError."""
     did = work(in_turns(home, info.session_id))
     folder = Path(os.path.realpath(info.cwd or "/"))
     git = Git(folder)
@@ -101,7 +101,7 @@ def changes_text(found: Changes) -> str:
 
 
 def changes_as_json(found: Changes, session_id: str) -> Iterator[Json]:
-    """Give an object for each file, and one for what may be missing."""
+    """Give an object for each changed file, and a last one for what may be missing."""
     for each in found.files:
         yield {
             "sessionId": session_id,
@@ -121,9 +121,9 @@ def changes_as_json(found: Changes, session_id: str) -> Iterator[Json]:
 
 
 def _files(did: Work, turn: int | None, folder: Path) -> dict[Path, _File]:
-    """Return the files that were changed in the turn, or in any, each with all of its changes.
+    """Return by path the files that were changed in `turn` (None: in any), with all their changes.
 
-    They are in the order in which git has them.
+    They are sorted as git sorts them.
     """
     files: dict[Path, _File] = {}
     for done in did.done:
@@ -138,7 +138,7 @@ def _files(did: Work, turn: int | None, folder: Path) -> dict[Path, _File]:
 
 @lru_cache(maxsize=4096)
 def _real(path: str, folder: str) -> Path:
-    """Return the real path of a file that is named in a folder."""
+    """Return the real path of a file; a relative `path` begins in `folder`."""
     path = os.path.join(folder, path)
     try:
         return Path(os.path.realpath(path))
@@ -147,7 +147,7 @@ def _real(path: str, folder: str) -> Path:
 
 
 def _changed(path: Path, file: _File, folder: Path, committed: Content) -> Changed:
-    """Return what became of a file, with its difference to the folder and to the last commit."""
+    """Return the changes of a file; `committed`: its content in the last commit, if known."""
     now = content(path)
     found = folded(file.diffs, file.wanted, now, committed)
     differs = _difference(file.diffs, found, now)
@@ -184,12 +184,12 @@ def _patch(each: Changed) -> Iterator[str]:
 
 
 def _harmless(line: str) -> str:
-    """Return a line with dangerous characters escaped, but for the half of a `\\r\\n`."""
+    """Return a line with dangerous characters escaped, but for a carriage return at its end."""
     return harmless(line.removesuffix("\r")) + "\r" * line.endswith("\r")
 
 
 def _marked(path: str, fragment: Diff) -> Iterator[str]:
-    """Give the lines of a fragment, which are no part of the patch."""
+    """Give a fragment without a place as lines that begin with `#`: it is no part of the patch."""
     yield f"# {exact(path)}: a fragment without a place"
     for line in hunks(fragment.old or "", fragment.new):
         if not line.startswith("@@"):

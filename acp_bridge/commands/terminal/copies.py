@@ -40,7 +40,10 @@ _HOLDERS: Final = (
 
 @contextmanager
 def copied(url: DatabaseUrl, home: Path) -> Iterator[Copies]:
-    """Give the folder with the listing as it is now. Raises JournalError."""
+    """Give copies of a database's sessions for the block, their listing as it is now.
+
+    `home`: the data folder, which has the copies. Raises JournalError.
+    """
     copies = Copies(url, home)
     try:
         anyio.run(copies.bring_up_to_date)
@@ -60,13 +63,13 @@ class Copies(Kept):
         self._locks: list[int] = []
 
     def close(self) -> None:
-        """Unlock the sessions that bridges have."""
+        """Remove the copies of the agent's memory, and unlock the sessions that bridges have."""
         shutil.rmtree(self.home / "agent", ignore_errors=True)
         while self._locks:
             os.close(self._locks.pop())
 
     async def bring_up_to_date(self) -> None:
-        """Bring the listing up to date. Raises JournalError."""
+        """Fetch the listing and the holders, and remove deleted sessions. Raises JournalError."""
         async with self._alone() as database:
             async with database.connection() as connection:
                 rows = await (await connection.execute(_HOLDERS)).fetchall()
@@ -85,7 +88,7 @@ class Copies(Kept):
     def fetch(self, session_id: str, *, memory: bool = False) -> None:
         """Bring a session's file up to date. Raises JournalError.
 
-        `memory`: with what the built-in agent remembers, until the command ends.
+        `memory`: fetch also what the built-in agent remembers, and keep it until `close`.
         """
 
         async def fetch() -> None:
@@ -98,7 +101,7 @@ class Copies(Kept):
         anyio.run(fetch)
 
     def fetch_all(self, ids: Iterable[str]) -> None:
-        """Bring the files of sessions up to date; one that can't be fetched has none then.
+        """Bring the files of sessions up to date; the file of one that can't be fetched is removed.
 
         Raises JournalError if the database can't be used.
         """
@@ -140,7 +143,7 @@ class Copies(Kept):
             os.close(lock)
 
     def _keep_only(self, names: set[str]) -> None:
-        """Remove the copies of sessions that were deleted."""
+        """Remove the copies of all sessions but `names`: they were deleted."""
         with journal_errors():
             gone = [
                 path

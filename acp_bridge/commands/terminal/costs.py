@@ -17,7 +17,7 @@ from acp_bridge.commands.terminal.table import table
 from acp_bridge.journal import JournalError, SessionInfo
 from acp_bridge.protocol import Json
 
-#: by what is summed.
+#: by what turns are summed up.
 WAYS: Final = ("agent", "folder", "session", "day", "model")
 _NOT_TOLD: Final = "not told"
 #: why figures are not summed, behind the agent's name and "its tokens" or "its costs".
@@ -33,12 +33,12 @@ class Sum:
 
     name: str
     turns: int = 0
-    #: how many of them were told nothing of.
+    #: how many of the turns the agents have told nothing of.
     untold: int = 0
     spent: Spent = field(default_factory=Spent)
 
     def add(self, each: TurnSpent) -> None:
-        """Count a turn, or what was told outside of any."""
+        """Add a turn, or what an agent has told outside of any turn."""
         used = each.spent
         self.turns += bool(each.told.turn)
         told = used.tokens or used.costs or used.uncounted
@@ -60,7 +60,10 @@ class Costs:
 
 
 def costs(home: Path, listed: Iterable[SessionInfo], way: str, since: str) -> Costs:
-    """Sum up the turns that began at or after a time, in UTC as ISO 8601; "": all."""
+    """Return the sums of the turns of the `listed` sessions, by a `way` of `WAYS`.
+
+    `since`: only turns that began then or later, in UTC as ISO 8601; "": all.
+    """
     found = Costs(way)
     for info in listed:
         if info.updated_at < since:
@@ -81,7 +84,7 @@ def costs(home: Path, listed: Iterable[SessionInfo], way: str, since: str) -> Co
 
 
 def costs_table(found: Costs, columns: int | None) -> str:
-    """Return a table with a line for each sum, and below it what is missing."""
+    """Return a table with a line for each sum, and below it a sentence for what the sums lack."""
     if not found.sums:
         return "No turns.\n" + "".join(f"{note}\n" for note in _notes(found))
     sums = sorted(found.sums.values(), key=lambda each: each.name)

@@ -58,7 +58,7 @@ def files_as_json(found: list[Deed], session_id: str) -> Iterator[Json]:
 
 
 def within(path: str, folder: str) -> str:
-    """Return a path as it is named in a folder, if it is in it; else as it is."""
+    """Return a path relative to `folder` if it lies in that, else as it is."""
     inside = folder.rstrip("/") + "/"
     return path[len(inside) :] if folder and path.startswith(inside) else path
 
@@ -76,7 +76,7 @@ def _what(deed: Deed) -> str:
 
 
 def _turns(numbers: list[int]) -> str:
-    """Return the numbers of turns, of many the first ones; `-`: outside of any."""
+    """Return numbers of turns as text, only the first of many; `-` means outside of any turn."""
     told = [str(number or "-") for number in numbers]
     more = [f"{len(told) - _TURNS} more"] if len(told) > _TURNS else []
     return ", ".join([*told[:_TURNS], *more])

@@ -45,13 +45,13 @@ class Git:
     """What git says of the folder of a session."""
 
     def __init__(self, folder: Path) -> None:
-        """Ask for the root of the work tree; without one, or without git, nothing is known."""
+        """Ask git for the root of the work tree; without it, the other methods return nothing."""
         self._folder = folder
         root = self._ask("rev-parse", "--show-toplevel")
         self._root = None if root is None else Path(os.fsdecode(root).rstrip("\n"))
 
     def committed(self, paths: Iterable[Path]) -> dict[Path, Content]:
-        """Return the texts that files have in the last commit; None for one that it lacks."""
+        """Return the content that files have in the last commit; None for one that it lacks."""
         root = self._root
         if root is None:
             return {}
@@ -75,7 +75,7 @@ class Git:
         return self._root is not None and path.is_relative_to(self._root)
 
     def changed(self) -> list[Path]:
-        """Return the files that differ from the last commit, those that git doesn't know too."""
+        """Return the files that differ from the last commit, with those that git doesn't know."""
         if self._root is None:
             return []
         told = self._ask("status", "--porcelain", "-z", "--untracked-files=all", "--no-renames")
@@ -83,7 +83,7 @@ class Git:
         return [self._root / row[3:] for row in rows if len(row) > 3]
 
     def _ask(self, *words: str, given: bytes = b"") -> bytes | None:
-        """Return what git answers; None if it fails."""
+        """Run git in the folder with the arguments `words`; return its output, None if it fails."""
         mine = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         try:
             done = subprocess.run(
@@ -101,7 +101,7 @@ class Git:
 
 
 def _can_be_asked(name: str) -> bool:
-    """Return True for a name that a file can have, and a line of git's hold."""
+    """Return True for a name that a file can have, and that fits into one line of git's input."""
     try:
         return not set(b"\n\0") & set(os.fsencode(name))
     except UnicodeError:  # an agent has told no name of a file

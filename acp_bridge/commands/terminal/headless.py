@@ -80,7 +80,7 @@ class Order:
     drain_timeout: float = DRAIN
     #: the agent has a login command; the built-in agent instead says which key is missing.
     has_login: bool = True
-    #: what the command that answers a question has besides, to reach the session.
+    #: the option with which other commands reach the session, such as `--at URL`; "": none.
     at: str = ""
 
 
@@ -96,7 +96,7 @@ class _Turn:
         self._order, self._screen, self._stop = order, screen, stop
         self._answer = JsonAnswer(screen) if order.json else TextAnswer(screen)
         self._permissions = Permissions(order.policy or Policy.DENY)
-        #: the cards of permissions that wait for a person at another client.
+        #: the ids of the calls whose permissions wait for a person at another client.
         self._waiting: set[str] = set()
         self._denied: list[str] = []
         self._session_id = order.session_id or ""
@@ -133,7 +133,10 @@ class _Turn:
                     self._screen.tell(line)
 
     def _note_budget(self, params: Json) -> None:
-        """Note that the budget is spent; a prompt that has no turn then would wait for a person."""
+        """Note if a message tells that the budget is spent.
+
+        Stop the command if its prompt has no turn: it would wait for a person.
+        """
         if (
             holds_for_budget(params)
             and self._sent is not None
@@ -144,7 +147,7 @@ class _Turn:
                 self._stop.ask(Exit.LIMIT)
 
     def _note_decided(self, params: Json) -> None:
-        """Note what was decided about a call without this command: by rules, hooks or a person."""
+        """Tell what rules, hooks or a person decided about a call, and note what was denied."""
         decided = as_object(own_meta(params).get("decided"))
         decision, by = decided.get("decision"), decided.get("by")
         card = as_object(params.get("update"))
@@ -190,7 +193,7 @@ class _Turn:
         self._screen.tell(f"acp-bridge: {verb}: {decision.summary}")
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Answer it, as another client did, or as nobody does any more."""
+        """Give the request up: another client has answered it, or it is not asked any more."""
         request.give_up()
 
     async def room(self) -> None:
@@ -283,7 +286,7 @@ class _Turn:
             await first_of(sent.answered, self._stop.at_once)
 
     def _goes_on(self) -> list[str]:
-        """Return what is said of a turn that the end of the connection does not end."""
+        """Return the line on a turn that goes on without the connection; [] if none does."""
         at, session = self._order.at, self._session_id[:8]
         if self._sent is None or not at:
             return []

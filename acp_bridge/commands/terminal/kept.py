@@ -69,9 +69,9 @@ def transcript_of(home: Path, info: SessionInfo) -> list[Json]:
 
 
 def updates_in_turns(home: Path, info: SessionInfo) -> Iterator[tuple[int, Json]]:
-    """Give the same without the words of prompts, each with its turn; 0: outside of any.
+    """Give the recorded updates of a session without the words of prompts, each with its turn.
 
-    Raises JournalError.
+    The turn is 0 for what was said outside of any. Raises JournalError.
     """
     folded = Folded(Children(), replays=True)
     for turn, params in in_turns(home, info.session_id):

@@ -13,7 +13,7 @@ from acp_bridge.cli.harmless import one_line
 if TYPE_CHECKING:
     from acp_bridge.journal import Owns, SessionInfo
 
-#: what says more of a session whose file can't be used.
+#: says where to look if the file of a session can't be used.
 WHERE: Final = "`acp-bridge doctor` says where its file is, or should be"
 #: characters of an id that are shown, or more if two ids begin alike.
 _SHORTEST: Final = 8
@@ -104,7 +104,7 @@ def full_id(given: str, titles: dict[str, str]) -> str:
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """Return by id its shortest beginning that no other id shares, 8 characters at least."""
+    """Return for each id its shortest beginning that no other shares, 8 characters at least."""
     short: dict[str, str] = {}
     ordered = sorted(set(ids))
     for at, each in enumerate(ordered):

@@ -18,11 +18,10 @@ _LOCK: Final = 5.0
 
 
 async def leave_prompt(home: Path, session_id: str, params: Json) -> int:
-    """Record a prompt as left over; returns how many are left over then, with what waited when a
-    bridge was killed.
+    """Record a prompt as left over; returns how many prompts are left over, this one included.
 
-    The prompt is on disk on return. The session's lock is taken meanwhile, so no bridge can open
-    the session.
+    Those that waited when a bridge was killed count, too. `params`: of the `session/prompt`. The
+    prompt is on disk on return. The session's lock is taken meanwhile, so no bridge can open it.
 
     Raises:
         lease.Busy: a bridge has the session.

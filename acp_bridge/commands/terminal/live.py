@@ -78,8 +78,8 @@ class LiveSession:
 class Asleep(Exception):
     """The session is recorded, but no bridge that answers has it open; `session_id` is its full id.
 
-    `held` says, if its lock is taken, that some bridge has it open all the same. `session`: what
-    the bridge elsewhere, which could open it, has said of it.
+    `held`: says that some bridge has it open all the same, if its lock is taken; else None.
+    `session`: what a bridge on another machine, which could open it, has told of it.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Asleep(Exception):
 
 
 async def bridges_of(home: Path) -> list[LiveBridge]:
-    """Return the running bridges of a data folder; raises NotFound if it can't be looked at."""
+    """Return the running bridges of a data folder; raises NotFound if they can't be looked up."""
 
     def looked_for() -> list[LiveBridge]:
         folder = run_folder(home)
@@ -111,7 +111,7 @@ async def bridges_of(home: Path) -> list[LiveBridge]:
 async def ask_all(bridges: Sequence[LiveBridge], within: float, connect: Connect) -> list[Answer]:
     """Ask all bridges at once for their live sessions, for `within` seconds.
 
-    Answers in their order. Processes that only pose as a bridge are left out.
+    Return their answers in the order of `bridges`, but none of a process that only poses as one.
     """
     found: dict[int, list[Json]] = {}
     posing: set[int] = set()
@@ -175,7 +175,7 @@ async def find(
 
 
 def unreachable(lock: Path) -> str:
-    """Return the sentence about a session whose lock a bridge has taken that is not listed."""
+    """Return the words for a session whose `lock` is held by a bridge that can't be asked."""
     pid = lease.taker(lock)
     where = f"process {pid}, an acp-bridge" if pid else "an acp-bridge"
     end = f", or end that process: kill {pid}" if pid else ""
@@ -188,7 +188,7 @@ def unreachable(lock: Path) -> str:
 async def in_folder(
     home: Path, folder: Path, bridges: Sequence[LiveBridge], connect: Connect
 ) -> str:
-    """Return the id of the session that was used last in a folder; one that lives goes first.
+    """Return the id of the session that was used last in a folder; a live one goes first.
 
     Raises NotFound.
     """

@@ -83,7 +83,7 @@ class Permissions:
 
 
 def option_of(params: Json, kind: str) -> str | None:
-    """Return the id of the first option of a kind; None if there is none."""
+    """Return the id of the first option of a kind in a permission request; None: there is none."""
     for option in options_of(params):
         if option.get("kind") == kind:
             return str(option["optionId"])

@@ -24,8 +24,8 @@ _HEAD = ("ID", "STATE", "FOR", "WAITING", "CLIENTS", "AGENT", "FOLDER", "TITLE")
 def as_text(answers: Sequence[Answer], columns: int | None, again: str = "") -> str:
     """Return a table of the live sessions, with the open questions below it.
 
-    `columns`: the width of the terminal; None: lines are not cut. `again`: what the command that
-    answers a question has besides the session.
+    `columns`: the width of the terminal; None: lines are not cut. `again`: the option with which
+    the command that answers a question reaches the session, such as `--at URL `.
     """
     sessions = [about for answer in answers for about in answer.sessions or []]
     short = short_ids(str(about["sessionId"]) for about in sessions)
@@ -43,9 +43,9 @@ def as_text(answers: Sequence[Answer], columns: int | None, again: str = "") -> 
 def elsewhere(
     answers: Sequence[Answer], listed: Sequence[SessionInfo], holders: Mapping[str, Holder]
 ) -> list[Answer]:
-    """Return answers about the sessions of a database that bridges have which did not tell of them.
+    """Return an answer for each listed session that has a holder, and of which no answer tells.
 
-    Most are on other machines.
+    They are sessions of a database; most of their bridges are on other machines.
     """
     told = {each["sessionId"] for answer in answers for each in answer.sessions or []}
     return [

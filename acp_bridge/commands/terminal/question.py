@@ -90,9 +90,10 @@ class Question:
     # -- steps of an answer
 
     async def ask(self, connection: Connection, joining: tuple[str, Json]) -> Json:
-        """Attach to a session and return the params of its oldest open permission, then shown.
+        """Attach to a session; return the params of its oldest open permission, to be shown now.
 
-        `joining`: the request for that. Raises NotAnswered, RpcError, ConnectionLost, NoAnswer.
+        `joining`: the request that attaches. Raises NotAnswered, RpcError, ConnectionLost and
+        NoAnswer.
         """
         about = await connection.initialize("acp-bridge", own=_ABILITIES, within=_PATIENCE)
         if may_of(about) == ONLY_LOOKS:
@@ -156,9 +157,10 @@ def shown(params: Json) -> str:
 
 
 def option_for(params: Json, *, allow: bool, given: str | None) -> Json:
-    """Return the option with this id, kind or name; `given` None: the one that holds for once.
+    """Return the option whose id, kind or name is `given`; None: the one that holds for once.
 
-    Only options that allow, or deny, are looked at. Raises NotAnswered, naming those offered.
+    `allow`: look only at options that allow, else only at those that deny. Raises NotAnswered if
+    none fits, naming those offered.
     """
     fitting = [each for each in options_of(params) if ALLOWS.get(str(each.get("kind"))) is allow]
     wanted = given if given is not None else ("allow_once" if allow else "reject_once")

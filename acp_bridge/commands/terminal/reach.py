@@ -1,7 +1,7 @@
 """Where a command finds sessions: at the bridges of this data folder, or at one on another machine.
 
-- One idea of both: which sessions are live, which one is meant, a connection to its bridge, and the
-  request with which a client joins it.
+- Both say which sessions are live, and which one is meant, and give a connection to its bridge and
+  the request with which a client joins it.
 - `There` is the bridge that `acp-bridge serve` runs at an address. Its list says what is kept, so
   the journal of this data folder counts for nothing.
 """
@@ -45,7 +45,7 @@ from acp_bridge.protocol import (
 
 #: seconds for a bridge elsewhere to answer a question about its sessions.
 _PATIENCE: Final = 20.0
-#: pages of its list that are read.
+#: how many pages of the list of sessions of such a bridge are read.
 _PAGES: Final = 1000
 #: what a server answers to a token that it doesn't know.
 _REFUSED: Final = 401
@@ -68,15 +68,18 @@ class NotThere(OSError):
 
 
 class Reach(Protocol):
-    """Where sessions are found."""
+    """A place where commands find sessions, live ones above all."""
 
-    #: what a command line has besides, to reach the same place.
+    #: the option with which another command reaches the same place, such as `--at URL `; "": none.
     again: str
-    #: a client joins a session before it does anything with it.
+    #: True if a client has to join a session before it does anything else with it.
     joins_first: bool
 
     async def ask(self) -> list[Answer]:
-        """Return what is live; raises NotFound, and what `connect` and a request raise."""
+        """Return the bridges' answers with their live sessions.
+
+        Raises NotFound, and what `connect` and a request raise.
+        """
 
     async def find(self, given: str) -> LiveSession:
         """Return the live session whose id is, or begins with, `given`.
@@ -93,11 +96,14 @@ class Reach(Protocol):
         """Connect to the bridge of a session; entering the context manager raises OSError."""
 
     def joining(self, session: LiveSession, cursor: str | None = None, *, replay: bool) -> Request:
-        """Return the request that joins a session; `cursor`: shown is what follows it."""
+        """Return the request that joins a session.
+
+        `replay`: its transcript is shown; `cursor`: only what follows that is shown.
+        """
 
 
 class Here:
-    """The bridges of a data folder, by their sockets."""
+    """Finds sessions at the bridges of a data folder, by their sockets."""
 
     again = ""
     joins_first = False
@@ -111,7 +117,7 @@ class Here:
         return await live.ask_all(bridges, live.GLANCE, live.by_socket)
 
     async def find(self, given: str) -> LiveSession:
-        """Return a live session; raises Asleep, NotFound."""
+        """Return the live session whose id is, or begins with, `given`; raises Asleep, NotFound."""
         bridges = await live.bridges_of(self._home)
         return await live.find(self._home, given, bridges, live.by_socket)
 
@@ -127,28 +133,31 @@ class Here:
         return live.by_socket(session.bridge, listener, log_of(self._home))
 
     def joining(self, session: LiveSession, cursor: str | None = None, *, replay: bool) -> Request:
-        """Return the request that joins a session."""
+        """Return the request that joins a session (`_acp_bridge/attach`)."""
         return ATTACH, resuming({"sessionId": session.session_id, "replay": replay}, cursor)
 
 
 class There:
-    """The bridge at an address; `url` as the user has written it."""
+    """Finds sessions at the bridge of an address; `url`: the address as the user has written it."""
 
     joins_first = True  # another bridge may have the session, to which this one passes it on
 
     def __init__(self, url: str, where: Where, login: Login, home: Path) -> None:
         self.again = f"--at {one_line(url)} "
         self._where, self._login, self._home = where, login, home
-        #: it has no run file here, and no socket.
+        #: describes the bridge, which has no run file here, and no socket.
         self._bridge = LiveBridge(0, where.place, where.url, SOCKET_PROTOCOL, "", "")
 
     async def ask(self) -> list[Answer]:
-        """Return the one answer of the bridge; raises OSError, RpcError, and what else ends it."""
+        """Return the one answer of the bridge; raises NotThere and what a request raises."""
         async with self.open(NullListener()) as connection:
             return [Answer(self._bridge, await live_sessions(connection, _PATIENCE))]
 
     async def find(self, given: str) -> LiveSession:
-        """Return a live session; raises Asleep with one that can be opened, and as `ask` does."""
+        """Return the live session whose id is, or begins with, `given`.
+
+        Raises NotFound, Asleep with a session that can be opened, and what `ask` raises.
+        """
         rows, living = await self._listed()
         titles = {each: str(row.get("title") or "") for each, row in rows.items()}
         session_id = known.full_id(given, titles)
@@ -158,7 +167,10 @@ class There:
         return session
 
     async def in_folder(self, folder: Path) -> str:
-        """Return the id of the session of this path's folder there; raises as `find` does."""
+        """Return the id of the session used last in the folder with this path on that machine.
+
+        A live one goes first. Raises NotFound, and what `ask` raises.
+        """
         rows, living = await self._listed()
         there = [each for each, row in rows.items() if row.get("cwd") == str(folder)]
         if not there:
@@ -217,9 +229,9 @@ class There:
 
 
 class Again:
-    """Connections to a bridge elsewhere, one after the other: each but the first is waited for.
+    """Connects to a bridge elsewhere again and again; each time but the first, until it succeeds.
 
-    A token that is refused meanwhile ends that (NotThere).
+    A token that is refused meanwhile ends the attempts (NotThere).
     """
 
     def __init__(self, there: There) -> None:
@@ -227,14 +239,17 @@ class Again:
 
         self._there = there
         self._backoff = Backoff()
-        #: when the last one was opened.
+        #: when the last connection was opened.
         self._opened: float | None = None
 
     @asynccontextmanager
     async def connect(
         self, listener: Listener, *, tell: Callable[[str], None]
     ) -> AsyncGenerator[Connection, None]:
-        """Give the next connection for the block; `tell` is told nothing. Raises NotThere."""
+        """Give the next connection for the block, after a pause. Raises NotThere.
+
+        `tell` is never called: the bridge's stderr is on another machine.
+        """
         if self._opened is not None:
             await anyio.sleep(self._backoff.after_line(anyio.current_time() - self._opened))
         async with AsyncExitStack() as stack:
@@ -261,7 +276,10 @@ def add_at(parser: CommandParser) -> None:
 
 
 def reach_of(parser: CommandParser, given: argparse.Namespace) -> Reach:
-    """Return where a command finds sessions. Raises SystemExit after a message on stderr."""
+    """Return where a command finds sessions: at the address of `--at`, or in the data folder.
+
+    Raises SystemExit after a message on stderr.
+    """
     home = data_folder(given.home)
     return Here(home) if given.at is None else there_of(parser.name, home, given.at)
 
@@ -280,7 +298,10 @@ def check_package(command: str) -> None:
 
 
 def login_for(command: str, home: Path, url: str) -> tuple[Where, Login]:
-    """Return what is kept for an address. Raises SystemExit after a message on stderr."""
+    """Return the address in `url` and the login that is kept for it.
+
+    Raises SystemExit after a message on stderr, also if no login is kept.
+    """
     try:
         where = read_address(url)
         login = find(home, where)
@@ -293,7 +314,7 @@ def login_for(command: str, home: Path, url: str) -> tuple[Where, Login]:
 
 
 def token_refused(where: Where, why: str) -> str:
-    """Return the sentence about a token that is refused."""
+    """Return the sentences about a token that is refused: `why`, and how to get another one."""
     what = f"{where.place} has refused the token: {one_line(why)}. Another one is kept by"
     return f"{what} acp-bridge connect --login {where.url}"
 

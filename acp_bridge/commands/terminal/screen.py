@@ -74,7 +74,7 @@ def _is_stdout(fd: int) -> bool:
 
 @asynccontextmanager
 async def std_screen(stop: Stop) -> AsyncGenerator[StdScreen, None]:
-    """Give a screen for the block; `stop` is asked for if stdout breaks. Ends with `finish`."""
+    """Give a screen for the block, then wait for `finish`; a stdout that breaks asks `stop`."""
 
     def broken() -> None:
         if stdout.failure is None:

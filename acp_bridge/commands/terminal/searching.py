@@ -20,9 +20,9 @@ _INDENT: Final = "    "
 
 
 def places(home: Path, sessions: Sequence[SessionInfo], text: str) -> dict[str, str]:
-    """Return by id the sessions in which a text was said, each with a place; see `search`.
+    """Return the ids of the sessions in which a text was said, each with a place where it was.
 
-    Raises JournalError.
+    See `search`. Raises JournalError.
     """
     journal = Journal(home)
     paths = {info.session_id: journal.path(info.session_id) for info in sessions}
@@ -36,7 +36,7 @@ def places(home: Path, sessions: Sequence[SessionInfo], text: str) -> dict[str, 
 def with_places(
     table: str, sessions: Sequence[SessionInfo], said: Mapping[str, str], columns: int | None
 ) -> str:
-    """Return a table of sessions with a line below each that has a place."""
+    """Return a table of sessions with a line for the place in `said` below each that has one."""
     head, *rows = table.splitlines(keepends=True)
     lines = [head]
     for row, info in zip(rows, sessions, strict=False):
@@ -50,7 +50,7 @@ def with_places(
 class _Progress:
     """Says on stderr how many sessions have been read, where that takes long.
 
-    On a terminal one line changes; else one is written.
+    On a terminal one line is written again and again; elsewhere one line is written once.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class _Progress:
         self._on_terminal = sys.stderr is not None and sys.stderr.isatty()
 
     def tell(self, done: int, of: int) -> None:
-        """Take how many sessions have been read, and of how many."""
+        """Say that `done` of `of` sessions have been read, unless that was said just now."""
         if time.monotonic() < self._next or (self._told and not self._on_terminal):
             return
         line = f"acp-bridge sessions: reading what was said, {done:,} of {of:,} sessions"
@@ -67,6 +67,6 @@ class _Progress:
         self._next, self._told = time.monotonic() + _QUIET, True
 
     def end(self) -> None:
-        """Take the line away that changes."""
+        """Erase the line from a terminal."""
         if self._told and self._on_terminal:
             say_on_stderr("\r\x1b[K")

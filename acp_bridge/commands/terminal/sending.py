@@ -58,7 +58,7 @@ _DELIVERED: Final = {
 def prompt_params(
     session_id: str, text: str, *, delivery: Delivery | None = None, no_demo: bool = False
 ) -> Json:
-    """Return the params of `session/prompt`; `delivery`: None to wait.
+    """Return the params of `session/prompt`; `delivery`: None to wait in the queue.
 
     `no_demo`: a script needs a real answer, so the built-in agent's demo must not give one.
     """
@@ -69,7 +69,7 @@ def prompt_params(
 
 
 def holds_for_budget(told: Json) -> bool:
-    """Return True for what tells that a session is held since it has spent its budget."""
+    """Return True if params or a result tell that a session is held since its budget is spent."""
     return "budget" in as_object(own_meta(told).get("pause"))
 
 
@@ -92,7 +92,7 @@ class Sending:
     ) -> None:
         """`shows`: show the turn, as text or, with `json`, as JSON.
 
-        `again`: what the command that answers a question has besides the session.
+        `again`: the option with which the command that answers a question reaches the session.
         """
         self._shows, self._again = shows, again
         self._params, self._screen, self._stop = params, screen, stop
@@ -145,7 +145,8 @@ class Sending:
     async def send(self, connection: Connection, joining: tuple[str, Json]) -> None:
         """Attach to the session, send the prompt and wait until it is accepted.
 
-        `joining`: the request for that. Raises NotAccepted, RpcError, ConnectionLost, NoAnswer.
+        `joining`: the request that attaches. Raises NotAccepted, RpcError, ConnectionLost and
+        NoAnswer.
         """
         own = dict.fromkeys((HEARS_ACCEPTED, HEARS_STATE, OWN_TURNS_ONLY, WHOLE_CALLS), True)
         await connection.initialize("acp-bridge send", own=own, within=_PATIENCE)

@@ -25,7 +25,7 @@ class TurnSpent:
 
 
 def usage(row: TurnRow) -> Json:
-    """Return the usage in the agent's answer to a prompt, as it tells it."""
+    """Return the `usage` in the agent's answer to the prompt of a turn; {} if it has none."""
     return as_object(as_object(row.prompt.agent_outcome).get("usage"))
 
 
@@ -52,5 +52,5 @@ def turns_spent(home: Path, info: SessionInfo) -> list[TurnSpent]:
 
 
 def cost_words(costs: dict[str, float]) -> str:
-    """Return costs in each currency, in words."""
+    """Return the costs in each currency as text, such as "0.1200 USD"."""
     return ", ".join(f"{amount:.4f} {currency}" for currency, amount in sorted(costs.items()))

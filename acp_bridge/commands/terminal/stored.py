@@ -29,23 +29,27 @@ class Kept:
     def __init__(self, home: Path) -> None:
         """`home` is the folder that is read as a data folder."""
         self.home = home
-        #: who has sessions of a database, by session.
+        #: the bridges that have sessions of a database, by the sessions' ids.
         self.holders: Mapping[str, Holder] = {}
 
     def fetch(self, session_id: str, *, memory: bool = False) -> None:
-        """Bring a session's file up to date. Raises JournalError.
+        """Bring a session's file up to date: a data folder's always is. Raises JournalError.
 
         `memory`: with what the built-in agent remembers.
         """
 
     def fetch_all(self, ids: Iterable[str]) -> None:
-        """Bring the files of sessions up to date, as far as they can be. Raises JournalError."""
+        """Bring the files of sessions up to date as `fetch` does, as far as that is possible.
+
+        Raises JournalError.
+        """
 
 
 def at_kept(command: str, given: Namespace, use: Callable[[Kept], int]) -> int:
-    """Run `use` with what `--journal` or `--home` names; returns its exit code.
+    """Call `use` with the sessions that `--journal` or `--home` names; returns its exit code.
 
-    Why a database can't be read is printed. Raises SystemExit for a URL that is none.
+    If a database can't be read, print why and return the code of a failure. Raises SystemExit for
+    a URL that is none.
     """
     home, url = data_folder(given.home), database(given.journal)
     if url is None:
@@ -63,7 +67,7 @@ def at_kept(command: str, given: Namespace, use: Callable[[Kept], int]) -> int:
 
 
 def listed_in(home: Path, url: DatabaseUrl | None) -> Path:
-    """Return the folder whose listing has the sessions of a database, or of a data folder.
+    """Return the folder that lists the sessions of a database, just fetched; no `url`: `home`.
 
     Raises NotFound: the database can't be read.
     """
@@ -82,7 +86,7 @@ def listed_in(home: Path, url: DatabaseUrl | None) -> Path:
 
 
 def folder_alone() -> str | None:
-    """Return why the data folder's sessions are not to be changed by a command; None: they are."""
+    """Return why a command must not change the data folder's sessions; None if it may."""
     if not os.environ.get("ACP_BRIDGE_JOURNAL"):
         return None
     return (

@@ -34,18 +34,18 @@ class Turn:
 
     @property
     def costs(self) -> dict[str, float]:
-        """What it has cost, by currency, as far as that is known."""
+        """What the turn has cost, by currency, as far as that is known."""
         return self.used.spent.costs if self.used else {}
 
     @property
     def seconds(self) -> float | None:
-        """How long it took; None if one of its times is not kept."""
+        """How many seconds the turn took; None if one of its times is not kept."""
         began, ended = _time(self.row.began), _time(self.row.ended)
         return None if began is None or ended is None else (ended - began).total_seconds()
 
     @property
     def end(self) -> str:
-        """How it ended, in a word or with what the error says."""
+        """How the turn ended, in a word or with what the error says."""
         if self.runs:
             return "runs"
         match self.row.prompt.outcome:
@@ -113,7 +113,7 @@ def turns_as_json(found: Sequence[Turn], session_id: str) -> Iterator[Json]:
 
 
 def _tokens(turn: Turn) -> str:
-    """Return the tokens that the agent tells of a turn, and of what they are if not of it."""
+    """Return a turn's tokens as its agent tells them, with what they count if not the turn."""
     told = usage(turn.row)
     counts = {name: told.get(f"{name}Tokens") for name in ("input", "output", "total")}
     known = {name: number for name, number in counts.items() if is_amount(number)}
@@ -125,7 +125,7 @@ def _tokens(turn: Turn) -> str:
 
 
 def _decisions(decided: Sequence[Json]) -> list[str]:
-    """Return each decision with who has made it, and how often."""
+    """Return a text for each kind of decision: what, by whom, and how often if more than once."""
     made = Counter(f"{one_line(str(each.get('decision')))} by {who(each)}" for each in decided)
     return [each if often == 1 else f"{often} {each}" for each, often in made.items()]
 

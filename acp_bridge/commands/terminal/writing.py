@@ -46,7 +46,7 @@ def write_private(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def _give_name(draft: Path, path: Path) -> None:
-    """Give a file its name if nothing has it. Raises OSError."""
+    """Give the file `draft` the name `path` if nothing has that. Raises OSError."""
     try:
         os.link(draft, path)
     except OSError as error:

@@ -16,9 +16,10 @@ _OTHER: Final = "  "
 
 
 def waiting(conversation: Conversation, look: Look) -> list[str]:
-    """Return the lines that list what waits in the queue, the chosen row among them.
+    """Return the lines that list the prompts in the queue, the chosen one among them.
 
-    All clients' prompts, if the bridge tells them; of this terminal those that it has not told yet.
+    They are the prompts of all clients that the bridge has told, and then those of this terminal
+    that it has not told yet.
     """
     queue = conversation.queue
     chosen, listed = queue.chosen, queue.rows
@@ -52,7 +53,7 @@ def asked(conversation: Conversation, look: Look, columns: int, *, typing: bool)
 def status(conversation: Conversation, look: Look) -> str:
     """Return the status line: what the session does, its mode and model, tokens, cost and title.
 
-    In the list of what waits, and during an edit, the keys are all that it says.
+    While the user is in the list of waiting prompts, or edits one, it names the keys for that.
     """
     if (keys := _queue_keys(conversation.queue)) and not conversation.leaves_next:
         return keys
@@ -100,12 +101,12 @@ def _doing(conversation: Conversation, look: Look) -> str:
 
 
 def _way_in(conversation: Conversation) -> str:
-    """Return the key of the list of what waits, or "" if one can't go into it."""
+    """Return the words on the key that enters the list of waiting prompts; "" if none does."""
     return "Tab: queue" if conversation.queue.rows and not conversation.read_only else ""
 
 
 def _queue_keys(queue: QueueShown) -> str:
-    """Return the keys of the list of what waits, or of an edit; "" outside of both."""
+    """Return the words on the keys in the list of waiting prompts, or in an edit; "" elsewhere."""
     if (row := queue.chosen) is not None:
         return (
             "e edits, d drops, r runs, K/J move, Esc"

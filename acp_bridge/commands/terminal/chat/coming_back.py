@@ -18,12 +18,12 @@ _TRIES: Final = 5
 
 
 class ComingBack:
-    """What a chat knows for its next connection."""
+    """What a chat knows, and has shown, so that it can go on over another connection."""
 
     def __init__(self, name: str | None, own: OwnPrompts) -> None:
-        """`name`: the client's, the same on each connection; None: there is but one."""
+        """`name`: the client's, the same on each connection; None: there is one connection only."""
         self.name = name
-        #: behind all that was read; None if the bridge tells no cursors.
+        #: the cursor behind all updates that were read; None if the bridge tells no cursors.
         self.cursor: str | None = None
         self._own = own
         self._tries = 0
@@ -36,11 +36,11 @@ class ComingBack:
 
     @property
     def abilities(self) -> Json:
-        """What the bridge is told in `_meta.acp_bridge`."""
+        """What the bridge is told in `_meta.acp_bridge`, so that this client can come back."""
         return {acp.CLIENT_NAME: self.name, acp.TAKES_CURSORS: True} if self.name else {}
 
     def may_try(self) -> bool:
-        """Return True, and count it, if one more connection may be tried."""
+        """Count one more attempt to connect; return True if it may be made."""
         self._tries += 1
         return self.name is not None and self._tries <= _TRIES
 
@@ -53,7 +53,7 @@ class ComingBack:
             prompt.shown = False
 
     def note_opened(self, result: Json) -> None:
-        """Note the answer that ends a replay; updates that came behind it may have been read."""
+        """Note the cursor in the answer that ends a replay, unless an update told a later one."""
         if self.cursor is None:
             self._note_cursor(result)
 
@@ -62,7 +62,7 @@ class ComingBack:
             self.cursor, self._tries = cursor, 0
 
     def shows(self, params: Json) -> bool:
-        """Note an update that was read; False if it has words that stand there already."""
+        """Note an update that was read; False if it has a prompt's words that are shown already."""
         self._note_cursor(params)
         prompt_id = own_meta(params).get(acp.PROMPT_ID)
         words = acp.kind_of(params) == acp.USER_MESSAGE and isinstance(prompt_id, str)
@@ -82,7 +82,7 @@ class ComingBack:
             self._ended.add(prompt.prompt_id)
 
     def prints(self, question_id: object) -> bool:
-        """Return True if a question is to be printed: it was not yet, on any connection."""
+        """Return True if a question is to be printed: for the first time, or since it has no id."""
         if question_id in self._asked:
             return False
         if question_id is not None:

@@ -50,14 +50,17 @@ class OtherSessions(Protocol):
     """The commands about sessions beside the one that is open."""
 
     def run(self, name: str, rest: str) -> None:
-        """Run a command by its name and what stands behind it."""
+        """Run the command `name`; `rest`: the text behind it."""
 
     def completions(self) -> list[Command]:
         """Return the sessions that may stand behind `/sessions`; reads the disk."""
 
 
 class Conversation:
-    """The listener of the connection; calls `changed` whenever the screen should be drawn again."""
+    """One session at a terminal; calls `changed` whenever the screen should be drawn again.
+
+    It is the listener of its connection.
+    """
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class Conversation:
     ) -> None:
         """`folder`: where mentioned files are looked for; `clock` returns seconds.
 
-        `name`: the client's, if it comes back on other connections.
+        `name`: the client's name, if it comes back on other connections.
 
         `ring` is called when the user is waited for: a question is shown, or all turns have ended.
         """
@@ -82,7 +85,7 @@ class Conversation:
         self.unprinted = Unprinted(self.transcript)
         self.prompts = OwnPrompts(clock)
         self.back = ComingBack(name, self.prompts)
-        #: what waits, of all clients.
+        #: the waiting prompts of all clients.
         self.queue = QueueShown(self.prompts)
         self.changes = QueueChanges(self.queue, self.prompts, folder, self._request, self.say)
         self.session_id: str | None = None
@@ -107,7 +110,7 @@ class Conversation:
     def opened(self, session_id: str, result: Json, *, live: bool = False) -> None:
         """Note that the session is open and send the prompts entered before.
 
-        `live`: a turn may be running; its end of the transcript stays open.
+        `live`: a turn may be running, so the last blocks of the transcript stay unfinished.
         """
         self.shown.opened(result)
         self.back.note_opened(result)
@@ -248,7 +251,10 @@ class Conversation:
         return True
 
     def interrupt(self) -> bool:
-        """Cancel the running turn; returns True, to leave, at a second call in 2 s."""
+        """Cancel the running turn; returns True, to leave, at a second call in 2 s.
+
+        Without a connection it returns True at once.
+        """
         now = self._clock()
         twice = self._interrupted is not None and now - self._interrupted < _TWICE
         self._interrupted = now
@@ -371,7 +377,7 @@ class Conversation:
         self._changed()
 
     def _lost(self, prompt: Prompt) -> None:
-        """Keep a prompt whose connection has ended, to send it again; but not a command."""
+        """Keep a prompt whose connection has ended, to send it again; but remove a command."""
         prompt.sent = None
         if prompt.has_no_turn:
             self.prompts.unanswered.remove(prompt)

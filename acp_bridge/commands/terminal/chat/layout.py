@@ -75,7 +75,7 @@ def layout(
 
 
 def _search(conversation: Conversation) -> SearchToolbar:
-    """Return the line in which one types what is searched in what was entered."""
+    """Return the line in which the user types what to search for in the prompts entered before."""
     return SearchToolbar(
         Buffer(on_text_changed=lambda _: conversation.questions.on_key()),
         forward_search_prompt="search forward: ",
@@ -103,7 +103,7 @@ def _cut(lines: list[str]) -> list[str]:
 def _lines(style: str, lines: Callable[[], list[str]], mark: str = "") -> ConditionalContainer:
     """Return a window as high as its lines, or lower where there is no room.
 
-    Hidden if they are none. A line that begins with `mark` is the chosen one.
+    The window is hidden if there are none. A line that begins with `mark` is the chosen one.
     """
 
     def styled() -> StyleAndTextTuples:

@@ -78,7 +78,7 @@ def run(conversation: Conversation, text: str, leave: Callable[[], None]) -> boo
 
 
 def refuse_unknown(conversation: Conversation, text: str) -> bool:
-    """Refuse a line that is `/word` alone where nobody has this command; returns False if not so.
+    """Refuse a line that is one unknown `/command` alone; returns False for any other line.
 
     Nothing is refused before the agent has said which commands it has.
     """
@@ -105,7 +105,7 @@ def values(conversation: Conversation, name: str) -> list[Command]:
 
 
 def queue_values(conversation: Conversation, words: list[str]) -> list[Command]:
-    """Return what can stand behind these words of `/queue`, for completion."""
+    """Return what can follow `/queue` and these words, for completion."""
     listed = conversation.queue.rows
     named = next((row for row in listed if words[1:2] == [str(row.number)]), None)
     match words:

@@ -78,13 +78,13 @@ class Plan:
     home: Path | None
     #: returns the line printed when the user leaves; it is given the session's short id.
     goodbye: Callable[[str], str]
-    #: the same for a session whose bridge has ended, which leaving ends if it is the chat's own.
+    #: returns that line for a session whose bridge has ended, as the chat's own does at its end.
     come_back: Callable[[str], str]
     own_bridge: bool
     #: returns how to open the session again, from a cursor on, after the end of the connection;
-    #: None: that is the bridge's end.
+    #: None: the chat ends with its connection.
     come_again: Callable[[str | None], Open] | None = None
-    #: connections are tried as long as `connect` makes them.
+    #: the number of attempts to connect again has no limit; `connect` ends them by an OSError.
     endless: bool = False
     read_only: bool = False
     #: ring the terminal's bell when the user is waited for.
@@ -248,14 +248,14 @@ class _Running:
         return await self._plan.come_again(None)(connection)
 
     def _greet(self, agent: Json) -> None:
-        """Say where this is and how to get help: the first screen would be empty without."""
+        """Print the folder, the agent and how to get help: else the first screen would be empty."""
         name = one_line(agent.get("title") or agent.get("name"), 60)
         folder = one_line(known.with_tilde(str(self._plan.folder)))
         how = "/help lists keys and commands, @ names a file"
         self.conversation.say(f" {self._look.marks.dot} ".join(filter(None, (folder, name, how))))
 
     def _note_rights(self, about: Json) -> None:
-        """Take part as far as the login lets this client, where it has come in with one."""
+        """Make the chat read-only, and say so, if the client's login may only look."""
         if may_of(about) == ONLY_LOOKS and not self.conversation.read_only:
             self.conversation.read_only = True
             self.conversation.say(LOOKS)

@@ -32,7 +32,7 @@ class OwnPrompts:
         """Return the waiting prompts without those whose words have joined the turn that runs.
 
         `order`: the ids of all prompts in the queue, if the bridge has told them. Some bridges tell
-        only how many there are: what that leaves out has joined.
+        only their number (`standing.waiting`): as many steering prompts as exceed it have joined.
         """
         waiting = self.waiting
         if order is not None:
@@ -49,7 +49,7 @@ class OwnPrompts:
         return next(found, None) if prompt_id is not None else None
 
     def unnamed(self, block: object) -> Prompt | None:
-        """Return a prompt with this block that was sent, and whose id is not known, or None."""
+        """Return a prompt that was sent, has this content block, and no known id; else None."""
         sent = (each for each in self.unanswered if each.was_sent and each.prompt_id is None)
         return next((each for each in sent if block in each.blocks), None)
 
@@ -59,13 +59,13 @@ class OwnPrompts:
         return self._clock() - self._turn_since
 
     def note_accepted(self, request_id: RequestId, prompt_id: object) -> None:
-        """Note the bridge's id for a prompt that is on disk."""
+        """Note the bridge's id for the prompt that a request has sent, and that is on disk now."""
         for prompt in self.unanswered:
             if prompt.sent is not None and prompt.sent.id == request_id:
                 prompt.prompt_id = prompt_id
 
     def note_turn(self, seconds: float) -> None:
-        """Note that a turn runs that began so many seconds ago."""
+        """Note that a turn runs that began `seconds` ago."""
         self._turn_since = self._clock() - seconds
 
     def note_turn_of(self, prompt_id: object) -> None:
@@ -77,7 +77,7 @@ class OwnPrompts:
     def begin_next(self, standing: Standing | None, *, at_once: bool = False) -> Prompt | None:
         """Note the waiting prompt whose turn has begun, and return it; None if none has.
 
-        `standing`: the state that the bridge told, None if it tells none: then they run in the
+        `standing`: the state that the bridge told, None if it tells none: then prompts run in the
         order of entering. `at_once`: nothing runs or waits before the first prompt, so it begins
         when it is sent.
         """

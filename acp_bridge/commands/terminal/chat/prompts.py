@@ -26,7 +26,7 @@ class Prompt:
     sent: Sent | None = None
     #: it was sent, perhaps on a connection that has ended.
     was_sent: bool = False
-    #: under which it is sent, however often.
+    #: by this key the bridge knows the prompt if it is sent again.
     key: str = field(default_factory=lambda: uuid4().hex)
     #: the bridge's id for the prompt, once it is on disk.
     prompt_id: object = None
@@ -54,7 +54,7 @@ class Prompt:
 
 
 def was_taken_back(sent: Sent) -> bool:
-    """Return True if a request was answered as one that never ran, since it was taken back."""
+    """Return True if a prompt that has not begun was answered as cancelled."""
     try:
         return as_object(sent.outcome()).get("stopReason") == "cancelled"
     except RpcError as error:

@@ -38,7 +38,7 @@ Request = Callable[[str, Json], Sent | None]
 
 
 class QueueChanges:
-    """Carries out the user's changes of the list of what waits."""
+    """Sends the user's changes of the waiting prompts to the bridge, one after the other."""
 
     def __init__(
         self, queue: QueueShown, own: OwnPrompts, folder: Path, request: Request, say: Say
@@ -58,24 +58,24 @@ class QueueChanges:
             self._then(partial(self._move, row.prompt_id, by))
 
     def drop(self) -> None:
-        """Let the chosen prompt never run."""
+        """Drop the chosen prompt from the queue: it never runs."""
         if (row := self._queue.chosen) is not None:
             self._then(partial(self._drop, row))
 
     def edit(self, put: Callable[[str], None]) -> None:
-        """Give all words of the chosen prompt to `put`, unless the user leaves the list before."""
+        """Fetch the chosen prompt's words for `put`, unless the user leaves the list meanwhile."""
         if (row := self._queue.chosen) is not None:
             self._then(partial(self._ask, lambda listed: self._edit(row, put, listed)))
 
     def save(self, text: str, put: Callable[[str], None]) -> None:
-        """Give the edited prompt these words; `put` gets them back if that is refused."""
+        """Send `text` as the edited prompt's words; `put` gets it back if the bridge refuses it."""
         edit, self._queue.editing = self._queue.editing, None
         if edit is not None:
             blocks = [*edit.before, *blocks_of(text, self._folder), *edit.after]
             self._then(partial(self._save, edit.row, blocks, lambda: put(text)))
 
     def refresh(self) -> None:
-        """Ask for the words of this terminal's prompts, which somebody has changed."""
+        """Ask the bridge for the words of this terminal's prompts: somebody has changed some."""
         self._then(partial(self._ask, self._note_words))
 
     # -- the changes, each of which returns False if there is nothing to ask for
@@ -125,7 +125,7 @@ class QueueChanges:
         )
 
     def _note_words(self, listed: list[Json]) -> None:
-        """Note the words that this terminal's prompts have now: Up takes these back."""
+        """Note the words in `listed` as those of this terminal's prompts: Up brings them back."""
         for prompt in self._own.unanswered:
             if (blocks := _words_of(prompt.prompt_id, listed)) is not None:
                 prompt.blocks, prompt.text = blocks, text_of(blocks, self._folder)[0]

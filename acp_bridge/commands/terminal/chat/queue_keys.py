@@ -1,4 +1,4 @@
-"""The keys by which what waits is chosen, edited, moved and dropped."""
+"""The keys by which waiting prompts are chosen, edited, moved and dropped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RUN: Final = "/queue run"
 def queue_bindings(
     conversation: Conversation, line: Buffer, put: Callable[[str], None]
 ) -> KeyBindings:
-    """Return the bindings of the list of what waits; `put` puts words into the input line."""
+    """Return the key bindings of the list of waiting prompts; `put` fills the input line."""
     keys, queue, changes = KeyBindings(), conversation.queue, conversation.changes
     in_list = Condition(lambda: queue.chosen is not None) & ~is_searching
     opens = Condition(lambda: not (line.text or queue.chosen or conversation.read_only))

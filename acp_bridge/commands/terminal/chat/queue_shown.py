@@ -1,4 +1,4 @@
-"""What waits in the session, as its bridge tells it, and what the user has chosen of it. No I/O.
+"""The waiting prompts of the session, as its bridge tells them, and the chosen one. No I/O.
 
 Invariant: a prompt of this terminal stands in the list from when it is known to be on disk until
 its turn begins or it is taken back, whatever the bridge has told last.
@@ -24,22 +24,25 @@ class Edit:
 
 
 class QueueShown:
-    """The list of what waits, in which the user may choose a row; `own`: this terminal's prompts.
+    """The list of waiting prompts, of which the user may choose one; `own`: this terminal's.
 
-    Nothing is known until the bridge has told it first; one of an older version never does.
+    Nothing is known until the bridge has told the list; one of an older version never does.
     """
 
     def __init__(self, own: OwnPrompts) -> None:
         self._own = own
         self._told: tuple[Row, ...] | None = None
         self._chosen: object = None
-        #: the place of the chosen row when it was there last.
+        #: the index of the chosen row when it was in the list last.
         self._at = 0
         #: the prompt whose words stand in the input line, to be edited.
         self.editing: Edit | None = None
 
     def note(self, params: Json) -> bool:
-        """Take what the bridge tells; True if a prompt of this terminal has other words now."""
+        """Take the params of `_acp_bridge/queue`.
+
+        Return True if a prompt of this terminal has other words than before.
+        """
         before, self._told = self._told or (), rows(params)
         known: Mapping[object, str] = {row.prompt_id: row.text for row in before}
         self.settle()
@@ -49,7 +52,7 @@ class QueueShown:
 
     @property
     def order(self) -> list[object] | None:
-        """The ids of the prompts in the list, as they run; None if the bridge has told nothing."""
+        """The ids of all prompts in the order in which they run; None if it is not known."""
         return None if self._told is None else [row.prompt_id for row in self._told]
 
     @property
@@ -73,7 +76,7 @@ class QueueShown:
         self._chosen = None
 
     def step(self, by: int) -> None:
-        """Choose another row, so many rows further down."""
+        """Choose the row that is `by` rows further down, or as far as there are rows."""
         listed = self.rows
         if (chosen := self.chosen) is not None:
             at = listed.index(chosen) + by
@@ -92,8 +95,9 @@ class QueueShown:
             self._chosen = listed[at].prompt_id if listed else None
 
     def moved(self, prompt_id: object, by: int) -> Json | None:
-        """Return the params, without `sessionId`, that move a prompt one place, `by` 1 or -1.
+        """Return the params of `_acp_bridge/queue/move`, without `sessionId`, that move a prompt.
 
-        None if it is no longer there, or has no place to go to.
+        It moves one place down (`by` 1) or up (-1). None if it is not in the list any more, or has
+        no place to go to.
         """
         return moved(self.rows, prompt_id, by)

@@ -42,7 +42,7 @@ GoOn = Callable[["SessionInfo | None"], str | None]
 
 
 class SessionCommands:
-    """Runs the commands of one chat, one after the other."""
+    """Runs the commands about sessions that are entered in a chat, one after the other."""
 
     def __init__(self, conversation: Conversation, home: Path | None, go_on: GoOn | None) -> None:
         """`home`: the data folder, None: it is elsewhere.
@@ -60,7 +60,7 @@ class SessionCommands:
         return self._given
 
     def run(self, name: str, rest: str) -> None:
-        """Run a command by its name and what stands behind it, as soon as those before have run."""
+        """Run the command `name`, with the text `rest` behind it, after those entered before."""
         self._send.send_nowait((name, rest.strip()))
 
     def completions(self) -> list[Command]:

@@ -37,9 +37,9 @@ class Unprinted:
         self._taken = anyio.Event()
 
     def begin(self, session_id: str) -> None:
-        """End the replay: give out blocks from now on, the first telling how many were left out.
+        """End the replay: blocks are printed from now on, the first telling how many were left out.
 
-        Done once for each replay: another call only collects.
+        Any further call after the same replay only collects blocks.
         """
         self.collect()
         if self._begun:
@@ -58,7 +58,7 @@ class Unprinted:
         self._begun, self._left_out = False, 0
 
     def say(self, line: Line) -> None:
-        """Give out a line of the program's own: below what was said, or above a replay."""
+        """Print a line of the program's own: below what was said before, or above a replay."""
         if self._begun:
             self._transcript.say(line)
             self.collect()

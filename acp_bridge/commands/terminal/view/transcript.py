@@ -95,7 +95,7 @@ class Transcript:
         self._finished.append(line)
 
     def forget(self) -> None:
-        """Finish all blocks, and know nothing of the session: it is shown anew."""
+        """Finish all blocks, and forget all tool calls: the session is shown anew."""
         self.end_turn()
         self._updates = Updates(_MOST_CALLS)
         self._seen.clear()
@@ -255,7 +255,7 @@ def _shown(entry: _Open) -> Block | None:
 
 
 def _card(call: Json, seen: object) -> Card:
-    """Return the card of a tool call without content that its earlier card has shown."""
+    """Return the card of a tool call, without its content if an earlier card showed the same."""
     shown = card(call)
     return replace(shown, content=()) if call.get("content") == seen else shown
 
