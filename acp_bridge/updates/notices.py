@@ -177,7 +177,7 @@ def notice(text: str) -> Json:
 
 
 def away(seconds: float) -> str:
-    """Return the notice that the database is away, and ends a turn after `seconds` seconds."""
+    """Return the notice that the database is away, and that work ends in `seconds` seconds."""
     return (
         "[acp-bridge] The database of this session can't be reached. If that stays so, what the"
         f" agent does is ended in {seconds:.0f} seconds, since another machine may take up the"
