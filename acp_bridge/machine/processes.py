@@ -104,7 +104,7 @@ class Epochs:
         return [Kill(epoch) for epoch in epochs]
 
     def close(self) -> list[Effect]:
-        """Let the current process end by itself."""
+        """Count the current process as dying; returns the effect that lets it end by itself."""
         self.dying.add(self.current)
         return [CloseAgent(self.current)]
 
@@ -128,7 +128,7 @@ class Processes:
         always_reload: bool,
         provisional: bool,
     ) -> None:
-        """`always_reload`, `provisional`: the first values of the two attributes below."""
+        """`always_reload`: no process outlives a cancel; `provisional`: it may get no prompt."""
         #: no process is used again after a cancel: by the settings, or since the agent has leaked.
         self.reloads_after_cancel = always_reload
         #: the process may get no further prompt; only a new process clears it. (invariant C12)

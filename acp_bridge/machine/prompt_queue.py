@@ -473,7 +473,7 @@ class PromptQueue:
         return out + self.drop(Cancelled(), lambda prompt: prompt.steers)
 
     def tell_queued(self, prompt: QueuedPrompt) -> list[Effect]:
-        """Tell, once, that a prompt which is on disk waits for a turn of its own."""
+        """Tell the client, once the prompt is on disk, that it waits for a turn of its own."""
         tells = prompt.committed and prompt.first and not prompt.told
         prompt.told |= tells
         prompt.lapses &= not tells
@@ -543,7 +543,7 @@ class OpenHooks:
         return Moment.TURN_END in self._moments
 
     def begin(self, run: int) -> None:
-        """Note that a hook runs."""
+        """Note that the hook of this number runs."""
         self._runs.add(run)
 
     def end(self, run: int) -> bool:

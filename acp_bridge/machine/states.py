@@ -477,7 +477,7 @@ class States:
         return self._timers.enter(self.current)
 
     def permits(self, *, provisional: bool) -> Permits:
-        """Return the rights of this state; `provisional`: the process is to get no prompt."""
+        """Return what this state permits; `provisional`: the process is to get no prompt."""
         if self.current in FREE:
             updates = Phase.LIVE if self.work_asked else self.between_turns
             return _IDLE[updates, provisional]

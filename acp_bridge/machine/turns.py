@@ -417,7 +417,7 @@ class TurnMachine:
         return out + self._after_hooks()
 
     def _hooks_done(self, prompt: QueuedPrompt, event: HooksDone) -> list[Effect]:
-        """Go on with the prompt whose hooks have ended. (invariant Q11)"""
+        """Let a prompt whose hooks ended go on, refuse it, or queue feedback. (invariant Q11)"""
         feedback, out = event.feedback, list[Effect]()
         if prompt is self._queue.leaving:
             enough = prompt.again >= MAX_AGAIN

@@ -149,7 +149,7 @@ def mcp_name(described: Json) -> str | None:
 
 
 def _by_tool_name(key: str) -> Callable[[Json, Json], str | None]:
-    """Return the reader of a member of `_meta` that has the whole name of each tool."""
+    """Return a function that reads an MCP tool's whole name from the member `key` of `_meta`."""
 
     def read(meta: Json, raw: Json) -> str | None:
         name = as_object(meta.get(key)).get("toolName")

@@ -103,7 +103,7 @@ def example(tool: Tool, text: str) -> Call:
 
 
 class _Judged:
-    """One call, and the rules that may name it."""
+    """One call and the rules of its session, with ways to find those that decide."""
 
     def __init__(self, rules: Ruleset, call: Call, lines: Lines, place: Place) -> None:
         self._rules = rules
@@ -165,7 +165,7 @@ class _Judged:
         return any(map(paths.depends_on_process, named))
 
     def _paths(self, tool: Tool) -> list[str]:
-        """Return the paths of the call for a rule about this tool, in all their readings."""
+        """Return the paths that a rule about this tool is compared with, as named and resolved."""
         if tool in self._named:
             return self._named[tool]
         mine = tool in self._call.said or self._call.tool in (Tool.BASH, Tool.FETCH, None)

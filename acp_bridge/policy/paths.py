@@ -39,8 +39,8 @@ _DEPENDS: Final = re.compile(rf"{_PROCESS.pattern}/(?:{'|'.join(sorted(_OF_PROCE
 def resolved(path: str, place: Place) -> str:
     """Return a path as the system would find it: absolute, without links and `..`.
 
-    What does not exist yet stays as it is named, and so does what `depends_on_process`. Empty for
-    what no system can name.
+    What does not exist yet stays as it is named, and so does a path that
+    `depends_on_process`. Empty for what no system can name.
     """
     if len(path) > LONGEST or "\0" in path:
         return ""
@@ -98,7 +98,7 @@ def depends_on_process(path: str) -> bool:
 
 
 def readings(path: str, place: Place) -> tuple[str, ...]:
-    """Return the path as it is named and as the system would find it, for a refusal."""
+    """Return the path as named and, if it differs, as the system would find it, for a refusal."""
     absolute = _absolute(path[:LONGEST], place)
     named = os.path.normpath(absolute) if _ODD.search(absolute) else absolute
     known = len(path) <= LONGEST and "\0" not in path

@@ -125,7 +125,7 @@ class Ruleset:
     def refusing_named(
         self, action: Action, names: Collection[str], words: Sequence[str]
     ) -> Rule | None:
-        """Return a rule that refuses a command of which the name may be any of these."""
+        """Return a rule of the list about the command `words`, whose name may be any of `names`."""
         firsts = [
             first for of, first in self._by_word if of is action and wrappers.base(first) in names
         ]

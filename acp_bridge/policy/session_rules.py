@@ -95,7 +95,7 @@ class _File:
     """One file of rules as it was read last."""
 
     def __init__(self, load: Callable[[Path], tuple[Rules | None, str]], *paths: Path) -> None:
-        """`paths`: the file, and others on which it depends what counts of it."""
+        """`load` reads it; `paths`: the file, and others after whose change it is read again."""
         self.path = paths[0]
         self.rules: Rules | None = None
         #: the mistake in it as it is now; empty if it has none.
@@ -170,7 +170,7 @@ class SessionRules:
 
     @property
     def unattended(self) -> Action | None:
-        """What becomes of a question that nobody can answer; None: no file says."""
+        """The action for a question that nobody can answer: the strictest; None: no file says."""
         said = {each.rules.unattended for each in self._files if each.rules}
         return Action.DENY if Action.DENY in said else Action.ASK if Action.ASK in said else None
 
@@ -198,7 +198,7 @@ class SessionRules:
 
 
 def _mark(path: Path) -> _Mark | None:
-    """Return what tells a file from a changed one; None if it is not there."""
+    """Return what is different once a file has changed; None if the file is not there."""
     try:
         status = path.stat()
     except OSError:

@@ -423,7 +423,7 @@ def _expands_into_words(name: Node) -> bool:
 
 
 def _otherwise(node: Node, command: Command) -> Iterator[Command]:
-    """Give the other commands that a command may be, as its variables and braces may be words."""
+    """Give the other commands that a command may be once variables and braces are expanded."""
     source = (node.text or b"").decode(errors="replace")
     if command.words[0].startswith("="):  # zsh: the path of a program
         yield Command((command.words[0][1:], *command.words[1:]), moved=command.moved)

@@ -323,7 +323,7 @@ def _scripts_of_git(words: tuple[str, ...]) -> Iterator[str]:
 
 
 def reads_code(words: tuple[str, ...]) -> bool:
-    """Return True for a command that runs what it reads: what others write is code then."""
+    """Return True for a command that runs what it reads: what it is given to read is code."""
     name = base(words[0])
     if name not in _READERS:
         return False

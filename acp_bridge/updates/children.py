@@ -96,7 +96,7 @@ class Child:
         return {"sessionId": self.parent, "update": said} if self.parent else {"update": said}
 
     def announcement(self) -> Json:
-        """Return the params that tell somebody who knows nothing of the child what it is now."""
+        """Return the params of an update that tells all that is known of the child by now."""
         return self.says({name: said for name, said in self.told.items() if said is not None})
 
 
@@ -155,7 +155,7 @@ class Children:
         return self._add(Child(f":{len(self._by_key) + 1}", parent, agent_id))
 
     def note(self, child: Child, update: Json) -> Json:
-        """Note what is said of a child; returns the params that are recorded."""
+        """Note what a `subagent_update` says of a child; returns the params to be recorded."""
         child.patch(update)
         self.changed[child.key] = child
         child.stopped = False
@@ -250,7 +250,7 @@ def child_of(card_id: object) -> str:
 
 
 def placed(update: Json) -> Json:
-    """Return the params of an update about a tool call: `sessionId` is the child that has it."""
+    """Return the params of an update about a tool call, with `sessionId` if a child has it."""
     child = child_of(update.get("toolCallId"))
     return {"sessionId": child, "update": update} if child else {"update": update}
 
@@ -275,7 +275,7 @@ def outward(params: Json, session_id: str) -> Json:
 
 
 def linked(call: Json, session_id: str) -> Json:
-    """Return a tool call with the sessions that it links to as clients know them."""
+    """Return a tool call whose links to sessions have the ids that clients know."""
     return _renamed(call, lambda key: session_id + key)
 
 

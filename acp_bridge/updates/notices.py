@@ -296,7 +296,7 @@ def running(count: int) -> str:
 
 
 def dropped(count: int) -> str:
-    """Return the answer to `/queue drop`."""
+    """Return the answer to `/queue drop`, which has dropped `count` prompts."""
     return f"Dropped {count}." if count else NOTHING_LEFT
 
 

@@ -24,7 +24,7 @@ question alone, `failed` if its work was denied or broken off."""
 
 
 def closing_update(client_id: str) -> Json:
-    """Return the update that ends a card whose turn is over."""
+    """Return the update that ends a card as failed, because its turn is over."""
     return {"sessionUpdate": TOOL_CALL_UPDATE, "toolCallId": client_id, "status": "failed"}
 
 
@@ -97,7 +97,7 @@ class ReplayedCards:
     """Decides how a replay shows the cards that the agent has not ended (invariant C16)."""
 
     def __init__(self, notes: Mapping[str, Note], worked_on: Collection[str]) -> None:
-        """`worked_on`: the cards and terminals on which the agent may still work."""
+        """`notes`: what is noted of cards; `worked_on`: the cards and terminals still at work."""
         self._notes = dict(notes)
         self._worked_on = frozenset(worked_on)
         self._cards, self._terminals = OpenCards(), Terminals()

@@ -193,7 +193,7 @@ def _lines(call: Json) -> list[str]:
 
 
 def _members(call: Json) -> list[tuple[str, Any]]:
-    """Return name and value of an input's members, and of parts of the call that ACP has not."""
+    """Return name and value of an input's members, and of parts of a call that ACP doesn't know."""
     raw = call.get("rawInput")
     given = list(raw.items()) if isinstance(raw, dict) else [("input", raw)]
     given += [(name, value) for name, value in call.items() if name not in _KNOWN]

@@ -239,7 +239,7 @@ class Updates:
         return {"sessionUpdate": SAID_UPDATE, SAID: told}
 
     def question_named(self, params: Json) -> Json:
-        """Return a question with the ids that clients know in what its agent has said of it."""
+        """Return a question's params with client-side ids in its agent's own words (version 2)."""
         own = own_meta(params)
         if not isinstance(subject := as_object(own.get(SAID)).get("subject"), dict):
             return params
@@ -251,10 +251,10 @@ class Updates:
         return with_own_meta(params, {**own, SAID: {**own[SAID], "subject": named}})
 
     def of_child(self, update: Json, *, ended: bool) -> Json | None:
-        """Return a child's update, whose ids have its key, as `incoming` does; raises `Leak`.
+        """Return a child's update in the form that is recorded, None to drop it; raises `Leak`.
 
-        `ended`: its work was ended by a cancel. Only what begins anew is a leak then: the child
-        ends by itself, at its own time.
+        Its ids have the child's key in front. `ended`: a cancel has ended the child's work. Only a
+        new tool call is a leak then: the child ends by itself, at its own time.
         """
         kind = update["sessionUpdate"]
         if ended:
@@ -431,7 +431,7 @@ class Updates:
                 self._begin(card)
 
     def agent_card_id(self, client_id: str) -> str | None:
-        """Return the agent's id of an open tool call that the client knows under this one."""
+        """Return the agent's id of the open tool call that clients know as `client_id`, or None."""
         cards = self._cards.items()
         found = (id_ for id_, card in cards if card.open and card.client_id == client_id)
         return next(found, None)
