@@ -16,7 +16,7 @@ class Failure(Enum):
 
     #: the journal could not take the prompt.
     JOURNAL = auto()
-    #: the journal could not note that the prompt is sent: it was not.
+    #: the journal could not note that the prompt is sent, so it was not sent.
     NOT_BEGUN = auto()
     #: the agent's process ended during the turn.
     AGENT_DIED = auto()
@@ -28,17 +28,17 @@ class Failure(Enum):
     CLOSED = auto()
     #: the session was closed for all before the prompt ran: the prompt is left over.
     KEPT = auto()
-    #: the turn that the prompt was for, and no other, has ended without it.
+    #: the prompt was for the running turn alone, and that has ended without it.
     NO_TURN = auto()
     #: the agent died in the turn that the prompt was to join: the prompt is left over.
     NOT_JOINED = auto()
-    #: the prompt was taken into a turn that showed nothing more: it is left over.
+    #: the agent took the prompt into a turn and showed nothing after that: it is left over.
     PERHAPS_UNREAD = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Replied:
-    """The agent's own answer, a result or an error."""
+    """The prompt ends with the agent's own answer, a result or an error."""
 
     answer: object
 
@@ -84,8 +84,8 @@ class Commit:
 class WriteChange:
     """Write the user's change of a prompt with fsync, then feed `ChangeWritten`.
 
-    Nothing is sent meanwhile. `order`: the keys of the prompts that may be moved, as they are to
-    run from now on; empty: the prompt gets other words, or is left over.
+    No prompt is sent meanwhile. `order`: for a move, the keys of all prompts that may be moved, as
+    they are to run from now on. Empty: the prompt gets other words, or it is a left-over one.
     """
 
     key: int
@@ -94,7 +94,7 @@ class WriteChange:
 
 @dataclass(frozen=True, slots=True)
 class RefuseChange:
-    """Tell who asked that the prompt keeps its words and its place: it has begun, for example."""
+    """Tell the client that wanted to change a prompt that nothing is changed: it has begun, say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +118,14 @@ class Steer:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """Tell who asked that the prompt waits for a turn of its own: it does not join one."""
+    """Tell the prompt's client that it does not join a turn, and waits for one of its own."""
 
     key: int
 
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """Show the words of a prompt that was to join a turn: that was stopped, and they don't run."""
+    """Show the user the words of a prompt that won't run: it was to join a turn, now stopped."""
 
     key: int
 
@@ -199,7 +199,7 @@ class CloseAgent:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Start a timer, in place of the one that was armed under the same name."""
+    """Start the timer, instead of an armed one of the same name; feed `Deadline` when it passes."""
 
     timer: Timer
     token: int
@@ -207,7 +207,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Disarm:
-    """Stop a timer."""
+    """Stop the timer before it has passed."""
 
     timer: Timer
 
@@ -261,7 +261,10 @@ class StopHooks:
 
 @dataclass(frozen=True, slots=True)
 class RefuseFeedback:
-    """Forget the prompt of a hook's feedback; `enough`: the agent was sent back often enough."""
+    """Forget the prompt `key`, the feedback of a hook: the agent does not get it.
+
+    `enough`: clients are told that hooks have sent the agent back to work often enough.
+    """
 
     key: int
     enough: bool
@@ -297,7 +300,8 @@ class CloseCards:
 class Release:
     """Forget a dead process, and release its terminals and open requests at the client.
 
-    It is asked for once for every epoch that was started, at the end also for one that won't die.
+    It is asked for once for every epoch that was started; when the session ends, also for one that
+    won't die.
     """
 
     epoch: int

@@ -25,11 +25,11 @@ class Timer(Enum):
 class Steered(Enum):
     """What an agent made of words that it was given for the turn that runs."""
 
-    #: they have joined the turn.
+    #: the words have joined the turn.
     JOINED = auto()
-    #: it has nothing of them.
+    #: the agent has not got the words, or does not take them.
     NOT_TAKEN = auto()
-    #: it has not said.
+    #: the agent has not said whether it took them.
     UNKNOWN = auto()
 
 
@@ -49,8 +49,8 @@ class PromptReceived:
     """A prompt was read.
 
     With `interrupt` it supersedes the oldest one without an answer. With `steers` its words are to
-    join the turn that runs; without one, or if they can't, it is the next to run. With `lapses` it
-    does not run if the turn ends without it.
+    join the turn that runs; if no turn runs, or they can't join it, the prompt is the next to run.
+    With `lapses` it does not run if the turn ends without it.
     """
 
     key: int
@@ -129,7 +129,7 @@ class CommitFailed:
 class NotBegun:
     """The journal could not note that the prompt is sent; the agent has nothing of it (Q5).
 
-    `away`: it may be able to later, which is told by `JournalBack` or `JournalLost`.
+    `away`: the journal may be able to later; `JournalBack` or `JournalLost` follows.
     """
 
     key: int
@@ -158,7 +158,8 @@ class JournalLost:
 class RunLeftOver:
     """`/queue run`: the request `carrier` stays open while the left-over prompts `keys` run.
 
-    It is answered `Done`, or like the last of them if the agent did not answer that one.
+    When all have run the carrier is answered `Done`, or like the last prompt if the agent did not
+    answer that one.
     """
 
     carrier: int
@@ -167,7 +168,7 @@ class RunLeftOver:
 
 @dataclass(frozen=True, slots=True)
 class HooksDone:
-    """The hooks that `RunHooks` asked for have ended, or were killed; fed once for each.
+    """The hooks that a `RunHooks` asked for have ended, or were killed; fed once for each effect.
 
     `refusal`: why the prompt may not run; None: it may. `feedback`: the key of a new prompt that
     sends the agent back to work; None: the turn stays over.
@@ -180,7 +181,7 @@ class HooksDone:
 
 @dataclass(frozen=True, slots=True)
 class HookBegan:
-    """A hook runs that the machine did not ask for: about a permission, say."""
+    """A hook began, as the run `run`, that the machine did not ask for: about a permission, say."""
 
     run: int
 
@@ -197,7 +198,8 @@ class Cancel:
     """The client sent `session/cancel`.
 
     `requests`: the keys of the client's own requests, the only ones that it may end; None: all.
-    Without any, or if no prompt is open, it is for what the agent does outside of a prompt.
+    If `requests` is empty, or no prompt is open, the cancel is for what the agent does outside of a
+    prompt.
     """
 
     requests: frozenset[int] | None = None
@@ -340,7 +342,8 @@ class PauseAnswered:
 class MaySteer:
     """The process takes words into the turn that runs from now on, or (`now` is False) does not.
 
-    The shell feeds it only of a process that can; while the user is asked something it does not.
+    The shell feeds it only for an agent that can take words at all. While a question of the agent
+    to the user is open it takes none.
     """
 
     epoch: int
@@ -363,7 +366,7 @@ class WorkSeen:
 
 @dataclass(frozen=True, slots=True)
 class WorkOver:
-    """The agent does nothing outside of a prompt any more, or has heeded the Stop of that."""
+    """The agent does nothing outside of a prompt any more, or has heeded the Stop of such work."""
 
     epoch: int
 

@@ -5,8 +5,8 @@
   or is told to die, and is released once.
 - A restart has `MAX_TRIES` tries; then all prompts that wait are answered, and the next prompt
   tries again.
-- While the journal is away a turn's end starts no process, and no prompt is answered because none
-  could be used.
+- While the journal is away a turn's end starts no process, and no prompt is answered for want of a
+  process.
 - A session sleeps only when nothing is asked of it; what is asked while its process ends waits for
   the next process. (invariant R16)
 """
@@ -50,8 +50,8 @@ MAX_TRIES = 3
 class Epochs:
     """Tracks the current process, a spare one and the dying ones, by epoch; methods return effects.
 
-    A spare is started while the current process drains. It never gets the session before that one
-    is dead, and is dropped if that one ends well.
+    A spare is started while the current process drains. It never gets the session before the
+    current one is dead, and is killed if that answers its cancelled prompt in time.
     """
 
     def __init__(self, current: int) -> None:
@@ -61,7 +61,7 @@ class Epochs:
         self.spare: int | None = None
         #: the spare is initialized.
         self.spare_ready = False
-        #: those that were told to die and are not yet dead.
+        #: the epochs of the processes that were told to die and are not yet dead.
         self.dying: set[int] = set()
         self._newest = current
 
@@ -80,7 +80,7 @@ class Epochs:
         return [Start(self.spare)]
 
     def on_spare(self, event: AgentEvent) -> list[Effect]:
-        """Handle an event of the spare."""
+        """Note that the spare process is ready, has failed or is dead; kill it if it has exited."""
         match event:
             case Started():
                 self.spare_ready = True
@@ -99,12 +99,12 @@ class Epochs:
         return [] if spare is None else self.kill(spare)
 
     def kill(self, *epochs: int) -> list[Effect]:
-        """Count these processes as dying; returns what kills them."""
+        """Count these processes as dying; returns the effects that kill them."""
         self.dying.update(epochs)
         return [Kill(epoch) for epoch in epochs]
 
     def close(self) -> list[Effect]:
-        """Let the current process end by itself."""
+        """Count the current process as dying; returns the effect that lets it end by itself."""
         self.dying.add(self.current)
         return [CloseAgent(self.current)]
 
@@ -128,7 +128,7 @@ class Processes:
         always_reload: bool,
         provisional: bool,
     ) -> None:
-        """`always_reload`: see `reloads_after_cancel`; `provisional`: see the attribute."""
+        """`always_reload`: no process outlives a cancel; `provisional`: it may get no prompt."""
         #: no process is used again after a cancel: by the settings, or since the agent has leaked.
         self.reloads_after_cancel = always_reload
         #: the process may get no further prompt; only a new process clears it. (invariant C12)
@@ -203,7 +203,9 @@ class Processes:
         return [Dropped(event)]
 
     def begin(self) -> list[Effect]:
-        """Make the first try, from a state in which nothing is on its way."""
+        """Begin a restart: open the session again in a process that wanted a login, kill again what
+        would not die, or start a process.
+        """
         self._tries, self._trouble, self._revive = 0, None, True
         self._sleeps = False
         if self._states.current is State.UNAUTHENTICATED:
@@ -241,7 +243,7 @@ class Processes:
                 return [Dropped(event)]
 
     def restart(self) -> list[Effect]:
-        """Kill the process, to start another one with all tries."""
+        """Kill the process and start another one after it, for which all tries are left."""
         self._tries, self._trouble = 0, None
         return self.kill()
 
@@ -269,11 +271,11 @@ class Processes:
         return self.kill()
 
     def use_up(self) -> None:
-        """Make no further try: the time for them is over, or a process does not die."""
+        """Count all tries of the restart as used: their time is over, or a process does not die."""
         self._tries = MAX_TRIES
 
     def run_out(self) -> list[Effect]:
-        """End the restart, because all its tries together took too long."""
+        """Answer all prompts that wait and kill the process: the tries together took too long."""
         self.use_up()
         out = self._drop(Failed(Failure.NO_AGENT, self._trouble))
         return out if self._states.current is State.KILLING else out + self.kill()
@@ -285,7 +287,7 @@ class Processes:
         return out + self._drop(failure)
 
     def _drop(self, failure: Failed) -> list[Effect]:
-        """Answer all prompts that wait, unless they can't be sent before the journal is back."""
+        """Answer all prompts that wait, unless the journal is away: then they go on waiting."""
         return [] if self._gate.away else self._queue.drop(failure)
 
     # --- what is next --------------------------------------------------------------------------
@@ -298,7 +300,7 @@ class Processes:
         return self._epochs.bury(event.epoch)
 
     def rest(self) -> list[Effect]:
-        """Go on after a turn whose process lives: end it, replace it, or let it wait."""
+        """Go on after a turn whose process lives: end it, replace it, or have it idle."""
         if self._states.closing:
             return self.close_agent()
         if self.provisional:

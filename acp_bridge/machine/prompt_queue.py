@@ -1,6 +1,6 @@
 """The prompts of one session that have no answer yet: the one that runs and those that wait.
 
-And the hooks that keep them from being sent; what else does is the `Gate` in `states.py`.
+Hooks about a prompt keep it from being sent; what else does so is the `Gate` in `states.py`.
 
 - They wait in the user's order: that of reading, until the user moves one. A superseder
   (`interrupt`) goes first, the newest before all; behind it a hook's feedback, then what was to
@@ -61,11 +61,11 @@ _UNWRITTEN = (Failure.JOURNAL, Failure.NOT_BEGUN)
 class Hooks(Enum):
     """How far the hooks about a prompt are."""
 
-    #: they run before it is sent.
+    #: the hooks are still to run before the prompt is sent.
     DUE = auto()
-    #: they run now.
+    #: the hooks run now.
     RUNNING = auto()
-    #: they have run, or there are none.
+    #: the hooks have run, or there are none.
     PASSED = auto()
 
 
@@ -84,15 +84,15 @@ class QueuedPrompt:
     steers: bool = False
     #: it goes before those that wait in the order of reading, since it was to join a turn.
     first: bool = False
-    #: the agent did not take it: it only waits for the end of the turn.
+    #: the agent did not take it into the turn: it waits for a turn of its own.
     refused: bool = False
     #: it does not run if the turn that it is to join ends without it.
     lapses: bool = False
     #: who asked has been told that it waits for a turn of its own.
     told: bool = False
-    #: what the agent made of it, once it was sent into a turn and answered; else None.
+    #: the agent's answer when the prompt was sent into a turn; None: not sent, or no answer yet.
     taken: Steered | None = None
-    #: the agent has shown something of the turn since then.
+    #: the agent has shown something of the turn since it took the prompt into it.
     followed: bool = False
     #: the user wants it never to run.
     dropped: bool = False
@@ -115,7 +115,7 @@ class QueuedPrompt:
 
     @property
     def movable(self) -> bool:
-        """True if the user may move the prompt, and others before it."""
+        """True if the user may move the prompt, or move another one before it."""
         keeps = self.interrupt or self.again or self.steers or (self.first and not self.told)
         return not keeps and self.hooks is not Hooks.RUNNING and self.ending is None
 
@@ -125,7 +125,7 @@ class QueuedPrompt:
         return self.request != self.key
 
     def settles_as(self, outcome: Outcome) -> Outcome:
-        """Return the answer to the open request if this prompt is its last and ends like this."""
+        """Return what the request is answered if this, its last prompt, ends with `outcome`."""
         unwritten = isinstance(outcome, Failed) and outcome.why in _UNWRITTEN
         if self.again and unwritten:
             outcome = self.replied or outcome  # the agent's turn is over, and nothing follows it
@@ -152,7 +152,7 @@ class PromptQueue:
         #: the prompts that were sent into the running turn, in order.
         self.joining: list[QueuedPrompt] = []
         self._waiting: list[QueuedPrompt] = []
-        #: the change that the journal takes just now: whose, and for a move the new order.
+        #: the change that is being written to the journal; None: none is.
         self.change: WriteChange | None = None
 
     @property
@@ -194,7 +194,7 @@ class PromptQueue:
         return None
 
     def receive(self, key: int, interrupt: bool, hooks: Hooks = Hooks.PASSED) -> QueuedPrompt:
-        """Append a prompt without a commit yet; raises ValueError if the key is here already."""
+        """Append a new prompt, not committed yet; ValueError if the queue has the key already."""
         self._refuse_again(key)
         oldest = self.running or self.leaving or next(iter([*self.joining, *self._waiting]), None)
         victim = oldest.root if interrupt and oldest else None
@@ -205,7 +205,10 @@ class PromptQueue:
     def receive_left_over(
         self, carrier: int, keys: tuple[int, ...], hooks: Hooks = Hooks.PASSED
     ) -> list[Effect]:
-        """Append left-over prompts, committed long ago; ValueError if a key is here already."""
+        """Append the left-over prompts `keys`, which are committed, under the request `carrier`.
+
+        If there are none it is answered at once. ValueError if the queue has a key already.
+        """
         self._refuse_again(carrier, *keys)
         self._waiting += [QueuedPrompt(key, carrier, committed=True, hooks=hooks) for key in keys]
         return self._settle(carrier, Done())
@@ -259,7 +262,7 @@ class PromptQueue:
         return out
 
     def keep(self) -> list[Effect]:
-        """Answer the waiting prompts, because the session is closed for all; they are left over.
+        """Answer the waiting prompts as left over, because the session is closed for all clients.
 
         A prompt whose turn is over is cancelled, and so is the feedback that follows such a one.
         """
@@ -295,7 +298,7 @@ class PromptQueue:
         return [RunHooks(prompt.key, Moment.PROMPT)]
 
     def leave(self, answer: object) -> list[Effect]:
-        """Run the hooks about the end of the running prompt's turn."""
+        """Note the agent's answer to the running prompt, and run the hooks about its turn's end."""
         prompt, self.running = self.running, None
         assert prompt is not None
         prompt.hooks, prompt.replied = Hooks.RUNNING, Replied(answer)
@@ -304,7 +307,10 @@ class PromptQueue:
         return [*out, RunHooks(prompt.key, Moment.TURN_END, prompt.again)]
 
     def follow(self, key: int) -> list[Effect]:
-        """Let feedback follow the prompt whose turn is over; raises ValueError for a known key."""
+        """Queue a hook's feedback as the prompt `key`, right behind the one whose turn is over.
+
+        Raises ValueError if the queue has the key already.
+        """
         self._refuse_again(key)
         before, self.leaving = self.leaving, None
         assert before is not None
@@ -328,7 +334,7 @@ class PromptQueue:
         return self.drop(prompt.ending, lambda other: other is prompt) if prompt.ending else []
 
     def _stop(self, outcome: Outcome, which: Callable[[QueuedPrompt], bool]) -> list[Effect]:
-        """Decide how the prompts end that `which` chooses and whose hooks run, and kill those."""
+        """Note how the chosen prompts whose hooks run are to end, and kill these hooks."""
         cancelled, stopped = isinstance(outcome, Cancelled), list[QueuedPrompt]()
         hooked = self.hooked
         for prompt in hooked:
@@ -346,14 +352,14 @@ class PromptQueue:
     # --- the user's changes --------------------------------------------------------------------
 
     def edit(self, key: int) -> list[Effect]:
-        """Begin to give a prompt other words; one that a hook wrote keeps its own."""
+        """Have other words written for a waiting prompt, unless a hook wrote it or hooks run."""
         prompt = self.find(key)
         if prompt is None or prompt.again or prompt.ending or prompt.hooks is Hooks.RUNNING:
             return [RefuseChange()]
         return self.begin_change(WriteChange(key))
 
     def move(self, key: int, before: int | None) -> list[Effect]:
-        """Begin to move a prompt before another, or behind all."""
+        """Have it written that a waiting prompt moves before the prompt `before`; None: last."""
         rest = [p.key for p in self.waiting if p.movable and p.key != key]
         prompt = self.find(key)
         if prompt is None or not prompt.movable or before not in (None, *rest):
@@ -362,7 +368,7 @@ class PromptQueue:
         return self.begin_change(WriteChange(key, tuple(rest)))
 
     def drop_for_good(self, key: int) -> list[Effect]:
-        """Cancel a prompt that waits, also one that would be left over else."""
+        """Cancel a waiting prompt; one that a `/queue run` carries is not left over again."""
         prompt = self.find(key)
         if prompt is None:
             return [RefuseChange()]
@@ -370,16 +376,16 @@ class PromptQueue:
         return self.drop(Cancelled(), lambda other: other is prompt)
 
     def begin_change(self, change: WriteChange) -> list[Effect]:
-        """Have the journal take one change, and no other at the same time."""
+        """Have the journal write this change; refuse it while another one is being written."""
         if self.change:
             return [RefuseChange()]
         self.change = change
         return [change]
 
     def end_change(self, hooks: Hooks, *, made: bool) -> bool:
-        """Make the change, unless the journal has not taken it; False if none is on its way.
+        """Make the change that was being written, if the journal has it; False if there was none.
 
-        `hooks`: how far the hooks about other words are.
+        `hooks`: how far the hooks about the prompt are now, if it got other words.
         """
         change, self.change = self.change, None
         prompt = self.find(change.key) if change and made else None
@@ -390,7 +396,7 @@ class PromptQueue:
         return change is not None
 
     def _reorder(self, moved: QueuedPrompt, order: tuple[int, ...]) -> None:
-        """Let the prompts run in this order; the others keep their places."""
+        """Put the waiting prompts `order` into this order, since one was moved; others stay."""
         # It may be to join the turn by now, and goes before all of them then.
         here = {p.key: p for p in self._waiting if p.movable or p is moved}
         keys = [key for key in order if key in here]
@@ -410,15 +416,16 @@ class PromptQueue:
         return next((p for p in self._waiting if p.steers and not p.refused), None)
 
     def join(self, prompt: QueuedPrompt, epoch: int) -> list[Effect]:
-        """Send the prompt into the turn."""
+        """Send a waiting prompt's words into the turn that runs in the process `epoch`."""
         self._waiting.remove(prompt)
         self.joining.append(prompt)
         return [Steer(epoch, prompt.key)]
 
     def joined(self, key: int, how: Steered, *, stopped: bool) -> list[Effect] | None:
-        """Take the agent's answer; None if no such prompt waits for one.
+        """Take the agent's answer to a prompt sent into the turn; None if it is not waited for.
 
-        What it did not take is the next to run; `stopped`: it is given back with the turn's end.
+        A prompt that it did not take is the next to run; `stopped`: it is given back with the
+        turn's end instead.
         """
         prompt = next((p for p in self.joining if p.key == key and p.taken is None), None)
         if prompt is None:
@@ -442,10 +449,10 @@ class PromptQueue:
         return bool(taken)
 
     def end_joined(self, outcome: Outcome) -> list[Effect]:
-        """Answer what has joined a turn that ends with this outcome.
+        """Answer the prompts that were sent into a turn which ends with this outcome.
 
-        If the turn ended well, the agent's word is waited for of prompts that it has not said to
-        have taken; what has not been sent yet is the next to run.
+        If the turn ended well, a prompt waits on while the agent has not said whether it took it.
+        Prompts that were to join and were not sent yet are the next to run.
         """
         out: list[Effect] = []
         well, sent = isinstance(outcome, Replied), self.joining
@@ -460,13 +467,13 @@ class PromptQueue:
         return out + self._queue_up([prompt for prompt in self._waiting if prompt.steers])
 
     def give_back(self) -> list[Effect]:
-        """Cancel what waits to join a turn, because that was stopped."""
+        """Cancel the prompts that wait to join a turn, because the turn was stopped."""
         keys = [prompt.key for prompt in self._waiting if prompt.steers and not prompt.ending]
         out: list[Effect] = [GiveBack(key) for key in keys]
         return out + self.drop(Cancelled(), lambda prompt: prompt.steers)
 
     def tell_queued(self, prompt: QueuedPrompt) -> list[Effect]:
-        """Tell, once, that a prompt which is on disk waits for a turn of its own."""
+        """Tell the client, once the prompt is on disk, that it waits for a turn of its own."""
         tells = prompt.committed and prompt.first and not prompt.told
         prompt.told |= tells
         prompt.lapses &= not tells
@@ -482,7 +489,7 @@ class PromptQueue:
         return out + self.lapse(lambda prompt: prompt in lapsed)
 
     def lapse(self, which: Callable[[QueuedPrompt], bool] = lambda prompt: True) -> list[Effect]:
-        """Answer what was for the turn that runs alone, of the prompts that `which` chooses."""
+        """Fail those of the prompts that `which` chooses that were for the running turn alone."""
         return self.drop(Failed(Failure.NO_TURN), lambda prompt: prompt.lapses and which(prompt))
 
     # --- answers -------------------------------------------------------------------------------
@@ -536,7 +543,7 @@ class OpenHooks:
         return Moment.TURN_END in self._moments
 
     def begin(self, run: int) -> None:
-        """Note that a hook runs."""
+        """Note that the hook of this number runs."""
         self._runs.add(run)
 
     def end(self, run: int) -> bool:

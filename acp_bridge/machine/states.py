@@ -3,7 +3,8 @@
 - `NEXT` is the whole table. The other files of this room say what has happened (`Happened`), and
   none of them names the state that comes next.
 - A state that is on its way somewhere has a deadline, armed as the state is entered.
-- The user's pause or hold, and a journal that is away, are no states: they close the `Gate` in any.
+- The user's pause or hold, and a journal that is away, are no states, and may come in any state:
+  the `Gate` knows of them.
 - The shell reads the `Snapshot` that the machine gives after each step, and nothing else of it.
 """
 
@@ -58,21 +59,21 @@ class Happened(Enum):
     PROCESS_STARTED = auto()
     #: a process that is initialized was given the session.
     SESSION_GIVEN = auto()
-    #: that process has the session.
+    #: the process that was given the session has taken it.
     SESSION_TAKEN = auto()
-    #: that process wants a login first.
+    #: the process that was given the session wants a login first.
     LOGIN_WANTED = auto()
     #: the agent was sent a prompt.
     PROMPT_SENT = auto()
     #: the agent does something outside of a prompt.
     WORK_SEEN = auto()
-    #: it does nothing more of that.
+    #: the agent does nothing outside of a prompt any more.
     WORK_OVER = auto()
     #: the agent was told to cancel its prompt, or what it does outside of one.
     CANCEL_SENT = auto()
     #: the turn is over, or a drain, and the process may be used again.
     TURN_OVER = auto()
-    #: the process was told to end, or hooks of a session that ends were.
+    #: the process was told to end, or the session ends and waits only for hooks.
     TOLD_TO_END = auto()
     #: the process is dead, and nobody needs another one now.
     PROCESS_GONE = auto()
@@ -143,14 +144,14 @@ NEXT: Final = {
 
 # --- how long a state may last --------------------------------------------------------------------
 
-#: What is armed on the way into a state; everything else is disarmed. (invariants C14, C21)
+#: State -> the timers that are armed as it is entered; others are disarmed. (invariants C14, C21)
 DEADLINES: Final = {
     State.STARTING: (Timer.RESTART,),
     State.RELOADING: (Timer.RESTART,),
     State.DRAINING: (Timer.SPARE, Timer.DRAIN),
     State.KILLING: (Timer.KILL,),
 }
-#: What goes on if it was armed before: the tries of a restart share one deadline.
+#: State -> the timers that go on if they were armed before: a restart's tries share one deadline.
 KEPT: Final = {State.KILLING: (Timer.RESTART,)}
 
 
@@ -158,12 +159,12 @@ class Timers:
     """Tracks the armed timers; a timer that passes counts only under its last token."""
 
     def __init__(self, tokens: Iterator[int]) -> None:
-        """`tokens` gives each token once."""
+        """`tokens` gives a new token for each timer that is armed."""
         self._tokens = tokens
         self._armed: dict[Timer, int] = {}
 
     def enter(self, state: State) -> list[Effect]:
-        """Disarm what belongs to another state, then arm the deadlines of this one.
+        """Disarm the timers that belong to another state, then arm the deadlines of this one.
 
         The sign of life belongs to no state: it is armed and disarmed by pause and hold.
         """
@@ -189,7 +190,7 @@ class Timers:
         return [] if self._armed.pop(timer, None) is None else [Disarm(timer)]
 
     def take(self, timer: Timer, token: int) -> bool:
-        """Disarm a timer that has passed; False if this token is not the one it was armed with."""
+        """Note that a timer has passed; False, and no change, if `token` is not its last one."""
         if self._armed.get(timer) != token:
             return False
         del self._armed[timer]
@@ -200,7 +201,7 @@ class Timers:
 
 
 class Passing(Enum):
-    """The ways of a client's request that is for the agent."""
+    """What becomes of a client's request that is for the agent."""
 
     #: it goes out at once.
     NOW = auto()
@@ -217,7 +218,7 @@ class Passing(Enum):
 
 
 class Phase(Enum):
-    """The ways in which the agent's updates are treated."""
+    """What the agent's updates count for, which decides how they are treated."""
 
     #: for nothing: the agent does not have the session.
     NOTHING = auto()
@@ -231,7 +232,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Permits:
-    """The rights that a state gives the client, and the process that has the session or gets it."""
+    """What a state permits to the client, and to the process that has the session or gets it."""
 
     #: what becomes of a client's request for the agent.
     requests: Passing
@@ -309,7 +310,7 @@ class Gate:
         self.away = False
         #: the key of the newest prompt when the pause came.
         self._newest = 0
-        #: the token of the question that the agent has not answered yet.
+        #: the token of the `SendPause` that the agent has not answered yet, if there is one.
         self.asked: int | None = None
         #: the agent said that the running turn waits.
         self.turn_waits = False
@@ -349,33 +350,33 @@ class Gate:
         return out
 
     def answered(self, paused: bool) -> None:
-        """Take the agent's answer to the last question."""
+        """Note the agent's answer to the last `SendPause`: whether the turn waits now."""
         self.asked, self.turn_waits = None, paused
 
     def open(self, epoch: int) -> list[Effect]:
-        """End pause and hold."""
+        """End pause and hold; a turn that was asked to wait at the agent goes on."""
         out: list[Effect] = [SendGo(epoch)] if self.at_agent else []
         self.held = False
         self.end_pause()
         return out
 
     def end_older_pause(self, key: int) -> None:
-        """End the pause for a prompt that interrupts, if it was read after the pause."""
+        """End the pause if `key`, a prompt that interrupts, was read after the pause began."""
         if key > self._newest:
             self.end_pause()
 
     def end_pause(self) -> None:
-        """End the pause without a word to the agent: it is told to cancel, or has ended."""
+        """End the pause; the agent is not told, as its turn is cancelled or over."""
         self.paused = False
         self.forget_turn()
 
     def forget(self) -> None:
-        """Keep nothing back any more, without a word to the agent: the session ends."""
+        """Open the gate because the session ends; the agent is not told."""
         self.held = self.away = False
         self.end_pause()
 
     def forget_turn(self) -> None:
-        """Forget the agent's part of a pause: no turn runs any more."""
+        """Forget that the agent was asked to pause a turn, and its answer: no turn runs now."""
         self.asked, self.turn_waits = None, False
 
 
@@ -384,7 +385,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Where a session stands after a step of its machine; the same until the next step."""
+    """Where a session stands after a step of its machine; it changes only with the next step."""
 
     state: State
     #: the process that has the session or gets it; 0: there was none yet.
@@ -401,7 +402,7 @@ class Snapshot:
     standstill: Standstill
     #: the process has the session, and neither a prompt nor a hook is at work.
     at_rest: bool
-    #: the agent works outside of a prompt, or a client asked it to: a Stop reaches that.
+    #: the agent works outside of a prompt, or a client asked it to: a Stop reaches such work.
     may_work: bool
     #: there is no process, or it ends, because the session was at rest for long.
     asleep: bool
@@ -412,7 +413,7 @@ class Snapshot:
 
     @property
     def foremost(self) -> int | None:
-        """The running or next request; None if the queue is paused or held and nothing runs."""
+        """The key of the oldest unanswered request; None if a pause or hold keeps it waiting."""
         first = self.unanswered[0] if self.unanswered else None
         stands = self.standstill is not Standstill.OPEN
         return None if stands and first in self.waiting else first
@@ -476,7 +477,7 @@ class States:
         return self._timers.enter(self.current)
 
     def permits(self, *, provisional: bool) -> Permits:
-        """Return the rights of this state; `provisional`: the process is to get no prompt."""
+        """Return what this state permits; `provisional`: the process is to get no prompt."""
         if self.current in FREE:
             updates = Phase.LIVE if self.work_asked else self.between_turns
             return _IDLE[updates, provisional]

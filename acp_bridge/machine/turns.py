@@ -100,7 +100,7 @@ from acp_bridge.machine.processes import Epochs, Processes
 from acp_bridge.machine.prompt_queue import Hooks, OpenHooks, PromptQueue, QueuedPrompt
 from acp_bridge.machine.states import FREE, Gate, Happened, Phase, Snapshot, State, States, Timers
 
-#: hooks send the agent back to work so often in a row for one prompt of the user's.
+#: how often in a row hooks may send the agent back to work for one prompt of the user's.
 MAX_AGAIN = 5
 
 
@@ -245,7 +245,7 @@ class TurnMachine:
                 assert_never(event)
 
     def _take_journal(self, event: JournalEvent) -> list[Effect]:
-        """Let what waits go on waiting while the journal is away, or answer it for good."""
+        """Note that the journal is away or back; if it is lost, answer the prompts that wait."""
         gate, closing = self._gate, self._states.closing
         match event:
             case JournalAway() if not (closing or gate.away):
@@ -272,7 +272,7 @@ class TurnMachine:
         return [] if joins else self._queue.tell_queued(prompt)
 
     def _supersede(self, key: int, victim: int) -> list[Effect]:
-        """Cancel the victim of a prompt that interrupts, and the feedback that followed it."""
+        """Cancel the prompt `victim`, which `key` interrupts, and feedback that followed it."""
         running = self._queue.running
         self._gate.end_older_pause(key)
         turn = self._states.current is State.RUNNING and running and running.root == victim
@@ -282,7 +282,7 @@ class TurnMachine:
     def _cancel(self, event: Cancel | CancelPrompt) -> list[Effect]:
         """Cancel for the user's Stop, or for a cancel of one prompt's request. (invariant C20)
 
-        It ends no prompt of another client than the one that says it. (invariant V4)
+        It ends no prompt of another client than the one that sent it. (invariant V4)
         """
         queue, own = self._queue, event.requests
         if self._states.closing or not queue.unanswered or own == frozenset():
@@ -304,7 +304,7 @@ class TurnMachine:
         return out + self._drop_with(oldest.request, own)
 
     def _drop_with(self, request: int | None, own: frozenset[int] | None) -> list[Effect]:
-        """Cancel this request's waiting prompts, and those that a Stop ends beside them."""
+        """Cancel this request's waiting prompts, and those of `own` that a Stop ends with them."""
 
         def goes(prompt: QueuedPrompt) -> bool:
             may_go = own is None or prompt.request in own
@@ -344,7 +344,7 @@ class TurnMachine:
     # --- prompts that wait: edited, moved, dropped ---------------------------------------------
 
     def _take_change(self, event: ChangeEvent) -> list[Effect]:
-        """Handle the user's change of a prompt that waits, and the journal's word about one."""
+        """Handle the user's change of a prompt that waits, or that the journal has written one."""
         queue = self._queue
         match event:
             case ChangeWritten(made):
@@ -376,7 +376,7 @@ class TurnMachine:
         return queue.join(prompt, epoch) if prompt.hooks is Hooks.PASSED else []
 
     def _take_steering(self, event: SteeringEvent) -> list[Effect]:
-        """Handle the wish that a waiting prompt joins the turn, and the agent's answer to one."""
+        """Handle the user's wish that a prompt joins the turn, or an agent's answer to `Steer`."""
         match event:
             case SteerWaiting(key):
                 prompt = self._queue.find(key)
@@ -417,7 +417,7 @@ class TurnMachine:
         return out + self._after_hooks()
 
     def _hooks_done(self, prompt: QueuedPrompt, event: HooksDone) -> list[Effect]:
-        """Go on with the prompt whose hooks have ended. (invariant Q11)"""
+        """Let a prompt whose hooks ended go on, refuse it, or queue feedback. (invariant Q11)"""
         feedback, out = event.feedback, list[Effect]()
         if prompt is self._queue.leaving:
             enough = prompt.again >= MAX_AGAIN
@@ -505,7 +505,7 @@ class TurnMachine:
                 return self._processes.take(event)
 
     def _pass_deadline(self, timer: Timer) -> list[Effect]:
-        """Act on a deadline that has passed."""
+        """Handle a timer that has passed: start a spare, kill, give up, or show a sign of life."""
         match timer:
             case Timer.SPARE:
                 return [] if self._states.closing else self._epochs.start_spare()
@@ -567,7 +567,7 @@ class TurnMachine:
         return [*out, StopWork(self._epochs.current), *self._open_hooks.stop()]
 
     def _died(self, detail: object) -> list[Effect]:
-        """Go on from a turn in which the agent's process ended by itself."""
+        """Fail the running turn, in which the agent's process ended by itself, and restart."""
         out = self._open_hooks.tell_death(detail)
         self._outcome = Failed(Failure.AGENT_DIED, detail)
         out += self._queue.lapse() + self._queue.drop(
@@ -576,7 +576,7 @@ class TurnMachine:
         return out + self._processes.restart()
 
     def _answered(self, answer: object) -> list[Effect]:
-        """Take the agent's answer to a prompt that nobody cancelled."""
+        """End a turn that nobody cancelled with the agent's answer, or first run its hooks."""
         ends = (
             self._queue.leave(answer)
             if self._open_hooks.after_turn
@@ -604,7 +604,7 @@ class TurnMachine:
         return ends + (self._processes.rest() if state is State.RUNNING else [])
 
     def _end_drain(self) -> list[Effect]:
-        """Go on when the agent has ended what was cancelled, unless a hook of a turn runs."""
+        """End a drain that the agent has heeded: replace its process, or finish if no hook runs."""
         processes = self._processes
         reloads = processes.reloads_after_cancel or processes.provisional
         if reloads and not self._states.closing:
@@ -635,7 +635,7 @@ class TurnMachine:
         return self._finish_badly() + self._processes.go_on()
 
     def _finish_badly(self) -> list[Effect]:
-        """Answer the prompt of a turn that is over; its open cards end (C22)."""
+        """Close the cards of the running turn, if there is one, and answer its prompt (C22)."""
         return [CloseCards(), *self._finish(self._outcome)] if self._queue.running else []
 
     def _abandon(self) -> list[Effect]:

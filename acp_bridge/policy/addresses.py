@@ -9,12 +9,15 @@ from urllib.parse import unquote, urlsplit
 
 #: the beginning of an address as forgiving programs read it: `https:example.org`.
 _FORGIVEN: Final = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*):/*")
-#: one that every program reads alike.
+#: an address that every program reads alike.
 _PLAIN: Final = re.compile(r"https?://[^/%\s?#]+([/?#]\S*)?", re.IGNORECASE)
 
 
 def is_from(pattern: str, url: str, *, below: bool) -> bool:
-    """Return True if an address is of a rule's domain; `below`: those below it count as well."""
+    """Return True if an address is of the domain in a rule's pattern; an empty one is of any.
+
+    `below`, for refusals: domains below it count too, and any way in which programs may read it.
+    """
     if not pattern:
         return True
     domain = _plain_host(pattern.removeprefix("domain:"))

@@ -23,29 +23,29 @@ _IN_PATCH: Final = re.compile(
     r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$|^(?:---|\+\+\+) (?:[ab]/)?([^\t\n]+)",
     re.MULTILINE,
 )
-#: those with a member for each file, under its path; codex sends `changes` so.
+#: members that have one for each file, under its path; codex sends `changes` so.
 _BY_PATH: Final = frozenset({"changes", "filechanges", "files", "edits"})
-#: those for the folder in which a command runs.
+#: members for the folder in which a command runs.
 _FOLDERS: Final = frozenset({"cwd", "workdir", "workingdir", "workingdirectory", "directory"})
-#: those for an address.
+#: members for an address.
 _ADDRESSES: Final = frozenset({"url", "urls", "href", "link", "links", "address", "addresses"})
-#: addresses of a call that are compared; no rule allows one with more.
+#: how many addresses of a call are compared; no rule allows a call with more.
 _MOST_ADDRESSES: Final = 500
 #: an address in a text.
 _IN_TEXT: Final = re.compile(r"\b[a-zA-Z][a-zA-Z\d+.-]{0,20}:[/\\]{2}[^\s\"'`<>(),;!]+")
-#: those for what a command gets beside its words; codex asks for more rights by the last two.
+#: members for what a command gets beside its words; codex asks for more rights by the last two.
 _ODD: Final = frozenset(
     {"env", "environment", "environmentvariables", "envvars", "stdin", "input", "args", "arguments"}
     | {"additionalpermissions", "permissions"}
 )
-#: those for what a command reads.
+#: members for what a command reads.
 _READ: Final = frozenset({"stdin", "input"})
-#: how deep an input is looked into.
+#: how many levels deep an input is looked into.
 _DEPTH: Final = 20
 
 
 def call_of(described: Json, kinds: Iterable[object] = ()) -> Call:
-    """Return what is known of a tool call; `kinds` are all that its card has ever said to be."""
+    """Return what is known of a tool call; `kinds`: each kind that it was ever said to be of."""
     name = mcp_name(described)
     raw = as_object(described.get("rawInput"))
     members = list(_members(raw))
@@ -118,14 +118,14 @@ def _members(value: object, depth: int = 0) -> Iterator[tuple[str, Any]]:
 
 
 def _texts(members: Iterable[tuple[str, Any]], names: Collection[str]) -> list[str]:
-    """Return each text under these names once, those in lists too."""
+    """Return each text that a member of one of these names has, alone or in a list, once."""
     named = [value for key, value in members if key in names]
     flat = [each for value in named for each in (value if isinstance(value, list) else [value])]
     return list(dict.fromkeys(each for each in flat if _is_text(each)))
 
 
 def _with_words(commands: list[str], members: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    """Give each command, those of a list of `commands`, and each with the words beside it."""
+    """Give each command, also of a member `commands`, alone and with the arguments beside it."""
     words = _texts(members, {"args", "arguments"})
     for each in dict.fromkeys([*commands, *_texts(members, {"commands"})]):
         yield each
@@ -136,8 +136,8 @@ def _with_words(commands: list[str], members: Iterable[tuple[str, Any]]) -> Iter
 def mcp_name(described: Json) -> str | None:
     """Return the name of the MCP tool that a call is of, None if it is not known to be of any.
 
-    Empty: it is one, and of which name is not known. Each agent says it in its own way, and never
-    is it taken from a title, which can say anything.
+    Empty: it is of an MCP tool whose name is not known. Each agent tells the name in its own way;
+    it is never taken from a title, which can say anything.
     """
     meta, raw = as_object(described.get("_meta")), as_object(described.get("rawInput"))
     for read in _MCP_OF_AGENTS.values():
@@ -149,7 +149,7 @@ def mcp_name(described: Json) -> str | None:
 
 
 def _by_tool_name(key: str) -> Callable[[Json, Json], str | None]:
-    """Return the reader of a member of `_meta` that has the whole name of each tool."""
+    """Return a function that reads an MCP tool's whole name from the member `key` of `_meta`."""
 
     def read(meta: Json, raw: Json) -> str | None:
         name = as_object(meta.get(key)).get("toolName")

@@ -26,7 +26,7 @@ class BadRules(Exception):
 
 
 def parse(text: str, file: str) -> Rules:
-    """Return the rules of a file's text; `file` is named with each. Raises BadRules."""
+    """Return the rules of a file's text; `file`: its name, kept in each rule. Raises BadRules."""
     try:
         table = toml_text.loads(text)
     except toml_text.BadToml as bad:
@@ -43,7 +43,7 @@ def parse(text: str, file: str) -> Rules:
 
 
 def rule(action: Action, text: str, file: str = "", line: int = 0) -> Rule:
-    """Return the rule that a string names; raises BadRules."""
+    """Return the rule that a string such as `Bash(git *)` stands for; raises BadRules."""
     if _MCP.fullmatch(text):
         return Rule(action, Tool.MCP, text, text, file, line)
     found = _RULE.fullmatch(text.strip())
@@ -146,7 +146,7 @@ def _check(table: Mapping[str, Any], lines: _Lines) -> Check:
 def _word(
     table: Mapping[str, Any], name: str, words: tuple[str, ...], lines: _Lines
 ) -> Action | None:
-    """Return the action that a key names; `wait` asks."""
+    """Return the action that a key has: deny, or ask, also for `wait`; None if it is not there."""
     if name not in table:
         return None
     if table[name] not in words:

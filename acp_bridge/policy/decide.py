@@ -49,7 +49,7 @@ def rules_for(rules: Rules, agent: str, place: Place) -> tuple[Rule, ...]:
 
 
 def judge(rules: Ruleset, default: Action, call: Call, place: Place) -> Judgement:
-    """Return what the rules say of a call."""
+    """Return what the rules say of a call; `default`: the decision if none of them names it."""
     place = place if place.real else replace(place, real=os.path.realpath(place.cwd))
     lines = lines_of(rules, call, moved=_moved(call, place))
     judged = _Judged(rules, call, lines, place)
@@ -103,7 +103,7 @@ def example(tool: Tool, text: str) -> Call:
 
 
 class _Judged:
-    """One call, and the rules that may name it."""
+    """One call and the rules of its session, with ways to find those that decide."""
 
     def __init__(self, rules: Ruleset, call: Call, lines: Lines, place: Place) -> None:
         self._rules = rules
@@ -116,7 +116,7 @@ class _Judged:
         self._words = [each for each in lines.words if not each.hidden or self._is_there(each)]
 
     def _is_there(self, hidden: Word) -> bool:
-        """Return True for a `.git` that is there, or would be of the session's folder."""
+        """Return True for a `.git` that exists, or whose folder is the session's or above it."""
         found = paths.resolved(hidden.text, self._place)
         folder = found.rpartition("/")[0] or "/"
         return os.path.lexists(found) or paths.is_above(folder, (self._place.real,))
@@ -124,7 +124,7 @@ class _Judged:
     # --- deny and ask ----------------------------------------------------------------------
 
     def first(self, action: Action) -> Rule | None:
-        """Return a rule of a list that names the call, or anything of it."""
+        """Return a rule of the list `action` that names the call or a part of it; else None."""
         call, rules = self._call, self._rules
         if call.tool is Tool.MCP:
             named = (rule for rule in rules.of(action, Tool.MCP) if _is_named(rule, call))
@@ -165,7 +165,7 @@ class _Judged:
         return any(map(paths.depends_on_process, named))
 
     def _paths(self, tool: Tool) -> list[str]:
-        """Return the paths of the call for a rule about this tool, in all their readings."""
+        """Return the paths that a rule about this tool is compared with, as named and resolved."""
         if tool in self._named:
             return self._named[tool]
         mine = tool in self._call.said or self._call.tool in (Tool.BASH, Tool.FETCH, None)
@@ -196,7 +196,7 @@ class _Judged:
     # --- what is the person's alone to allow -------------------------------------------------
 
     def protected(self) -> str:
-        """Return a path to which the call may write though no rule may allow that; else empty."""
+        """Return a path to which the call may write and no rule may allow that; empty: none."""
         writing = self._call.tool not in (Tool.READ, Tool.SEARCH, Tool.FETCH, Tool.MCP)
         names = list(self._call.paths) if writing and not self._call.commands else []
         names += [each.text for each in self._words if each.changes_below]
@@ -215,7 +215,7 @@ class _Judged:
         return found or next((each.text for each in self._words if self._may_lead_to(each)), "")
 
     def _may_lead_to(self, word: Word) -> bool:
-        """Return True for a word behind a `cd` with the last name of what no rule may let write."""
+        """Return True for a relative word behind a `cd` that has the name of a protected path."""
         if not word.moved or word.text.startswith(("/", "~")):
             return False
         last = {each.rpartition("/")[2].casefold() for each in self._place.protected}
@@ -227,13 +227,13 @@ class _Judged:
         return any(fnmatchcase(each, name) for each in last for name in names)
 
     def _above(self) -> set[str]:
-        """Return the names of the folders of the user's in which stands what no rule may write."""
+        """Return every name, in small letters, in the protected paths below the user's home."""
         home = f"{self._place.home.rstrip('/')}/"
         below = (each[len(home) :] for each in self._place.protected if each.startswith(home))
         return {name.casefold() for each in below for name in each.split("/")}
 
     def _may_be_protected(self, word: str) -> bool:
-        """Return True if a shell may put a path for a word to which no rule allows to write."""
+        """Return True if a shell may put a path that no rule lets be written in place of a word."""
         hidden = [name for name in word.split("/") if name.startswith(".")]
         if any(fnmatchcase(guarded, name) for name in hidden for guarded in _GUARDED):
             return True

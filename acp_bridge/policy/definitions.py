@@ -46,7 +46,7 @@ PATHS: Final = frozenset({Tool.READ, Tool.SEARCH, Tool.EDIT})
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: its list, the tool that it names, and a pattern; an empty one is every call."""
+    """One rule: its list, the tool that it names, and a pattern; empty: every call of the tool."""
 
     action: Action
     tool: Tool
@@ -72,7 +72,7 @@ class Only:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """An example in the file: a command or a path, and the decision that is expected of it."""
+    """An example in a file of rules: a command or a path, and the decision expected for it."""
 
     bash: str
     edit: str
@@ -95,14 +95,14 @@ class Rules:
 
     @property
     def allows(self) -> list[tuple[Only | None, Rule]]:
-        """Each rule that allows something, with the agent and folder for which alone it does."""
+        """Each rule that allows something, with the agent and folder that it is restricted to."""
         parts = [(None, self.rules), *((each, each.rules) for each in self.only)]
         return [
             (only, rule) for only, rules in parts for rule in rules if rule.action is Action.ALLOW
         ]
 
     def of(self, *actions: Action) -> Rules:
-        """Return the same with the rules of these lists alone, and without examples."""
+        """Return a copy that has only the rules of these lists, and no examples."""
 
         def kept(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
             return tuple(rule for rule in rules if rule.action in actions)
@@ -142,7 +142,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a call is made: the session's folder, and what nobody's rule may have written to."""
+    """Where a call is made: the session's folder, and paths that no rule may let be written."""
 
     cwd: str
     #: paths of files and folders whose writing is always the person's to allow.
@@ -156,15 +156,15 @@ class Place:
 class Judgement:
     """What the rules say of a call, before hooks and persons have a word.
 
-    `deny` and `ask` are what decides so, if anything does; else `allowed` are the rules that
-    together allow it, or `default` stands.
+    `deny` or `ask` is the rule that denies it or has it asked, if one does. Else `allowed` are the
+    rules that together allow the call; if there are none, `default` decides.
     """
 
     deny: Rule | None = None
     ask: Rule | None = None
     #: why the person has to be asked, or why no rule allows.
     why: str = ""
-    #: True if writing there is the person's alone to allow, so that no hook may.
+    #: True if the person alone may allow the call, so that no hook may.
     protected: bool = False
     #: True if the rules could not be read in time: what can't be asked of a person is refused then.
     unjudged: bool = False

@@ -28,7 +28,7 @@ class FoundRules:
     """Judges what an agent asks by the rules of its session, in bounded time."""
 
     def __init__(self, settings: Settings, cwd: str) -> None:
-        """Nothing is read yet; `cwd` is the session's folder."""
+        """`cwd`: the session's folder; its files of rules are read when a call is judged."""
         self._own = settings.rules or settings.home / OWN_FILE
         self._project = Path(cwd, PROJECT_FILE)
         self._settings = settings
@@ -59,7 +59,7 @@ class FoundRules:
     async def judge(self, described: Json, kinds: Iterable[object]) -> Judgement:
         """Return what the rules say of a tool call as the agent has described it.
 
-        `kinds`: each that it was ever said to be.
+        `kinds`: each kind that the call was ever said to be of.
         """
         return await self._judged(lambda rules: rules.judge(described, kinds))
 
@@ -70,14 +70,15 @@ class FoundRules:
     async def judge_command(self, *lines: str, cwd: str = "") -> Judgement:
         """Return what the rules say of a command that the agent runs in the client's terminal.
 
-        `lines`: what the client may make of its words; `cwd`: the folder that it names, if any.
+        `lines`: the command lines that the client may make of the words of the command; `cwd`: the
+        folder that the command names, if any.
         """
         return await self._judged(lambda rules: rules.judge_command(*lines, cwd=cwd))
 
     async def _judged(
         self, judge: Callable[[SessionRules], tuple[Judgement, list[str]]]
     ) -> Judgement:
-        """Judge in a thread; what fails, or what a silent disk holds back, is asked."""
+        """Judge in a thread; if that fails or takes too long, the judgement is to ask a person."""
         from acp_bridge.policy.definitions import Judgement
 
         why = "the rules could not be read in time"

@@ -17,11 +17,11 @@ from acp_bridge.policy.ruleset import Ruleset
 from acp_bridge.policy.words import Word, files
 from acp_bridge.policy.wrappers import base
 
-#: what parts the words of a text in any language.
+#: a word of a text in any language.
 _OF_TEXT: Final = re.compile(r"[\w./~*?-]+")
-#: words of such a text that are looked at.
+#: how many words of such a text are looked at.
 _MOST_OF_TEXT: Final = 2000
-#: characters of the lines of a call that is remembered.
+#: the most characters of lines that are remembered.
 _SHORT: Final = 1000
 
 
@@ -31,9 +31,9 @@ class Lines:
     def __init__(
         self, rules: Ruleset, told: tuple[str, ...], texts: tuple[str, ...], moved: bool
     ) -> None:
-        """`told`: its lines; `texts`: what it may run in another language than a shell's.
+        """`told`: the lines of a call; `texts`: what it may run in languages other than a shell's.
 
-        `moved`: it is not known what relative paths in it mean.
+        `moved`: it is not known what relative paths in the lines mean.
         """
         self._rules = rules
         self._texts = texts
@@ -43,7 +43,7 @@ class Lines:
         self.commands = [command for line in self.each for command in line.commands]
         #: the words of each line that is not understood.
         self.raw = [line.raw for line in self.each if line.raw]
-        #: every file that they read or write by a redirection.
+        #: every file that the lines read or write by a redirection.
         self.redirects = [
             each for line in self.each for each in (*line.redirects, *line.inner_redirects)
         ]
@@ -55,14 +55,14 @@ class Lines:
         return tuple(dict.fromkeys(chain.from_iterable(map(files, whole))))
 
     def running(self, action: Action) -> Rule | None:
-        """Return a rule of a list about a command that they run."""
+        """Return a rule of the list `action` about a command that the lines run; else None."""
         key = action, True
         if key not in self._said:
             self._said[key] = next(self._running(action), None)
         return self._said[key]
 
     def perhaps_running(self, action: Action) -> Rule | None:
-        """Return a rule about a command that a program may run of which not all is known."""
+        """Return a rule of the list about a command that only perhaps runs; else None."""
         key = action, False
         if key not in self._said:
             about = self._rules.about_commands(action)
@@ -106,7 +106,7 @@ _remembered = lru_cache(maxsize=256)(Lines)
 
 
 def lines_of(rules: Ruleset, call: Call, *, moved: bool) -> Lines:
-    """Return the lines of a call, and what these rules say of them.
+    """Return the command lines of a call, taken apart, to be judged by these rules.
 
     `moved`: the call names another folder for them than the session's.
     """

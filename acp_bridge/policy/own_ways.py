@@ -1,4 +1,4 @@
-"""Knows of git and sed which of their words make them run or write something else. SANS-IO."""
+"""Knows which arguments make git and sed run a program, write or change settings. SANS-IO."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-#: subcommands of git that run what they are told, and what must stand behind some for that.
+#: subcommand of git that can run other programs -> the word with which it does; empty: always.
 _RUNNING: Final = {
     "bisect": "run",
     "submodule": "foreach",

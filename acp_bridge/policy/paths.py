@@ -17,13 +17,13 @@ from typing import Final
 
 from acp_bridge.policy.definitions import Place
 
-#: characters of a path that any system takes.
+#: the most characters of a path that a system takes.
 LONGEST: Final = 4096
-#: paths of which is remembered what they match.
+#: for how many paths it is remembered what they match.
 _REMEMBERED: Final = 256
-#: links that one path may lead through, as at the system.
+#: how many links one path may lead through; systems have the same limit.
 _LINKS: Final = 40
-#: names of folders that are looked at to know which files a word with a `*` stands for.
+#: how many names in folders are looked at to know which files a word with a `*` stands for.
 _MOST_NAMES: Final = 2000
 _PROCESS: Final = re.compile(r"/proc/(?:self|thread-self|\d+)(?:/task/\d+)?")
 #: what `os.path.normpath` takes out of an absolute path.
@@ -39,8 +39,8 @@ _DEPENDS: Final = re.compile(rf"{_PROCESS.pattern}/(?:{'|'.join(sorted(_OF_PROCE
 def resolved(path: str, place: Place) -> str:
     """Return a path as the system would find it: absolute, without links and `..`.
 
-    What does not exist yet stays as it is named, and so does what `depends_on_process`. Empty for
-    what no system can name.
+    What does not exist yet stays as it is named, and so does a path that
+    `depends_on_process`. Empty for what no system can name.
     """
     if len(path) > LONGEST or "\0" in path:
         return ""
@@ -59,7 +59,10 @@ def _resolved(path: str, place: Place) -> str:
 
 
 def _followed(done: str, below: str) -> str:
-    """Return the path of `below` a folder without links."""
+    """Return the path `below` the folder `done`, which has no links, without links and `..`.
+
+    Empty if it leads through too many links.
+    """
     names, links, exists = below.split("/")[::-1], 0, True
     while names:
         name = names.pop()
@@ -95,7 +98,7 @@ def depends_on_process(path: str) -> bool:
 
 
 def readings(path: str, place: Place) -> tuple[str, ...]:
-    """Return the path as it is named and as the system would find it, for a refusal."""
+    """Return the path as named and, if it differs, as the system would find it, for a refusal."""
     absolute = _absolute(path[:LONGEST], place)
     named = os.path.normpath(absolute) if _ODD.search(absolute) else absolute
     known = len(path) <= LONGEST and "\0" not in path
@@ -104,22 +107,22 @@ def readings(path: str, place: Place) -> tuple[str, ...]:
 
 
 def is_below(path: str, folders: tuple[str, ...]) -> bool:
-    """Return True if an absolute path is one of these, or below one, on any disk: some take no
-    notice of upper and lower case.
+    """Return True if an absolute path is one of these, or below one, in upper or lower case, which
+    are the same to some disks.
     """
     return f"{path}/".casefold().startswith(_begins(folders))
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def is_above(path: str, folders: tuple[str, ...]) -> bool:
-    """Return True if an absolute path is one of these, or a folder above one, on any disk."""
+    """Return True if an absolute path is one of these, or a folder above one, in any case."""
     begin = f"{path.rstrip('/')}/".casefold()
     return any(each.startswith(begin) for each in _begins(folders))
 
 
 @lru_cache(maxsize=64)
 def _begins(folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what each path in one of these folders begins with, in small letters."""
+    """Return each folder in small letters, with a slash at its end."""
     return tuple(f"{each.rstrip('/')}/".casefold() for each in folders)
 
 
@@ -138,9 +141,9 @@ def _home(path: str, home: str) -> str:
 
 
 def expanded(word: str, place: Place) -> list[str] | None:
-    """Return the files for which a shell may put a word with `*`, `?` or `[`.
+    """Return the files that a shell may put in place of a word with `*`, `?` or `[`.
 
-    None if it would have to be looked for in too many names: the disk is never walked.
+    None if too many names would have to be looked at, as for a `**`: the disk is never walked.
     """
     found, seen = [""], 0
     for name in _absolute(word, place).split("/")[1:]:
@@ -165,7 +168,7 @@ def expanded(word: str, place: Place) -> list[str] | None:
 
 
 def may_be_below(word: str, path: str, place: Place) -> bool:
-    """Return True if a shell may put a path, or one below it, for a word with `*`, `?` or `[`."""
+    """Return True if a shell may replace a word with `*`, `?` or `[` by a path, or one below it."""
     names = _absolute(word, place).split("/")
     wanted = path.split("/")
     if any("**" in name for name in names[: len(wanted)]):
@@ -180,7 +183,7 @@ def may_be_below(word: str, path: str, place: Place) -> bool:
 
 
 class Patterns:
-    """Patterns of rules in one place, of which each can be found by a path."""
+    """Finds, among the patterns of some rules, the one that names a path."""
 
     def __init__(self, patterns: Sequence[str], place: Place, *, exact: bool) -> None:
         """`place.real` is the session's folder without links.
@@ -199,7 +202,7 @@ class Patterns:
         self.first = lru_cache(_REMEMBERED)(self._first)
 
     def _first(self, path: str) -> int | None:
-        """Return the place, in their order, of a pattern that names an absolute path; or None."""
+        """Return the index of the first pattern that names an absolute path; None if none does."""
         path = path if self._exact else path.casefold()
         if self._any.fullmatch(path) is None:
             return None
@@ -214,7 +217,7 @@ def matches(pattern: str, path: str, place: Place) -> bool:
 
 @lru_cache(maxsize=4096)
 def _expression(pattern: str, place: Place) -> str:
-    """Return the expression of a pattern, for each name of the session's folder."""
+    """Return the regular expression of a pattern; a relative one is below the session's folder."""
     if pattern.startswith("~"):
         pattern = _home(pattern, place.home)
     if pattern.startswith(("/", "**/")) or pattern == "**":
@@ -224,7 +227,7 @@ def _expression(pattern: str, place: Place) -> str:
 
 
 def _names(pattern: str, folder: str) -> list[str]:
-    """Return the expressions of the names in a pattern below a folder; `**` for `**`."""
+    """Return the regular expression of each name in `folder` and `pattern`; a `**` stays."""
     found = [re.escape(name) for name in folder.split("/") if name]
     for name in pattern.split("/"):
         if name == "..":
@@ -235,7 +238,10 @@ def _names(pattern: str, folder: str) -> list[str]:
 
 
 def _of_names(names: Iterable[str]) -> str:
-    """Return the expression of a path: what stands behind a `**` is taken where it comes first."""
+    """Return the regular expression of a path from those of its names, or `**`.
+
+    What stands behind a `**` matches as early as it can.
+    """
     parts = "/".join(["", *names]).split("/**")
     first, *rest = parts
     if not rest:
@@ -246,7 +252,7 @@ def _of_names(names: Iterable[str]) -> str:
 
 
 def _of_name(name: str) -> str:
-    """Return the expression of a name with stars; it takes each piece where it stands first."""
+    """Return the regular expression of a name with stars; each piece matches as early as it can."""
     first, *rest = (re.escape(each).replace(r"\?", "[^/]") for each in re.split(r"\*+", name))
     middle = "".join(f"(?>[^/]*?{each})" for each in rest[:-1])
     return first + middle + "".join(f"[^/]*{each}" for each in rest[-1:])

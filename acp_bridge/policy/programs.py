@@ -47,9 +47,11 @@ _SOMETIMES: Final = {
 }
 #: programs that put what their other words name into the folder that the last one names.
 _COPYING: Final = frozenset({"cp", "mv", "install", "rsync", "scp"})
-#: folders times files of one command that are put together; of more, anything may be replaced.
+#: the most pairs of folder and file of a copying command that are listed; of more, it may replace
+#: anything.
 _MOST_PAIRS: Final = 4000
-#: options of those: the folder follows, or stands in the same word; what is copied gets its name.
+#: options of copying programs: the next word is the folder; the same word has it; the last name is
+#: that of the copy, and not a folder.
 _TAKES_TARGET: Final = re.compile(r"-\w*t|--target-directory")
 _TARGET: Final = re.compile(r"-[a-su-zA-Z]*t(.+)|--target-directory=(.+)", re.DOTALL)
 _AS_TARGET: Final = re.compile(r"-\w*T|--no-target-directory")
@@ -92,7 +94,7 @@ def copies(words: tuple[str, ...]) -> bool:
 def written_by_copying(words: tuple[str, ...]) -> Iterator[str]:
     """Give the path of each file and folder that a copying command makes, replaces or takes away.
 
-    One that copies all that a folder has may so replace what is hidden there.
+    A command that copies all that a folder has may also replace the `.git` where it copies to.
     """
     name = wrappers.base(words[0])
     named = [word for word in words[1:] if not word.startswith("-")]

@@ -15,12 +15,12 @@ from acp_bridge.policy import shell, wrappers
 from acp_bridge.policy.definitions import PATHS, Action, Place, Rule, Tool
 from acp_bridge.policy.paths import Patterns
 
-#: words of options that are looked at before a subcommand.
+#: how many words of options before a subcommand are looked at.
 _MOST_OPTIONS = 24
 #: short options of a pattern.
 _SHORT = re.compile(r"-[A-Za-z]+")
-#: words of a command that a refusal looks at: in a line that is not understood each word may begin
-#: one.
+#: how many words of a command are compared for a refusal: in a line that is not understood each
+#: word may begin one.
 _MOST_WORDS = 1000
 
 
@@ -28,7 +28,7 @@ class Ruleset:
     """Rules by their list and tool: those about commands also by their first word."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
-        """`rules`: in any order."""
+        """`rules`: the rules that hold, in any order."""
         self._of: dict[tuple[Action, Tool], list[Rule]] = {}
         self._by_word: dict[tuple[Action, str], list[Rule]] = {}
         self._any_word: dict[Action, list[Rule]] = {action: [] for action in Action}
@@ -63,19 +63,19 @@ class Ruleset:
         return self._bare.get((action, tool))
 
     def about_paths(self, action: Action) -> Rule | None:
-        """Return a rule of a list that names paths, if there is any."""
+        """Return the first rule with a pattern of paths in a list; None if it has none."""
         return self._about_paths.get(action)
 
     def tools_with_paths(self, action: Action) -> Sequence[Tool]:
-        """Return the tools of which rules of a list name paths."""
+        """Return the tools of the rules in a list that have a pattern of paths."""
         return self._with_paths[action]
 
     def about_commands(self, action: Action) -> bool:
-        """Return True if a list has rules about some commands."""
+        """Return True if a list has rules that name commands."""
         return bool(self._any_word[action]) or any(of is action for of, _ in self._by_word)
 
     def naming(self, action: Action, tool: Tool, found: Iterable[str], place: Place) -> Rule | None:
-        """Return a rule of which the pattern names one of these absolute paths."""
+        """Return a rule of a list and tool whose pattern names one of these absolute paths."""
         if tool not in self._with_paths[action]:
             return None
         key = action, tool, place
@@ -91,7 +91,7 @@ class Ruleset:
     # --- commands ----------------------------------------------------------------------------
 
     def allowing(self, command: shell.Command) -> Rule | None:
-        """Return a rule that allows a command; of a wrapper, one that has its exact words."""
+        """Return a rule that allows a command; a wrapper needs one with exactly its words."""
         bare = self.bare(Action.ALLOW, Tool.BASH)
         if bare and not command.is_wrapper:
             return bare
@@ -103,7 +103,8 @@ class Ruleset:
     ) -> Rule | None:
         """Return a rule that refuses or asks about a command: also `/bin/rm` and `RM` are `rm`.
 
-        `at`: the place of its first word among these; `expands`: a shell puts a name for that.
+        `at`: the place in `words` of the command's first word; `expands`: that word is a shell's
+        pattern, which may stand for any program that it matches.
         """
         word = words[at].casefold()
         name = wrappers.base(word)
@@ -124,7 +125,7 @@ class Ruleset:
     def refusing_named(
         self, action: Action, names: Collection[str], words: Sequence[str]
     ) -> Rule | None:
-        """Return a rule that refuses a command of which the name may be any of these."""
+        """Return a rule of the list about the command `words`, whose name may be any of `names`."""
         firsts = [
             first for of, first in self._by_word if of is action and wrappers.base(first) in names
         ]
@@ -132,7 +133,7 @@ class Ruleset:
         return next(filter(None, found), None)
 
     def _names(self, action: Action, pattern: str) -> list[str]:
-        """Return the first words of rules for which a shell's pattern may stand."""
+        """Return the first words of rules that a shell's pattern matches."""
         return [
             first
             for of, first in self._by_word
@@ -142,9 +143,10 @@ class Ruleset:
     def _beginning(
         self, action: Action, names: Iterable[str], *, inside: bool = False
     ) -> Iterator[Rule]:
-        """Give the rules whose first word may be one of these; `inside`: not that of a line.
+        """Give the rules whose first word may be one of these names.
 
-        A rule that begins with a star takes what stands before, so it is tried at the line's begin.
+        `inside`: they do not begin the line. There a rule that begins with a star is not tried: it
+        was at the line's beginning, as the star takes all that stands before.
         """
         for name in names:
             yield from self._by_word.get((action, name), ())
@@ -232,7 +234,7 @@ def _words(pattern: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def glob(pattern: str) -> re.Pattern[str]:
-    """Return the expression of a pattern with stars; it takes each piece where it stands first."""
+    """Return the regular expression of a pattern with stars; a piece matches where it can first."""
     first, *rest = map(re.escape, pattern.split("*"))
     middle = "".join(f"(?>.*?{each})" for each in rest[:-1])
     return re.compile(first + middle + "".join(f".*{each}" for each in rest[-1:]), re.DOTALL)

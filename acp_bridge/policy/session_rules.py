@@ -23,16 +23,16 @@ from acp_bridge.policy.ruleset import Ruleset
 from acp_bridge.protocol import Json
 from acp_bridge.updates import notices
 
-#: bytes of a file of rules.
+#: the most bytes of a file of rules.
 _LARGEST: Final = 1024 * 1024
 _BASH: Final = frozenset({Tool.BASH})
 _Mark = tuple[int, int, int, int]
 
 
 def load(path: Path, place: Place) -> tuple[Rules | None, str]:
-    """Return the rules of the user's own file, None if it is not there, and nothing to say.
+    """Return the rules of the user's own file, None if it is not there, and an empty notice.
 
-    Not everybody may be able to write it. Raises config.BadRules.
+    Raises config.BadRules, also for a file that anybody may write.
     """
     found = _read(path, path.name, place)
     try:
@@ -50,7 +50,8 @@ def load(path: Path, place: Place) -> tuple[Rules | None, str]:
 def load_project(path: Path, place: Place, home: Path) -> tuple[Rules | None, str]:
     """Return the rules of a project's file that count, and a notice if its `allow` rules don't.
 
-    They do while the user trusts the file as it is. None: it is not there. Raises config.BadRules.
+    Those count while the user trusts the file as it is. None: there is no file. Raises
+    config.BadRules.
     """
     found = read_project(path, place)
     if found is None or not found[0].allows:
@@ -74,7 +75,10 @@ def read_project(path: Path, place: Place) -> tuple[Rules, dict[str, str]] | Non
 
 
 def _read(path: Path, name: str, place: Place) -> tuple[Rules, bytes] | None:
-    """Return the rules and the content of a file, whose examples are decided as they say."""
+    """Return the rules and the content of a file; None if it is not there.
+
+    Raises config.BadRules, also if an example in it is decided otherwise than it says.
+    """
     try:
         found = trust.read_text(path, _LARGEST)
     except trust.NotTrustable as error:
@@ -91,7 +95,7 @@ class _File:
     """One file of rules as it was read last."""
 
     def __init__(self, load: Callable[[Path], tuple[Rules | None, str]], *paths: Path) -> None:
-        """`paths`: the file, and others on which it depends what counts of it."""
+        """`load` reads it; `paths`: the file, and others after whose change it is read again."""
         self.path = paths[0]
         self.rules: Rules | None = None
         #: the mistake in it as it is now; empty if it has none.
@@ -102,7 +106,7 @@ class _File:
         self._said = ""
 
     def look(self) -> str:
-        """Read it if it has changed; returns the notice of what is wrong with it since then."""
+        """Read the file if it has changed; returns the notice of what is newly wrong, or empty."""
         marks = list(map(_mark, self._paths))
         if marks[0] is not None and marks == self._marks:
             return ""
@@ -135,7 +139,8 @@ class SessionRules:
     def judge(self, described: Json, kinds: Iterable[object]) -> tuple[Judgement, list[str]]:
         """Return what the rules say of a tool call as the agent has described it.
 
-        `kinds`: each that it was ever said to be. With it come notices about files with mistakes.
+        `kinds`: each kind that the call was ever said to be of. The second value is the notices
+        about files with mistakes.
         """
         return self._judge(call_of(described, kinds))
 
@@ -148,7 +153,8 @@ class SessionRules:
     def judge_command(self, *lines: str, cwd: str = "") -> tuple[Judgement, list[str]]:
         """Return what the rules say of a command that the agent runs in the client's terminal.
 
-        `lines`: what the client may make of its words; `cwd`: the folder that it names, if any.
+        `lines`: the command lines that the client may make of the words of the command; `cwd`: the
+        folder that the command names, if any.
         """
         return self._judge(Call(Tool.BASH, _BASH, commands=lines, cwd=cwd))
 
@@ -164,7 +170,7 @@ class SessionRules:
 
     @property
     def unattended(self) -> Action | None:
-        """What becomes of a question that nobody can answer; None: no file says."""
+        """The action for a question that nobody can answer: the strictest; None: no file says."""
         said = {each.rules.unattended for each in self._files if each.rules}
         return Action.DENY if Action.DENY in said else Action.ASK if Action.ASK in said else None
 
@@ -192,7 +198,7 @@ class SessionRules:
 
 
 def _mark(path: Path) -> _Mark | None:
-    """Return what tells a file from a changed one; None if it is not there."""
+    """Return what is different once a file has changed; None if the file is not there."""
     try:
         status = path.stat()
     except OSError:

@@ -20,17 +20,17 @@ from acp_bridge.policy import programs, wrappers
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-#: characters of a line that is looked at; a longer one is not plain.
+#: the most characters of a line that is taken apart; a longer one is not plain.
 LONGEST: Final = 16 * 1024
-#: characters of a line that is remembered.
+#: the most characters of a line that is remembered.
 _SHORT: Final = 1000
-#: characters of a line of which the words are looked at.
+#: how many characters of a line that is not taken apart are looked at.
 MOST: Final = 4 * LONGEST
-#: parentheses of a line that is looked at; nobody nests deeper, and each level is a call here.
+#: the most parentheses of a line that is taken apart; each level is a recursive call here.
 _PARENTHESES: Final = 100
 #: how deep scripts in scripts (`sh -c "sh -c ..."`) are followed.
 _DEPTH: Final = 8
-#: commands of a line that are unwrapped; of more, every word counts as one.
+#: how many commands of a line are unwrapped; if it has more, every word counts as one.
 _MOST: Final = 200
 #: the kinds of nodes of a plain line; any other stands for what can run or expand something.
 _PLAIN: Final = frozenset(
@@ -75,11 +75,11 @@ class Command:
     expands: frozenset[int] = frozenset()
     #: a `cd` or the like comes before, so that it isn't known what its relative paths mean.
     moved: bool = False
-    #: it is the end of another one, which has all its words.
+    #: its words are the last ones of another command in the line, a wrapper that runs it.
     inner: bool = False
     #: its name is what a variable or another command gives.
     unknown: bool = False
-    #: its name is more likely a word of what runs it.
+    #: its first word is more likely an argument of the wrapper than a program.
     guessed: bool = False
 
     @property
@@ -104,7 +104,7 @@ class Line:
     plain: bool
     #: False if the grammar does not know it: there are no commands then.
     parsed: bool
-    #: the commands of which each must be allowed, those of a harmless wrapper in its place.
+    #: the commands that must each be allowed: instead of a harmless wrapper, what it runs.
     parts: tuple[Command, ...] = ()
     #: every command, nested and unwrapped.
     commands: tuple[Command, ...] = ()
@@ -123,7 +123,7 @@ def line(text: str, depth: int = 0, *, moved: bool = False) -> Line:
 
 
 def _line(text: str, depth: int, *, moved: bool) -> Line:
-    """Take a command line apart."""
+    """Take a command line apart as `line` does, remembering nothing."""
     if "\0" in text:  # a shell leaves it out
         return replace(line(text.replace("\0", ""), depth, moved=moved), plain=False)
     joined = _JOIN.sub(r"\1", text)
@@ -202,7 +202,7 @@ def _parser() -> Parser:
 
 
 class _Reader:
-    """Walks over the nodes of one line."""
+    """Collects what one line runs, reads and writes from the nodes of its syntax tree."""
 
     def __init__(self, depth: int, *, moved: bool) -> None:
         self.plain = True
@@ -272,8 +272,8 @@ class _Reader:
     def _script(self, text: str, *, files: bool = True, skipped: int = 0) -> None:
         """Note every command of a text that is run, for refusals.
 
-        `files`: also those that it reads and writes, since it surely runs; `skipped`: commands
-        that are none of it.
+        `files`: also the files that it reads and writes, since it surely runs; `skipped`: how many
+        commands at its beginning were not in the line.
         """
         read = line(text, self._depth + 1)
         found = self._here(read.commands[skipped:])
@@ -423,7 +423,7 @@ def _expands_into_words(name: Node) -> bool:
 
 
 def _otherwise(node: Node, command: Command) -> Iterator[Command]:
-    """Give what a command may be if its variables are blanks, and its braces words."""
+    """Give the other commands that a command may be once variables and braces are expanded."""
     source = (node.text or b"").decode(errors="replace")
     if command.words[0].startswith("="):  # zsh: the path of a program
         yield Command((command.words[0][1:], *command.words[1:]), moved=command.moved)
@@ -436,7 +436,7 @@ def _otherwise(node: Node, command: Command) -> Iterator[Command]:
 
 
 def _of_braces(word: str, depth: int = 0) -> list[str]:
-    """Return the words that a shell makes of `r{m,}`."""
+    """Return the words that a shell makes of one with braces: `rm` and `r` of `r{m,}`."""
     found = _BRACES.search(word)
     if found is None or depth > _DEPTH:
         return [word]

@@ -11,7 +11,7 @@ from acp_bridge.policy import programs
 from acp_bridge.policy.shell import Command
 
 _LETTERS: Final = re.compile(r"-[^-][A-Za-z0-9]*")
-#: characters that a name on a disk can have.
+#: the most characters that a name on a disk can have.
 _LONGEST_NAME: Final = 255
 
 
@@ -20,17 +20,18 @@ class Word:
     """A word of a command that may name a file."""
 
     text: str
-    #: the shell would put others for it; a glob also files.
+    #: the shell would put other words in its place, for a glob the names of files.
     expands: bool
+    #: a `cd` may stand before, so that it isn't known which file a relative path means.
     moved: bool
-    #: the command may change all that is below, if it is a folder.
+    #: the command may change all that is below the word, if it is a folder.
     changes_below: bool
-    #: it is what the command may replace there, if that exists.
+    #: it is a `.git` that the command may replace by copying, if there is one.
     hidden: bool = False
 
     @property
     def is_glob(self) -> bool:
-        """True if the shell may put files for it."""
+        """True if the shell may put the names of files in its place."""
         return self.expands and re.search(r"[*?\[]", self.text) is not None
 
 
@@ -50,7 +51,7 @@ def files(command: Command) -> Iterator[Word]:
 
 
 def _parts(word: str) -> Iterator[tuple[str, bool]]:
-    """Give what of a word may name a file; False: it may also be letters of an option."""
+    """Give each part of a word that may name a file; with False if it may be letters of options."""
     values = [word.partition("=")[2]] if "=" in word else []
     found = [(text, True) for text in (*([] if word.startswith("-") else [word]), *values)]
     if letters := _LETTERS.match(word):  # `-tFOLDER` and `-atFOLDER`

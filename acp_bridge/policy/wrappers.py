@@ -1,4 +1,4 @@
-"""Knows the programs that run what others of their words say. SANS-IO."""
+"""Knows the programs that run what their arguments say, such as `sudo` and `sh -c`. SANS-IO."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _CODE: Final = frozenset(
     | {"enable", "bind", "complete", "compgen", "mapfile", "readarray", "pwsh", "fc"}
     | {"read", "getopts", "let"}  # those set variables, such as PATH
 )
-#: interpreters, and the options behind which code follows.
+#: program -> the options with which it runs code or another program, or changes something.
 _INTERPRETERS: Final = {
     "python": ("-c",),
     "perl": ("-e", "-E"),
@@ -110,7 +110,7 @@ _INTERPRETERS: Final = {
 }
 _EXECUTES: Final = ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
 
-#: commands of a shell that look for one to run in `a[...]`, also in quotes.
+#: commands of a shell that run a `$(...)` in the brackets of `a[...]`, even if it is quoted.
 _SUBSCRIPTS: Final = frozenset({"printf", "test", "read", "let", "wait", "getopts", "unset"})
 #: runners of which the first word is never what they run.
 _WITH_A_WORD: Final = frozenset(
@@ -181,7 +181,7 @@ def base(name: str) -> str:
 def is_wrapper(words: tuple[str, ...], expands: frozenset[int]) -> bool:
     """Return True if the first words of a command do not tell what runs.
 
-    `expands`: the places of words for which the shell puts others, that may be options.
+    `expands`: the places of words that the shell replaces by others, perhaps by options.
     """
     name = base(words[0]) if words else ""
     if _only_says(words):
@@ -217,7 +217,7 @@ def _only_says(words: tuple[str, ...]) -> bool:
 def run_by(words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Give every command that a runner may run: which words are its own is not always known.
 
-    True goes with a word that is more likely the runner's own.
+    True goes with a command whose first word is more likely the runner's own.
     """
     name = base(words[0])
     if name in _ANYWHERE:
@@ -237,7 +237,7 @@ def run_by(words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
 
 
 def _behind_duration(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what `timeout` runs."""
+    """Return the words that `timeout` runs: those behind its options and the duration."""
     at = 1
     while at < len(words) and words[at].startswith("-") and words[at] != "--":
         at += 2 if words[at] in ("-s", "-k", "--signal", "--kill-after") else 1
@@ -247,7 +247,11 @@ def _behind_duration(words: tuple[str, ...]) -> tuple[str, ...]:
 def _behind(
     words: tuple[str, ...], begin: int, *, first_is_own: bool = False
 ) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """Give what may be the command from a place on: all up to the first that is no option."""
+    """Give each command that may begin at the place `begin` or later, as `run_by` does.
+
+    The last one begins with the first word that can't be the runner's own. `first_is_own`: even
+    the first such word is.
+    """
     name = base(words[0])
     for at in range(begin, len(words)):
         before = words[at - 1] if at > begin else ""
@@ -319,7 +323,7 @@ def _scripts_of_git(words: tuple[str, ...]) -> Iterator[str]:
 
 
 def reads_code(words: tuple[str, ...]) -> bool:
-    """Return True for a command that runs what it reads: what others write is code then."""
+    """Return True for a command that runs what it reads: what it is given to read is code."""
     name = base(words[0])
     if name not in _READERS:
         return False

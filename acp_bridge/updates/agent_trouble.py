@@ -18,7 +18,7 @@ _PROGRAMS: Final = 5
 def silent(
     seconds: float, programs: list[tuple[str, float, float]] | None, *, in_call: bool
 ) -> str:
-    """Return the notice of a turn of which the agent has said nothing for so long.
+    """Return the notice that the agent has said nothing in a turn for `seconds` seconds.
 
     `programs`: the name of each process below the agent, its CPU time and its age in seconds; None
     if they can't be seen. `in_call`: a tool call is open.
@@ -43,7 +43,7 @@ def silent(
 
 
 def cancelled_silent(seconds: float) -> str:
-    """Return the notice of a turn that is cancelled because its agent was silent for so long."""
+    """Return the notice that a turn is cancelled, as its agent was silent for `seconds` seconds."""
     return (
         f"[acp-bridge] Stopping this turn: for {duration(seconds)} the agent has said nothing, no"
         " tool call was open, and nothing below it has computed (`--cancel-silent-after`)."
@@ -54,7 +54,7 @@ def usage_limit(resets: str | None, *, goes_on: bool, spent: int) -> str:
     """Return the notice of a queue that is held since the agent has met a usage limit.
 
     `resets`: when the limit resets; None if the agent has not told. `goes_on`: the queue goes on
-    by itself then. `spent`: how often it has done so, if it does no more; else 0.
+    by itself then. `spent`: how often it has gone on by itself, if it does so no more; else 0.
     """
     told = "The agent has not said when the limit resets."
     if resets is not None:

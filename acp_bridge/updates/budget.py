@@ -13,7 +13,7 @@ STOPPING: Final = "[acp-bridge] Stopping what the agent does: the session's budg
 
 
 def amount(number: float) -> str:
-    """Return an amount with the digits that it needs; but for small ones, four behind the point."""
+    """Return an amount with up to four decimals, nine if it is small, without trailing zeros."""
     digits = 4 if number >= 0.01 else 9
     return f"{number:.{digits}f}".rstrip("0").rstrip(".")
 

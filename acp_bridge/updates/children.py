@@ -1,4 +1,4 @@
-"""Knows a session's subagents that have sessions of their own, its children. SANS-IO.
+"""Keeps track of a session's children: subagents with sessions of their own. SANS-IO.
 
 ACP's subagents (RFD, version 1): an agent announces a child on its parent with `subagent_update`,
 and what the child does comes under the child's own id.
@@ -55,13 +55,14 @@ class Child:
     status: str = "pending"
     #: clients were told of it.
     announced: bool = False
-    #: its agent was told to cancel its work; its work was ended here for that.
+    #: its agent was told to cancel its work.
     stopping: bool = False
+    #: its work was then ended by the bridge.
     stopped: bool = False
 
     @property
     def title(self) -> str:
-        """Its title as one line, or what stands for one."""
+        """Its title as one line; without one its description, or a name with its number."""
         for name in ("title", "description"):
             if isinstance(said := self.told.get(name), str) and (line := " ".join(said.split())):
                 return line if len(line) <= 100 else f"{line[:99]}…"
@@ -90,12 +91,12 @@ class Child:
             self.status = "completed" if state.get("stopReason") in _WELL else "failed"
 
     def says(self, update: Json) -> Json:
-        """Return the params of an update of the child that is recorded on its parent."""
+        """Return the params of a `subagent_update` of the child, as recorded on its parent."""
         said = {**update, "sessionUpdate": SUBAGENT_UPDATE, "sessionId": self.key}
         return {"sessionId": self.parent, "update": said} if self.parent else {"update": said}
 
     def announcement(self) -> Json:
-        """Return the params that tell somebody who knows nothing of the child what it is now."""
+        """Return the params of an update that tells all that is known of the child by now."""
         return self.says({name: said for name, said in self.told.items() if said is not None})
 
 
@@ -106,7 +107,7 @@ class Children:
         """Read the children that the journal knows; `kept` returns what it has under a key."""
         self._by_key: dict[str, Child] = {}
         self._by_agent_id: dict[str, Child] = {}
-        #: those of which the journal lacks something, by key.
+        #: the children of which the journal lacks something, by key.
         self.changed: dict[str, Child] = {}
         #: the client-side ids of calls of children that clients were asked about.
         self.asked: set[str] = set()
@@ -129,7 +130,7 @@ class Children:
         return child
 
     def get(self, key: object) -> Child | None:
-        """Return the child of a key."""
+        """Return the child with this key; None if there is none."""
         return self._by_key.get(key) if isinstance(key, str) else None
 
     def of_agent(self, agent_id: object) -> Child | None:
@@ -150,11 +151,11 @@ class Children:
     # --- what the agent says of them -----------------------------------------------------------
 
     def new(self, agent_id: str, parent: str) -> Child:
-        """Return one more child, of which nothing is known."""
+        """Add a child with the next key, of which nothing else is known, and return it."""
         return self._add(Child(f":{len(self._by_key) + 1}", parent, agent_id))
 
     def note(self, child: Child, update: Json) -> Json:
-        """Note what is said of a child; returns the params that are recorded."""
+        """Note what a `subagent_update` says of a child; returns the params to be recorded."""
         child.patch(update)
         self.changed[child.key] = child
         child.stopped = False
@@ -162,7 +163,7 @@ class Children:
         return child.says(update)
 
     def note_recorded(self, params: Json) -> None:
-        """Note a recorded update: only that is known of a session that is replayed."""
+        """Note what a recorded update says of a child: a replay knows children from these alone."""
         update = as_object(params.get("update"))
         if update.get("sessionUpdate") == SUBAGENT_UPDATE and (key := str(update.get("sessionId"))):
             known = self._by_key.get(key) or self._add(Child(key, str(params.get("sessionId", ""))))
@@ -170,7 +171,7 @@ class Children:
             known.announced = True
 
     def take_changed(self, *, whole: bool = False) -> dict[str, object]:
-        """Return what the journal is to keep by its key; `whole`: of all children."""
+        """Return journal key -> row of the children that have changed; `whole`: of all of them."""
         changed, self.changed = self._by_key if whole else self.changed, {}
         rows: dict[str, object] = {
             f"child{child.key}": {
@@ -197,9 +198,9 @@ class Children:
         return able, others
 
     def end(self, *, stopped: bool = False) -> list[Json]:
-        """Return the params that end the children which have no end; none of them lives on.
+        """End the children that have no end yet; returns the params that say so.
 
-        `stopped`: only those that were told to stop.
+        `stopped`: end only the children that were told to stop.
         """
         ended = []
         for child in self:
@@ -211,9 +212,9 @@ class Children:
     # --- names ---------------------------------------------------------------------------------
 
     def inward(self, update: Json, root: object) -> Json:
-        """Return an agent's update with the keys of the sessions that it names.
+        """Return an agent's update with keys in place of the ids of the sessions that it names.
 
-        `root`: the agent's id of the session, whose key is empty. What names another is left out.
+        `root`: the agent's id of the session itself, whose key is empty. Other ids are left out.
         """
 
         def key_of(agent_id: str) -> str | None:
@@ -223,7 +224,7 @@ class Children:
         return _renamed(update, key_of)
 
     def unlinked(self, update: Json) -> Json:
-        """Return an update, or a tool call, with the title of each session that it links to."""
+        """Return an update, or a tool call, with titles in place of its links to sessions."""
 
         def title(link: Json) -> Json:
             named = self.get(link.get("sessionId"))
@@ -233,7 +234,7 @@ class Children:
 
 
 def scoped(update: Json, key: str) -> Json:
-    """Return an update or a tool call of a child with ids that meet no other's."""
+    """Return an update or a tool call of a child with its key in front of the ids in it."""
     named = {
         name: f"{key}/{update[name]}"
         for name in ("toolCallId", "messageId")
@@ -249,7 +250,7 @@ def child_of(card_id: object) -> str:
 
 
 def placed(update: Json) -> Json:
-    """Return the params of an update about a tool call, in the session that has the call."""
+    """Return the params of an update about a tool call, with `sessionId` if a child has it."""
     child = child_of(update.get("toolCallId"))
     return {"sessionId": child, "update": update} if child else {"update": update}
 
@@ -274,12 +275,12 @@ def outward(params: Json, session_id: str) -> Json:
 
 
 def linked(call: Json, session_id: str) -> Json:
-    """Return a tool call with the sessions that it links to as clients know them."""
+    """Return a tool call whose links to sessions have the ids that clients know."""
     return _renamed(call, lambda key: session_id + key)
 
 
 def _renamed(update: Json, rename: Callable[[str], str | None]) -> Json:
-    """Return an update with the sessions that it names under other names."""
+    """Return an update with the sessions in it renamed; one renamed to None is left out."""
     told = dict(update)
     for name in _NAMING if told.get("sessionUpdate") in OF_SUBAGENTS else ():
         if isinstance(session := told.pop(name, None), str):
@@ -294,7 +295,7 @@ def _renamed(update: Json, rename: Callable[[str], str | None]) -> Json:
 
 
 def _with_links(update: Json, shown: Callable[[Json], Json]) -> Json:
-    """Return an update, or a tool call, with another block for each link to a session."""
+    """Return an update, or a tool call, with what `shown` makes of each link to a session."""
     content = update.get("content")
 
     def instead(item: object) -> object:

@@ -1,4 +1,4 @@
-"""Shows what a session's children do to a client that can't show subagents. SANS-IO.
+"""Shows a client that can't show subagents what a session's children do. SANS-IO.
 
 - Each child is one tool card of the session: its title, its latest words, the status of its work.
   When it is given work again, that is one more card: a card has one end (invariant C16).
@@ -25,7 +25,8 @@ from acp_bridge.protocol import (
 from acp_bridge.updates.children import Child, Children, is_of_subagents, names_session
 from acp_bridge.updates.tool_calls import title
 
-#: characters of a child's latest words on its card, and of new ones after which it is renewed.
+#: the most characters of a child's latest words on its card, and the number of new ones after
+#: which the card is renewed.
 _WORDS: Final = 500
 _NEW: Final = 200
 
@@ -50,7 +51,7 @@ class Folded:
     """
 
     def __init__(self, children: Children, *, replays: bool = False) -> None:
-        """`replays`: what `children` knows comes from the updates that are given here."""
+        """`replays`: `children` knows nothing yet, and learns from the updates given to `fold`."""
         self._children = children
         self._replays = replays
         self._cards: dict[str, _Card] = {}
@@ -59,7 +60,7 @@ class Folded:
                 self._cards[child.key] = _Card(child.run, child.title, child.status)
 
     def fold(self, params: Json) -> list[Json]:
-        """Return the updates to be shown for one that is recorded."""
+        """Return the updates that the client is shown for a recorded one."""
         if not is_of_subagents(params):
             return [params]
         if self._replays:
@@ -80,7 +81,7 @@ class Folded:
         return {"update": {"sessionUpdate": TOOL_CALL, **self._whole(child)}}
 
     def _whole(self, child: Child) -> Json:
-        """Return all of a child's card."""
+        """Return a child's card with all its members: id, title, kind, status, latest words."""
         shown = self._cards.setdefault(child.key, _Card())
         about = child.told.get("description")
         words = shown.words or (about if isinstance(about, str) and about != child.title else "")
@@ -120,7 +121,7 @@ class Folded:
         return []
 
     def _said(self, child: Child, update: Json) -> list[Json]:
-        """Note the child's words; its card is renewed after each line, and after so many."""
+        """Note the child's words; returns its renewed card after a line or `_NEW` characters."""
         text, message = as_object(update.get("content")).get("text"), update.get("messageId")
         shown = self._cards.setdefault(child.key, _Card())
         if not isinstance(text, str) or child.status in ENDED:

@@ -13,7 +13,7 @@ from typing import Any
 
 from acp_bridge.protocol import MESSAGES, USER_MESSAGE, Json, own_meta
 
-#: characters of a conversation that are kept to compare with; a replay is told that far.
+#: the most characters of a conversation that are kept: a replay is recognized that far.
 _LIMIT = 4_000_000
 
 
@@ -55,7 +55,10 @@ class LateReplay:
         self._texts[USER_MESSAGE] += [_text({"content": block}) for block in blocks]
 
     def covers(self, update: Json) -> bool:
-        """Return True while the updates of the conversation, in order, repeat what is recorded."""
+        """Return True if the agent's next update goes on repeating the recorded conversation.
+
+        After the first that does not, it is False for all.
+        """
         if self.over:
             return False
         kind = update.get("sessionUpdate")

@@ -90,7 +90,7 @@ FEEDBACK_UNWRITTEN: Final = (
     " feedback was not given."
 )
 
-#: state -> the notice when it begins, and the one for a client that comes later.
+#: state of the standstill -> its notice, as it begins and for a client that comes later.
 STANDSTILL: Final = {
     "pausing": (
         "[acp-bridge] Pausing: what the agent has begun ends first, then the turn waits."
@@ -139,7 +139,7 @@ DELETED_BY_OTHER: Final = "[acp-bridge] This session was deleted by another clie
 
 # --- work that goes on --------------------------------------------------------------------------
 
-#: characters of a prompt's text.
+#: the most characters of a prompt's text that are shown.
 _LENGTH: Final = 70
 #: the most sessions that one notice names.
 _ROWS: Final = 5
@@ -177,7 +177,7 @@ def notice(text: str) -> Json:
 
 
 def away(seconds: float) -> str:
-    """Return the notice that the database is away, and when the turn that runs ends for it."""
+    """Return the notice that the database is away, and that work ends in `seconds` seconds."""
     return (
         "[acp-bridge] The database of this session can't be reached. If that stays so, what the"
         f" agent does is ended in {seconds:.0f} seconds, since another machine may take up the"
@@ -186,7 +186,7 @@ def away(seconds: float) -> str:
 
 
 def given_up(name: str, before: object, now: object) -> str:
-    """Return the notice that the agent goes on with another setting than the one before."""
+    """Return the notice that the setting `name`, which was `before`, is `now` at the agent."""
     value = "its own setting" if now is None else repr(now)
     return (
         f"[acp-bridge] {name}: the agent goes on with {value}. {before!r} was given up for another"
@@ -207,7 +207,7 @@ def memory_sent(characters: int) -> str:
 
 
 def left_over(prompts: list[tuple[int, Json]]) -> str:
-    """Return the notice, behind a load, of prompts that were left over."""
+    """Return the notice, behind a load, of left-over prompts: their numbers and parameters."""
     count = "1 prompt was" if len(prompts) == 1 else f"{len(prompts)} prompts were"
     return (
         f"[acp-bridge] {count} waiting when the bridge ended. Left over, not run:\n\n"
@@ -265,12 +265,12 @@ def queue(
 
 
 def given_back(prompt: list[Any]) -> str:
-    """Return the notice of words that were to join a turn which is stopped."""
+    """Return the notice that a turn was stopped before the agent took these words into it."""
     return f"[acp-bridge] Stopped before the agent took these words: {_beginning(prompt)}"
 
 
 def not_joined(prompt: list[Any], *, perhaps_read: bool) -> str:
-    """Return the notice of words that were to join a turn, and are left over."""
+    """Return the notice that words are left over which were to join a turn that has ended."""
     why = (
         "Perhaps not read: the agent took these words into a turn that ended without another word"
         if perhaps_read
@@ -291,12 +291,12 @@ def no_such_waiting(words: list[str], usage: str) -> str:
 
 
 def running(count: int) -> str:
-    """Return the notice before left-over prompts run, lest a client take them for the user's."""
+    """Return the notice before `count` left-over prompts run: the user has not just sent them."""
     return f"Running {count} left-over prompt{'' if count == 1 else 's'}."
 
 
 def dropped(count: int) -> str:
-    """Return the answer to `/queue drop`."""
+    """Return the answer to `/queue drop`, which has dropped `count` prompts."""
     return f"Dropped {count}." if count else NOTHING_LEFT
 
 
@@ -468,10 +468,10 @@ def stopping(prompt: Json) -> str:
 
 
 def killed_at_work(programs: list[str]) -> str:
-    """Return the notice of an agent that a Stop outside of a prompt kills.
+    """Return the notice that the agent was killed after a Stop of its work outside of a prompt.
 
-    `programs`: the names of those that it has started, and that end with it, and of what it lists
-    as running in the background.
+    `programs`: the names of the programs that end with it, and of what it lists as running in the
+    background.
     """
     said = "[acp-bridge] After your Stop the agent was killed, and is started again."
     if not programs:
@@ -486,7 +486,7 @@ def ended_in_background(titles: list[str]) -> str:
 
 
 def children_go_on(titles: list[str]) -> str:
-    """Return the notice of a Stop's that the subagents with these titles work on."""
+    """Return the notice that a Stop can't reach the subagents of these titles."""
     return (
         "[acp-bridge] The agent does not let these subagents be stopped, and they may work on:"
         f" {named(titles, _ROWS)}."
@@ -553,7 +553,7 @@ def turn_error(code: int, message: str, data: Any) -> str:
 
 
 def turn_ended(told: Json) -> str | None:
-    """Return the sentence about an answer in the form of the journal; None if it ended well."""
+    """Return the sentence on how a turn ended, from its journaled answer; None if it ended well."""
     match told:
         case {"error": {"code": int(code), "message": str(message), **rest}}:
             words: str | None = turn_error(code, message, rest.get("data"))

@@ -19,17 +19,17 @@ from acp_bridge.protocol import (
 from acp_bridge.updates.children import placed
 
 Note: TypeAlias = Literal["asked", "failed"]
-"""What the updates of an open card don't tell: that clients know it from a question alone, or that
-its work was denied or broken off."""
+"""What is noted of an open card, since its updates don't tell: `asked` if clients know it from a
+question alone, `failed` if its work was denied or broken off."""
 
 
 def closing_update(client_id: str) -> Json:
-    """Return the update that ends a card whose turn is over."""
+    """Return the update that ends a card as failed, because its turn is over."""
     return {"sessionUpdate": TOOL_CALL_UPDATE, "toolCallId": client_id, "status": "failed"}
 
 
 def assumed_end(client_id: str, note: Note | None) -> Json:
-    """Return the params that end a card which the agent left open after a turn that ended well."""
+    """Return the params that end a card which the agent left open, `failed` if it is noted so."""
     status = "failed" if note == "failed" else "completed"
     ended = placed({**closing_update(client_id), "status": status})
     return with_own_meta(ended, {ASSUMED: True})
@@ -40,7 +40,7 @@ class OpenCards:
 
     def __init__(self) -> None:
         self._open: dict[str, bool] = {}
-        #: an update was about a card that was not opened here: the card may have ended before.
+        #: an update was about a card that none of those noted had opened: it may be over already.
         self.older = False
 
     def note(self, update: object) -> None:
@@ -63,7 +63,7 @@ class OpenCards:
 
 
 class Terminals:
-    """Knows the terminals of an agent of version 2 that run (invariant C16)."""
+    """Tracks which terminals of an agent of ACP version 2 run (invariant C16)."""
 
     def __init__(self) -> None:
         self.running: set[str] = set()
@@ -81,7 +81,7 @@ class Terminals:
                 self.running.discard(terminal_id)
 
     def end(self) -> list[Json]:
-        """Return the params that end those which run: their agent is gone."""
+        """Return the params that end the running terminals: their agent is gone. Forget them."""
         running, self.running = sorted(self.running), set()
         return [self.ended(each) for each in running]
 
@@ -97,14 +97,14 @@ class ReplayedCards:
     """Decides how a replay shows the cards that the agent has not ended (invariant C16)."""
 
     def __init__(self, notes: Mapping[str, Note], worked_on: Collection[str]) -> None:
-        """`worked_on`: the cards and terminals on which the agent may still work."""
+        """`notes`: what is noted of cards; `worked_on`: the cards and terminals still at work."""
         self._notes = dict(notes)
         self._worked_on = frozenset(worked_on)
         self._cards, self._terminals = OpenCards(), Terminals()
 
     def shows(self, params: Json) -> bool:
-        """Note the next recorded update; False for a card that only a question has named, if no
-        work followed."""
+        """Note the next recorded update; returns False if it is left out of the replay: only a
+        question has named its card, and no work followed."""
         update = params.get("update")
         self._cards.note(update)
         if isinstance(update, dict):
@@ -115,7 +115,7 @@ class ReplayedCards:
         return self._notes.get(card) != "asked"
 
     def ends(self) -> list[tuple[str, Json]]:
-        """Return the open cards and terminals on which nobody works, each with its end's params."""
+        """Return the id of each card and terminal that is to end, with the params that end it."""
         left = [card for card in self._cards.open if card not in self._worked_on]
         noted = [(card, self._notes.get(card)) for card in left]
         ended = sorted(self._terminals.running - self._worked_on)

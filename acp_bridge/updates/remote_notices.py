@@ -15,7 +15,7 @@ def servers_left_out(names: list[str], machine: str) -> str:
 
 
 def unattended(seconds: float) -> str:
-    """Return the notice that work ends because nobody has had its session open for so long."""
+    """Return the notice that work ends as nobody had its session open for `seconds` seconds."""
     return (
         f"[acp-bridge] Nobody has had this session open for {duration(seconds)}: what runs is"
         " cancelled, and what waits is left over."

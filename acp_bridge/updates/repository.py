@@ -8,23 +8,23 @@ from typing import Any
 
 from acp_bridge.updates.wording import code
 
-#: the digits of a commit's id that are shown.
+#: how many digits of a commit's id are shown.
 _SHORT = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a repository stands; with neither a commit nor a branch there is none."""
+    """How a repository stands; without a commit and a branch there is no repository."""
 
     #: the id of the commit that is checked out; empty before the first one.
     commit: str = ""
     branch: str = ""
-    #: files that are tracked have changes which are not committed; None: that is not known.
+    #: True if tracked files have changes that are not committed; None: that is not known.
     changed: bool | None = None
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Standing | None:
-        """Return what was kept as `kept`; None if that holds no such thing."""
+        """Return the standing that was stored as the JSON object `kept`; None if that is none."""
         changed = kept.get("changed")
         match kept:
             case {"commit": str(commit), "branch": str(branch)}:
@@ -33,17 +33,17 @@ class Standing:
 
     @property
     def kept(self) -> dict[str, Any]:
-        """The same as a JSON object."""
+        """The standing as a JSON object to be stored."""
         return asdict(self)
 
     def is_other(self, than: Standing) -> bool:
-        """Return whether it differs, as far as is known."""
+        """Return True if this standing differs from `than`, as far as both are known."""
         if (self.commit, self.branch) != (than.commit, than.branch):
             return True
         return None not in (self.changed, than.changed) and self.changed is not than.changed
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the standing in words: commit, branch, and whether tracked files are changed."""
         if not (self.commit or self.branch):
             return "no repository"
         commit = f"commit `{code(self.commit[:_SHORT])}`" if self.commit else "no commit yet"

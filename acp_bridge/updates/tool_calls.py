@@ -106,7 +106,7 @@ def disagrees(card: Json, request: Json) -> bool:
 
 
 def shows_alike(call: Json, other: Json) -> bool:
-    """Return True if a question shows the same of both."""
+    """Return True if a question about either call would show the same."""
     names = {*call, *other}.difference(_STANDING, ["_meta"])
     return all(call.get(name) == other.get(name) for name in names)
 
@@ -134,7 +134,7 @@ def shown(call: Json) -> Json:
 def summary(call: Json) -> str:
     """Return title, commands and input in one line, with a count of the lines that are left out.
 
-    What can't be seen in it is escaped.
+    Invisible characters are escaped.
     """
     if _lines(call) == [_NOTHING_ELSE]:
         return _seen(title(call)) + _TITLE_ALONE
@@ -193,7 +193,7 @@ def _lines(call: Json) -> list[str]:
 
 
 def _members(call: Json) -> list[tuple[str, Any]]:
-    """Return the members of an input, and what else an agent has put into the call."""
+    """Return name and value of an input's members, and of parts of a call that ACP doesn't know."""
     raw = call.get("rawInput")
     given = list(raw.items()) if isinstance(raw, dict) else [("input", raw)]
     given += [(name, value) for name, value in call.items() if name not in _KNOWN]
@@ -274,7 +274,7 @@ def _text(value: Any) -> str:
 
 
 def _line(name: str, text: str) -> str:
-    """Return a member; further lines of its text are indented, so that none looks like another."""
+    """Return `name: text`; further lines of a text are indented, so that none looks like a name."""
     name = name.replace("\n", "\\n")
     return f"{name}: {text}" if "\n" not in text else f"{name}:\n{text}".replace("\n", "\n  ")
 

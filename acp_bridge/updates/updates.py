@@ -52,11 +52,12 @@ class _Card:
     turn: int | str
     open: bool = True
     dead: bool = False
-    #: what the agent said of the call, and what its last request for a permission said; forgotten
-    #: some time after its end.
+    #: what the agent has said of the call in updates; forgotten some time after its end, as
+    #: `requested` is.
     told: Json = field(default_factory=dict)
     #: each kind that its agent has ever said of it.
     kinds: set[str] = field(default_factory=set)
+    #: what the last request for a permission has said of the call.
     requested: Json = field(default_factory=dict)
 
 
@@ -68,7 +69,7 @@ class _Message:
 
 
 class Updates:
-    """Knows the ids and the tool cards of one session."""
+    """Maps a session's ids of the agent to those of clients, and keeps track of its tool cards."""
 
     def __init__(
         self,
@@ -77,8 +78,8 @@ class Updates:
         notes: dict[str, Note] | None = None,
         children: Children | None = None,
     ) -> None:
-        """`taken`: every client-side id that the session used before; `queue_command`: ours, to
-        be listed with the agent's; `notes` are those of the session's cards, by client-side id."""
+        """`taken`: every client-side id that the session used before; `queue_command`: `/queue`, to
+        be listed with the agent's commands; `notes`: what is noted of cards, by client-side id."""
         self.children = children or Children()
         self._taken, self._queue_command = taken, queue_command
         self.notes, self.terminals = notes or {}, Terminals()
@@ -86,7 +87,7 @@ class Updates:
         self.notes_changed = False
         #: the client-side ids of the cards that have got their end since the session was opened.
         self._ended_ids: set[str] = set()
-        #: those of the open cards on which the agent has begun to work.
+        #: the client-side ids of the open cards on which the agent has begun to work.
         self._begun_ids: set[str] = set()
         #: the number of the process whose cards these are.
         self.epoch = 1
@@ -102,7 +103,7 @@ class Updates:
         #: set for the first turn of a process that was given the session with `session/load`.
         self.late: LateReplay | None = None
         self._expected: LateReplay | None = None
-        self._awaited: LateReplay | None = None  # until it was asked whether it has repeated that
+        self._awaited: LateReplay | None = None  # until `take_doubt` asks whether it was repeated
         #: the process has replayed the session when it was given it: it does not do so again.
         self._replayed = self._reuses = False
         #: the prompt that the agent was just given, as long as it may repeat it.
@@ -114,7 +115,7 @@ class Updates:
         self.own_queue = False
 
     def new_process(self, epoch: int) -> None:
-        """Forget the ids of the process before: they mean nothing to the next."""
+        """Forget the ids that the process before used; the cards from now on are of `epoch`."""
         self.epoch = epoch
         self._cards.clear()
         self._begun_ids.clear()
@@ -124,14 +125,14 @@ class Updates:
         self.late = self._expected = self._awaited = None
 
     def new_turn(self, key: int, prompt: Sequence[Any] = ()) -> None:
-        """Begin the turn of the prompt with this key: its content blocks go to the agent."""
+        """Begin the turn of the prompt `key`, whose content blocks `prompt` go to the agent."""
         self._turn, self._given, self._echo = key, prompt, None
         self.late, self._expected = self._expected, None
         if self.late:
             self.late.add_prompt(prompt)
 
     def join_turn(self, words: Sequence[Any]) -> None:
-        """Let the user's words join the turn that runs: these content blocks go to the agent."""
+        """Let the user's words, content blocks that the agent is given, join the turn that runs."""
         self._given, self._echo = words, None
         if self.late:
             self.late.add_prompt(words)
@@ -238,7 +239,7 @@ class Updates:
         return {"sessionUpdate": SAID_UPDATE, SAID: told}
 
     def question_named(self, params: Json) -> Json:
-        """Return a question with the ids that clients know in what its agent has said of it."""
+        """Return a question's params with client-side ids in its agent's own words (version 2)."""
         own = own_meta(params)
         if not isinstance(subject := as_object(own.get(SAID)).get("subject"), dict):
             return params
@@ -250,10 +251,10 @@ class Updates:
         return with_own_meta(params, {**own, SAID: {**own[SAID], "subject": named}})
 
     def of_child(self, update: Json, *, ended: bool) -> Json | None:
-        """Return a child's update, whose ids have its key, as `incoming` does; raises `Leak`.
+        """Return a child's update in the form that is recorded, None to drop it; raises `Leak`.
 
-        `ended`: its work was ended by a cancel. Only what begins anew is a leak then: the child
-        ends by itself, at its own time.
+        Its ids have the child's key in front. `ended`: a cancel has ended the child's work. Only a
+        new tool call is a leak then: the child ends by itself, at its own time.
         """
         kind = update["sessionUpdate"]
         if ended:
@@ -265,14 +266,14 @@ class Updates:
         return self._message(update) if isinstance(update.get("messageId"), str) else update
 
     def _turn_of(self, agent_id: str) -> int | str:
-        """Return what a new card or message is of: the turn, or a child, which outlives turns."""
+        """Return the owner of a new card or message: the child that its id names, else the turn."""
         return (self.children and child_of(agent_id)) or self._turn
 
     def _after_cancel(self, update: Json, *, excused: bool) -> Json | None:
-        """Judge an update that comes between a cancelled turn and the next.
+        """Return an update between a cancelled turn and the next, or None to drop it.
 
-        An update of that turn, and any work that nobody asked for, is a leak. Other
-        text is nobody's, and dropped.
+        Raises `Leak` for an update of that turn, and for work that nobody asked for. Other text
+        is dropped.
         """
         card, message = update.get("toolCallId"), update.get("messageId")
         known: _Card | _Message | None = None
@@ -295,10 +296,10 @@ class Updates:
         return said.get("terminalId") in self.terminals.running or (card is not None and card.open)
 
     def card(self, call: Json, *, creates: bool = False, asks: bool = False) -> Json:
-        """Return an agent's description of a tool call, from an update or a request, with our id.
+        """Note an agent's description of a tool call; returns it with the client-side id.
 
-        `asks`: it is a request for a permission. What one says is none of the card's: some agents
-        have one id for all their requests.
+        `creates`: it is a `tool_call`; `asks`: a request for a permission, which does not count as
+        the card's own word: some agents have one id for all requests. Raises `Leak`.
         """
         agent_id = call.get("toolCallId")
         if not isinstance(agent_id, str):
@@ -397,7 +398,7 @@ class Updates:
         return {**told, "toolCallId": call.get("toolCallId")}
 
     def card_told(self, call: Json) -> Json:
-        """Return the description from the call's card, without that of this request about it."""
+        """Return what the card of a call says of it, without what the request `call` adds."""
         card = self._card_of(call)
         return card.told if card else {}
 
@@ -414,7 +415,7 @@ class Updates:
         return None if ended else card
 
     def client_card_id(self, agent_id: str) -> str:
-        """Return the id under which the client knows a tool call."""
+        """Return the id under which clients know a tool call; `agent_id` itself if it has none."""
         card = self._cards.get(agent_id)
         return card.client_id if card else agent_id
 
@@ -430,7 +431,7 @@ class Updates:
                 self._begin(card)
 
     def agent_card_id(self, client_id: str) -> str | None:
-        """Return the agent's id of an open tool call that the client knows under this one."""
+        """Return the agent's id of the open tool call that clients know as `client_id`, or None."""
         cards = self._cards.items()
         found = (id_ for id_, card in cards if card.open and card.client_id == client_id)
         return next(found, None)
@@ -465,9 +466,9 @@ class Updates:
     def close_cards(self, spared: frozenset[str] = frozenset()) -> list[Json]:
         """Return the params that end the turn's open cards; later updates of the turn are leaks.
 
-        `spared`: the client-side ids of those that go on in the background.
-        Cards and messages of earlier turns stay as they are (invariant C22). Children that were
-        told to stop get their end, and their cards with them.
+        `spared`: the client-side ids of the cards that stay open, as their work goes on in the
+        background. Cards and messages of earlier turns stay as they are (invariant C22). Children
+        that were told to stop are ended too, with their cards.
         """
         return [*self._close_cards(self._turn, spared), *self.end_stopped()]
 
@@ -509,8 +510,8 @@ class Updates:
     ) -> Iterator[tuple[Json, bool]]:
         """Give the params of updates that end the cards and children that a process has left open.
 
-        Those of the turn that runs get theirs with it. The second value is False for a card that
-        stands in no replay. `cut_off`: the client-side ids of those on which the agent worked.
+        If a turn runs, its cards are left to its own end. The second value is False for a card that
+        stands in no replay. `cut_off`: the client-side ids of the cards whose work was cut off.
         """
         of_children = {child.key for child in self.children.at_work}
         for card in self._cards.values():
@@ -525,9 +526,9 @@ class Updates:
             yield ended, True
 
     def break_off(self, turn: int | None = None) -> None:
-        """Note that the process has died, or has ended this turn with an error.
+        """Note as failed the cards that were left open by this turn, which ended with an error.
 
-        The cards that it has left open there have failed.
+        None: all open cards, as the process has died.
         """
         for card in self._cards.values():
             if card.open and turn in (None, card.turn) and card.client_id not in self.notes:
@@ -537,7 +538,7 @@ class Updates:
         """Return the client-side ids of the open cards on which the agent may still work, and of
         the terminals that run.
 
-        After the end of their turn it does not work on those that have not begun or were denied.
+        After the end of its turn, a card is not worked on if its work never began or was denied.
         """
         of_turn = {
             card.client_id

@@ -1,4 +1,4 @@
-"""Texts of others, and times, in the form in which they stand in a sentence of ours. SANS-IO."""
+"""Puts times and texts of others into the form in which notices show them. SANS-IO."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words, in the two largest units that it has."""
+    """Return a time in words, in its two largest units: `1 h 5 min`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     left, parts = round(seconds), list[str]()
@@ -31,6 +31,6 @@ def as_code(line: str) -> str:
 
 
 def named(names: list[str], most: int) -> str:
-    """Return so many names, as a list in a sentence, and how many more there are."""
+    """Return the first `most` names, as a list in a sentence, and how many more there are."""
     told = [as_code(code(each)) for each in names[:most]]
     return ", ".join([*told, *([f"{len(names) - most} more"] if len(names) > most else [])])
