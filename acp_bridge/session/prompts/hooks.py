@@ -226,7 +226,7 @@ class SessionHooks:
         `deadline`: as the agent's guards have it."""
         self._rules = rules
         self._journal = journal
-        #: what is not said yet of their files; None: all is.
+        #: the hooks whose files are still to be named in a notice; None once that is done.
         self.unnamed: FoundHooks | None = found or FoundHooks()
         self._core = core
         self._prompts = prompts
@@ -321,7 +321,7 @@ class SessionHooks:
         self.context[_NEXT] = _joined([verdict.context for verdict in said])
 
     async def end(self, reason: str) -> None:
-        """Kill what runs, then run the hooks of the session's end, for a moment."""
+        """Kill all hooks that run, then run those of the session's end, for a bounded time."""
         self.runs.stop()
         await self.runs.ended()
         if self._started and self.runs.has("SessionEnd"):
@@ -335,8 +335,8 @@ class SessionHooks:
     ) -> Callable[[], None]:
         """Let rules and hooks decide about a tool call; returns a function that stops them.
 
-        `kinds`: each that it was ever said to be. When they have ended, `then` is told what they
-        say, or None if they were stopped.
+        `kinds`: each kind that the agent has ever given the call. When rules and hooks have ended,
+        `then` is told their decision, or None if they were stopped.
         """
         name, kind = tool_name(call)
         given = {"tool_name": name, "tool_kind": kind, "tool_title": call.get("title")}

@@ -100,7 +100,7 @@ class Pauses:
             self._transcript.notice(self.said or notices.STANDSTILL[after.value])
 
     def _take_over(self) -> None:
-        """Make a hold the user's own that something else than their go would end, too."""
+        """Make a hold for a usage limit the user's own, so that only their go ends it."""
         if self.behind_limit:
             self.because = None
 
@@ -187,7 +187,7 @@ class Pauses:
             self._transcript.notice(said)
 
     def give_sign(self) -> None:
-        """Send the state again to each client that may be shown something now."""
+        """Send the pause's state to every client that can be shown updates, as a sign of life."""
         self._transcript.show_now(self._update())
 
     def _update(self) -> Json:

@@ -65,7 +65,8 @@ class UserSettings:
         #: `modes`, `models`, `configOptions` and `_meta` as the agent told them last.
         self.shown: Json = journal.get("shown") or {}
         self._choices = [Choice(*kept) for kept in journal.get("chosen") or []]
-        #: what clients were told of, while a process tells what it begins with; None: all `shown`.
+        #: the settings that clients were told last, while a process tells those that it begins
+        #: with; None: clients were told all of `shown`.
         self._told: Json | None = None
         #: choices that were forgotten, of which the user was not told yet what took their place.
         self._given_up: list[Choice] = []
@@ -109,7 +110,7 @@ class UserSettings:
             self._told["modes"] = self.shown["modes"]  # the answer tells it
 
     def forget(self, method: str, params: object) -> None:
-        """Forget a choice: the user wants another value, and no process can confirm it."""
+        """Forget the choice that this request replaces: no process can confirm the new value."""
         kind = options.kind(method, params) if isinstance(params, dict) else None
         if kind is not None and (choice := self._find(kind)):
             self._drop(kind)
@@ -118,7 +119,7 @@ class UserSettings:
     def take_given_up(self) -> list[tuple[str, object, object]]:
         """Return the forgotten choices whose value was not restored: name, old value, value now.
 
-        It is called when the process that has the session has told its values.
+        To be called when the process that has the session has told its values.
         """
         given_up, self._given_up = self._given_up, []
         now = [options.current(self.shown, each.method, each.params) for each in given_up]
