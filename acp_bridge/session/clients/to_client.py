@@ -90,7 +90,7 @@ class ToClient:
         return False
 
     def note_card(self, update: Json) -> None:
-        """Renew a question about a tool call after an update of that call."""
+        """Ask open questions about a tool call anew, where needed, after an update of that call."""
         if self._questions:
             self._questions.note_card(update)
 
