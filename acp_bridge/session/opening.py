@@ -58,7 +58,7 @@ class Workspace:
         return self.additional_directories or ()
 
     def params(self, session_id: str | None = None) -> Json:
-        """Return the parameters of the request that opens it; `session_id` is the agent's own."""
+        """Return the parameters of a request that opens the session; `session_id`: the agent's."""
         params: Json = {**self.extra, "cwd": self.cwd, "mcpServers": list(self.mcp_servers)}
         if self.additional_directories is not None:
             params["additionalDirectories"] = list(self.additional_directories)

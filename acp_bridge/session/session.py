@@ -74,7 +74,7 @@ from acp_bridge.updates.updates import Updates
 
 
 class Session:
-    """A session of the bridge."""
+    """One session: makes its parts, and takes what clients and the bridge ask of it."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class Follows(Protocol):
 class SeenReloads:
     """Tells whether the agent was seen to take up a session again, and so may be ended meanwhile.
 
-    It is kept for all bridges by the name and the version that the agent gives itself. Of an agent
+    That is kept for all bridges by the name and version that the agent gives itself. Of an agent
     without a version, which can be upgraded unseen, only what this bridge has seen counts. No
     method raises.
     """

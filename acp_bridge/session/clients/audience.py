@@ -183,7 +183,7 @@ class Standing:
 
 
 class Audience:
-    """Follows the clients of one session."""
+    """Knows the clients that have one session: who may prompt, what a Stop ends, who leaves."""
 
     def __init__(
         self,
@@ -323,7 +323,7 @@ class Audience:
     def has_others(self, client: Client) -> bool:
         """Return True when another client has the session, or has a prompt here and may come back.
 
-        One with a name may, after the end of its connection.
+        A client with a name may come back after the end of its connection.
         """
         away = self._prompts.away(*self._core.now.unanswered)
         has = any(each.identity != client.identity for each in away)
@@ -336,7 +336,7 @@ class Audience:
         self.go_on(client)
 
     def go_on(self, client: Client) -> None:
-        """Send the open questions, and the state, to a client that has all else of the session."""
+        """Send the open questions, and the state, to a client that has been shown all else."""
         view = self._transcript.view_of(client)
         if self._questions.all and not (view and view.lag):
             self._questions.ask_too(client)
@@ -370,7 +370,7 @@ class Audience:
         client.peer.notify(SESSION_UPDATE, said)
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Tell clients a change of the session's state; end the session if it was closed by all."""
+        """Tell clients a change of the session's state; end a closed session that nobody has."""
         self.standing.follow(after)
         if self._closed_by_one:
             self._end_if_left()

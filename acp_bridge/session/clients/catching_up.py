@@ -100,7 +100,7 @@ class CatchingUp:
             moment.close()
 
     async def _takes(self, view: ClientView, lag: Lag) -> bool:
-        """Wait until the client has taken most of what waits; False if it takes nothing."""
+        """Wait until the client has taken most of what waits; False if it long takes nothing."""
         out, enough = view.client.outgoing, max(1, self._limit // 4)
         while out.pending >= enough and not (lag.over.is_set() or self._core.closing):
             taken = out.taken

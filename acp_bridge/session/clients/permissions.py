@@ -36,7 +36,7 @@ from acp_bridge.wire.peer import Call
 if TYPE_CHECKING:
     from acp_bridge.policy.definitions import Judgement
 
-#: asks a client; True: only a person may allow the call.
+#: passes a request to a client; the flag says that only a person may allow the call.
 Ask = Callable[[Link, Call, bool], None]
 #: the methods with which an agent asks the user, and what hooks are told that it is.
 _WAITS = {
@@ -125,7 +125,7 @@ class Permissions:
         return _asks_about_a_call(call) and self._hooks.decide_permissions
 
     def decide(self, link: Link, call: Call, ask: Ask) -> None:
-        """Ask rules and hooks; `ask` asks the client if they leave it to the person."""
+        """Let rules and hooks answer a request; `ask` asks the client if they leave it open."""
         if call.method in _OF_CLIENT:
             self._refuse(link, call, ask)
             return
@@ -255,7 +255,7 @@ def _asks_about_a_call(call: Call) -> bool:
 def _as_lines(params: Json) -> list[str]:
     """Return a terminal's command as the lines that a client may make of it.
 
-    Some give the command and its arguments to a shell as they are.
+    Some clients give the command and its arguments to a shell as they are.
     """
     import shlex  # few bridges ever need it
 

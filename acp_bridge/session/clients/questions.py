@@ -98,12 +98,12 @@ class _Question(OpenRequest):
         return self._subject[1]
 
     def awaits(self, client: Client) -> None:
-        """Wait for a client that is gone and may come back; of many for the last few."""
+        """Let the question wait for a client that is gone; of many for the last `_AWAITED`."""
         if client.identity not in self.awaited:
             self.awaited = [*self.awaited[1 - _AWAITED :], client.identity]
 
     def awaits_no_more(self, client: Client) -> bool:
-        """Wait for this client no more; False if the question has not waited for it."""
+        """Let the question wait for this client no more; False if it has not waited for it."""
         waited = client.identity in self.awaited
         self.awaited = [each for each in self.awaited if each != client.identity]
         return waited
@@ -347,7 +347,7 @@ class Questions:
         *,
         returns: bool = False,
     ) -> None:
-        """Withdraw a question from a client; with the last one it ends.
+        """Withdraw a question from a client; with the last client the question ends.
 
         `returns`: the client has left the session, and may come back.
         """

@@ -214,7 +214,7 @@ class Replay:
                 self._audience.welcome(request.client)
 
     def _new_hold(self, view: ClientView, *, replays: bool, whole: bool) -> Hold:
-        """Keep what happens from now on from a client that is to be shown the session."""
+        """Return a hold on what happens from now on, for a client that is shown the session."""
         places, stands = self._transcript.places, self._stands(view)
         if replays and view.may_lag and not self._journal.behind:
             moment = self._journal.moment()

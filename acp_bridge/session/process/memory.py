@@ -32,7 +32,7 @@ class Memory:
     """Knows what one session's agent remembers; what the user decided is kept in the journal."""
 
     def __init__(self, journal: SessionJournal) -> None:
-        """Read what another bridge kept. Raises JournalError."""
+        """Read what an earlier bridge has kept in the journal. Raises JournalError."""
         self._journal = journal
         #: given_up: the next process gets a new session. restore: that one gets the transcript.
         #: sent: it was sent. turns: how many turns had ended well before the new session.

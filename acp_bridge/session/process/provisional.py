@@ -22,7 +22,7 @@ _LOOK: Final = 0.01
 
 
 class Provisional:
-    """Swaps one session's provisional process."""
+    """Swaps one session's provisional process for one that has loaded the model library."""
 
     def __init__(self, core: Core) -> None:
         """Nothing happens before `begin`."""

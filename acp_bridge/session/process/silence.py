@@ -101,7 +101,8 @@ class Silence:
         return max(self._heard, at_clients.touched)
 
     def _in_call(self, link: Link) -> bool:
-        """Return True while a tool call of the turn is open, a child works, or a client asked."""
+        """Return True while a tool call of the turn is open, a subagent works, or a client is
+        asked something."""
         notes = self._updates.notes
         cards = self._updates.open_cards - self._before
         works = link.at_clients.questions or self._updates.children.at_work

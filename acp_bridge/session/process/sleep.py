@@ -95,7 +95,7 @@ class Sleep:
             self._core.spawn(self.look, link)
 
     async def look(self, link: Link) -> None:
-        """Record the processes in the agent's tree that are no work: all begun before a prompt."""
+        """Record the processes in the agent's tree that are no work: those begun before prompts."""
         if self._core.workspace.mcp_servers:
             return
         if self._reloads.is_ours:  # the next prompt need not wait for a look

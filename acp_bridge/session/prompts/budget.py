@@ -41,7 +41,7 @@ _DIGITS: Final = 9
 
 
 class Budget:
-    """Follows what one session costs."""
+    """Counts what one session costs, and holds the session when its budget is spent."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class Budget:
         self._core.feed(ev.Cancel(frozenset(requests)))
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Raise the limit after the user's go; stop nothing once what ran has ended."""
+        """Raise the limit after the user's go; call off a planned stop if what ran has ended."""
         now = after.turns
         if not self._open and now.standstill is Standstill.OPEN and not now.ending:
             self._go_on()

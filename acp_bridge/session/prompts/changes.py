@@ -101,8 +101,9 @@ class Changes:
     # --- asked in words ------------------------------------------------------------------------
 
     def command(self, request: ClientRequest, words: list[str], text: str) -> None:
-        """Answer `/queue edit`, `/queue move` or `/queue drop NUMBER`, later; `text`: all of it.
+        """Carry out `/queue edit`, `/queue move` or `/queue drop NUMBER` and answer it, in a task.
 
+        `words`: those behind `/queue`; `text`: the whole prompt.
         The words name a prompt that waits or is left over.
         """
         self._core.spawn(self._command, request, words, text)
@@ -145,7 +146,7 @@ class Changes:
     # --- one change ----------------------------------------------------------------------------
 
     async def edit(self, key: int, words: Callable[[list[Any]], list[Any]]) -> list[Any]:
-        """Give a prompt other words, on disk on return; raises RpcError if it keeps its own.
+        """Give a prompt other words, on disk on return; raises RpcError if that can't be done.
 
         `words` gets the prompt's blocks and returns the new ones, which this returns, too.
         """
@@ -178,7 +179,7 @@ class Changes:
     async def move(self, key: int, before: int | None) -> None:
         """Let a prompt run before another one, or last of its kind, on disk on return.
 
-        Raises RpcError if it keeps its place.
+        Raises RpcError if that can't be done.
         """
         async with self._one_at_a_time:
             left = list(self._prompts.left_over)

@@ -118,7 +118,7 @@ class HookRuns:
         return any(hook.event == name for hook in self._found.hooks)
 
     def begin(self, work: Callable[[], Awaitable[None]], behind: Callable[[Run], None]) -> Run:
-        """Run hooks in a task of their own; `behind` is called when they have ended."""
+        """Run `work`, which runs hooks, in a task; `behind` is called when they have ended."""
         self._last += 1
         run = self._runs[self._last] = Run(self._last)
         self._core.spawn(self._beside, run, work, behind)
@@ -202,7 +202,7 @@ class HookRuns:
 def moments_of(found: FoundHooks | None, *, told: bool = False) -> frozenset[Moment]:
     """Return the moments of the machine for which there are hooks.
 
-    `told`: that of the agent's death in any case, since the user is told of it.
+    `told`: the agent's death is one of them in any case, since the user is told of it.
     """
     names = {hook.event for hook in found.hooks} if found else set()
     moments = {moment for name, moment in _MOMENTS.items() if name in names}
@@ -311,7 +311,7 @@ class SessionHooks:
     # --- the life of the session ---------------------------------------------------------------
 
     def start(self, source: str) -> None:
-        """Run the hooks of the session's start; what they tell the agent goes with a prompt."""
+        """Start the hooks of the session's start; the next prompt has what they tell the agent."""
         self._started = True
         if self.runs.has("SessionStart"):
             self._start = self._aside(partial(self._begin, source))
@@ -370,7 +370,10 @@ class SessionHooks:
         then: Callable[[Decision | None], None],
         failed: Decision,
     ) -> Callable[[], None]:
-        """Decide in a task; `failed` is the decision if that breaks (invariant A1)."""
+        """Run `decision` in a task, and tell `then` its result, or `failed` if it breaks (A1).
+
+        Returns a function that stops it; `then` is told None in that case.
+        """
         result: list[Decision] = []
 
         async def work() -> None:

@@ -158,7 +158,7 @@ class Pauses:
 
     @property
     def state(self) -> Json | None:
-        """The state as clients are told it, or None when nothing is paused or held."""
+        """The state of the pause or hold as clients are told it; None if there is neither."""
         return None if self.told is Standstill.OPEN else self._shown()
 
     @property
@@ -168,7 +168,7 @@ class Pauses:
 
     @property
     def said(self) -> str | None:
-        """The sentence about the state, for somebody who was not there when it began."""
+        """The sentence about a pause or hold, for those who come later; None if there is none."""
         return self.because or notices.STANDSTILL.get(self.told.value)
 
     def follow(self, before: SessionState, after: SessionState) -> None:

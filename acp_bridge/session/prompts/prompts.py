@@ -100,7 +100,7 @@ class Prompt:
 
     @property
     def asked(self) -> list[ClientRequest]:
-        """The requests that brought it and have no answer, the first one first."""
+        """The requests that brought the prompt and have no answer, the oldest first."""
         return [self.request, *self.again] if self.request else self.again
 
     @property
@@ -545,7 +545,7 @@ class Prompts:
             prompt.is_left_over = self._try(self._journal.leave_over, prompt.seq)
 
     def release(self, key: int) -> None:
-        """Let a prompt that was left over run. Raises JournalError."""
+        """Take a prompt from those that are left over, for it to run. Raises JournalError."""
         prompt = self._open[key]
         if prompt.is_left_over:
             self._journal.release(prompt.seq)

@@ -176,7 +176,7 @@ class Steering:
     ) -> None:
         """Go on without the agent's answer if it doesn't come in time.
 
-        While the process is not read, since a client doesn't read, none can come.
+        While the process is not read, since a client doesn't read, no answer can come.
         """
         unread = True
         while unread and not answered.is_set():

@@ -134,7 +134,7 @@ class ToAgent:
     ) -> tuple[Link, Any]:
         """Return the process that answered a client's request, and its result, as `ask` does.
 
-        Nothing in the session waits for it. `tell_late` takes an answer that nobody waits for.
+        Nothing in the session waits for it. `tell_late` takes an answer to a request given up.
         """
         answers: list[Answer] = []
         asked = Asked(request, answers.append, method, params, beside=True, tell_late=tell_late)

@@ -57,10 +57,10 @@ class Choice:
 
 
 class UserSettings:
-    """The settings of one session."""
+    """The mode, model and options of one session: those shown, and those that the user chose."""
 
     def __init__(self, journal: SessionJournal) -> None:
-        """Read what another bridge kept. Raises JournalError."""
+        """Read the settings that another bridge kept. Raises JournalError."""
         self._journal = journal
         #: `modes`, `models`, `configOptions` and `_meta` as the agent told them last.
         self.shown: Json = journal.get("shown") or {}
@@ -177,7 +177,7 @@ class UserSettings:
     def hush(self) -> None:
         """Remember what clients were told, until `take_news`, while a process is given the session.
 
-        It begins with its defaults, which nobody needs to see.
+        The process begins with its defaults, which nobody needs to see.
         """
         if self._told is None:
             self._told = dict(self.shown)
@@ -258,8 +258,8 @@ class UserSettings:
     def _set_current(self, key: str, value: object, said: object) -> None:
         """Note the mode or model that is in force now.
 
-        `said`: the agent's update or answer; its `_meta` takes the place of what the agent had told
-        of the one before.
+        `said`: the agent's update or answer; its `_meta` takes the place of that which came with
+        the value before.
         """
         held = self.shown.get(key)
         if isinstance(value, str) and isinstance(held, dict):

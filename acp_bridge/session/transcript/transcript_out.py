@@ -161,7 +161,7 @@ class TranscriptOut:
             view.then(view.end_quiet)  # behind a quiet that waits for the end of a replay
 
     def begin_turn(self, seq: int) -> None:
-        """Count updates from now on to the turn of the prompt with this number."""
+        """Count updates from now on to the turn of the prompt `seq`, and end all clients' quiet."""
         self.flush()
         self.seq = seq
         for view in self.views:
@@ -210,7 +210,7 @@ class TranscriptOut:
         """Record and show one update with which the replay of a client ends.
 
         `has_all`: nothing that was recorded before waits behind the replay. Else a client that
-        takes cursors is shown this behind it, too, so that it is shown it with its cursor.
+        takes cursors is shown the update, with its cursor, behind what waits.
         """
         self.record_only(params)
         noted = self.flush()
@@ -355,7 +355,7 @@ class TranscriptOut:
             view.send(line)
 
     def record_only(self, params: Json) -> None:
-        """Record one update that the clients show by themselves: the user's own words."""
+        """Record one update without showing it; the next `flush` writes it to the journal."""
         self._rows.append(encode(params))
 
     def record_at_once(self, params: Json) -> None:
