@@ -32,7 +32,10 @@ from acp_bridge.wire.jsonrpc import Err
 
 
 def instead_of(effect: ef.Effect, exc: Exception) -> list[ev.Event]:
-    """Log that an effect failed; returns the event that keeps its prompt from waiting for ever."""
+    """Log that `effect` raised `exc`; returns what keeps its prompt from waiting for ever.
+
+    That is one event for the machine, or none if no prompt waits for the effect.
+    """
     error = errors.internal(exc, f"{type(effect).__name__} failed")
     match effect:
         case ef.Commit(key):
@@ -65,7 +68,7 @@ async def contained(
 class Around:
     """The part of a session's state that its machine doesn't know."""
 
-    #: what a person is asked and has not answered, a line each, in the order of asking.
+    #: the open questions to a person, a line each, in the order of asking.
     asked: tuple[str, ...] = ()
     #: how many clients have the session.
     clients: int = 0
@@ -75,7 +78,7 @@ class Around:
     journal_behind: bool = False
     #: what runs in the background as clients are told it; None if the agent tells nothing of that.
     background: tuple[Json, ...] | None = None
-    #: something does, or the agent works on a tool call that a turn has left open.
+    #: something runs in the background, or a tool call that a turn has left open goes on.
     in_background: bool = False
 
 
@@ -92,14 +95,14 @@ class SessionState:
         return self.turns.busy or self.around.in_background
 
 
-#: is told the state before a change and the state after it.
+#: a part of the session, which is told the state before a change and the state after it.
 Follower: TypeAlias = Callable[[SessionState, SessionState], None]
-#: gives those whom a change concerns, in the order in which they are told.
+#: returns the followers whom a change of the state concerns, in the order in which they are told.
 Concerned: TypeAlias = Callable[[SessionState, SessionState], list[Follower]]
 
 
 class Core:
-    """Holds one session's machine, performs its effects, and tells the parts of each change."""
+    """Holds one session's machine, performs its effects, and tells its followers each change."""
 
     def __init__(
         self, session_id: str, workspace: Workspace, machine: TurnMachine, tasks: TaskGroup
@@ -134,11 +137,12 @@ class Core:
         flush: Callable[[], object],
         concerned: Concerned,
     ) -> None:
-        """Take the parts, before the first event.
+        """Connect the core with the session's parts, before the first event.
 
-        `link_of` gives the process of an epoch, if it is there still; `perform` carries out an
-        effect without waiting; `flush` sends the updates collected until now; `concerned` returns
-        the followers that a change is told to.
+        `link_of` gives the process of an epoch, if it is there still; `look_around` returns the
+        part of the state that the machine doesn't know; `perform` carries out an effect without
+        waiting; `flush` sends the updates collected until now; `concerned` returns the followers
+        that a change is told to.
         """
         self._link_of = link_of
         self._look_around = look_around
@@ -155,16 +159,19 @@ class Core:
 
     @property
     def state(self) -> SessionState:
-        """The session's state at this moment, that around its machine included."""
+        """The session's state at this moment: its machine's, and what is open around that."""
         return self._look()
 
     def feed(self, event: ev.Event) -> None:
-        """Give the machine an event and perform its effects, and so on until no event is left."""
+        """Queue an event for the machine; unless another is being handled, handle all that wait."""
         self._events.append(event)
         self.settle()
 
     def settle(self) -> None:
-        """Handle the events that wait, then tell the followers if the state has changed."""
+        """Handle the queued events, then tell the followers if the state has changed.
+
+        Events that these cause are handled, too. Does nothing while it is already at work.
+        """
         if self._busy:
             return
         self._busy = True
@@ -197,7 +204,10 @@ class Core:
                 self._events.extend(instead_of(effect, exc))
 
     def finish(self, effect: ef.Effect, rest: Callable[[], object]) -> None:
-        """Do the rest of an effect that had to wait; if it fails, as if it had failed at once."""
+        """Call `rest`, with which an effect that had to wait ends.
+
+        If it raises, the machine is told the same as if the effect had failed at once.
+        """
         try:
             rest()
         except Exception as exc:
@@ -214,7 +224,7 @@ class Core:
     def spawn(
         self, work: Callable[..., Awaitable[None]], *args: object, instead: ev.Event | None = None
     ) -> None:
-        """Run work in a task; a failure is logged, and the machine gets the event `instead`."""
+        """Run `work` in a task; if it raises, that is logged, and the machine gets `instead`."""
         failed = partial(self.feed, instead) if instead else lambda: None
         self._tasks.start_soon(contained, work, args, failed)
 

@@ -46,10 +46,10 @@ logger = logging.getLogger(__name__)
 
 
 class Deadlines:
-    """At most one of each timer is armed; when it passes, the machine gets a `Deadline`."""
+    """The timers of one session, one of each kind at most: the machine is told when one passes."""
 
     def __init__(self, core: Core, settings: Settings) -> None:
-        """Nothing is armed."""
+        """No timer runs yet; the settings say how long each one will."""
         self._core = core
         self._seconds = {
             Timer.SPARE: settings.drain_timeout / 2,
@@ -61,7 +61,7 @@ class Deadlines:
         self._armed: dict[Timer, anyio.CancelScope] = {}
 
     def arm(self, timer: Timer, token: int) -> None:
-        """Start a timer, in place of one that was armed for the same `Timer`."""
+        """Start a timer, in place of one of the same kind; its `Deadline` has this token."""
         self.disarm(timer)
         scope = self._armed[timer] = anyio.CancelScope()
         self._core.spawn(self._wait, timer, token, scope)
@@ -104,7 +104,7 @@ class Effects:
     from_agent: FromAgent
     to_agent: ToAgent
     audience: Audience
-    #: lets go of the session when nothing of it is left.
+    #: closes the journal and lets go of the lock, once the machine has closed the session.
     finish: Callable[[], Awaitable[None]]
     #: seconds that an agent has to end by itself.
     grace: float
@@ -190,7 +190,7 @@ class Effects:
                 assert_never(effect)
 
     def concerned(self, before: SessionState, after: SessionState) -> list[Follower]:
-        """Return the parts that a change of the state concerns, in the order of telling."""
+        """Return the followers that a change of the state concerns, in the order of telling."""
         was, now, context = before.turns, after.turns, self.context
         on_its_way = now.permits.requests in (Passing.WAITS, Passing.SETTINGS)
         who: list[Follower] = []
@@ -228,7 +228,7 @@ class Effects:
         return who
 
     def _notify(self, before: SessionState, after: SessionState) -> None:
-        """Tell the notifier a change; a hold without a reason is the user's own word."""
+        """Tell the notifier a change, and whether the bridge holds the queue, not the user."""
         held = after.turns.standstill is Standstill.HELD and self.pauses.because is not None
         if self.context.notifier:
             self.context.notifier.follow(self.core, after, held=held)
@@ -241,7 +241,7 @@ class Effects:
         self.background.end(epoch)
 
     def _stop_work(self, link: Link) -> None:
-        """Tell the agent to stop what it does outside of a prompt, and end its cards."""
+        """Tell the agent to stop its work outside of a prompt, and end the cards of that work."""
         self.turn.stop_work(link)
         self.work.stop(link.epoch)
 
@@ -255,7 +255,7 @@ class Effects:
             await self.processes.kill(epoch)
 
     async def _open(self, link: Link) -> None:
-        """Give a process the session."""
+        """Give a process the session, and tell the machine how that went."""
         self.core.feed(await self.restart.run(link))
         if self.core.now.provisional:
             self.provisional.begin(link)

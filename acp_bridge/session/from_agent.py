@@ -87,9 +87,9 @@ class FromAgent:
         self._phased: tuple[Link, Snapshot] | None = None
         self._phase = Phase.NOTHING
         self._draining = self._outside = False
-        #: the read that is being taken holds more than answers; more than states.
+        #: the messages of this read hold something besides answers; something besides states.
         self._spoke = self._progress = False
-        #: by its kind the last state that the agent told while nobody could be shown it.
+        #: by kind, the last state that the agent told while no client could be shown it.
         self._withheld: dict[str, Json] = {}
 
     # --- Owner ---------------------------------------------------------------------------------
@@ -140,9 +140,9 @@ class FromAgent:
         self._outside = self._is_outside(self._phase)
 
     def _took_of_subagents(self, link: Link, params: Json, update: Json, *, unread: bool) -> bool:
-        """Show an update of a child, or about one, and return True; False for any other.
+        """Show an update of a subagent, or about one, and return True; False for any other update.
 
-        `unread`: only what becomes of children is shown.
+        `unread`: only those about subagents are shown, not what they say.
         """
         kind = update["sessionUpdate"]
         if kind not in OF_SUBAGENTS and not self._updates.children.of(link.children, params):
@@ -232,7 +232,7 @@ class FromAgent:
             self._work.note_activity(activity, link.epoch)
 
     async def room(self, link: Link) -> None:
-        """Wait while the agent must wait for a client that doesn't read.
+        """Return when more of a process may be read: the agent waits for clients that don't read.
 
         A process is always read while it is drained (C7), and while it does not have the session:
         nothing that it says then waits for a client.
@@ -264,7 +264,10 @@ class FromAgent:
     # --- the session's state -------------------------------------------------------------------
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Show what was kept from clients in a drain; let readers that wait look again."""
+        """Show, after a drain, the states that were kept from clients in it.
+
+        Ends a wait in `room` if the agent need not wait for clients any more.
+        """
         if self._withheld and not self._core.now.permits.drains:
             withheld, self._withheld = self._withheld, {}
             for told in withheld.values():
@@ -275,7 +278,7 @@ class FromAgent:
     def _note_state(self, link: Link, update: Json) -> Json | None:
         """Note a mode, options, a title or another state that the agent tells.
 
-        Returns it as it is to be shown, or None if no client is to see it.
+        Returns the update as it is to be shown, or None if no client is to see it.
         """
         chosen, now = self._user_settings, self._core.now
         again = now.permits.updates is Phase.REPLAY and chosen.repeats(update)

@@ -1,6 +1,6 @@
-"""Gives a session to an agent's process; nothing else does. New, resumed or loaded.
+"""Opens a session in an agent's process: a new one, or the agent's own again by resume or load.
 
-- Whoever calls has made sure that no other process has the session open (invariant P12).
+- Nothing else does. The caller sees to it that no other process has it open (invariant P12).
 - Resume comes before load, load before a new session (invariants C8, C9, R10).
 """
 
@@ -58,7 +58,7 @@ class Workspace:
         return self.additional_directories or ()
 
     def params(self, session_id: str | None = None) -> Json:
-        """Return the parameters for the agent; `session_id` is the agent's own."""
+        """Return the parameters of a request that opens the session; `session_id`: the agent's."""
         params: Json = {**self.extra, "cwd": self.cwd, "mcpServers": list(self.mcp_servers)}
         if self.additional_directories is not None:
             params["additionalDirectories"] = list(self.additional_directories)
@@ -126,7 +126,8 @@ class Opening:
     async def reopen(self, known: Known, notice: Callable[[str], None]) -> Json:
         """Open a session again after a restart: resume, else load, else a new one with a notice.
 
-        Nothing is sent to a process that has just made the session by a fork: it has it open.
+        Returns the agent's answer. `notice` shows clients a text. Nothing is sent to a process that
+        has just made the session by a fork: it has the session open.
 
         Raises Refused, or RpcError of code AUTH_REQUIRED.
         """
@@ -180,7 +181,7 @@ class Opening:
 
 
 def new_id(result: Json, besides: str | None = None) -> str:
-    """Return the session's id in an agent's answer; raises RpcError for none, and for `besides`."""
+    """Return the session's id in an agent's answer; raises RpcError if it has none or `besides`."""
     agent_id = result.get("sessionId")
     if not isinstance(agent_id, str) or agent_id == besides:
         raise errors.agent_trouble("the agent gave no session id")

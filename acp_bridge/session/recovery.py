@@ -1,8 +1,8 @@
 """Settles what another bridge left of a session, before a client is shown it (invariants Q6, C16).
 
 Turns that it ran are interrupted, their open cards closed and the subagents ended; prompts that
-waited are left over. Of
-an interrupted turn only the turn itself is read, unless it went on with a card of an older one.
+waited are left over. Of an interrupted turn only the turn itself is read, unless it went on with a
+card of an older one.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ class Recovery:
         self._journal = journal
         self._prompts = prompts
         self._updates = updates
-        #: what was said of the turn that ran: every client that saw the other bridge's end gets it.
+        #: the updates that end what the other bridge left, for clients that had seen it until then.
         self.said: list[Json] = []
 
     async def run(self) -> None:
-        """End the turns that ran, and take the prompts that waited. Raises JournalError."""
+        """End the turns that another bridge ran, and leave over the prompts that waited there.
+
+        Raises JournalError.
+        """
         ends: dict[int, bytes] = {}
         for row in self._journal.prompts(PromptState.SENT):
             if not self._journal.began_turn(row.seq):

@@ -1,4 +1,6 @@
-"""Looks how the repository of a working folder stands, and runs nothing that stands in it.
+"""Finds which commit a working folder's repository has, and whether files differ from it.
+
+Nothing that stands in the repository is run.
 
 An agent, or whoever made the repository, may have put commands into its configuration: filters, a
 monitor of the file system, hooks. So what is checked out is read here, and git, which alone knows
@@ -35,14 +37,14 @@ _DIFF: Final = (
 
 
 class _Unknown(Exception):
-    """It can't be told how the repository stands."""
+    """The commit or the branch of the repository can't be told."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     #: the folder that is its working tree.
     root: Path
-    #: what belongs to this working tree, and what all of the repository have in common.
+    #: the git folder of this working tree, and the one that all trees of the repository share.
     own: Path
     common: Path
     commit: str
@@ -50,9 +52,10 @@ class _Found:
 
 
 async def look(folder: str, within: float, deadline: Deadline | None) -> Standing | None:
-    """Return how the repository that a folder is in stands, within so many seconds.
+    """Return the commit, the branch, and if files have changed, of the repository of a folder.
 
-    None if that can't be told, or git is not there. The guard of git follows `deadline`.
+    All empty if the folder is in no repository; None if it can't be told `within` so many seconds,
+    or git is not there. The guard of git follows `deadline`.
     """
     from shutil import which
 
@@ -72,7 +75,10 @@ async def look(folder: str, within: float, deadline: Deadline | None) -> Standin
 
 
 def _find(folder: str) -> _Found | None:
-    """Return the repository that a folder is in; raises OSError, ValueError, _Unknown."""
+    """Return the repository that a folder is in, or None if it is in none.
+
+    Raises OSError, ValueError, _Unknown.
+    """
     here = Path(os.path.realpath(folder))
     for root in (here, *here.parents):
         own = root / ".git"
@@ -89,7 +95,10 @@ def _find(folder: str) -> _Found | None:
 
 
 def _checked_out(common: Path, head: str) -> tuple[str, str]:
-    """Return commit and branch, each may be empty; raises as `_find` does."""
+    """Return the commit and the branch that HEAD's text names, or ""; raises as `_find` does.
+
+    `common`: the git folder that all working trees share.
+    """
     if _COMMIT.fullmatch(head):
         return head, ""
     found = _BRANCH.fullmatch(head)
@@ -149,7 +158,7 @@ async def _is_changed(git: str, found: _Found, deadline: Deadline | None) -> boo
 
 
 def _bare(commit: str) -> str:
-    """Make a repository in which a commit is checked out, and that has nothing else."""
+    """Return the path of a new, temporary git folder that has nothing but a HEAD at `commit`."""
     from tempfile import mkdtemp
 
     bare = Path(mkdtemp(prefix="acp-bridge-"))

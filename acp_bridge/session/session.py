@@ -74,7 +74,7 @@ from acp_bridge.updates.updates import Updates
 
 
 class Session:
-    """A session of the bridge."""
+    """One session: makes its parts, and takes what clients and the bridge ask of it."""
 
     def __init__(
         self,
@@ -354,7 +354,10 @@ class Session:
     # --- what clients ask ----------------------------------------------------------------------
 
     def on_prompt(self, request: ClientRequest, params: Json) -> None:
-        """Queue a prompt in the order of reading; `params` has been checked."""
+        """Queue a prompt, or answer a `/queue` command or a prompt that was sent before.
+
+        `params` has been checked. Raises RpcError.
+        """
         self.transcript.end_quiet(request.client)
         self.audience.take_back_stop(request.client)
         if self.early is not None:
@@ -383,7 +386,10 @@ class Session:
             self.title.note_prompt(params)
 
     def on_steering(self, request: ClientRequest, params: Json) -> None:
-        """Take words for the turn that runs; `params` has been checked. Raises RpcError."""
+        """Take a `_session/steering`, words for the running turn; `params` has been checked.
+
+        Raises RpcError.
+        """
         self.transcript.end_quiet(request.client)
         if self.early is not None:
             self.early.add(request)
@@ -393,7 +399,10 @@ class Session:
             self._steering.ask(request, params)
 
     def cancel_request(self, client: Client, request_id: object) -> bool:
-        """Cancel the prompt, wait or request of a client that has this id; False if none has."""
+        """Cancel the prompt, `/queue wait` or other request of a client that has this id.
+
+        False if there is none.
+        """
         if self.early and self.early.cancel_request(client, request_id):
             return True
         key = self._prompts.key_of(client, request_id)
@@ -448,7 +457,7 @@ class Session:
 
 
 def _follow(journal: SessionJournal, core: Core, transcript: TranscriptOut) -> None:
-    """Have what waits wait on while the journal is away, as long as it may come back."""
+    """Have the journal tell machine and clients when its database is away, is back or is lost."""
 
     def away(seconds: float) -> None:
         transcript.say_away(seconds)

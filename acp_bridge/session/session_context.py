@@ -24,7 +24,7 @@ from acp_bridge.settings import Settings
 
 
 class Kept(Protocol):
-    """Keeps which agents were seen to reload (`journal.index.Index`)."""
+    """Has the record of the agents that were seen to reload a session (`journal.index.Index`)."""
 
     reloads: Reloads
 
@@ -42,7 +42,7 @@ class Follows(Protocol):
 class SeenReloads:
     """Tells whether the agent was seen to take up a session again, and so may be ended meanwhile.
 
-    It is kept for all bridges by the name and the version that the agent gives itself. Of an agent
+    That is kept for all bridges by the name and version that the agent gives itself. Of an agent
     without a version, which can be upgraded unseen, only what this bridge has seen counts. No
     method raises.
     """
@@ -107,7 +107,7 @@ async def _tried(work: Awaitable[None]) -> None:
 
 @dataclass(slots=True)
 class SessionContext:
-    """The settings, the journal, the tasks, and where agent processes come from."""
+    """What all sessions of a bridge use: settings, journal, tasks, and how agents are started."""
 
     settings: Settings
     journal: Journal
@@ -130,12 +130,12 @@ class SessionContext:
     notifier: Follows | None = None
     #: whether the agent was seen to take up a session again.
     reloads: SeenReloads = field(init=False)
-    #: every process that somebody has, in the order of their making; one that nobody has any more,
-    #: started or not, is forgotten.
+    #: the links to all processes, in the order of their making; a link that nothing else refers to
+    #: any more, started or not, is forgotten.
     _links: WeakKeyDictionary[Link, None] = field(init=False, default_factory=WeakKeyDictionary)
 
     def __post_init__(self) -> None:
-        """Whether the agent can reload is kept in the journal."""
+        """Make `reloads`, whose record is kept in the journal's index."""
         self.reloads = SeenReloads(self.journal.index, self.settings)
 
     @property
@@ -165,13 +165,13 @@ class SessionContext:
         return has(self.capabilities, "loadSession") and not resumes
 
     def new_link(self, owner: Owner, name: str, *, parked: bool = False) -> Link:
-        """Return a link that is not started; `name` is for the log."""
+        """Return a link that is not started; `name` and `parked` are those of `Link`."""
         link = Link(self.command, owner, name, parked=parked)
         self.note_link(link)
         return link
 
     def note_link(self, link: Link) -> None:
-        """Count a process among those of the agent until it is gone."""
+        """Add the link of a process to those that `ready_links` looks through."""
         self._links[link] = None
 
     @property

@@ -1,7 +1,7 @@
-"""Knows how the repository of a session's folder stood when the last turn ended, and where.
+"""Keeps the state of the repository of a session's folder at the last turn's end, and its machine.
 
 Only a session that may be opened on other machines, in a database, has that; for a file alone
-nothing is looked at. A machine is a data folder with copies of sessions.
+no repository is looked at. A machine is a data folder with copies of sessions.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core
 
-#: the key under which the journal has it.
+#: the key under which the journal has the repository's state.
 _KEY: Final = "repository"
-#: machines that were told of one that differs, and are kept.
+#: how many machines that have compared the repository are remembered.
 _TOLD: Final = 16
 
 
@@ -26,24 +26,24 @@ class WorkingFolder:
     """Compares the repository of one session's folder with what it was on another machine."""
 
     def __init__(self, core: Core, journal: SessionJournal, deadline: Deadline | None) -> None:
-        """Nothing is looked at. `deadline`: as the agent's guards have it."""
+        """`deadline`: that of the agent's guards, which the guard of git follows, too."""
         self._core = core
         self._journal = journal
         self._deadline = deadline
         self._said: str | None = None
-        #: how the turn had ended at whose end it was looked last.
+        #: how the turn ended after which the repository was looked at last.
         self._noted: Json = {}
 
     def take_said(self) -> str | None:
-        """Return, once, the notice that the repository stands otherwise here; None: it does not."""
+        """Return, once, the notice that the repository here differs from the kept one, or None."""
         said, self._said = self._said, None
         return said
 
     async def note(self, end: Json, within: float = waits.REPOSITORY) -> None:
-        """Keep how it stands when a turn has ended, unless that is done. Never raises.
+        """Keep the repository's state at the end of a turn, unless that is done. Never raises.
 
-        `end`: how the last turn has ended. If it can't be told within so many seconds, nothing is
-        kept, and neither is what was before.
+        `end`: how the turn has ended. If the state can't be told `within` so many seconds, none is
+        kept, not even that of an earlier turn.
         """
         if not self._journal.machine or end == self._noted:
             return
@@ -60,9 +60,9 @@ class WorkingFolder:
             event("journal.failed", session=self._core.id, what=exc)
 
     async def compare(self) -> None:
-        """Look whether it differs from how the last turn left it on another machine. Never raises.
+        """Compare the repository with its state after the last turn on another machine, once.
 
-        A machine is told that once.
+        `take_said` then has the notice of a difference. Never raises.
         """
         if not self._journal.machine:
             return

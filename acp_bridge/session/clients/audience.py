@@ -74,7 +74,7 @@ class Standing:
         self._queue: list[Json] = []
 
     def follow(self, after: SessionState) -> None:
-        """Tell a change of the session's state, but not that the bridge ends."""
+        """Tell the clients a change of the session's state, but not that the bridge ends."""
         now = after.turns
         if now.ending and not self.closing:
             return
@@ -90,7 +90,7 @@ class Standing:
         self.follow_queue()
 
     def follow_queue(self) -> None:
-        """Tell what waits, if that has changed: a prompt, its words, or the order."""
+        """Tell the clients which prompts wait, if a prompt, its words or the order has changed."""
         hear = [view for view in self._transcript.views if view.client.abilities.hears_queue]
         listed = self._prompts.listed() if hear else []
         if listed != self._queue:
@@ -183,7 +183,7 @@ class Standing:
 
 
 class Audience:
-    """Follows the clients of one session."""
+    """Knows the clients that have one session: who may prompt, what a Stop ends, who leaves."""
 
     def __init__(
         self,
@@ -234,10 +234,10 @@ class Audience:
             )
 
     def cancel(self, client: Client, bound: str | None = None) -> None:
-        """Carry out a client's `session/cancel`; `bound`: while the prompt of this key is open.
+        """Carry out a client's `session/cancel`; `bound`: only if the prompt of this key is open.
 
-        One of version 2 leaves what runs in the background to go on, and one of version 1 ends
-        that, also where nothing else runs.
+        That of a client of version 2 lets what runs in the background go on; that of a client of
+        version 1 ends it, also where nothing else runs.
         """
         if bound is not None and self._prompts.sent_under(bound) is None:
             return
@@ -275,7 +275,7 @@ class Audience:
             scope.cancel()
 
     def own(self, client: Client) -> frozenset[int]:
-        """Return the keys of the open requests whose answer this client waits for."""
+        """Return the keys of the open prompts whose end this client waits for."""
         keys, clients_of = self._core.now.unanswered, self._prompts.clients_of
         return frozenset(key for key in keys if client.identity in clients_of(key))
 
@@ -291,9 +291,10 @@ class Audience:
         return not waits and has and client.may(Right.STOP)
 
     def cancel_turn(self) -> Json:
-        """Answer `_acp_bridge/cancel`: the turn that runs ends, whoever asked for it.
+        """Cancel the turn that runs, whoever asked for it; returns the answer to
+        `_acp_bridge/cancel`.
 
-        Where none runs, what the agent does outside of prompts does.
+        Where no turn runs, what the agent does outside of prompts is cancelled.
         """
         now = self._core.now
         runs, works = now.foremost is not None, now.may_work
@@ -322,7 +323,7 @@ class Audience:
     def has_others(self, client: Client) -> bool:
         """Return True when another client has the session, or has a prompt here and may come back.
 
-        One with a name may, after the end of its connection.
+        A client with a name may come back after the end of its connection.
         """
         away = self._prompts.away(*self._core.now.unanswered)
         has = any(each.identity != client.identity for each in away)
@@ -335,7 +336,7 @@ class Audience:
         self.go_on(client)
 
     def go_on(self, client: Client) -> None:
-        """Send the open questions, and the state, to a client whose load has shown it nothing."""
+        """Send the open questions, and the state, to a client that has been shown all else."""
         view = self._transcript.view_of(client)
         if self._questions.all and not (view and view.lag):
             self._questions.ask_too(client)
@@ -369,7 +370,7 @@ class Audience:
         client.peer.notify(SESSION_UPDATE, said)
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Tell clients a change of the session's state; end the session if it was closed by all."""
+        """Tell clients a change of the session's state; end a closed session that nobody has."""
         self.standing.follow(after)
         if self._closed_by_one:
             self._end_if_left()

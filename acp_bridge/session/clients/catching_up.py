@@ -25,7 +25,7 @@ from acp_bridge.session.transcript.transcript_out import TranscriptOut
 
 
 class CatchingUp:
-    """Lets the clients of one session read on that have fallen behind."""
+    """Lets clients of one session that have fallen behind read on from its journal."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class CatchingUp:
         self._patience = audience.pacing.patience * 4
 
     def look(self) -> None:
-        """Let the clients read on from the journal for which too much waits."""
+        """Let each client for which too much waits, and which may lag, read on from the journal."""
         for view in self._transcript.views:
             if view.may_lag and view.client.outgoing.pending >= self._limit:
                 self._transcript.flush()
@@ -57,11 +57,14 @@ class CatchingUp:
                     self._core.spawn(self._run, view, lag, moment)
 
     def begin(self, view: ClientView) -> Lag:
-        """Show a client nothing more of what is recorded from now on, before `go_on`."""
+        """Show a client nothing that is recorded from now on, before `go_on`; returns its lag."""
         return view.begin_lag(Lag(lambda: self._journal.last_row))
 
     def go_on(self, view: ClientView, lag: Lag, moment: Moment) -> None:
-        """Let a client read on that has all up to a moment, with the present states."""
+        """Let a client that has all up to `moment`, and the present states, read on from there.
+
+        If it lacks nothing its lag ends at once. `moment` is closed in the end.
+        """
         self._transcript.flush()
         if lag.over.is_set():
             moment.close()
@@ -72,7 +75,7 @@ class CatchingUp:
             self._core.spawn(self._run, view, lag, moment)
 
     def _has_all(self, lag: Lag) -> bool:
-        """Do what waits where the client is; True if nothing is left that it lacks."""
+        """Run the actions that wait for rows which the client has; True if it lacks nothing."""
         try:
             while lag.go_on():
                 pass
@@ -97,7 +100,7 @@ class CatchingUp:
             moment.close()
 
     async def _takes(self, view: ClientView, lag: Lag) -> bool:
-        """Wait until the client has taken most of what waits; False if it takes nothing."""
+        """Wait until the client has taken most of what waits; False if it long takes nothing."""
         out, enough = view.client.outgoing, max(1, self._limit // 4)
         while out.pending >= enough and not (lag.over.is_set() or self._core.closing):
             taken = out.taken
@@ -109,7 +112,7 @@ class CatchingUp:
         return True
 
     async def _caught_up(self, view: ClientView, lag: Lag) -> bool:
-        """Show the client more; True if there is nothing that it lacks."""
+        """Show the client more from the journal; True if it lacks nothing any more."""
         self._transcript.flush()
         if self._journal.behind:  # what is not in the file can't be read from there
             self._audience.go_on_without(view)
@@ -137,7 +140,7 @@ class CatchingUp:
                 view.catch_up(each, Mark.of(lag.place) if lag.place else None)
 
     def _end(self, view: ClientView, lag: Lag) -> None:
-        """Show the client the present states, then what happens live; ask it what is open."""
+        """Show the client the present states and what happens live; send it the open questions."""
         self._show_states(view)
         view.end_lag(lag)
         self._audience.go_on(view.client)

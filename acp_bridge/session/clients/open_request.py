@@ -38,7 +38,7 @@ class OpenRequest(ABC):
         """Tell the client or hook that is asked that nobody waits for the answer any more."""
 
     def end(self) -> None:
-        """Answer the agent instead of the client or hook that is asked, and tell that one."""
+        """Answer the agent as cancelled, and tell the client or hook that was asked."""
         self.link.at_clients.remove(self)
         self.call_back()
         answer_cancelled(self.link, self.call)

@@ -36,7 +36,7 @@ from acp_bridge.wire.peer import Call
 if TYPE_CHECKING:
     from acp_bridge.policy.definitions import Judgement
 
-#: asks a client; True: only a person may allow the call.
+#: passes a request to a client; the flag says that only a person may allow the call.
 Ask = Callable[[Link, Call, bool], None]
 #: the methods with which an agent asks the user, and what hooks are told that it is.
 _WAITS = {
@@ -64,8 +64,8 @@ class PermissionHooks(Protocol):
     ) -> Callable[[], None]:
         """Let rules and hooks decide about a tool call; returns a function that stops them.
 
-        `kinds`: each that it was ever said to be. When they have ended, `then` is told what they
-        say, or None if they were stopped.
+        `kinds`: each kind that the agent has ever given the call. When rules and hooks have ended,
+        `then` is told their decision, or None if they were stopped.
         """
 
     def refuse(
@@ -125,7 +125,7 @@ class Permissions:
         return _asks_about_a_call(call) and self._hooks.decide_permissions
 
     def decide(self, link: Link, call: Call, ask: Ask) -> None:
-        """Ask rules and hooks; `ask` asks the client if they leave it to the person."""
+        """Let rules and hooks answer a request; `ask` asks the client if they leave it open."""
         if call.method in _OF_CLIENT:
             self._refuse(link, call, ask)
             return
@@ -174,7 +174,7 @@ class Permissions:
         return (guarded or self._rules.deny_unattended) and _asks_about_a_call(call)
 
     def marked(self, call: Call, params: Any) -> Any:
-        """Return a question's parameters with what the rules say of it if nobody is there."""
+        """Return a question's parameters, marked if by the rules it waits for a person to come."""
         if not (self._rules.wait_unattended and _asks_about_a_call(call)):
             return params
         own = {**protocol.own_meta(params), WAITS_FOR_PERSON: True}
@@ -224,7 +224,7 @@ class Permissions:
             self._show(protocol.with_own_meta(placed(said), {"decided": decision.told}))
 
     def _card_id(self, call: Call) -> object:
-        """Return the clients' id of a call that no client was asked about, with its card shown."""
+        """Show the card of a call that no client was asked about; returns the clients' id of it."""
         card, _, new = self._updates.asked_about(call.params["toolCall"])
         card_id = card.get("toolCallId")
         if new and isinstance(card_id, str):
@@ -255,7 +255,7 @@ def _asks_about_a_call(call: Call) -> bool:
 def _as_lines(params: Json) -> list[str]:
     """Return a terminal's command as the lines that a client may make of it.
 
-    Some give the command and its arguments to a shell as they are.
+    Some clients give the command and its arguments to a shell as they are.
     """
     import shlex  # few bridges ever need it
 

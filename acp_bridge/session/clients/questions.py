@@ -74,16 +74,16 @@ class _Question(OpenRequest):
     guarded: bool
     #: the subagent that asks; None: the session's agent itself.
     child: Child | None
-    #: those who are asked.
+    #: the clients that are asked, each with its last request.
     asked: dict[Client, _AtClient] = field(default_factory=dict)
-    #: how many were asked until now.
+    #: how many clients were asked until now.
     count: int = 0
-    #: under which clients with names know it; another one once the agent says something else.
+    #: the id by which clients with names know it; a new one once the agent changes the call.
     id: str = field(default_factory=lambda: uuid4().hex)
     #: clients with names that are gone, by `Client.identity`: it waits for them.
     awaited: list[object] = field(default_factory=list)
 
-    #: takes the answer with which it ends, and who has given that.
+    #: is called with the answer that ends the question, and with who has given that.
     note: Callable[[object, str], None] = lambda result, by: None
     #: the subject of the question in one line, and what that was made of.
     _subject: tuple[Json | None, str] | None = None
@@ -98,12 +98,12 @@ class _Question(OpenRequest):
         return self._subject[1]
 
     def awaits(self, client: Client) -> None:
-        """Wait for a client that is gone and may come back; of many for the last few."""
+        """Let the question wait for a client that is gone; of many for the last `_AWAITED`."""
         if client.identity not in self.awaited:
             self.awaited = [*self.awaited[1 - _AWAITED :], client.identity]
 
     def awaits_no_more(self, client: Client) -> bool:
-        """Wait for this client no more; False if the question has not waited for it."""
+        """Let the question wait for this client no more; False if it has not waited for it."""
         waited = client.identity in self.awaited
         self.awaited = [each for each in self.awaited if each != client.identity]
         return waited
@@ -114,7 +114,7 @@ class _Question(OpenRequest):
             client.peer.cancel(at_client.request_id)
 
     def end(self) -> None:
-        """End it as every open request is ended, and note that."""
+        """Answer the question as cancelled, as every open request is ended, and note that."""
         self.note(None, "stop")
         super(_Question, self).end()
 
@@ -141,7 +141,7 @@ class Questions:
         self._core = core
         self._prompts = prompts
         self._transcript = transcript
-        #: what was asked; some may be settled by now: `open` has the others.
+        #: the questions that were asked; some may be settled by now: `open` has the others.
         self.all: list[_Question] = []
 
     @property
@@ -153,7 +153,7 @@ class Questions:
     def clients(self, link: Link, call: Call, *, guarded: bool = False) -> list[Client]:
         """Return the clients that can answer a request of an agent, also those still loading.
 
-        A question about a client's own request goes to that client alone. `guarded`: those alone
+        A question about a client's own request goes to that client alone. `guarded`: only clients
         that ask a person; one that is asked only about its own turns answers by a rule.
         """
         params = call.params if isinstance(call.params, dict) else {}
@@ -289,7 +289,8 @@ class Questions:
         return {**params, "toolCall": about}
 
     def _linked(self, params: Any, client: Client) -> Any:
-        """Return the parameters with the sessions to which the call links as the client knows."""
+        """Return a question's parameters, in whose call links to sessions are as the client can
+        read them: our ids, or titles if it can't show subagents."""
         call = params.get("toolCall") if self._children and isinstance(params, dict) else None
         if not isinstance(call, dict):
             return params
@@ -298,7 +299,7 @@ class Questions:
         return {**params, "toolCall": told}
 
     def _folded(self, question: _Question, child: Child, client: Client, params: Json) -> Json:
-        """Return the parameters for a client that can't show subagents: the session asks.
+        """Return a child's question as the session's own, for a client that can't show subagents.
 
         It has not been shown the call's card, so it is told all of the call (invariant V9).
         """
@@ -313,7 +314,7 @@ class Questions:
     def withdraw(self, client: Client, *, closes: bool) -> None:
         """Withdraw all open questions from a client that does not have the session any more.
 
-        `closes`: it has left on purpose. Else they wait for it, if it has a name.
+        `closes`: it has left on purpose. Else the questions wait for it, if it has a name.
         """
         for question in self.open:
             if (at_client := question.asked.get(client)) is not None:
@@ -346,7 +347,7 @@ class Questions:
         *,
         returns: bool = False,
     ) -> None:
-        """Withdraw a question from a client; with the last one it ends.
+        """Withdraw a question from a client; with the last client the question ends.
 
         `returns`: the client has left the session, and may come back.
         """

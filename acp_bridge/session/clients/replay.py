@@ -62,8 +62,8 @@ class Hold:
         """`replays`: the client is shown the transcript meanwhile, from its beginning if `whole`;
         else it is shown nothing old.
 
-        `stands`: the session's state now, where the replay ends. `moment`: where that is in the
-        journal, None: where the journal is when it begins. It is closed at the end.
+        `stands`: the session's state now, where the replay ends. `moment`: the journal's end now,
+        to be closed in `end`; None: the replay ends where the journal does when it begins.
         """
         self.view = view
         self.stands = stands
@@ -76,11 +76,11 @@ class Hold:
         self._replay = view.begin_replay(whole=replays, ahead=moment is not None)
 
     def begins(self, view: ClientView) -> bool:
-        """Begin the replay; False if what waited behind it has been sent meanwhile."""
+        """Begin the replay of this view; False if what waited for it has been sent meanwhile."""
         return self.view is view and view.begins(self._replay)
 
     def end(self) -> None:
-        """Send what waited; does nothing the second time."""
+        """Send the client what waited for it; does nothing the second time."""
         self.ended = True
         if self.moment:
             self.moment.close()
@@ -90,7 +90,7 @@ class Hold:
 
 
 class LaggingHold(Hold):
-    """The same for a client that will read on from the journal where its replay ends."""
+    """Keeps what happens from a client that will read it from the journal after its replay."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class LaggingHold(Hold):
         *,
         whole: bool,
     ) -> None:
-        """`stands` and `moment`: those of now."""
+        """`stands`, `moment` and `whole`: as for `Hold`, those of now."""
         self.view = view
         self.stands = stands
         self.moment = moment
@@ -114,7 +114,7 @@ class LaggingHold(Hold):
         view.replays += whole
 
     def end(self) -> None:
-        """Let the client read on; does nothing the second time."""
+        """Let the client read on where its replay ended; does nothing the second time."""
         if not self.ended:
             self.ended = True
             if self.reading:
@@ -180,9 +180,9 @@ class Replay:
         """Show the session to the client (a resume replays nothing, or what follows a cursor), then
         answer the request.
 
-        `attached`: others had it, so the answer says which folder counts. `held`: the client had
-        it when its request was read. Raises RpcError when the session is closed meanwhile, or the
-        client leaves it, or has a cursor of something else; JournalError.
+        `attached`: other clients have it, so the answer says which folder counts. `held`: its hold
+        since the request was read. Raises JournalError, or RpcError when the session is closed
+        meanwhile, or the client leaves it, or has a cursor of something else.
         """
         if ended := self._ended():
             raise ended
@@ -214,7 +214,7 @@ class Replay:
                 self._audience.welcome(request.client)
 
     def _new_hold(self, view: ClientView, *, replays: bool, whole: bool) -> Hold:
-        """Keep what happens from now on from a client that is to be shown the session."""
+        """Return a hold on what happens from now on, for a client that is shown the session."""
         places, stands = self._transcript.places, self._stands(view)
         if replays and view.may_lag and not self._journal.behind:
             moment = self._journal.moment()
@@ -237,25 +237,26 @@ class Replay:
         return cursor
 
     def _ended(self) -> RpcError | None:
-        """Return what a load of a session that has ended is told, None if it has not.
+        """Return the error for a load of a session that has ended, None if it has not.
 
-        At the end of the bridge that is what the loads were told that ran when it began to end.
+        When the bridge ends it is `cancelled`, as for loads that ran when it began to end.
         """
         if self._core.closing:
             return errors.unknown_session()
         return errors.cancelled() if self._journal.closed else None
 
     def _unreadable(self, exc: JournalError) -> Exception:
-        """Return what a client is told when the session can't be read."""
+        """Return the error for a load whose session can't be read from the journal."""
         if ended := self._ended():  # while it was read
             return ended
         gone = str(exc) in (GONE, WAL_GONE)
         return errors.agent_trouble(f"the session can't be read: {exc}") if gone else exc
 
     def _say_what_goes_on(self, view: ClientView, request: ClientRequest) -> None:
-        """Show a client that is replayed nothing the subagents that there are, and how they ended.
+        """Show a client that is replayed nothing which subagents there are.
 
-        The end of the turn that ran, too, if it saw the session up to then.
+        One that saw the session until another bridge ended (`continues`) is shown in place of that
+        how the turn and the subagents that ran there have ended.
         """
         continues = own_meta(request.params).get(CONTINUES)
         for params in [] if continues else self._transcript.children_for(request.client):
@@ -312,8 +313,8 @@ class Replay:
                 view.replay(params)
 
     async def _read(self, view: ClientView, hold: Hold, after: Cursor | None) -> str | None:
-        """Show the transcript from a cursor up to the hold's moment, or to now; keep it to tell an
-        agent's late replay.
+        """Show the transcript from a cursor up to the hold's moment, or to now; note what is needed
+        to recognize a late replay of the agent's.
 
         Returns the cursor behind it, if the client wants to know. Raises WrongCursor.
         """

@@ -1,4 +1,4 @@
-"""Shows one client the entries of a transcript, from the place on at which it has it.
+"""Shows one client the entries of a transcript, from the place up to which it has them.
 
 What stands before that place counts all the same: cards and subagents may have begun there.
 """
@@ -36,7 +36,7 @@ def cursor_of(request: ClientRequest) -> Cursor | None:
 
 
 class Shown:
-    """Takes the entries of a transcript from its beginning, and shows a client what it lacks."""
+    """Takes the entries of a transcript from its beginning, and shows a client those it lacks."""
 
     def __init__(
         self,
@@ -47,9 +47,10 @@ class Shown:
         *,
         marks: bool,
     ) -> None:
-        """`outward` gives what the client is shown for an entry; `divided`: None if it has nothing.
+        """`outward` gives what the client is shown for an entry.
 
-        `marks`: it is told the places.
+        `divided`: divides the entries at the place up to which the client has them; None if it has
+        none and wants no cursors. `marks`: the client is told the cursors.
         """
         self._view = view
         self._cards = cards
@@ -60,7 +61,7 @@ class Shown:
         self._children: dict[object, Json] = {}
 
     def show(self, params: Json) -> None:
-        """Take the next entry. Raises WrongCursor."""
+        """Take the next entry, and show what of it is behind the place. Raises WrongCursor."""
         before, after = self._divided.divide(params) if self._divided else (None, params)
         if not self._cards.shows(params) or own_meta(params).get(CONTEXT):
             return
@@ -91,7 +92,7 @@ class Shown:
                 self._children[update.get("sessionId")] = {**each, "update": told}
 
     def _tell_children(self) -> None:
-        """Tell of the subagents as they were at the place: the connection may know none of them."""
+        """Show the subagents as they were at the place: this connection may know none of them."""
         children, self._children = self._children, {}
         for each in children.values():
             self._view.replay(each)

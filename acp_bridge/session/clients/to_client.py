@@ -76,7 +76,7 @@ class ToClient:
         self._updates = updates
 
     def forward(self, link: Link, call: Call, *, stopped: bool) -> bool:
-        """Pass a request to the client; returns True when it was refused because of `stopped`.
+        """Pass an agent's request on; returns True when it was refused because of `stopped`.
 
         `stopped`: the turn was cancelled.
         """
@@ -90,12 +90,15 @@ class ToClient:
         return False
 
     def note_card(self, update: Json) -> None:
-        """Renew a question about a tool call after an update of that call."""
+        """Ask open questions about a tool call anew, where needed, after an update of that call."""
         if self._questions:
             self._questions.note_card(update)
 
     def _pass(self, link: Link, call: Call, guarded: bool) -> None:
-        """Ask whoever is to be asked; `guarded`: only a person may allow the call."""
+        """Pass a request to the client or the people that it is for, or refuse it.
+
+        `guarded`: only a person may allow the call.
+        """
         client = self._client()
         if self._session_id is None and names_session(call.params):
             link.peer.fail(call.id, errors.unknown_session())

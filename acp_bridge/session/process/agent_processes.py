@@ -54,7 +54,7 @@ class _Member:
 
 
 class AgentProcesses:
-    """A session's processes, by epoch. Each piece of work here ends in an event."""
+    """Starts, closes and kills a session's processes, by epoch; the machine gets each outcome."""
 
     def __init__(self, source: LinkSource, pool: ProcessPool, lease: int, core: Core) -> None:
         """`lease` is the session's lock, a descriptor."""
@@ -94,9 +94,10 @@ class AgentProcesses:
         return member.link if member else None
 
     async def start(self, epoch: int, name: str) -> None:
-        """Take the process that was offered, or one of the pool, or start one.
+        """Give an epoch a process: the one given to `offer`, else one of the pool, else a new one.
 
-        It is ready when it has answered `initialize`.
+        The machine is told when it has answered `initialize`, or could not be started. `name` is
+        for the log.
         """
         offered, self._offered = self._offered, None
         ended = offered if offered and offered.gone else None
@@ -149,7 +150,10 @@ class AgentProcesses:
         return member
 
     async def kill(self, epoch: int) -> None:
-        """Kill the tree, even while it starts. Its owner is told when it is dead."""
+        """Kill the tree of an epoch's process, even while it starts.
+
+        The machine is told when the tree is dead.
+        """
         if member := self._members.get(epoch):
             member.starting.cancel()
             await member.settled.wait()
@@ -158,7 +162,7 @@ class AgentProcesses:
                 self._core.feed(ev.TreeDead(epoch))
 
     async def close(self, epoch: int, grace: float) -> None:
-        """Let the agent close the session and end in `grace` seconds, then kill what is left."""
+        """Let an agent close the session and end in `grace` seconds, then kill what is left."""
         if (link := self.get(epoch)) is None:
             return
         with anyio.move_on_after(grace) as bound:
@@ -172,7 +176,7 @@ class AgentProcesses:
         await self.kill(epoch)
 
     async def _close_session(self, link: Link) -> bool:
-        """Ask the agent to close the session. True if it answered in time that it did."""
+        """Ask the agent to close the session; returns True if it answered in time that it did."""
         with anyio.move_on_after(waits.CLOSE_ANSWER):
             try:
                 await link.ask(SESSION_CLOSE, {"sessionId": link.agent_session_id})

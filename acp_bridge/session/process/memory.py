@@ -32,11 +32,11 @@ class Memory:
     """Knows what one session's agent remembers; what the user decided is kept in the journal."""
 
     def __init__(self, journal: SessionJournal) -> None:
-        """Read what another bridge kept. Raises JournalError."""
+        """Read what an earlier bridge has kept in the journal. Raises JournalError."""
         self._journal = journal
-        #: given_up: the next process gets a new session. restore: with the transcript, which was
-        #: sent or not. turns: how many had ended well before. inherited: the agent's session was
-        #: not begun by this one, and remembers.
+        #: given_up: the next process gets a new session. restore: that one gets the transcript.
+        #: sent: it was sent. turns: how many turns had ended well before the new session.
+        #: inherited: the agent's session has turns that are not in this journal.
         self._kept: Json = journal.get(_KEY) or {}
         #: why the agent would not load the session when it was asked last.
         self.refusal: str | None = None
@@ -67,7 +67,10 @@ class Memory:
         self._keep({"inherited": True})
 
     def give_up(self, *, restore: bool) -> str:
-        """Go on with a new session of the agent, in its next process; returns what to say of it."""
+        """Go on with a new session of the agent, in its next process; returns the notice of that.
+
+        `restore`: the new session gets the transcript with its first prompt.
+        """
         turns = self._journal.turns_finished()
         try:
             self._keep({"given_up": True, "restore": restore, "turns": turns})
@@ -76,7 +79,10 @@ class Memory:
         return notices.MEMORY_RESTORED if restore else notices.MEMORY_NEW
 
     async def note_open(self, *, is_new: bool) -> None:
-        """Note that a process has opened the session. Raises JournalError."""
+        """Note that a process has opened the session; `is_new`: as a new one of the agent.
+
+        A transcript that is to be restored is made ready. Raises JournalError.
+        """
         self.refusal = None
         if self.given_up:
             self._keep({**self._kept, "given_up": False})
@@ -100,7 +106,7 @@ class Memory:
         return {"type": "text", "text": text}
 
     def _turns(self) -> int:
-        """Count the turns that the agent's present session has ended well."""
+        """Return how many turns have ended well in the agent's present session."""
         before: int = self._kept.get("turns", 0)
         return self._journal.turns_finished() - before
 

@@ -22,7 +22,7 @@ _LOOK: Final = 0.01
 
 
 class Provisional:
-    """Swaps one session's provisional process."""
+    """Swaps one session's provisional process for one that has loaded the model library."""
 
     def __init__(self, core: Core) -> None:
         """Nothing happens before `begin`."""
@@ -42,7 +42,7 @@ class Provisional:
         self._needed.set()
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Swap at once: a prompt waits for the model."""
+        """Swap the process at once: in the new state a prompt waits for the model."""
         self.hasten()
 
     async def _replace(self, link: Link) -> None:

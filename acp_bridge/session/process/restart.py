@@ -62,7 +62,7 @@ class Restart:
         self.failure_told = False
 
     def say_not_ready(self, before: SessionState, after: SessionState) -> None:
-        """Say that no process takes the session."""
+        """Show clients a notice that no process takes the session, and why."""
         self.failure_told = True
         self._transcript.show_only(notices.notice(notices.not_ready(self._memory.refusal)))
 

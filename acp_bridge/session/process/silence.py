@@ -101,7 +101,8 @@ class Silence:
         return max(self._heard, at_clients.touched)
 
     def _in_call(self, link: Link) -> bool:
-        """Return True while a tool call of the turn is open, a child works, or a client asked."""
+        """Return True while a tool call of the turn is open, a subagent works, or a client is
+        asked something."""
         notes = self._updates.notes
         cards = self._updates.open_cards - self._before
         works = link.at_clients.questions or self._updates.children.at_work
@@ -117,7 +118,7 @@ class Silence:
     # --- what is said --------------------------------------------------------------------------
 
     async def _watch_to_tell(self) -> None:
-        """Say of each silence that it lasts."""
+        """Show a notice of each silence that has lasted for long enough."""
         told, times = -1.0, 1
         while link := self._core.link:
             since, after = self._since(link), times * self._after
@@ -131,7 +132,7 @@ class Silence:
             await anyio.sleep(after)
 
     async def _tell(self, link: Link, since: float) -> bool:
-        """Say that the agent is silent since then; False if it has said something meanwhile."""
+        """Show a notice that the agent is silent since `since`; False if it isn't any more."""
         found = await self._look(link)
         if self._since(link) != since:
             return False
@@ -162,7 +163,7 @@ class Silence:
             await anyio.sleep(pause)
 
     def _cancel(self, link: Link) -> None:
-        """Cancel the turn as its user's Stop does; what waits goes on."""
+        """Cancel the turn as its user's Stop does; the prompts that wait go on."""
         event("turn.silent_cancelled", session=self._core.id, agent=link.name)
         self._transcript.notice(agent_trouble.cancelled_silent(self._cancel_after))
         self._core.feed(ev.Cancel(frozenset(self._core.now.unanswered[:1])))

@@ -49,7 +49,7 @@ class Reloads(Protocol):
 
 
 class Sleep:
-    """Watches one session's rest."""
+    """Watches how long one session is at rest, and has its process ended after long."""
 
     def __init__(
         self,
@@ -89,13 +89,13 @@ class Sleep:
     # --- the processes that are given the session ----------------------------------------------
 
     def begin(self, link: Link) -> None:
-        """Record the new process's children in the background."""
+        """Look, in a task, at the tree of the process that has just opened the session."""
         if self.seconds:
             self._seen = link, frozenset()
             self._core.spawn(self.look, link)
 
     async def look(self, link: Link) -> None:
-        """Record the processes in the agent's tree that are no work: all begun before a prompt."""
+        """Record the processes in the agent's tree that are no work: those begun before prompts."""
         if self._core.workspace.mcp_servers:
             return
         if self._reloads.is_ours:  # the next prompt need not wait for a look
@@ -180,7 +180,7 @@ class Sleep:
         )
 
     async def _may_end(self) -> Link | None:
-        """Return the process if it may end now."""
+        """Return the session's process if it may be ended now, else None."""
         link = self._core.link
         if link is None or self._busy(link) or not self._remembers():
             return None

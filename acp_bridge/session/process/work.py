@@ -75,15 +75,15 @@ class Background:
         self._patience = patience
         #: the list as clients are told it; None if no process has ever told one.
         self.listed: tuple[Json, ...] | None = None
-        #: what a person knows each listed piece by, also those that no client can be shown.
+        #: the title of each listed piece of work, also of those that no client can be shown.
         self.titles: list[str] = []
-        #: the process whose list it is.
+        #: the epoch of the process whose list it is.
         self._epoch = 0
         #: a notice has said what ends with that process.
         self._said = False
-        #: the last Stop leaves what runs to go on, as one of a client of version 2 does.
+        #: the last Stop lets the background go on, as that of a client of version 2 does.
         self.spares = False
-        #: the client-side ids of the tool calls that run there.
+        #: the client-side ids of the tool calls that run in the background.
         self.cards: frozenset[str] = frozenset()
 
     def is_listed(self, card_id: str) -> bool:
@@ -91,7 +91,7 @@ class Background:
         return any(each.get(ITEM_IDS[TOOL_CALL]) == card_id for each in self.listed or ())
 
     def note(self, activity: Activity, epoch: int) -> None:
-        """Note what the process of this epoch, which has the session, lists now."""
+        """Note what the session's process, of this epoch, lists as running in the background."""
         if activity.background is None:
             return
         told = [
@@ -109,9 +109,10 @@ class Background:
             self._core.settle()
 
     def _told(self, kind: str, agent_id: str, *, can_cancel: bool) -> Json:
-        """Return a piece as clients are told it; empty for a tool call without an open card.
+        """Return a listed piece of work as clients are told it; empty for a tool call without an
+        open card.
 
-        Of a kind that is not known the kind alone is told: its ids are the agent's.
+        Of an unknown kind the kind alone is told: its ids are the agent's.
         """
         if kind == TOOL_CALL:
             card = self._updates.open_card_id(agent_id)
@@ -136,7 +137,7 @@ class Background:
     # --- its end -------------------------------------------------------------------------------
 
     def take_titles(self) -> list[str]:
-        """Return what is listed, for a notice that says that it ends with the process."""
+        """Return the titles of what is listed; the caller says that it ends with the process."""
         self._said = True
         return self.titles
 
@@ -151,7 +152,7 @@ class Background:
     # --- a client's word -----------------------------------------------------------------------
 
     async def cancel(self, request: ClientRequest, params: Json) -> Json:
-        """Answer `_acp_bridge/cancel_item` with the agent's word; raises RpcError."""
+        """Return the agent's answer to `_acp_bridge/cancel_item`; raises RpcError."""
         member, agent_id = self._item(params)
         link = self._core.link
         if link is None or link.activity is None or agent_id is None:
@@ -163,7 +164,10 @@ class Background:
         raise errors.silent(CANCEL_ITEM, self._patience)
 
     def _item(self, params: Json) -> tuple[str, str | None]:
-        """Return the member that names what is to end, and the id that the agent's link knows."""
+        """Return the member of `params` that names the work to cancel, and the agent's id of that.
+
+        The id is None for an unknown tool call. Raises RpcError.
+        """
         named = [member for member in ITEM_IDS.values() if member in params]
         if len(named) != 1 or not isinstance(given := params[named[0]], str):
             raise errors.invalid(f"one text is needed: {' or '.join(ITEM_IDS.values())}")
@@ -230,7 +234,7 @@ class Work:
             self._core.feed(ev.WorkOver(self._core.now.epoch))
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Follow the turns, which are no work, and watch for the end of work."""
+        """Follow when turns run, which are no such work, and watch for the end of work."""
         was, now = before.turns, after.turns
         self._runs &= now.running is None and now.state is not State.KILLING
         if was.state is State.RELOADING:
@@ -274,8 +278,8 @@ class Work:
 
     @property
     def _goes_on(self) -> bool:
-        """True while a child works, or a call of the work is open that was not denied, nor only
-        asked about."""
+        """True while a subagent works, or a call of the work is open that was neither denied nor
+        only asked about."""
         listed = self._background.is_listed
         works = (card for card in self._open - self._updates.notes.keys() if not listed(card))
         return bool(self._updates.children.at_work) or any(works)
@@ -302,7 +306,7 @@ class Work:
     def close_cards(self) -> None:
         """Show the cards of the work that are open as failed (invariant C16).
 
-        Children that were told to stop get their end.
+        Subagents that were told to stop are shown as ended.
         """
         for card in sorted(self._open - self._background.spared):
             if self._updates.settle(card):

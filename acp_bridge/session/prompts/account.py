@@ -45,7 +45,7 @@ class Account:
         self._model: object = None
 
     def begin_turn(self, link: Link, seq: int) -> None:
-        """Note that a turn begins, and who runs it."""
+        """Note that a turn begins, and which agent and model run it."""
         self._turn, self._began, self._costs = str(seq), now(), []
         if self.budget:
             self.budget.begin_turn()
@@ -71,7 +71,7 @@ class Account:
             self.budget.note(told(0, kept, {}, None))
 
     def _keep(self, link: Link) -> Json:
-        """Keep what is known of the turn now, and return it."""
+        """Write what is known of the turn now into the journal, and return it."""
         about = as_object(link.initialized.get("agentInfo"))
         named = {
             "agent": about.get("name"),

@@ -100,7 +100,7 @@ NO_TURN: Final[Json] = {"outcome": PROMPT_REQUIRED, "reason": "noRunningTurn"}
 
 
 def of_steering(outcome: str, delivery: str) -> Answer:
-    """Return the answer to `_session/steering`, in that method's words and in ours."""
+    """Return the answer to `_session/steering`: `outcome` in its own words, `delivery` in ours."""
     return Ok(with_own_meta({"outcome": outcome}, {"delivery": delivery}))
 
 
@@ -141,7 +141,7 @@ def for_clients(answer: Answer) -> Json:
 def as_told(told: Json | None) -> Answer:
     """Return the answer that a prompt was given, from the journal's form of it.
 
-    None: the journal can't read it, or has none.
+    `told` is None if the journal can't read it, or has none.
     """
     match told:
         case None | {"unrecorded": True} if told in (None, UNRECORDED):

@@ -32,7 +32,7 @@ from acp_bridge.settings import Money
 from acp_bridge.updates import budget as said
 from acp_bridge.wire.jsonrpc import Ok
 
-#: under which the journal keeps up to where the user has let the session go on.
+#: the journal's key for the cost up to which the user has let the session go on.
 _KEPT: Final = "budget"
 #: the part of a budget that may be spent before that is said.
 _UNSAID: Final = 0.8
@@ -41,7 +41,7 @@ _DIGITS: Final = 9
 
 
 class Budget:
-    """Follows what one session costs."""
+    """Counts what one session costs, and holds the session when its budget is spent."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Budget:
         kept = as_object(journal.get(_KEPT))
         limit = kept.get("limit") if kept.get("currency") == self._currency else None
         self._limit = max(self._budget, limit) if is_amount(limit) else self._budget
-        #: how much of the limit is still to be said and done: that it is near, that it is reached.
+        #: it is still to be said that the limit is near; it is still to be held when it is reached.
         self._nears = self._open = True
         self._stops: anyio.CancelScope | None = None
 
@@ -95,13 +95,16 @@ class Budget:
         self._before, self._last, self._in_last = self._before + self._in_last, None, 0.0
 
     def look_at(self, link: Link) -> None:
-        """Say so, as a turn begins, if its agent is known to tell no cost."""
+        """Show a notice, as a turn begins, if its agent is known to tell no cost."""
         about = as_object(link.initialized.get("agentInfo"))
         if tells_no_cost(about.get("name"), about.get("version")):
             self._say_lacking(said.never_told(self._budget, self._currency))
 
     def note(self, told: Told) -> None:
-        """Take all that was told in the turn until now, and stop what is too dear."""
+        """Count all that was told in the turn until now; hold the session if its budget is spent.
+
+        That it is nearly spent, or that a cost has another currency, is said once.
+        """
         before = self.cost
         others = self._take(told)
         if others and not self._said_other:
@@ -116,7 +119,7 @@ class Budget:
             self._transcript.notice(said.nearly_spent(self.cost, self._limit, self._currency))
 
     def end_turn(self, outcome: Outcome) -> None:
-        """Say so when the first turn has ended well of which no cost can be counted."""
+        """Say once, when a turn has ended well, that no cost of the session can be counted."""
         well = isinstance(outcome, Replied) and isinstance(outcome.answer, Ok)
         if well and not self._counts and not self._said_other:
             self._say_lacking(said.not_told(self._budget, self._currency))
@@ -129,7 +132,7 @@ class Budget:
         return [currency for currency in costs if currency != self._currency]
 
     def _say_lacking(self, text: str) -> None:
-        """Say once that costs are lacking."""
+        """Show `text`, a notice that costs are lacking, unless one was shown before."""
         if not self._said_lacking:
             self._said_lacking = True
             self._transcript.notice(text)
@@ -169,7 +172,7 @@ class Budget:
         self._core.feed(ev.Cancel(frozenset(requests)))
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Follow the end of what runs, and the user's go."""
+        """Raise the limit after the user's go; call off a planned stop if what ran has ended."""
         now = after.turns
         if not self._open and now.standstill is Standstill.OPEN and not now.ending:
             self._go_on()

@@ -58,7 +58,7 @@ class Changes:
         self._said: WriteChange | RefuseChange | None = None
 
     def note(self, said: WriteChange | RefuseChange) -> None:
-        """Take the machine's word about the change that is asked for."""
+        """Keep the machine's answer to the change that is asked for."""
         self._said = said
 
     # --- asked by method -----------------------------------------------------------------------
@@ -101,8 +101,9 @@ class Changes:
     # --- asked in words ------------------------------------------------------------------------
 
     def command(self, request: ClientRequest, words: list[str], text: str) -> None:
-        """Answer `/queue edit`, `/queue move` or `/queue drop NUMBER`, later; `text`: all of it.
+        """Carry out `/queue edit`, `/queue move` or `/queue drop NUMBER` and answer it, in a task.
 
+        `words`: those behind `/queue`; `text`: the whole prompt.
         The words name a prompt that waits or is left over.
         """
         self._core.spawn(self._command, request, words, text)
@@ -145,9 +146,9 @@ class Changes:
     # --- one change ----------------------------------------------------------------------------
 
     async def edit(self, key: int, words: Callable[[list[Any]], list[Any]]) -> list[Any]:
-        """Give a prompt other words, on disk on return; raises RpcError if it keeps its own.
+        """Give a prompt other words, on disk on return; raises RpcError if that can't be done.
 
-        `words` returns the new blocks for the old ones; so does this.
+        `words` gets the prompt's blocks and returns the new ones, which this returns, too.
         """
         async with self._one_at_a_time:
             prompt = self._get(key)
@@ -178,7 +179,7 @@ class Changes:
     async def move(self, key: int, before: int | None) -> None:
         """Let a prompt run before another one, or last of its kind, on disk on return.
 
-        Raises RpcError if it keeps its place.
+        Raises RpcError if that can't be done.
         """
         async with self._one_at_a_time:
             left = list(self._prompts.left_over)
@@ -211,7 +212,7 @@ class Changes:
             await self._make(event, write, undo, _KEEPS_PLACE)
 
     async def drop(self, key: int, by: Client) -> bool:
-        """Let a prompt never run; returns False if the disk has not taken that.
+        """Drop a prompt for the client `by`; returns False if that is written, but not synced.
 
         Raises RpcError if it has begun, or if nothing can be written.
         """
@@ -242,7 +243,10 @@ class Changes:
         undo: Callable[[], None],
         refusal: str,
     ) -> None:
-        """Have the journal take a change while the machine waits."""
+        """Ask the machine for a change, then `write` and sync it, or `undo` it, while that waits.
+
+        Raises RpcError: with the words `refusal` if the machine refuses the change.
+        """
         order, made = self._feed(event, refusal), False
         try:
             write(order)
@@ -258,7 +262,7 @@ class Changes:
             raise errors.agent_trouble(_NOT_WRITTEN)
 
     async def _synced(self) -> bool:
-        """Return True when all is on the disk, which takes as long as an acceptance."""
+        """Sync the journal; returns True when all is on disk, False if that fails."""
         with anyio.CancelScope(shield=True):
             try:
                 await self._journal.sync()

@@ -118,7 +118,7 @@ class HookRuns:
         return any(hook.event == name for hook in self._found.hooks)
 
     def begin(self, work: Callable[[], Awaitable[None]], behind: Callable[[Run], None]) -> Run:
-        """Run hooks in a task of their own; `behind` is called when they have ended."""
+        """Run `work`, which runs hooks, in a task; `behind` is called when they have ended."""
         self._last += 1
         run = self._runs[self._last] = Run(self._last)
         self._core.spawn(self._beside, run, work, behind)
@@ -202,7 +202,7 @@ class HookRuns:
 def moments_of(found: FoundHooks | None, *, told: bool = False) -> frozenset[Moment]:
     """Return the moments of the machine for which there are hooks.
 
-    `told`: that of the agent's death in any case, since the user is told of it.
+    `told`: the agent's death is one of them in any case, since the user is told of it.
     """
     names = {hook.event for hook in found.hooks} if found else set()
     moments = {moment for name, moment in _MOMENTS.items() if name in names}
@@ -226,7 +226,7 @@ class SessionHooks:
         `deadline`: as the agent's guards have it."""
         self._rules = rules
         self._journal = journal
-        #: what is not said yet of their files; None: all is.
+        #: the hooks whose files are still to be named in a notice; None once that is done.
         self.unnamed: FoundHooks | None = found or FoundHooks()
         self._core = core
         self._prompts = prompts
@@ -311,7 +311,7 @@ class SessionHooks:
     # --- the life of the session ---------------------------------------------------------------
 
     def start(self, source: str) -> None:
-        """Run the hooks of the session's start; what they tell the agent goes with a prompt."""
+        """Start the hooks of the session's start; the next prompt has what they tell the agent."""
         self._started = True
         if self.runs.has("SessionStart"):
             self._start = self._aside(partial(self._begin, source))
@@ -321,7 +321,7 @@ class SessionHooks:
         self.context[_NEXT] = _joined([verdict.context for verdict in said])
 
     async def end(self, reason: str) -> None:
-        """Kill what runs, then run the hooks of the session's end, for a moment."""
+        """Kill all hooks that run, then run those of the session's end, for a bounded time."""
         self.runs.stop()
         await self.runs.ended()
         if self._started and self.runs.has("SessionEnd"):
@@ -335,8 +335,8 @@ class SessionHooks:
     ) -> Callable[[], None]:
         """Let rules and hooks decide about a tool call; returns a function that stops them.
 
-        `kinds`: each that it was ever said to be. When they have ended, `then` is told what they
-        say, or None if they were stopped.
+        `kinds`: each kind that the agent has ever given the call. When rules and hooks have ended,
+        `then` is told their decision, or None if they were stopped.
         """
         name, kind = tool_name(call)
         given = {"tool_name": name, "tool_kind": kind, "tool_title": call.get("title")}
@@ -370,7 +370,10 @@ class SessionHooks:
         then: Callable[[Decision | None], None],
         failed: Decision,
     ) -> Callable[[], None]:
-        """Decide in a task; `failed` is the decision if that breaks (invariant A1)."""
+        """Run `decision` in a task, and tell `then` its result, or `failed` if it breaks (A1).
+
+        Returns a function that stops it; `then` is told None in that case.
+        """
         result: list[Decision] = []
 
         async def work() -> None:

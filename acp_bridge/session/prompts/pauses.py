@@ -100,7 +100,7 @@ class Pauses:
             self._transcript.notice(self.said or notices.STANDSTILL[after.value])
 
     def _take_over(self) -> None:
-        """Make a hold the user's own that something else than their go would end, too."""
+        """Make a hold for a usage limit the user's own, so that only their go ends it."""
         if self.behind_limit:
             self.because = None
 
@@ -158,7 +158,7 @@ class Pauses:
 
     @property
     def state(self) -> Json | None:
-        """The state as clients are told it, or None when nothing is paused or held."""
+        """The state of the pause or hold as clients are told it; None if there is neither."""
         return None if self.told is Standstill.OPEN else self._shown()
 
     @property
@@ -168,7 +168,7 @@ class Pauses:
 
     @property
     def said(self) -> str | None:
-        """The sentence about the state, for somebody who was not there when it began."""
+        """The sentence about a pause or hold, for those who come later; None if there is none."""
         return self.because or notices.STANDSTILL.get(self.told.value)
 
     def follow(self, before: SessionState, after: SessionState) -> None:
@@ -187,7 +187,7 @@ class Pauses:
             self._transcript.notice(said)
 
     def give_sign(self) -> None:
-        """Send the state again to each client that may be shown something now."""
+        """Send the pause's state to every client that can be shown updates, as a sign of life."""
         self._transcript.show_now(self._update())
 
     def _update(self) -> Json:

@@ -52,7 +52,7 @@ from acp_bridge.wire.jsonrpc import Answer, Ok
 
 #: why a prompt that was to join a turn is left over.
 _LEFT: Final = (Failure.NOT_JOINED, Failure.PERHAPS_UNREAD)
-#: requests on ended connections that are kept of those that brought a prompt again.
+#: so many requests of `Prompt.again` are kept whose connections have ended.
 _ENDED: Final = 8
 
 
@@ -65,7 +65,7 @@ class Prompt:
     request: ClientRequest | None
     #: the requests that brought it once more under its key (invariant X2).
     again: list[ClientRequest] = field(default_factory=list)
-    #: those of them whose clients want to be told that it is on disk, and were not.
+    #: the requests in `again` whose clients want to be told that it is on disk, and were not.
     untold: list[ClientRequest] = field(default_factory=list)
     #: its number in the journal; 0 until it is written there.
     seq: int = 0
@@ -83,12 +83,12 @@ class Prompt:
     added: list[Json] = field(default_factory=list)
     #: the user has given it other words since its client sent it.
     edited: bool = False
-    #: it was sent into a turn, so its words stand there.
+    #: it was sent into a turn, so the transcript has its words there.
     shown: bool = False
-    #: it was to be sent, in this turn, and perhaps the journal has that; it waits again since that
-    #: was away.
+    #: the turn in which it was to be sent while the journal was away, so that it waits again; the
+    #: journal has perhaps noted it as sent. 0: none.
     put_off: int = 0
-    #: who was shown its words then, as `senders` has it.
+    #: the clients that were shown its words in that turn, in the form of `senders`.
     seen: dict[Client, int] = field(default_factory=dict)
     #: the `_session/steering` that brought it, until that is answered.
     steering: ClientRequest | None = None
@@ -100,7 +100,7 @@ class Prompt:
 
     @property
     def asked(self) -> list[ClientRequest]:
-        """The requests that brought it and have no answer, the first one first."""
+        """The requests that brought the prompt and have no answer, the oldest first."""
         return [self.request, *self.again] if self.request else self.again
 
     @property
@@ -109,10 +109,10 @@ class Prompt:
         return [*self.asked, *self.waits]
 
     def is_shown_by(self, view: ClientView) -> bool:
-        """Return True if a client has sent it as it is, and was not shown the session from its
-        beginning since: it shows the words by itself. Or if it was shown them already.
+        """Return True if the view's client shows the prompt's words: it has sent them as they are,
+        and was not shown the session from its beginning since, or was shown the words already.
 
-        One that has come back has not been shown that yet, whatever it was shown before.
+        On a new connection, what a client was shown on earlier ones does not count.
         """
         if self.seen.get(view.client) == view.replays:
             return True
@@ -128,7 +128,7 @@ class Prompt:
         return client in self.senders or client.identity in [each.identity for each in self.senders]
 
     def forget_ended(self) -> None:
-        """Forget all but the last few requests that brought it again, and have no connection."""
+        """Forget all but the last few requests in `again` whose connections have ended."""
         ended = [each for each in self.again if each.client.gone]
         self.again = [each for each in self.again if each not in ended[:-_ENDED]]
         known = [each.client for each in self.asked]
@@ -138,7 +138,7 @@ class Prompt:
 
     @property
     def unheard_of(self) -> bool:
-        """True if it was to have a turn, had none, and every client to be told so is gone.
+        """True if the prompt was to have a turn, had none, and all clients to be told so are gone.
 
         A `/queue run`, which is not in the journal, has no turn of its own.
         """
@@ -204,7 +204,7 @@ class Prompts:
         return None
 
     def clients_of(self, key: int) -> list[object]:
-        """Return who waits for the end of this prompt, whoever asked for it, as `askers` does."""
+        """Return who waits for this prompt's end, also by `/queue wait`, by `Client.identity`."""
         prompt = self._open.get(key)
         return [request.client.identity for request in prompt.requests] if prompt else []
 
@@ -261,7 +261,7 @@ class Prompts:
         return [*self._core.now.waiting, *self._left_over]
 
     def numbered(self, keys: Iterable[int]) -> list[tuple[int, Json]]:
-        """Return number and parameters of these prompts."""
+        """Return the journal's number and the parameters of each of these prompts."""
         return [(self._open[key].seq, self._open[key].params) for key in keys]
 
     def listed(self) -> list[Json]:
@@ -276,7 +276,7 @@ class Prompts:
         return {"promptId": prompt.prompt_id, "number": prompt.seq, "state": state}
 
     def with_number(self, word: str, keys: Iterable[int]) -> int | None:
-        """Return the key of that one of these prompts whose number this word is."""
+        """Return the key of the prompt among `keys` whose number is `word`, or None."""
         return next((key for key in keys if str(self._open[key].seq) == word), None)
 
     def key_of(self, client: Client, request_id: object) -> int | None:
@@ -303,7 +303,7 @@ class Prompts:
         self._journal.then(partial(self._written, key, prompt))
 
     def _written(self, key: int, prompt: Prompt, error: JournalError | None) -> None:
-        """Have a prompt synced to disk that is in the journal, or was refused by it after all."""
+        """Have a prompt synced to disk, or tell the machine that the journal has not taken it."""
         if error:
             if not isinstance(error, DatabaseAway):  # it may be there, and must end there then
                 prompt.seq = 0
@@ -359,9 +359,9 @@ class Prompts:
                 self.tell_accepted(request, prompt.prompt_id)
 
     def withdraw(self, key: int, client: Client, request_id: object) -> bool:
-        """Answer one request for a prompt that it does not end; False if it is to end it.
+        """Answer one cancelled request, and let its prompt be; False if that must be cancelled.
 
-        It does not if another client waits for the same prompt, or if that was left over.
+        It is let be if another client waits for the same prompt, or if that was left over.
         """
         prompt = self._open[key]
         found = [each for each in prompt.asked if each.is_of(client, request_id)]
@@ -397,7 +397,7 @@ class Prompts:
         prompt.request, prompt.again = (left[0], left[1:]) if prompt.request else (None, left)
 
     def _answer(self, requests: list[ClientRequest], answer: Answer, *, hush: bool) -> None:
-        """Answer requests; `hush`: they are cancelled, and no turn runs that goes on."""
+        """Answer requests; `hush`: show their clients nothing after that, unless a turn runs."""
         for request in requests:
             self._transcript.then(request.client, partial(request.respond, answer))
         for request in requests:
@@ -441,10 +441,10 @@ class Prompts:
                 self._transcript.hush(request.client)
 
     def _answer_receipt(self, prompt: Prompt, outcome: Outcome, told: Json) -> None:
-        """Note what the key of a prompt has come to, where the prompt's own outcome is another.
+        """Note in the journal the answer under a prompt's key, where the row's outcome is another.
 
-        One that the disk did not take may be sent again, as a new one. After hooks the answer may
-        be another than that which ended the prompt's turn.
+        A prompt that the disk did not take may be sent again, as a new one. After hooks the answer
+        may be another than that which ended the prompt's turn.
         """
         key = prompt_key(prompt.params) if prompt.seq else None
         if key and prompt.answer is not None:
@@ -528,7 +528,7 @@ class Prompts:
     def put_off(self, prompt: Prompt, turn: int) -> None:
         """Let a prompt wait again whose words were shown in this turn: it was not sent.
 
-        Perhaps the journal, which is away, has that it was.
+        The journal, which is away, has perhaps noted that it was.
         """
         prompt.put_off, prompt.shown = turn, False
         prompt.seen = self._transcript.seen()
@@ -545,7 +545,7 @@ class Prompts:
             prompt.is_left_over = self._try(self._journal.leave_over, prompt.seq)
 
     def release(self, key: int) -> None:
-        """Let a prompt that was left over run. Raises JournalError."""
+        """Take a prompt from those that are left over, for it to run. Raises JournalError."""
         prompt = self._open[key]
         if prompt.is_left_over:
             self._journal.release(prompt.seq)
@@ -577,7 +577,7 @@ class Prompts:
         self._answer(prompt.again, answers.of_outcome(Cancelled()), hush=True)
 
     def _end(self, prompt: Prompt, told: Json, own: object) -> None:
-        """Write an outcome without a wait for the disk, since it survives the process."""
+        """Write a prompt's outcome without a wait for the disk, since it survives the process."""
         seq = prompt.seq
         if seq and seq == self._transcript.seq and (text := notices.turn_ended(told)):
             self._say_end(prompt, text)
@@ -594,7 +594,7 @@ class Prompts:
         self._transcript.show_to_all_but({request.client for request in prompt.asked}, said, noted)
 
     def _or_later(self, write: Callable[..., None], *args: object) -> None:
-        """Have what was written last be kept, if its place turns out to be away: it is told."""
+        """Call `write` if the last write fails since the database is away: it is told as done."""
 
         def written(error: JournalError | None) -> None:
             if isinstance(error, DatabaseAway):

@@ -161,7 +161,7 @@ class QueueCommand:
         self._transcript.then(request.client, lambda: request.answer(done))
 
     def _do(self, words: list[str]) -> None:
-        """Carry out the words, and return the sentence that answers them."""
+        """Carry out the words, and show the sentence that answers them."""
         match words:
             case []:
                 waiting = self._prompts.numbered(self._core.now.waiting)

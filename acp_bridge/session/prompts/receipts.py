@@ -48,7 +48,7 @@ class Receipts:
         self._pauses = pauses
 
     def take(self, request: ClientRequest, params: Json, name: str) -> bool:
-        """Answer a prompt that was sent before, now or with that one; False for a new prompt.
+        """Answer a prompt that was sent before, now or when that one ends; False for a new prompt.
 
         `name`: the key under which it comes. Raises RpcError for other words under that key, or if
         the journal can't tell.

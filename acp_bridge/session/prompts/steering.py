@@ -97,7 +97,7 @@ class Steering:
         self._core.feed(ev.PromptReceived(key, steers=True, lapses=only_running))
 
     def say_queued(self, key: int) -> None:
-        """Tell who asked that the words wait for a turn of their own."""
+        """Answer the `_session/steering` of a prompt: its words wait for a turn of their own."""
         told = answers.of_steering("startedNewTurn", "queued")
         self._answer(self._prompts.get(key), told)
 
@@ -109,7 +109,7 @@ class Steering:
     # --- at the agent --------------------------------------------------------------------------
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Tell the machine whether the process takes words: not while the user is asked."""
+        """Tell the machine if the process takes words into a turn: not while a person is asked."""
         epoch = after.turns.epoch
         takes = 0 if after.around.asked else epoch
         if takes != self._told:
@@ -139,7 +139,10 @@ class Steering:
         self._core.feed(ev.SteerAnswered(key, Steered.NOT_TAKEN))
 
     def _not_noted_late(self, turn: int, key: int, why: JournalError) -> None:
-        """Let words wait that are shown in a turn; perhaps the database has the note after all."""
+        """Let words wait again whose note the journal did not take, and which the turn shows.
+
+        The database, if it is away, has perhaps taken the note after all.
+        """
         prompt = self._prompts.find(key)
         if prompt and isinstance(why, DatabaseAway):
             self._prompts.put_off(prompt, turn)
@@ -173,7 +176,7 @@ class Steering:
     ) -> None:
         """Go on without the agent's answer if it doesn't come in time.
 
-        While the process is not read, since a client doesn't read, none can come.
+        While the process is not read, since a client doesn't read, no answer can come.
         """
         unread = True
         while unread and not answered.is_set():
@@ -209,7 +212,7 @@ class Steering:
     # --- what did not join ---------------------------------------------------------------------
 
     def give_back(self, key: int) -> None:
-        """Show the words of a prompt that was to join a turn that is stopped."""
+        """Show, in a notice, the words of a prompt that was to join a turn that is stopped."""
         prompt = self._prompts.get(key)
         self._transcript.notice(notices.given_back(prompt.params["prompt"]))
 

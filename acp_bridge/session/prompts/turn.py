@@ -116,7 +116,7 @@ class Turn:
         link.request_for(prompt.request, SESSION_PROMPT, params, answered)
 
     def _late_start(self, key: int) -> Unsent | None:
-        """Return the prompt as one that waits for its note, if that is not made already."""
+        """Return an `Unsent` for a prompt whose note the journal has yet to make, else None."""
         return Unsent(self._journal, key, self._not_noted_late) if self._journal.in_flight else None
 
     def _not_noted(self, key: int, why: JournalError) -> None:
@@ -127,7 +127,10 @@ class Turn:
         self._core.feed(ev.NotBegun(key, away, str(why)))
 
     def _not_noted_late(self, key: int, why: JournalError) -> None:
-        """Take back a prompt whose words are shown; perhaps the database has the note after all."""
+        """Let a prompt wait again whose note the journal did not take, and whose words are shown.
+
+        The database, if it is away, has perhaps taken the note after all.
+        """
         prompt = self._prompts.find(key)
         if prompt and isinstance(why, DatabaseAway):
             self._prompts.put_off(prompt, prompt.seq)
@@ -246,7 +249,7 @@ class Turn:
     def _cancel(self, link: Link) -> None:
         """Send the agent `session/cancel`, and end its open questions to the user (invariant C15).
 
-        So are the children that can be; those that can't are named.
+        Subagents that can be cancelled are, too; a notice names the others.
         """
         told: Json = {"sessionId": link.agent_session_id}
         spares = self._background.spares and link.activity is not None

@@ -1,7 +1,7 @@
-"""What is for the agent and must not leave before the journal has noted that it does.
+"""A prompt that must not be sent to the agent before the journal has noted that it is.
 
-Sent without that, it could be offered again after a kill (invariant Q5). Where the journal makes
-its writes at once there is no such thing.
+Sent without the note, it could be run once more after a kill (invariant Q5). Where the journal
+makes its writes at once no prompt has to wait.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from acp_bridge.journal import JournalError, SessionJournal
 
 
 class Unsent:
-    """One prompt, between the note in the journal and the sending."""
+    """One prompt whose note is on its way into the journal; it is sent when the note is made."""
 
     def __init__(
         self, journal: SessionJournal, key: int, refused: Callable[[int, JournalError], None]

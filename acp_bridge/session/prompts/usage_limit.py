@@ -44,7 +44,7 @@ class UsageLimit:
         self._prompts = prompts
         self._pauses = pauses
         self._resumes = resumes
-        #: the reset that the agent has told in the turn that runs.
+        #: when the limit resets, as the agent has told in this turn, in seconds since 1970.
         self._told: float | None = None
         #: the limit that the last turn has met; None from the next turn on.
         self._met: Limit | None = None
@@ -77,7 +77,10 @@ class UsageLimit:
         return bool(now.waiting) or any(each and each.delivery == "queued" for each in found)
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Follow the turns, a hook's feedback after one that met a limit, and the end of a hold."""
+        """Forget the limit in a new turn, hold feedback after one that met it, and end a hold.
+
+        The hold for a limit ends when nothing waits; with the hold ends the wait for the reset.
+        """
         was, now = before.turns, after.turns
         if now.running is not None and now.running != was.running:
             self._told = self._met = None

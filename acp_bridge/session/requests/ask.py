@@ -304,7 +304,7 @@ class Ask:
                 asked.scope.cancel()
 
     def close(self) -> None:
-        """End all: the session is being closed."""
+        """End all open questions, since the session is being closed."""
         for asked in self.open:
             asked.scope.cancel()
 

@@ -53,7 +53,7 @@ def kind(method: str, params: Json) -> object:
 
 
 def read(told: Json) -> list[Option]:
-    """Return the options of `configOptions`."""
+    """Return the options in the `configOptions` that an agent has told."""
     return [
         Option(each["id"], each.get("currentValue"), str(each.get("category")), _values(each))
         for each in objects(told.get("configOptions"))

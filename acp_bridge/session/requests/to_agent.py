@@ -134,7 +134,7 @@ class ToAgent:
     ) -> tuple[Link, Any]:
         """Return the process that answered a client's request, and its result, as `ask` does.
 
-        Nothing in the session waits for it. `tell_late` takes an answer that nobody waits for.
+        Nothing in the session waits for it. `tell_late` takes an answer to a request given up.
         """
         answers: list[Answer] = []
         asked = Asked(request, answers.append, method, params, beside=True, tell_late=tell_late)
@@ -224,7 +224,7 @@ class ToAgent:
             asked.link.peer.cancel(asked.agent_request)
 
     def _settle(self, asked: Asked, answer: Answer) -> None:
-        """Give the request its one answer, and note what the agent has set by it."""
+        """Give the request its one answer; of a later one only note what the agent has set."""
         if asked.settled.is_set():
             if not asked.beside:
                 self._take_late(asked.request, answer)
@@ -250,7 +250,7 @@ class ToAgent:
         return settings.news(known)
 
     def follow(self, before: SessionState, after: SessionState) -> None:
-        """Send the deferred requests: no process is on its way any more."""
+        """Send or refuse the deferred requests, since no process is on its way any more."""
         deferred, self.deferred = self.deferred, []
         for asked in deferred:
             self._take(asked)

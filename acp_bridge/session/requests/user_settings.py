@@ -57,15 +57,16 @@ class Choice:
 
 
 class UserSettings:
-    """The settings of one session."""
+    """The mode, model and options of one session: those shown, and those that the user chose."""
 
     def __init__(self, journal: SessionJournal) -> None:
-        """Read what another bridge kept. Raises JournalError."""
+        """Read the settings that another bridge kept. Raises JournalError."""
         self._journal = journal
         #: `modes`, `models`, `configOptions` and `_meta` as the agent told them last.
         self.shown: Json = journal.get("shown") or {}
         self._choices = [Choice(*kept) for kept in journal.get("chosen") or []]
-        #: what clients were told of, while a process tells what it begins with; None: all `shown`.
+        #: the settings that clients were told last, while a process tells those that it begins
+        #: with; None: clients were told all of `shown`.
         self._told: Json | None = None
         #: choices that were forgotten, of which the user was not told yet what took their place.
         self._given_up: list[Choice] = []
@@ -109,7 +110,7 @@ class UserSettings:
             self._told["modes"] = self.shown["modes"]  # the answer tells it
 
     def forget(self, method: str, params: object) -> None:
-        """Forget a choice: the user wants another value, and no process can confirm it."""
+        """Forget the choice that this request replaces: no process can confirm the new value."""
         kind = options.kind(method, params) if isinstance(params, dict) else None
         if kind is not None and (choice := self._find(kind)):
             self._drop(kind)
@@ -118,7 +119,7 @@ class UserSettings:
     def take_given_up(self) -> list[tuple[str, object, object]]:
         """Return the forgotten choices whose value was not restored: name, old value, value now.
 
-        It is called when the process that has the session has told its values.
+        To be called when the process that has the session has told its values.
         """
         given_up, self._given_up = self._given_up, []
         now = [options.current(self.shown, each.method, each.params) for each in given_up]
@@ -176,7 +177,7 @@ class UserSettings:
     def hush(self) -> None:
         """Remember what clients were told, until `take_news`, while a process is given the session.
 
-        It begins with its defaults, which nobody needs to see.
+        The process begins with its defaults, which nobody needs to see.
         """
         if self._told is None:
             self._told = dict(self.shown)
@@ -257,8 +258,8 @@ class UserSettings:
     def _set_current(self, key: str, value: object, said: object) -> None:
         """Note the mode or model that is in force now.
 
-        `said`: the agent's update or answer; its `_meta` takes the place of what the agent had told
-        of the one before.
+        `said`: the agent's update or answer; its `_meta` takes the place of that which came with
+        the value before.
         """
         held = self.shown.get(key)
         if isinstance(value, str) and isinstance(held, dict):

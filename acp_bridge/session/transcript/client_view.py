@@ -39,7 +39,7 @@ from acp_bridge.wire.jsonrpc import encode, notification
 
 
 def _is_state(params: Json) -> bool:
-    """Return True for a state of the session; that of a subagent's is one of its words."""
+    """Return True for an update that tells a state of the session, not of a subagent's session."""
     return is_state(params["update"]) and "sessionId" not in params
 
 
@@ -48,7 +48,7 @@ def _mark(noted: Noted | None) -> Mark | None:
 
 
 def _is_plain_state(params: Json) -> bool:
-    """Return True for a state that the journal has."""
+    """Return True for a state of the session that the agent told: the journal keeps that."""
     return _is_state(params) and not own_meta(params)
 
 
@@ -70,13 +70,13 @@ class Quiet(Enum):
 class _Kind(Enum):
     """The kinds of things that wait behind a replay."""
 
-    #: lines that are sent.
+    #: lines that are all sent.
     LINES = auto()
-    #: lines of which only the last of their kind count.
+    #: lines of a state: they are dropped if the present states are shown in their place.
     STATE = auto()
-    #: anything else that is done in its order: an answer, say.
+    #: another action that must keep its order, an answer to a request, say.
     ACTION = auto()
-    #: where a replay was asked for: what follows it waits for its end.
+    #: the place where a replay was asked for: what stands behind it waits for the replay's end.
     REPLAY = auto()
 
 
@@ -105,7 +105,7 @@ class ClientView:
         self.client = client
         #: how often the client was shown the session from its beginning.
         self.replays = 0
-        #: it came in the turn that runs, and was not shown what had been said in it by then.
+        #: the client came while a turn ran, and was not shown what had been said in it by then.
         self.missed_some = False
         #: the client does not have the session any more: nothing of it is sent.
         self.over = False
@@ -115,7 +115,7 @@ class ClientView:
         #: each replay that was asked for, and what is to be done behind it; None if there is none.
         self._backlog: list[_Waiting] | None = None
         self._waiting_bytes = 0
-        #: replays whose load has been read, and no more.
+        #: replays whose load has been read, and that have not begun.
         self._ahead: set[object] = set()
         self._caught_up = anyio.Event()
         self._quiet = Quiet.NONE
@@ -125,7 +125,7 @@ class ClientView:
         self._states: dict[object, Json] = {}
         self._prompted = False
         self._pacing: anyio.CancelScope | None = None
-        #: what it lacks because it reads too slowly.
+        #: what the client lacks because it reads too slowly; None if nothing.
         self.lag: Lag | None = None
 
     def send(self, lines: bytes, *, recorded: bool = False) -> None:
@@ -149,7 +149,7 @@ class ClientView:
     def send_noted(self, updates: Iterable[tuple[Json, Noted | None]]) -> None:
         """Send recorded updates with their cursors, in their order.
 
-        Those that wait have their cursors when they are sent: the places may be found by then.
+        An update that waits gets its cursor when it is sent: its place may be known only then.
         """
         if self._lags:
             return
@@ -177,8 +177,8 @@ class ClientView:
         """Send one update, in its order; a list of commands that was shown is not shown again.
 
         `again`: the agent repeats itself, so a state of any kind that was shown is not shown again.
-        `recorded`: as in `send`. `noted`: the update as it was noted in the transcript, `folded` if
-        it was another one there.
+        `recorded`: as in `send`. `noted`: the update as it was noted in the transcript. `folded`:
+        `params` was made of that for a client that can't show subagents.
         """
         if self._lags:
             if _is_plain_state(params):  # the present ones are shown at the end
@@ -200,7 +200,7 @@ class ClientView:
             self._send(line, _Kind.STATE if is_a_state else _Kind.LINES, recorded=recorded)
 
     def pass_on(self, params: Json, noted: Noted | None = None) -> None:
-        """Send one recorded update, in its order, whatever kind it is of."""
+        """Send one recorded update in its order, even a state that the client was shown before."""
         if noted and self.takes_cursors:
             self.send_noted([(params, noted)])
         else:
@@ -209,7 +209,8 @@ class ClientView:
     def tell(self, params: Json) -> None:
         """Show a state that another client has set, also in the quiet.
 
-        What is kept of this kind is older, and forgotten: a state never goes back.
+        An older state of its kind that waits for the quiet's end is dropped: a state never goes
+        back.
         """
         if self._known(params):
             return
@@ -234,7 +235,10 @@ class ClientView:
         return self._backlog is not None
 
     def then(self, action: Callable[[], None]) -> None:
-        """Call `action`, which answers a request, say, once no replay runs."""
+        """Call `action`, which answers a request, say, once all that came before it is shown.
+
+        That is at once if no replay runs and the client does not lag.
+        """
         if self._lags:
             self._lags.wait(action)
         elif self._backlog is None or self.lag:
@@ -243,9 +247,9 @@ class ClientView:
             self._backlog.append(_Waiting(_Kind.ACTION, action))
 
     def end(self) -> None:
-        """Send nothing more; requests whose answers wait behind a replay are answered.
+        """Send no more updates; requests whose answers wait behind a replay are answered.
 
-        Those of a client that is gone are not: it was not shown what they are about.
+        A client that is gone gets no answers: it was not shown what they are about.
         """
         self.over = True
         self._kept = []
@@ -267,7 +271,7 @@ class ClientView:
     # --- the quiet -----------------------------------------------------------------------------
 
     def hush(self, quiet: Quiet) -> None:
-        """Keep these updates from the client from now on, until `end_quiet`."""
+        """Keep the updates that `quiet` names from the client from now on, until `end_quiet`."""
         self._quiet = quiet
 
     def end_quiet(self) -> None:
@@ -284,7 +288,7 @@ class ClientView:
             self.end_quiet()
 
     def begin_turn(self) -> None:
-        """End the quiet; with the first prompt the commands are shown once more.
+        """End the quiet, since a turn begins; in the first one the commands are shown once more.
 
         There are clients that take no update of a session before they have read the answer that
         named it.
@@ -305,10 +309,10 @@ class ClientView:
     # --- a replay ------------------------------------------------------------------------------
 
     def begin_replay(self, *, whole: bool = True, ahead: bool = False) -> object:
-        """Let updates wait from now on; returns a token for `end_replay`.
+        """Let updates wait from now on for the end of a replay; returns a token for `end_replay`.
 
         `whole`: all that is recorded by now is replayed, so it is not to be shown beside that.
-        `ahead`: it begins later, with `begins`.
+        `ahead`: the replay begins later, with `begins`.
         """
         if whole:
             self._kept = [each for each in self._kept if not each.recorded]
@@ -338,7 +342,7 @@ class ClientView:
     def let_pass(self) -> None:
         """Send what waits for replays that have not begun: their loads may wait for the agent.
 
-        The replays then show it once more.
+        The replays then show the same updates once more.
         """
         for replay in list(self._ahead):
             self.end_replay(replay)
@@ -350,15 +354,15 @@ class ClientView:
             self.client.outgoing.write(self._line(params, mark))
 
     def drop_waiting_states(self) -> None:
-        """Forget the states that wait, since the present ones are shown instead."""
+        """Forget the states that wait behind a replay: the present ones are shown instead."""
         if self._backlog is not None:
             self._backlog = [each for each in self._backlog if each.kind is not _Kind.STATE]
 
     def end_replay(self, replay: object = None) -> None:
-        """Send what waited for this replay (without one, for the first of them).
+        """End a replay, by its token (without one, the first replay), and send what waited for it.
 
-        It is sent up to where another one was asked for; behind one that has not begun, it goes
-        on waiting for those before. Does nothing for a replay that has ended.
+        What came after another replay was asked for waits for that one; while an earlier replay has
+        not ended, nothing is sent. Does nothing for a replay that has ended.
         """
         self._ahead.discard(replay)
         backlog = self._backlog or []
@@ -382,17 +386,20 @@ class ClientView:
 
     @property
     def _lags(self) -> Lag | None:
-        """What the client lacks, while nothing that has waited for that is done."""
+        """The client's lag; None if it has none, or while something that waited in it is sent."""
         return self.lag if self.lag and not self.lag.does else None
 
     @property
     def may_lag(self) -> bool:
-        """True for a client that may be shown from the journal what it is too slow for."""
+        """True if the client may read from the journal what it is too slow to be sent at once."""
         able = self.takes_cursors and self.client.on_socket
         return able and self._backlog is None and self._quiet is Quiet.NONE and not self.over
 
     def begin_lag(self, lag: Lag) -> Lag:
-        """Send nothing more of what is recorded; what else is to be sent waits for that."""
+        """Send no recorded update from now on: the client is to read them from the journal.
+
+        What else is to be sent waits for its place among those. Returns `lag`.
+        """
         self.lag, self._backlog = lag, []
         self._caught_up = anyio.Event()
         return lag
@@ -407,7 +414,10 @@ class ClientView:
             self.lag.does = False
 
     def end_lag(self, lag: Lag) -> None:
-        """Do what still waits, and send what happens from now on."""
+        """End a lag, if it is the client's: send what waits in it, then updates as they happen.
+
+        For a client that is gone nothing is sent.
+        """
         if self.lag is lag:
             if self.client.gone:
                 lag.over.set()
@@ -432,7 +442,7 @@ class ClientView:
             await self.client.outgoing.drain_below(limit)
 
     async def pace(self, limit: int) -> None:
-        """Wait, in a replay, until the client has taken enough of it, or `hurry` is called."""
+        """Wait until less than `limit` bytes wait for the client, or `hurry` is called."""
         with anyio.CancelScope() as self._pacing:
             await self.client.outgoing.drain_below(limit)
         self._pacing = None
@@ -460,7 +470,8 @@ class ClientView:
     def _marked(self, params: Json, mark: Mark) -> Json:
         """Return a recorded update with its cursor.
 
-        For a client of version 2 what an agent says has an id, the same in each connection.
+        For a client of version 2 an agent's message without an id gets one, the same in each
+        connection.
         """
         update = params["update"]
         agents = kind_of(params) in (AGENT_MESSAGE, AGENT_THOUGHT)

@@ -1,7 +1,7 @@
-"""What a client lacks that reads more slowly than the agent speaks: it stays in the journal.
+"""What a client has not been sent that reads more slowly than the agent speaks: the journal has it.
 
 The journal's rows are read on from where the client is. What is in no row, an answer say, waits
-with the row behind which it comes.
+for the row behind which it comes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import anyio
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.place import Place
 
-#: bytes that something which waits, and is no line, is taken for.
+#: the bytes that are counted for a waiting action whose size is not given.
 _ACTION = 512
 
 
@@ -34,12 +34,12 @@ class Lag:
 
         `last_row` returns the number of the row that was recorded last.
         """
-        #: the place where it is, if that is known.
+        #: the place in the transcript up to which the client has it, if that is known.
         self.place: Place | None = None
         self.row = last_row()
-        #: something that has waited is being done.
+        #: an action that has waited is being run.
         self.does = False
-        #: what is read now is not shown to the client.
+        #: the row that is read now is not shown to the client.
         self.hides = False
         self.over = anyio.Event()
         self.waiting_bytes = 0
@@ -47,11 +47,11 @@ class Lag:
         self._waiting: deque[_Waiting] = deque()
 
     def wait(self, action: Callable[[], None], size: int = _ACTION) -> None:
-        """Do something once the client has all that is recorded by now."""
+        """Call `action` once the client has all that is recorded by now; `size`: its bytes."""
         self._wait(self._now(), size, action)
 
     def hide(self) -> None:
-        """Do not show the client the row that was recorded last: it shows that by itself."""
+        """Leave out, for this client, the row that was recorded last: it shows that by itself."""
         row = self._now()
         self._wait(row - 1, _ACTION, lambda: self._hide(True))
         self._wait(row, _ACTION, lambda: self._hide(False))
@@ -60,7 +60,7 @@ class Lag:
         self.hides = hides
 
     def _now(self) -> int:
-        """The row that was recorded last; if the journal can't say, as far as is known."""
+        """Return the last recorded row's number, or the last known if the journal can't say."""
         try:
             return self._last_row()
         except JournalError:
@@ -72,11 +72,11 @@ class Lag:
 
     @property
     def until(self) -> int:
-        """The row up to which the journal can be read on now."""
+        """The row up to which to read the journal next: where something waits, else the last."""
         return self._waiting[0].row if self._waiting else self._last_row()
 
     def go_on(self) -> bool:
-        """Do what waits at the row that the client has; False if nothing does."""
+        """Run the actions that wait for rows which the client has; False if there are none."""
         done = False
         while self._waiting and self._waiting[0].row <= self.row:
             waiting = self._waiting.popleft()
@@ -89,7 +89,7 @@ class Lag:
         return done
 
     def give_up(self) -> None:
-        """Do all that waits, without what is in the journal."""
+        """Run all actions that wait, without the rows before them, and set `over`."""
         while self._waiting:
             self.row = max(self.row, self._waiting[0].row)
             self.go_on()

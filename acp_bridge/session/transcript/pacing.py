@@ -59,7 +59,11 @@ class Pacing:
         return len(views) == 1 and not views[0].client.on_socket and views[0].full(self.limit)
 
     def slow(self) -> ClientView | None:
-        """Return the view for which the agent has to wait; None if there is none."""
+        """Return the view for which the agent has to wait, or None.
+
+        Each client for which too much waits is watched from now on; if it is far too much, the
+        session goes on without it.
+        """
         slow: ClientView | None = None
         for view in self._transcript.views:
             if not view.full(self.limit):
@@ -95,7 +99,8 @@ class Pacing:
             self._pause.cancel()
 
     async def _watch(self, view: ClientView) -> None:
-        """Watch a client that reads too little, until it has caught up or the session leaves it."""
+        """Watch a client that reads too little, until it has caught up, or the session goes on
+        without it."""
         try:
             if await self._is_given_up(view) and not view.over:
                 self._go_on_without(view)

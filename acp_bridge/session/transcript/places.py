@@ -1,7 +1,7 @@
 """The places of what a living session records, as cursors for the clients that want them.
 
-- Nothing is counted before the first such client comes. The place of then is found by reading the
-  journal; what is recorded meanwhile has its place when that is done.
+- Nothing is counted before the first such client comes. Where the transcript ends by then is found
+  by reading the journal; what is recorded meanwhile has its place when that is done.
 - The place is that of the journal's transcript, not of what one client is shown (invariant N5).
 - What is recorded while the journal is behind has no place: it may never be in the file. When the
   file has caught up, the journal is read once more.
@@ -30,7 +30,7 @@ class Mark(NamedTuple):
 
     @classmethod
     def of(cls, place: Place) -> Mark:
-        """Return what is told with the update that ends at a place."""
+        """Return the mark of the update that ends at a place."""
         return cls(str(place.cursor), place.message)
 
 
@@ -45,7 +45,7 @@ class Noted:
         self.mark: Mark | None = None
 
     def put(self, place: Place) -> None:
-        """Take the place behind the update, to which `place` is moved."""
+        """Move `place` behind this update, and make the update's mark from it."""
         if self.params is not None:
             place.add(self.params)
         self.mark = Mark.of(place)
@@ -55,19 +55,19 @@ class Noted:
 class Reading:
     """One reading of the journal, up to where it was when the reading began."""
 
-    #: how many of the updates that wait for their place were recorded before.
+    #: how many of the updates that wait for their place were recorded before the reading began.
     recorded: int
-    #: all that is read is in the file, so that it has places.
+    #: the journal was not behind then: all that was recorded is in the file, so that it has places.
     whole: bool
 
 
 class Places:
-    """Knows the place at the end of one session's transcript, as long as somebody wants to."""
+    """Knows the place at the end of one session's transcript, as long as a client wants cursors."""
 
     def __init__(
         self, session_id: str, journal: SessionJournal, spawn: Callable[..., None] | None = None
     ) -> None:
-        """Nobody wants to know it yet. `spawn` starts a task of the session."""
+        """Nothing is counted before `start`. `spawn` starts a task of the session."""
         self._session_id = session_id
         self._journal = journal
         self._place: Place | None = None
@@ -87,11 +87,11 @@ class Places:
 
     @property
     def now(self) -> Place | None:
-        """The same as a place of the caller's own."""
+        """A copy of the place behind all that is recorded; None if it is not known."""
         return self._place.copy() if self._place else None
 
     def stop(self) -> None:
-        """Count no more: nobody wants to know it."""
+        """Stop counting places, since no client wants cursors any more."""
         self._journal.follower = None
         self._forget()
 
@@ -104,14 +104,17 @@ class Places:
     # --- the place of now ----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Know the place from now on, or, if something is recorded already, before long."""
+        """Count places from now on; if something is recorded already, find the place soon.
+
+        The journal is then read for it as soon as one more row is recorded.
+        """
         self._journal.follower = self._note
         if self._place is None and self._journal.is_empty:
             self._place = Place(self._session_id)
         self._lost = self._place is None
 
     def lose(self) -> None:
-        """Find the place anew before long: what it is reckoned from is no more."""
+        """Forget the place, since the journal has changed; it is found anew after the next row."""
         self._forget()
         self._lost = True
 
@@ -123,7 +126,10 @@ class Places:
         return reading
 
     def done(self, reading: Reading, place: Place) -> None:
-        """End a reading with the place where it began; the place belongs to the session then."""
+        """End a reading that has found `place`, the journal's end when the reading began.
+
+        `place` belongs to the session then: the caller must not move it any more.
+        """
         if reading in self._readings:
             if self._place is None:
                 self._place = place
@@ -138,7 +144,10 @@ class Places:
             self._waiting.clear()
 
     async def find(self) -> None:
-        """Read the journal if the place is not known; it stays so if that can't be read."""
+        """Find the place by reading the journal, if it is not known.
+
+        It stays unknown if the journal can't be read.
+        """
         reading = self.begin()
         try:
             await self.read(reading)
@@ -146,7 +155,10 @@ class Places:
             self.drop(reading)
 
     async def read(self, reading: Reading) -> str | None:
-        """Return the cursor of the place where a reading begins just now, if it can be known."""
+        """Return the cursor at the journal's end, where `reading` begins just now, or None.
+
+        The journal is read for it if the place is not known.
+        """
         if self._place or not reading.whole:
             return self.cursor
         place = Place(self._session_id)
@@ -164,7 +176,7 @@ class Places:
     # --- what is recorded ----------------------------------------------------------------------
 
     def take(self) -> list[Noted]:
-        """Return the updates of the row that was recorded last; nothing the second time."""
+        """Return the updates of the row that was recorded last; an empty list the second time."""
         last, self._last = self._last, []
         return last
 

@@ -1,5 +1,7 @@
 """Takes what a session's agent says of, and in, the sessions of its subagents (`updates.children`).
 
+A child is such a session.
+
 - A child is announced before anything else of it is recorded or shown.
 - What comes between a cancelled turn and the next is a leak, but for a child that was at work and
   can't be cancelled: the user was told that it goes on (invariant C6).
@@ -57,7 +59,10 @@ class Subagents:
         return [*self._unannounced(child), told]
 
     def _told(self, link: Link, update: Json, parent: str, phase: Phase) -> list[Json]:
-        """Take a `subagent_update`, on the session or the child that has this key."""
+        """Take a `subagent_update` in the child with the key `parent`, or in the session ("").
+
+        Returns the params to be recorded and shown. Raises Leak.
+        """
         agent_id = update.get("sessionId")
         if not isinstance(agent_id, str) or agent_id in ("", link.agent_session_id):
             event("agent.noise", agent=link.name, what="a subagent without an id of its own")
@@ -78,7 +83,10 @@ class Subagents:
         return self._unannounced(child) or [told]
 
     def _unannounced(self, child: Child | None) -> list[Json]:
-        """Return the announcement of a child of which clients know nothing yet."""
+        """Return the announcements of a child, and of those above it, that clients don't know yet.
+
+        They count as announced from now on.
+        """
         if child is None or child.announced:
             return []
         child.announced = True
@@ -86,7 +94,10 @@ class Subagents:
         return [*above, child.announcement()]
 
     def request(self, link: Link, call: Call) -> tuple[Call, Child | None]:
-        """Return an agent's request with ids that meet no other's, and the child that makes it."""
+        """Return an agent's request with ids unique in the session, and the child that makes it.
+
+        The child is None if the session itself does. One that clients don't know is announced.
+        """
         child = self._children.of(link.children, call.params)
         if link.children and isinstance(call.params, dict):
             call = Call(call.id, call.method, self._asked(link, call.params))
@@ -100,10 +111,10 @@ class Subagents:
         return Call(call.id, call.method, params), child
 
     def inward(self, link: Link, update: Json) -> Json:
-        """Return an agent's update, or tool call, with the keys of the sessions that it names."""
+        """Return an agent's update, or tool call, that names sessions by our keys of them."""
         return self._children.inward(update, link.agent_session_id)
 
     def _asked(self, link: Link, params: Json) -> Json:
-        """Return the parameters of an agent's request, with such keys."""
+        """Return a request's parameters, in whose tool call sessions are named by our keys."""
         call = params.get("toolCall")
         return {**params, "toolCall": self.inward(link, call)} if isinstance(call, dict) else params

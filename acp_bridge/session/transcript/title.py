@@ -76,7 +76,7 @@ class Title:
         return update
 
     def take(self, request: ClientRequest) -> None:
-        """Answer `_acp_bridge/title`; raises RpcError."""
+        """Give the session the title of an `_acp_bridge/title` and answer it; raises RpcError."""
         self._transcript.end_quiet(request.client)
         given = request.params.get("title")
         title = self.set_own(given) if isinstance(given, str) else ""

@@ -75,12 +75,15 @@ class TranscriptOut:
     def asked(self) -> Client | None:
         """Return the client that agents ask for files and terminals, if it has the session.
 
-        One on a socket has joined later.
+        That is the one which is not on a socket: the others have joined later.
         """
         return next((v.client for v in self.views if not v.client.on_socket), None)
 
     def attach(self, client: Client) -> ClientView:
-        """Show the session to a client from now on. A client that has it keeps its view."""
+        """Return the client's view, by which it is shown the session from now on.
+
+        A client that has the session keeps the view that it has.
+        """
         self.flush()
         view = self.view_of(client)
         if view is None:
@@ -95,7 +98,7 @@ class TranscriptOut:
         return view
 
     def detach(self, client: Client) -> bool:
-        """Show the session to a client no more; returns False if it was not shown to it."""
+        """Show the session to a client no more; returns False if the client did not have it."""
         self.flush()
         view = self.view_of(client)
         if view:
@@ -113,7 +116,7 @@ class TranscriptOut:
             self.places.stop()
 
     def _hold_back(self) -> None:
-        """Let nothing leave for the clients before the last write was made (invariant T2)."""
+        """Send nothing to the clients before the journal has made its last write (invariant T2)."""
         for view in self.views:
             self._journal.then(_after(view.client.hold()))
 
@@ -122,7 +125,7 @@ class TranscriptOut:
         return any(view.client is not client for view in self.views)
 
     def seen(self) -> dict[Client, int]:
-        """Return who was shown what was shown last, with how many replays each had had by then."""
+        """Return the clients that were shown all until now, each with the number of its replays."""
         return {view.client: view.replays for view in self.views if not view.lag}
 
     def view_of(self, client: Client) -> ClientView | None:
@@ -158,7 +161,7 @@ class TranscriptOut:
             view.then(view.end_quiet)  # behind a quiet that waits for the end of a replay
 
     def begin_turn(self, seq: int) -> None:
-        """Count updates from now on to the turn of the prompt with this number."""
+        """Count updates from now on to the turn of the prompt `seq`, and end all clients' quiet."""
         self.flush()
         self.seq = seq
         for view in self.views:
@@ -173,7 +176,7 @@ class TranscriptOut:
     def hush(self, client: Client) -> None:
         """Show the client nothing more until it speaks, or a turn or work begins (invariant C23).
 
-        A turn that runs goes on: then a prompt that waited was cancelled.
+        Does nothing while a turn runs: that goes on, and a prompt that waited was cancelled.
         """
         self.flush()
         if not self.seq and (view := self.view_of(client)):
@@ -184,8 +187,8 @@ class TranscriptOut:
     def show(self, params: Json, *, again: bool = False) -> None:
         """Record and show one update: `params` of `session/update` without the session's id.
 
-        `again`: the agent says it since it was given the session again, so a client that was
-        shown the same before is not shown it.
+        `again`: the agent says it because it was given the session again, so a client that was
+        shown the same state before is not shown it.
         """
         line = encode(params)
         if self._updates.children and is_of_subagents(params):
@@ -207,7 +210,7 @@ class TranscriptOut:
         """Record and show one update with which the replay of a client ends.
 
         `has_all`: nothing that was recorded before waits behind the replay. Else a client that
-        takes cursors is shown this behind it, too, so that it is shown it with its cursor.
+        takes cursors is shown the update, with its cursor, behind what waits.
         """
         self.record_only(params)
         noted = self.flush()
@@ -243,7 +246,7 @@ class TranscriptOut:
                 view.show(shown)
 
     def _for_views(self, params: Json) -> Iterator[tuple[ClientView, Json]]:
-        """Give each view with what its client is shown for an update, one update at most."""
+        """Yield each view with the update that its client is shown for `params`, if it is any."""
         if not self._updates.children or not is_of_subagents(params):
             yield from ((view, params) for view in self.views)
             return
@@ -253,7 +256,7 @@ class TranscriptOut:
                 yield view, shown
 
     def for_replay(self, client: Client, *, whole: bool = True) -> Callable[[Json], list[Json]]:
-        """Return what gives, for each recorded update of a replay, those that a client is shown.
+        """Return a function from a recorded update to the updates that a replay shows the client.
 
         `whole`: the replay is of all that is recorded.
         """
@@ -268,7 +271,8 @@ class TranscriptOut:
     def as_recorded(self, view: ClientView, params: Json) -> list[Json]:
         """Return what a client is shown for a recorded update that it lacks.
 
-        What subagents do waits for it if it can't show them (`ClientView.show`).
+        Nothing for an update of a subagent if it can't show those: that waits in another form
+        (`ClientView.show`).
         """
         if not self._updates.children or not is_of_subagents(params):
             return [params]
@@ -276,9 +280,9 @@ class TranscriptOut:
         return [outward(params, self._session_id)] if shows else []
 
     def children_for(self, client: Client) -> list[Json]:
-        """Return what tells of the children a client that was replayed nothing.
+        """Return the updates that tell a client, which was replayed nothing, of the subagents.
 
-        One that can't show subagents is told of those at work alone.
+        A client that can't show subagents is told only of those at work.
         """
         shows, folded = client.abilities.shows_subagents, self._folded
         return [
@@ -311,9 +315,9 @@ class TranscriptOut:
                 view.lag.hide()
 
     def record_said(self, client: Client, params: Json) -> None:
-        """Record the user's own words, which the client that sent them shows by itself.
+        """Record the user's own words, and show them to all clients but the one that sent them.
 
-        For the others they end the quiet, as a turn does: what the words cause comes behind them.
+        For those they end the quiet, as a turn does: what the words cause comes behind them.
         """
         self.flush()  # so that this has a row of its own
         self.record_only(params)
@@ -344,14 +348,14 @@ class TranscriptOut:
                 view.show(params)
 
     def notify(self, method: str, params: object) -> None:
-        """Pass another notification of the agent on, in its order."""
+        """Pass on to all clients a notification of the agent that is no update, in its order."""
         self.flush()
         line = encode(notification(method, params))
         for view in self.views:
             view.send(line)
 
     def record_only(self, params: Json) -> None:
-        """Record one update that the clients show by themselves: the user's own words."""
+        """Record one update without showing it; the next `flush` writes it to the journal."""
         self._rows.append(encode(params))
 
     def record_at_once(self, params: Json) -> None:
@@ -360,7 +364,7 @@ class TranscriptOut:
         self.flush()
 
     def notice(self, text: str) -> None:
-        """Say something of the bridge's own in the session."""
+        """Record and show a notice, a text of the bridge's own."""
         said = notices.notice(text)
         self.record_only(said)
         self._show(said, self.flush())
@@ -374,7 +378,7 @@ class TranscriptOut:
     def flush(self) -> Noted | None:
         """Commit the collected updates to the journal, then send them.
 
-        Returns the last of them as it was noted, if somebody wants to know its place.
+        Returns the last recorded update as it was noted, or None if no client wants cursors.
         """
         noted: list[Noted] = []
         if self._updates.new_ids:
@@ -414,11 +418,11 @@ class TranscriptOut:
             self._say(notices.UNRECORDED)
 
     def say_away(self, seconds: float) -> None:
-        """Say that the journal's place is away, and when the turn that runs ends for that."""
+        """Say that the journal's database is away, and that in `seconds` the turn ends for that."""
         self._say(notices.away(seconds))
 
     def _say(self, text: str) -> None:
-        """Show all clients what is not recorded."""
+        """Show all clients a notice, without recording it."""
         said = encode(notices.notice(text))
         for view in self.views:
             view.send(self._head + said[1:-1] + b"}\n")
@@ -437,5 +441,5 @@ class TranscriptOut:
 
 
 def _after(let_go: Callable[[], None]) -> Callable[[JournalError | None], None]:
-    """Return what a write calls at its end, however that was."""
+    """Return a callback for the end of a write that calls `let_go`, even if the write failed."""
     return lambda error: let_go()
