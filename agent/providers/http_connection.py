@@ -86,7 +86,10 @@ def _data(lines: list[bytes]) -> list[bytes]:
 
 @contextlib.contextmanager
 def failures(fault: Fault, silence: float) -> Iterator[None]:
-    """Turns every exception in the block into a Failure, and ends it after `silence` seconds."""
+    """Raises a Failure for every exception in the block, which may take `silence` seconds.
+
+    `fault`: the failure's kind, unless the time was over.
+    """
     try:
         with anyio.fail_after(silence):
             yield

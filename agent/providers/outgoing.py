@@ -49,7 +49,10 @@ class Target:
 
     @property
     def signs_as(self) -> str:
-        """The name of the signer whose signatures the model can read: provider, or vendor too."""
+        """Who makes the signatures that the model can read, as a name.
+
+        That is the provider; at OpenRouter, the provider and the model's vendor.
+        """
         vendor = f"/{self.model.partition('/')[0]}" if self.provider == "openrouter" else ""
         return self.provider + vendor
 
