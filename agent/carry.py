@@ -73,7 +73,7 @@ def carry_in(folder: Path, session_id: str, cwd: str, lines: Iterable[bytes]) ->
 
 
 def _joined(lines: Iterable[bytes]) -> Iterator[Record]:
-    """Yields the records in `lines` to carry; consecutive tokens of one kind become one record."""
+    """Yields the records of `lines` that are carried; consecutive tokens of one kind become one."""
     open_one: Record | None = None
     for line in lines:
         record = parse(line)

@@ -23,7 +23,7 @@ _HASH_LENGTH = 6
 
 
 def server_parts(names: Sequence[str]) -> list[str]:
-    """Returns the SERVER part of tool names for each server's name, in order and all different."""
+    """Returns for each server, in order, the SERVER part of its tools' names; all parts differ."""
     parts: list[str] = []
     for name in names:
         part, count = _server_part(name), 1

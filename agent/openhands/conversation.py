@@ -246,7 +246,7 @@ class Conversation:
         return outcome
 
     async def _watch(self) -> None:
-        """Asks the server, while a turn's feed is silent, and reconnects a feed that seems dead."""
+        """Asks for the status when a turn's feed is silent; reconnects a feed that seems dead."""
         told = False
         while True:
             self.live.heard = False

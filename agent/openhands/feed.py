@@ -209,7 +209,7 @@ def _between_calls(event: Event) -> bool:
 
 
 def _words(action: Action) -> tuple[tuple[str, ...], str]:
-    """Returns the model's words to the user that a tool call comes with, and its thought."""
+    """Returns the texts for the user that come with a tool call, and the model's thought."""
     match action.kind:
         case "FinishAction":
             return (action.said, str(action.values.get("message") or "")), action.thought

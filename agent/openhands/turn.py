@@ -243,7 +243,7 @@ class Turn:
         return [Paused(False), *([] if answer is None else self.answered(answer, waiting))]
 
     def _go_on_again(self, waiting: Waiting) -> list[Effect]:
-        """Requests a run again, in `_AGAIN` seconds, unless the new run was seen and is at rest."""
+        """Requests a run again, in `_AGAIN` seconds, unless the new run was seen and has ended."""
         if self._evidence.ran and self._evidence.rest not in (None, *_RUNNABLE):
             return [*self._go(Phase.RUNNING), *self._look(waiting)]
         return self._go(Phase.STARTING, self._fresh(Run(_AGAIN)), keep=True)

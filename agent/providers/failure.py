@@ -145,7 +145,7 @@ def failure_in_stream(error: Any) -> Failure:
 
 
 def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
-    """Returns how long `Retry-After`, a number or a date (RFC 9110, 10.2.3), asks to wait.
+    """Returns the seconds that `Retry-After`, a number or a date (RFC 9110, 10.2.3), asks for.
 
     Returns None if the header is missing or malformed.
     """

@@ -86,9 +86,9 @@ def _data(lines: list[bytes]) -> list[bytes]:
 
 @contextlib.contextmanager
 def failures(fault: Fault, silence: float) -> Iterator[None]:
-    """Raises a Failure for every exception in the block, which may take `silence` seconds.
+    """Turns every exception in the block into a Failure; the block may take `silence` seconds.
 
-    `fault`: the failure's kind, unless the time was over.
+    `fault`: the kind of the failure, which is `stall` if the block took longer.
     """
     try:
         with anyio.fail_after(silence):

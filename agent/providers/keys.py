@@ -81,7 +81,7 @@ class Keys:
 class Look:
     """Keys and base URLs as they are at one moment.
 
-    `warned`: the warnings that were logged, each with the pid of the process that did.
+    `warned`: the warnings that were logged, each with the pid of the process that logged it.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Look:
         self._warned = warned
 
     def find(self, names: Iterable[str]) -> tuple[str, str] | None:
-        """Returns the first of these variables that has a value, with it; None if none has one."""
+        """Returns the first of the variables that has a value, and the value; None if none has."""
         names = tuple(names)
         return _first(names, self._env) or _first(names, self._lines)
 

@@ -49,9 +49,9 @@ class Target:
 
     @property
     def signs_as(self) -> str:
-        """Who makes the signatures that the model can read, as a name.
+        """The name of the signer whose signatures the model can read.
 
-        That is the provider; at OpenRouter, the provider and the model's vendor.
+        It is the provider, and at OpenRouter the provider with the model's vendor.
         """
         vendor = f"/{self.model.partition('/')[0]}" if self.provider == "openrouter" else ""
         return self.provider + vendor

@@ -214,7 +214,7 @@ class AcpAgent(OpenSessions[Session]):
             await session.close()
 
     def _check_key(self) -> None:
-        """Raises ModelError if the default model has no key; other problems wait for a prompt."""
+        """Raises ModelError if the default model has no key; a prompt meets any other problem."""
         try:
             self._shared.models.open(self._shared.models.default)
         except ModelError as error:

@@ -201,7 +201,7 @@ class SdkTransport:
                 await self._answered.wait()
 
     def _accept(self, message: Message | Malformed) -> Message | None:
-        """Returns the message in a form that the SDK accepts; None if it was dealt with here."""
+        """Returns the message in a form for the SDK; None if it was answered or dropped here."""
         if isinstance(message, Malformed):
             if message.answer and message.id in self._asked:
                 return self._accept_answer({"id": message.id})

@@ -26,10 +26,9 @@ class Steered(Protocol):
 
 
 async def steered(session: Callable[[str], Steered], params: dict[str, Any]) -> dict[str, Any]:
-    """Returns the result of a request of `_session/steering`.
+    """Returns the result of a `_session/steering` request. Raises RequestError, ValidationError.
 
-    `session` returns the open session with an id, or raises RequestError. Raises RequestError,
-    ValidationError.
+    `session` returns the open session with an id, or raises RequestError.
     """
     request = PromptRequest.model_validate(params)
     open_session, blocks = session(request.session_id), checked_blocks(request.prompt)

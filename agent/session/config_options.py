@@ -139,7 +139,7 @@ class ConfigOptions:
             self._unknown = self._model_id
 
     def take_replaced(self) -> str | None:
-        """Returns and forgets the id of an unknown model that the client has replaced, if any."""
+        """Returns, and forgets, the id of an unknown model that the client replaced; or None."""
         if self._unknown is None or self._unknown == self._model_id:
             return None
         replaced, self._unknown = self._unknown, None

@@ -56,7 +56,7 @@ COMMANDS_UPDATE: Update = {
 
 
 class _PendingPrompt:
-    """An unanswered prompt: its cancel scope, pause, words that join it, event of its answer."""
+    """An unanswered prompt: how to cancel, pause and steer it, and the event of its answer."""
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
@@ -113,12 +113,15 @@ class Session:
         self.servers.use(params.mcp_servers, params.cwd)
 
     async def begin(self) -> None:
-        """Sends the commands after the response that made the session, then does as `serve`."""
+        """Sends the client the list of commands, then does what `serve` does.
+
+        Call it after the response that made the session.
+        """
         await self.client.update(COMMANDS_UPDATE)
         await self.serve()
 
     async def reopened(self) -> None:
-        """Sends commands and usage before the response that opens the session again.
+        """Sends the client commands and usage before the response that opens the session again.
 
         Later updates wait until the client sends something. Among them are the commands once more,
         for clients that know a session only once they have the response.
@@ -130,7 +133,7 @@ class Session:
             await self._asides.tell(COMMANDS_UPDATE)
 
     async def serve(self) -> None:
-        """Runs the MCP servers until they end; tells of the model's abilities and missing tools.
+        """Runs the MCP servers until they end; tells the client of model abilities and lost tools.
 
         Does nothing in a light process.
         """

@@ -147,7 +147,7 @@ def _lines(text: str, places: Sequence[int]) -> list[int]:
 
 
 def _crlf_places(raw: str) -> list[int]:
-    """Returns where the CRLFs of `raw` are in the text in which each of them is one LF."""
+    """Returns the positions of the CRLFs of `raw`, counted as if each were one character."""
     return [place - number for number, place in enumerate(_places(raw, "\r\n"))]
 
 

@@ -142,7 +142,7 @@ class Turn:
         return "max_turn_requests"
 
     async def _refused(self) -> StopReason:
-        """Records that the model must not be given this turn again; returns `refusal`."""
+        """Records, as ACP demands, that no model is given this turn again; returns `refusal`."""
         await self._join()
         await self._recorder.record({"t": "refused"})
         return "refusal"

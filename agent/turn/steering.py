@@ -40,7 +40,7 @@ class Steering:
         return self._waiting.popleft() if self._waiting else None
 
     def close(self) -> bool:
-        """Takes no words from now on and returns True; if words wait, only returns False."""
+        """Stops taking words and returns True; if words wait, returns False and goes on."""
         if self._waiting:
             return False
         self._open = False
