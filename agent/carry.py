@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
 
 
 def carry_out(folder: Path, session_id: str) -> int:
-    """Writes the records of a session to stdout; none if it is unknown."""
+    """Writes a session's records to stdout; returns 0, or 1 if they can't be read."""
     try:
         with path_of(folder, session_id).open("rb") as file:
             for record in _joined(file):
@@ -54,7 +54,10 @@ def carry_out(folder: Path, session_id: str) -> int:
 
 
 def carry_in(folder: Path, session_id: str, cwd: str, lines: Iterable[bytes]) -> int:
-    """Makes a session of the records."""
+    """Creates the session `session_id` from `lines`, the output of `carry_out`.
+
+    Returns 0, or 1 if the session exists already or can't be written; then it leaves nothing new.
+    """
     if path_of(folder, session_id).exists():
         return 1
     try:
@@ -70,7 +73,7 @@ def carry_in(folder: Path, session_id: str, cwd: str, lines: Iterable[bytes]) ->
 
 
 def _joined(lines: Iterable[bytes]) -> Iterator[Record]:
-    """Gives the records that are carried; what the model said in many pieces is one."""
+    """Yields the records of `lines` that are carried; consecutive tokens of one kind become one."""
     open_one: Record | None = None
     for line in lines:
         record = parse(line)

@@ -148,7 +148,10 @@ class Parent:
         gc.disable()  # a collection would write to every shared page
 
     def settle(self) -> None:
-        """Prepares the objects that forked agents share; call it when all is loaded."""
+        """Exempts all objects from garbage collection, because forked agents share them.
+
+        It also notes the libraries' random generators. Call it when all is loaded.
+        """
         gc.unfreeze()
         found = gc.get_referrers(random.Random)
         self._generators = [each for each in found if type(each) is random.Random]
@@ -209,7 +212,10 @@ class Parent:
                 os.close(pidfd)
 
     def _start(self, request: bytes, fds: list[int]) -> int:
-        """Gives a guard its streams and its control socket; returns its pid. Raises OSError."""
+        """Sends `request` and `fds` to a guard, the one forked ahead if any; returns its pid.
+
+        `fds`: the agent's three streams and the guard's control socket. Raises OSError.
+        """
         if len(fds) != _STREAMS + 1:
             raise OSError("there was no room for the descriptors")
         pid, streams = self._waiting or self._fork()
@@ -219,7 +225,7 @@ class Parent:
         return pid
 
     def _have_guard_wait(self) -> None:
-        """Forks the next guard ahead, unless the library is still missing in it."""
+        """Forks a guard ahead for the next request, unless the model library is not loaded yet."""
         if self._light or self._waiting:
             return
         try:

@@ -187,7 +187,7 @@ class GuardedProcess:
 
 
 def _kill_orphans(seconds: float) -> None:
-    """Kills what killed guards have left, for so many seconds at most; blocks the thread."""
+    """Kills the processes that killed guards left, within `seconds`; blocks the thread."""
     end = time.monotonic() + seconds
     while ORPHANS.kill() and time.monotonic() < end:
         time.sleep(_ORPHANS_PAUSE)

@@ -153,10 +153,10 @@ def _litellm() -> str | None:
 
 
 class Opens(Protocol):
-    """A part that opens models, as AllModels does."""
+    """An object that opens models, as AllModels does."""
 
     def open(self, model_id: str) -> Model:
-        """Returns the model. Raises ModelError."""
+        """Returns the model with this id. Raises ModelError."""
 
 
 async def asked(models: Opens, model_id: str, secrets: Secrets) -> Json:

@@ -16,7 +16,7 @@ def fenced(text: str) -> str:
 
 
 def split_closing_fence(text: str) -> tuple[str, str]:
-    """Splits a text into itself up to its closing fence, and that fence with the line break before.
+    """Splits a text before the line break in front of its closing fence; returns both parts.
 
     The second part is "" if the text does not end with a fence.
     """

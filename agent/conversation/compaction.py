@@ -34,8 +34,8 @@ _RECENT = 2
 _MORE_RECENT = 4
 #: the share of the room below which a middle is not worth a summary
 _LEAST = 0.1
-#: the share of the room that a summary may take, and the characters that it may take in a small one
-#: if they are free
+#: the share of the room that a summary may take, and the characters that it may take in a small
+#: room if they are free there
 _SUMMARY_SHARE = 0.25
 _SUMMARY_CHARS = 8_000
 #: the characters that every summary may have
@@ -124,7 +124,10 @@ class Compactor:
     async def _make_room(
         self, model: Model, estimate: TokenEstimate, target: int, recent: int
     ) -> None:
-        """Makes room until the input has `target` tokens or all but `recent` entries were cut."""
+        """Leaves results out, and summarises if that won't do, until the input has `target` tokens.
+
+        `recent`: how many of the last entries stay as they are.
+        """
         excess = estimate.tokens() - target
         trimmable = sum(estimate.of_result(call) for call in self._trimmable(recent))
         cut = self._cut(estimate, target, recent) if trimmable < excess else 0

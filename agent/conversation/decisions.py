@@ -9,7 +9,7 @@ from agent.conversation.entries import Record
 #: what an "always" answer holds for (see `agent.turn.permissions`)
 Key = tuple[str | bool, ...]
 
-#: the kinds of records that hold them
+#: the kinds of records that hold choices and "always" answers
 DECISIONS = ("chosen", "always")
 
 

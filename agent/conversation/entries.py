@@ -72,7 +72,7 @@ class Note:
 
 @dataclass(slots=True)
 class Run:
-    """A run of tokens of one kind."""
+    """Consecutive tokens of one kind, joined."""
 
     kind: SpokenKind
     tokens: list[str] = field(default_factory=list)
@@ -119,8 +119,8 @@ class Summary:
 
     text: str
     entries: int
-    #: the prompt that the next entry answers and the words that joined its turn before, which the
-    #: model is given again
+    #: the prompt that the entry after the summarised ones answers, and the words that joined its
+    #: turn before: the model is given them again, after the summary
     prompts: Sequence[Prompt] = ()
 
 

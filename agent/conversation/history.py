@@ -85,10 +85,7 @@ class History:
 
     @property
     def title(self) -> str | None:
-        """The title that a model made, else the first line of the first prompt.
-
-        None before that.
-        """
+        """The title that a model made, else the first prompt's first line; None without either."""
         if self.made_title is not None:
             return self.made_title
         first = next((e for e in self._entries if isinstance(e, Prompt)), None)

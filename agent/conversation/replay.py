@@ -19,7 +19,10 @@ from agent.model import SpokenKind
 
 
 def replay_of(entries: Sequence[Entry], *, running: bool) -> Iterator[Update]:
-    """Yields the updates. `running`: a turn runs and will end the open cards of the last entry."""
+    """Yields the session updates that show these entries.
+
+    `running`: a turn runs and will itself end the open cards of the last entry.
+    """
     plans = _last_plans(entries)
     for number, entry in enumerate(entries):
         goes_on = running and number == len(entries) - 1

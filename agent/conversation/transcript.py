@@ -55,7 +55,10 @@ class Transcript:
     """The history of an open session, and the file to which its records are appended."""
 
     def __init__(self, path: Path | None, history: History, *, cut: bool = False) -> None:
-        """Without a path, records change the history and are not written."""
+        """Without a `path`, records change the history and are not written.
+
+        `cut`: the file ends with a line that was cut off.
+        """
         self.history = history
         self._path = path
         self._fd = -1
@@ -78,8 +81,8 @@ class Transcript:
     def fork(cls, folder: Path, session_id: str, new_id: str, cwd: str) -> Transcript:
         """Creates the file of a new session with a copy of an old one's records.
 
-        Without its "always allow" answers. Blocks the thread. Raises UnknownSession, or OSError; no
-        new file is left then.
+        Its "always allow" answers are left out. Blocks the thread. Raises UnknownSession, or
+        OSError; no new file is left then.
         """
         try:
             source = path_of(folder, session_id).open("rb")

@@ -114,7 +114,7 @@ async def _greet(session: ClientSession) -> None:
 
 
 class _Watched:
-    """A stream that calls `on_end` at its end; the SDK tells only calls in flight of it."""
+    """A stream that calls `on_end` at its end, which the SDK reports only to calls in flight."""
 
     def __init__(self, stream: ReadStream[Received], on_end: Callable[[], None]) -> None:
         self._stream = stream

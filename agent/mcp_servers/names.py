@@ -23,7 +23,7 @@ _HASH_LENGTH = 6
 
 
 def server_parts(names: Sequence[str]) -> list[str]:
-    """Returns, for each server in order, its part of its tools' names."""
+    """Returns for each server, in order, the SERVER part of its tools' names; all parts differ."""
     parts: list[str] = []
     for name in names:
         part, count = _server_part(name), 1
@@ -57,9 +57,9 @@ def _clean(tool: str) -> str:
 
 
 def _fitted(name: str, clean: str, room: int) -> str:
-    """Returns `clean` if it equals `name` and fits.
+    """Returns `clean` if it equals `name` and has at most `room` characters.
 
-    Otherwise `clean` cut, with a hash of `name`.
+    Otherwise returns `clean`, cut, with a hash of `name` at its end.
     """
     if clean == name and len(clean) <= room:
         return clean

@@ -16,9 +16,9 @@ class Problem(Exception):
 
 
 def in_words(error: BaseException) -> str:
-    """Returns the end of a sentence about an error.
+    """Returns what is wrong with a server, as the end of a sentence that begins with "it".
 
-    Of an error group, about its clearest member.
+    Of an error group, the clearest member is described.
     """
     found = list(_leaves(error))
     for tells in (_problem, _http, _protocol, _process):

@@ -87,7 +87,7 @@ class McpServer:
             await self.say(sentence)
 
     def end(self) -> None:
-        """Makes `serve` end."""
+        """Ends the server: `serve` closes its connection and returns; no problem is shown."""
         self._ending = True
         self._over.set()
         if not self.settled.is_set():

@@ -64,7 +64,10 @@ class SessionServers:
             self._served.remove(current)
 
     async def settled(self) -> None:
-        """Waits until the servers have connected or failed, READY_SECONDS at most, once a set."""
+        """Waits, READY_SECONDS at most, until each of the servers has connected or failed.
+
+        Returns at once if it has waited for the same servers before.
+        """
         if self._current and not self._settled:
             await self._current.ready(READY_SECONDS)
             self._settled = True

@@ -62,7 +62,7 @@ class OpenHandsAgent(OpenSessions[Conversation]):
         return introduction()
 
     async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
-        """Returns if the server accepts the key, and raises ServerProblem if not.
+        """Checks the key with a request to the server; raises ServerProblem if that fails.
 
         There is nothing to log in to: the user has to set the key.
         """

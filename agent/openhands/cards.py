@@ -129,10 +129,7 @@ def title(action: Action) -> str:
 
 
 def planned(action: Action) -> list[Json]:
-    """Returns the diff of an action that edits a file, as far as its parameters tell it.
-
-    Else [].
-    """
+    """Returns the diff of an action that edits a file; [] if its parameters don't tell it."""
     values, path = action.values, _path(action.values)
     if _kind(action) != "edit" or not path:
         return []
@@ -195,9 +192,9 @@ def contents(parts: Iterable[Part], *, as_code: bool = False) -> list[Json]:
 
 
 def image_blocks(url: str) -> list[Json]:
-    """Returns an image in a `data:` URL as a content block.
+    """Returns the content block of the image in a `data:` URL; [] if it can't be read.
 
-    For another URL, its address as text.
+    Any other URL is returned as a text block.
     """
     head, comma, data = url.partition(",")
     if head.startswith("data:") and head.endswith(";base64") and comma:

@@ -112,7 +112,10 @@ class Conversation:
                 self.shown.delay()
 
     async def read_past(self, *, replay: bool = False) -> Status | None:
-        """Reads the stored log, shown if `replay`; returns the status. Raises ServerProblem."""
+        """Reads the stored log and returns the conversation's status. Raises ServerProblem.
+
+        `replay`: the client is shown the log.
+        """
         self._opening = True
         try:
             return await patience.read_log(self.live, self.shown.say, replay=replay)
@@ -215,7 +218,7 @@ class Conversation:
         return End("cancelled" if prompt.cancelled else "end_turn")
 
     async def _stop_all(self) -> None:
-        """Stops every run and refuses every waiting action; notes if that is uncertain."""
+        """Stops every run and refuses every waiting action; notes it if a run may still go on."""
         turn = Turn()
         await self._drive(turn, self._shell(None), turn.begin_stop())
 
@@ -243,7 +246,7 @@ class Conversation:
         return outcome
 
     async def _watch(self) -> None:
-        """Checks a feed that is silent during a turn: it may be dead without having been cut."""
+        """Asks for the status when a turn's feed is silent; reconnects a feed that seems dead."""
         told = False
         while True:
             self.live.heard = False

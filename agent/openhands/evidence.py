@@ -61,7 +61,7 @@ class Evidence:
         self.ran, self.rest = False, None
 
     def forget_rest(self) -> None:
-        """Notes that a run was started: an earlier snapshot says nothing of it."""
+        """Notes that the server has started a run: an earlier snapshot says nothing of that run."""
         if not self.ran:
             self.rest = None
 

@@ -47,9 +47,9 @@ _KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The result of an event: updates for the client, and the event for the turn.
+    """What follows from an event: updates for the client, and the event for the turn.
 
-    `event`: None if it was known and says nothing new. `ours`: it is the message that was expected.
+    `event`: None if it was known and says nothing new. `ours`: the event is the expected message.
     """
 
     updates: tuple[Update, ...] = ()
@@ -201,15 +201,15 @@ def _is_boundary(event: Event) -> bool:
 
 
 def _between_calls(event: Event) -> bool:
-    """Returns True for a change of status that lies between two calls of the model.
+    """Returns True for a change of the status, except to `paused`.
 
-    A pause may not.
+    Such a change comes while no model call runs; a pause may come during one.
     """
     return isinstance(event, StateField) and event.status not in (None, Status.PAUSED)
 
 
 def _words(action: Action) -> tuple[tuple[str, ...], str]:
-    """Returns the texts of a call for the user, and the model's thought."""
+    """Returns the texts for the user that come with a tool call, and the model's thought."""
     match action.kind:
         case "FinishAction":
             return (action.said, str(action.values.get("message") or "")), action.thought

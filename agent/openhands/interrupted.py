@@ -14,7 +14,10 @@ _DONE = "acp_last_prompt_user_message_id"
 
 
 def left_over(state: Json) -> str | None:
-    """Returns the id of the message that the agent would get again; None if there is none."""
+    """Returns the id of the interrupted message that the agent would get again with the next one.
+
+    Returns None if there is none. `state`: the conversation's state.
+    """
     agent, last = state.get("agent"), state.get("last_user_message_id")
     if not isinstance(agent, dict) or agent.get("kind") != _ACP_AGENT or not isinstance(last, str):
         return None

@@ -18,10 +18,10 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 async def check_extras(server: Server, params: SessionParams) -> None:
-    """Checks the further folders and the MCP servers that a client names for a session.
+    """Raises RequestError for further folders, and for an MCP server that the settings lack.
 
-    A conversation has the MCP servers of its profile and of the server's settings. A client's are
-    accepted if these have the same. Raises RequestError and ServerProblem.
+    A conversation has the MCP servers of its profile and of the server's settings. So each one that
+    a client names must be in the settings, under the same name. Raises ServerProblem.
     """
     if params.extra_roots:
         raise invalid_params("additionalDirectories: a conversation of OpenHands has one folder")
@@ -41,7 +41,7 @@ async def check_extras(server: Server, params: SessionParams) -> None:
 
 
 def _is_same(wanted: Json, known: Json) -> bool:
-    """Returns True if both are started in the same way: the same URL, or command and arguments."""
+    """Returns True if `known` is enabled and has the URL, or the command line, of `wanted`."""
     if not known or known.get("enabled") is False:
         return False
     if "url" in wanted:

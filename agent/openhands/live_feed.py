@@ -211,7 +211,10 @@ class LiveFeed:
 
 
 async def _pump(socket: EventsSocket, send: MemoryObjectSendStream[Json]) -> ServerProblem:
-    """Passes events on until the connection ends or too many wait; returns the reason."""
+    """Passes events of `socket` on to `send` until the connection ends or too many events wait.
+
+    Returns the reason.
+    """
     while True:
         try:
             send.send_nowait(await socket.receive())

@@ -19,9 +19,9 @@ class News:
         self._told_whole = False
 
     async def title(self) -> None:
-        """Tells the client the conversation's title if it has changed.
+        """Reads the conversation's title and tells it to the client if it has changed.
 
-        No event of the server does.
+        It is read because no event of the server tells of the change.
         """
         try:
             title = (await self._server.info(self._id)).get("title")
@@ -32,7 +32,10 @@ class News:
             await self._shown.update({"sessionUpdate": INFO_UPDATE, "title": title})
 
     async def whole(self, state: Json) -> None:
-        """Tells the user, once, that nothing is streamed if the agent's model doesn't stream."""
+        """Tells the user, once, that nothing is streamed if the agent's model doesn't stream.
+
+        `state`: the whole state of the conversation.
+        """
         agent = state.get("agent")
         if self._told_whole or not isinstance(agent, dict) or agent.get("kind") == "ACPAgent":
             return

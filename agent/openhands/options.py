@@ -54,16 +54,13 @@ class Options:
         return self.model if self.model in self._models else None
 
     def checked_model(self, name: object) -> str:
-        """Returns the name of a model profile.
-
-        Raises RequestError if the server lists none such.
-        """
+        """Returns `name`; raises RequestError if it is no model profile that the server lists."""
         if not isinstance(name, str) or name not in self._models:
             raise invalid_params("no such model")
         return name
 
     def changed(self, key: str, value: object) -> list[Update]:
-        """Notes a change that the server tells; returns the updates for the client."""
+        """Notes the new `value` of the state's field `key`; returns the updates for the client."""
         before = (self.mode, self.model)
         if key == "confirmation_policy":
             self._take_policy(value)
@@ -81,7 +78,7 @@ class Options:
         return {"sessionUpdate": OPTIONS_UPDATE, "configOptions": listed}
 
     def chose_model(self, name: str) -> list[Update]:
-        """Notes the client's choice; returns the updates for the client."""
+        """Notes that the client chose the profile `name`; returns the updates for the client."""
         changed, self.model = self.model != name, name
         return [self._update()] if changed else []
 
@@ -120,7 +117,10 @@ class Options:
             self.policy = policy
 
     def _model_of(self, agent: object, known: str | None) -> str:
-        """Returns the profile of the agent's model, or the model's own name."""
+        """Returns the profile of the agent's model, or the model's own name if that is not clear.
+
+        `known`: the profile until now, kept if it has the same model.
+        """
         model = agent.get("llm") if isinstance(agent, dict) else None
         if not isinstance(model, dict):
             return known or "default"

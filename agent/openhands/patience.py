@@ -52,9 +52,9 @@ async def wait_until_ready(
 
 
 async def read_log(live: LiveFeed, say: Say, *, replay: bool) -> Status | None:
-    """Reads the log and returns the conversation's status. Raises ServerProblem.
+    """Reads the log and returns the conversation's status, after a few attempts if necessary.
 
-    `replay`: the log is shown too.
+    `say` tells the user of each wait. `replay`: the log is shown too. Raises ServerProblem.
     """
     for pause in _READ_AGAIN:
         try:

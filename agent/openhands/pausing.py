@@ -35,6 +35,6 @@ class Pausing:
             self.resuming = False
 
     def taken_answer(self) -> bool | None:
-        """Returns the answer that was kept, and forgets it; None if there is none."""
+        """Returns the user's answer that was kept, and forgets it; None if there is none."""
         answer, self.answer = self.answer, None
         return answer

@@ -31,9 +31,9 @@ _NAMED = re.compile(
 class Kind(Enum):
     """How a request failed, and so whether the server may have carried it out."""
 
-    #: the server can't have seen it
+    #: the server can't have seen the request
     UNREACHED = auto()
-    #: the server may have taken it: the connection was cut, or it answered 5xx
+    #: the server may have taken the request: the connection was cut, or it answered 5xx
     UNSURE = auto()
     #: 429: no run can be started now
     BUSY = auto()

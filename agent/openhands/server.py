@@ -58,7 +58,7 @@ class Server:
     # the server
 
     async def ready(self) -> None:
-        """Returns if the server answers. Raises ServerProblem if it doesn't yet."""
+        """Asks the server whether it is up; raises ServerProblem if it doesn't answer yet."""
         await self._ask("GET", "/health")
 
     async def agent_profiles(self) -> Json:

@@ -18,7 +18,7 @@ from acp_bridge.protocol import AGENT_MESSAGE, TRANSCRIPT, text_chunk
 from agent.client import Client, Update
 from agent.openhands.turn_words import LEFT_OUT
 
-#: how many updates are delayed
+#: how many updates are delayed at most
 _MOST_DELAYED: Final = 5000
 
 
@@ -55,7 +55,7 @@ class Shown:
         await self.all(delayed or ())
 
     def mute(self, muted: bool) -> None:
-        """Drops updates if `muted`: a cancelled run may continue and send more of them."""
+        """Sets whether updates are dropped: a cancelled run may continue and send more of them."""
         self._muted = muted
 
     async def update(self, update: Update) -> None:

@@ -29,7 +29,10 @@ class Stopping:
         self._tries = 0
 
     def begin(self, status: Status | None, waiting: Waiting) -> list[Effect]:
-        """Returns the first effects. `status`: last seen; `waiting`: actions without consent."""
+        """Begins to stop the run; returns the first effects.
+
+        `status`: the last one seen. `waiting`: the actions without consent.
+        """
         return [Confirm(False) if status is Status.WAITING and waiting else Interrupt()]
 
     def interrupted(self, problem: ServerProblem | None) -> list[Effect]:
@@ -53,7 +56,7 @@ class Stopping:
         return [Say(words.STILL_RUNS), End("cancelled")]
 
     def gone(self, problem: ServerProblem) -> list[Effect]:
-        """Ends the stop: the server can't be reached any more, or has lost the conversation."""
+        """Ends the turn: the server can't be reached any more, or has lost the conversation."""
         if problem.kind is Kind.GONE:
             return [End("cancelled")]
         self.uncertain = True

@@ -79,7 +79,7 @@ class Texts:
         """Returns the rest of a complete message that deltas have not shown.
 
         `texts`: what was said before a tool call and, if the call itself ends the turn with words,
-        those. Deltas belong to the first of them that isn't empty.
+        those words. Deltas belong to the first text that isn't empty.
         """
         updates = self._thought.whole(thought, f"{message_id}-thought")
         told = [text for text in texts if text.strip()]

@@ -243,7 +243,7 @@ class Turn:
         return [Paused(False), *([] if answer is None else self.answered(answer, waiting))]
 
     def _go_on_again(self, waiting: Waiting) -> list[Effect]:
-        """Requests a run again, until the paused run has ended and the new one is seen."""
+        """Requests a run again, in `_AGAIN` seconds, unless the new run was seen and has ended."""
         if self._evidence.ran and self._evidence.rest not in (None, *_RUNNABLE):
             return [*self._go(Phase.RUNNING), *self._look(waiting)]
         return self._go(Phase.STARTING, self._fresh(Run(_AGAIN)), keep=True)
@@ -281,7 +281,7 @@ class Turn:
         return [self._end(End("end_turn"))]
 
     def _looked(self, status: Status | None, waiting: Waiting) -> list[Effect]:
-        """Decide from what the server has: look again, ask the user, run on, start anew or fail."""
+        """Decides by what the server has: look again, ask the user, run on, start anew or fail."""
         if not self._evidence.found:
             self._tries += 1
             if self._tries < _TRIES:
@@ -336,7 +336,7 @@ class Turn:
         return pause_after(self._tries, _FIRST_PAUSE, _LONGEST_PAUSE)
 
     def _fresh(self, request: Run | Confirm) -> Effect:
-        """Returns the request, which begins a run; evidence of earlier runs is forgotten."""
+        """Returns `request`, which begins a run, and forgets the evidence of earlier runs."""
         self._evidence.forget_run()
         return request
 

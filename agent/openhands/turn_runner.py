@@ -66,7 +66,7 @@ class Shell(Protocol):
 
 
 class _Answer:
-    """The answer to a pause, and an event for its arrival."""
+    """The answer to a pause: `waits` (True if the turn waits), valid once `known` is set."""
 
     def __init__(self) -> None:
         self.waits = False
@@ -101,7 +101,7 @@ class TurnRunner:
         await self._perform(self.turn.saw(event, self._shell.waiting, ours=ours))
 
     def cancel(self) -> None:
-        """Cancels the turn; what follows is done in the turn's own tasks."""
+        """Begins to cancel the turn and returns at once; `run` returns when it has ended."""
         if self._tasks is None:
             return
         under_way = self._patience is not None

@@ -26,7 +26,10 @@ from agent.openhands.stopping import Waiting
 
 @dataclass(frozen=True, slots=True)
 class TurnShell:
-    """The shell of one turn. `message`: None for a turn that only stops what runs."""
+    """Carries out the requests of one turn and its question to the user.
+
+    `message`: None for a turn that only stops what runs.
+    """
 
     conversation_id: str
     server: Server

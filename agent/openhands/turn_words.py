@@ -16,7 +16,7 @@ class Phase(Enum):
 
     #: the message is being sent
     SENDING = auto()
-    #: an answer of the server was lost; its state is read to find out
+    #: an answer of the server was lost; the conversation's state is read to find out the outcome
     LOOKING = auto()
     #: the server has the message, and a run is requested
     STARTING = auto()
@@ -28,7 +28,7 @@ class Phase(Enum):
     REJECTING = auto()
     #: the prompt was cancelled; everything that runs is being stopped
     STOPPING = auto()
-    #: the user's pause is in effect: nothing runs until it ends
+    #: the user's pause is in effect: nothing runs until the pause ends
     PAUSED = auto()
     ENDED = auto()
 
@@ -40,14 +40,14 @@ class SendMessage:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Requests a run, after so many seconds."""
+    """Asks the server to begin a run, `after` seconds from now."""
 
     after: float = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Accepts or refuses all waiting actions, after so many seconds."""
+    """Accepts or refuses all waiting actions, `after` seconds from now."""
 
     accept: bool
     after: float = 0
@@ -65,7 +65,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Reads the events stored since the last time, and the status, after so many seconds."""
+    """Reads the newly stored events and the conversation's status, `after` seconds from now."""
 
     after: float = 0
 

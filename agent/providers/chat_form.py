@@ -64,7 +64,10 @@ class ChatForm:
         return parts
 
     def _read_piece(self, piece: Mapping[str, Any]) -> Part:
-        """Reads a list-shaped content: Mistral sends `{"type": "thinking", "thinking": [...]}`."""
+        """Adds one piece of a content that is a list, as Mistral sends it, and returns the part.
+
+        A piece is a text or `{"type": "thinking", "thinking": [...]}`.
+        """
         if piece["type"] == "thinking":
             thoughts = "".join(_text(part["text"]) for part in piece["thinking"])
             return self.partial.add_reasoning(thoughts)

@@ -73,10 +73,7 @@ class Failure(Exception):
 
     @property
     def window(self) -> int | None:
-        """The model's window in tokens, if the provider refused the input and named it.
-
-        Else None.
-        """
+        """The model's window in tokens, if the provider named it in refusing the input; or None."""
         return window_in(self.text) if self.kind == "context" else None
 
     @property
@@ -148,9 +145,9 @@ def failure_in_stream(error: Any) -> Failure:
 
 
 def seconds_to_wait(headers: Mapping[str, str]) -> float | None:
-    """Returns the seconds in `Retry-After`, a number or a date (RFC 9110, 10.2.3).
+    """Returns the seconds that `Retry-After`, a number or a date (RFC 9110, 10.2.3), asks for.
 
-    None for none.
+    Returns None if the header is missing or malformed.
     """
     said = headers.get("retry-after", "").strip()
     try:

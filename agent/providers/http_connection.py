@@ -86,7 +86,10 @@ def _data(lines: list[bytes]) -> list[bytes]:
 
 @contextlib.contextmanager
 def failures(fault: Fault, silence: float) -> Iterator[None]:
-    """Turns every exception in the block into a Failure, and ends it after `silence` seconds."""
+    """Turns every exception in the block into a Failure; the block may take `silence` seconds.
+
+    `fault`: the kind of the failure, which is `stall` if the block took longer.
+    """
     try:
         with anyio.fail_after(silence):
             yield

@@ -81,7 +81,7 @@ class Keys:
 class Look:
     """Keys and base URLs as they are at one moment.
 
-    `warned`: the warnings that were logged, each with the pid of the process that did.
+    `warned`: the warnings that were logged, each with the pid of the process that logged it.
     """
 
     def __init__(
@@ -97,10 +97,7 @@ class Look:
         self._warned = warned
 
     def find(self, names: Iterable[str]) -> tuple[str, str] | None:
-        """Returns the first of these variables that has a value, and the value.
-
-        None if none has.
-        """
+        """Returns the first of the variables that has a value, and the value; None if none has."""
         names = tuple(names)
         return _first(names, self._env) or _first(names, self._lines)
 
@@ -146,9 +143,9 @@ class Look:
 
     @cached_property
     def _content(self) -> tuple[FileUse, Mapping[str, str | None]]:
-        """Whether the file is used, and its lines NAME=value.
+        """Reads the file; returns whether it is used, and the values in its lines by their names.
 
-        Quotes as in a shell, `$` is plain.
+        Quotes mean what they mean in a shell, and `$` is an ordinary character.
         """
         from dotenv import dotenv_values
 

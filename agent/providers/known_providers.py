@@ -104,5 +104,5 @@ def provider_of(model_id: str) -> Provider | None:
 
 
 def variables(prefix: str) -> Provider:
-    """Returns a provider that is not in the table, with the variables that most have."""
+    """Returns a provider for a prefix that is not in the table, with the usual variables."""
     return replace(_provider(prefix, prefix), has_other_ways=True)

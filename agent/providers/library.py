@@ -96,7 +96,7 @@ def _collector_resting() -> Iterator[None]:
 
 
 def part(name: str) -> Any:
-    """Returns a module of LiteLLM. Blocks the thread."""
+    """Returns the module `litellm.<name>`. Blocks the thread."""
     load()  # first, since it sets the switches
     return importlib.import_module(f"litellm.{name}")
 

@@ -49,7 +49,10 @@ class Target:
 
     @property
     def signs_as(self) -> str:
-        """The name of the signer whose signatures the model can read: provider, or vendor too."""
+        """The name of the signer whose signatures the model can read.
+
+        It is the provider, and at OpenRouter the provider with the model's vendor.
+        """
         vendor = f"/{self.model.partition('/')[0]}" if self.provider == "openrouter" else ""
         return self.provider + vendor
 

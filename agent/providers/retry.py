@@ -27,7 +27,10 @@ class Retry:
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
 
     def wait(self, failure: Failure, attempts: int) -> float | None:
-        """Returns the seconds to wait after so many failed attempts; None to give up."""
+        """Returns the seconds to wait before the next attempt; None to give up.
+
+        `failure`: that of the last attempt. `attempts`: how many have failed so far.
+        """
         if attempts >= self.attempts or not failure.may_pass:
             return None
         if failure.retry_after is not None:

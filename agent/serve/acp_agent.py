@@ -71,7 +71,7 @@ class AcpAgent(OpenSessions[Session]):
         return introduction()
 
     async def authenticate(self, method_id: str, **_: Any) -> AuthenticateResponse:
-        """Returns if the default model's key is there now, and raises ModelError if not.
+        """Checks that the default model's key is there now; raises ModelError if it isn't.
 
         There is nothing to log in to: the user has to set the key.
         """
@@ -214,10 +214,7 @@ class AcpAgent(OpenSessions[Session]):
             await session.close()
 
     def _check_key(self) -> None:
-        """Raises ModelError if the default model has no key.
-
-        Other problems are left to a prompt.
-        """
+        """Raises ModelError if the default model has no key; a prompt meets any other problem."""
         try:
             self._shared.models.open(self._shared.models.default)
         except ModelError as error:

@@ -16,7 +16,7 @@ ABILITIES = {"acp_bridge": {CAN_PAUSE: True, CAN_ASK: True}}
 
 
 class Extended(Protocol):
-    """A session as these methods use it."""
+    """A session as the methods of the extension use it."""
 
     async def pause(self) -> bool:
         """Pauses the running turn; returns True once it waits, False if it ends or goes on."""
@@ -30,7 +30,7 @@ class Extended(Protocol):
 
 
 class Extension:
-    """Answers requests for these methods, and cancels those that the client cancels."""
+    """Answers requests for the bridge's own methods, and ends those that the client cancels."""
 
     def __init__(self, session: Callable[[str], Extended]) -> None:
         """`session` returns the open session with an id, or raises RequestError."""

@@ -61,7 +61,7 @@ class OpenSessions(Generic[S]):
                 tasks.start_soon(session.close)
 
     def _session(self, session_id: str) -> S:
-        """Returns the open session with this id; raises RequestError."""
+        """Returns the open session with this id; raises RequestError if there is none."""
         if session := self._sessions.get(session_id):
             return session
         raise unknown_session()
@@ -70,7 +70,7 @@ class OpenSessions(Generic[S]):
 def checked_blocks(prompt: Sequence[BaseModel]) -> list[dict[str, Any]]:
     """Returns a prompt's content blocks in wire form.
 
-    Raises RequestError if empty or with audio.
+    Raises RequestError if the prompt is empty or has audio.
     """
     if not prompt:
         raise invalid_params("prompt is empty")

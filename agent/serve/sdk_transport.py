@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 
 #: The parameter that holds the id of the request, for the bridge's own methods.
 REQUEST_ID: Final = "_requestId"
-#: The notification into which a cancel of such a request is turned.
+#: The notification into which a cancel of a request for the bridge's own methods is turned.
 CANCELLED: Final = f"_{CANCEL_REQUEST}"
 _OWN: Final = frozenset({PAUSE, GO, ASK})
 #: Pending bytes above which `send` waits.
@@ -201,10 +201,7 @@ class SdkTransport:
                 await self._answered.wait()
 
     def _accept(self, message: Message | Malformed) -> Message | None:
-        """Returns the message in a form that the SDK accepts.
-
-        None if it was answered or dropped here.
-        """
+        """Returns the message in a form for the SDK; None if it was answered or dropped here."""
         if isinstance(message, Malformed):
             if message.answer and message.id in self._asked:
                 return self._accept_answer({"id": message.id})
@@ -225,9 +222,9 @@ class SdkTransport:
         return _with_harmless_meta(_with_servers(message))
 
     def _cancel(self, notification: Message) -> Message | None:
-        """Returns the cancel of a request for one of the bridge's own methods, as an extension.
+        """Returns the notification `CANCELLED` for a cancel of one of the bridge's own methods.
 
-        Or None.
+        Returns None for any other notification.
         """
         params = notification.get("params")
         if notification["method"] != CANCEL_REQUEST or type(params) is not dict:

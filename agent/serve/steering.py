@@ -18,7 +18,7 @@ _PROMPT_REQUIRED = "promptRequired"
 
 
 class Steered(Protocol):
-    """A session as this method uses it."""
+    """A session as `_session/steering` uses it."""
 
     async def steer(self, blocks: list[dict[str, Any]]) -> bool:
         """Has the words join the running turn; returns False if it can take none."""
@@ -26,7 +26,7 @@ class Steered(Protocol):
 
 
 async def steered(session: Callable[[str], Steered], params: dict[str, Any]) -> dict[str, Any]:
-    """Returns the result of a request. Raises RequestError, ValidationError.
+    """Returns the result of a `_session/steering` request. Raises RequestError, ValidationError.
 
     `session` returns the open session with an id, or raises RequestError.
     """

@@ -145,7 +145,7 @@ class _DeniedTool:
 
 
 class _Nobody:
-    """A client for the copy: updates go nowhere, and every request to it fails."""
+    """The client of the copied session: it drops updates and refuses every request."""
 
     reads_files = writes_files = has_terminals = False
 

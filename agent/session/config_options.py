@@ -91,7 +91,10 @@ class ConfigOptions:
         return default
 
     def model(self) -> Model:
-        """Returns the chosen model, with the thought level if it has that. Raises ModelError."""
+        """Returns the chosen model, with the chosen thought level if it has that one.
+
+        Raises ModelError.
+        """
         level = self._level if self._level in self._levels else None
         return self._models.open(self._model_id, level)
 
@@ -136,10 +139,7 @@ class ConfigOptions:
             self._unknown = self._model_id
 
     def take_replaced(self) -> str | None:
-        """Returns the id of an unknown model that the client has replaced, and forgets it.
-
-        Else None.
-        """
+        """Returns, and forgets, the id of an unknown model that the client replaced; or None."""
         if self._unknown is None or self._unknown == self._model_id:
             return None
         replaced, self._unknown = self._unknown, None

@@ -83,7 +83,7 @@ class ModelNews:
         await self._asides.tell(self._options.update())
 
     async def tell_usage(self) -> None:
-        """Sends the use of the window when no answer does: after a load or a summary."""
+        """Sends the client the use of the window after a load or a summary, when no answer does."""
         history, info = self._history, self._options.known
         if info is None or not history.entries:
             return

@@ -56,7 +56,7 @@ COMMANDS_UPDATE: Update = {
 
 
 class _PendingPrompt:
-    """An unanswered prompt: its cancel scope, its pause, words for it, an event for its answer."""
+    """An unanswered prompt: how to cancel, pause and steer it, and the event of its answer."""
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
@@ -113,12 +113,15 @@ class Session:
         self.servers.use(params.mcp_servers, params.cwd)
 
     async def begin(self) -> None:
-        """Sends what follows the response that made the session, then does what `serve` does."""
+        """Sends the client the list of commands, then does what `serve` does.
+
+        Call it after the response that made the session.
+        """
         await self.client.update(COMMANDS_UPDATE)
         await self.serve()
 
     async def reopened(self) -> None:
-        """Sends what goes before the response that opens the session again.
+        """Sends the client commands and usage before the response that opens the session again.
 
         Later updates wait until the client sends something. Among them are the commands once more,
         for clients that know a session only once they have the response.
@@ -130,7 +133,7 @@ class Session:
             await self._asides.tell(COMMANDS_UPDATE)
 
     async def serve(self) -> None:
-        """Runs the session's MCP servers until they end, and tells the client what becomes known.
+        """Runs the MCP servers until they end; tells the client of model abilities and lost tools.
 
         Does nothing in a light process.
         """
@@ -142,7 +145,7 @@ class Session:
             tasks.start_soon(self._name_gone_tools)
 
     async def tell_options_of_choice(self) -> None:
-        """Tells what the model that the client has just chosen can do, once that is known."""
+        """Tells the client, once it is known, what the model that it has just chosen can do."""
         await self._asides.send_delayed_states()
         await self._news.tell_replaced()
         await self._news.tell_options()

@@ -38,7 +38,7 @@ def visible(text: str) -> str:
 
 
 def short(text: str) -> str:
-    """Returns a title of one line; a long text keeps its end, which tells files apart."""
+    """Returns the text as a one-line title; a long one keeps its end, which tells files apart."""
     line = visible(" ".join(text.split()))
     return line if len(line) <= _TITLE else f"…{line[1 - _TITLE :]}"
 

@@ -69,10 +69,7 @@ def first_words(command: str) -> tuple[str, ...]:
 
 
 def _listed(first_words: list[str]) -> frozenset[str]:
-    """Returns the options and marks listed for a command's first words.
-
-    Empty if they are not listed.
-    """
+    """Returns the options and marks listed for a command's first words; none if they aren't."""
     named = (_program(first_words[0]), *first_words[1:])
     options = KNOWN_COMMANDS.get(named)
     if options is None and _NAME.fullmatch(named[-1]):
@@ -91,7 +88,7 @@ def _program(word: str) -> str:
 def _words(command: str) -> list[str]:
     """Returns the words into which /bin/sh splits a command.
 
-    [] if it would do more than join quotes.
+    Returns [] if the shell would do more to them than join quoted pieces.
     """
     found: list[str] = []
     at, text = 0, command.strip(" \t")

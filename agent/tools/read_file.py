@@ -98,7 +98,7 @@ async def _run(place: Place, args: ReadFileArgs, context: ToolContext) -> ToolRe
 
 
 class _Page:
-    """The lines for the model, up to its limit and ours, each with its number."""
+    """Numbered lines for the model: as many as it asked for, within this tool's own limits."""
 
     def __init__(self, lines: Iterator[str], args: ReadFileArgs, secrets: Secrets) -> None:
         self._line = args.line

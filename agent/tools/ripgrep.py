@@ -130,7 +130,7 @@ async def _start(
 
 
 async def _each(process: Process, end: bytes, take: Callable[[bytes], bool]) -> bool:
-    """Calls `take` with each line of the output; returns False if `take` did."""
+    """Calls `take` with each line of output; stops and returns False once `take` returns False."""
     assert process.stdout is not None
     partial = b""
     async for data in process.stdout:
@@ -166,7 +166,8 @@ async def _end(process: Process) -> None:
 def _open(folder: Path, file: str, opened: contextlib.ExitStack) -> tuple[str, str, Sequence[int]]:
     """Returns ripgrep's folder, its target, and the descriptors that it needs for them.
 
-    Both are names of descriptors, so that a link that was put there meanwhile is not followed.
+    Folder and target are named by descriptors where the system can do that, so that a link that was
+    put there meanwhile is not followed.
     `opened` closes the descriptors. It waits for the disk. Raises ToolError.
     """
     try:

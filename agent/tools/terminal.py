@@ -64,7 +64,8 @@ async def run_in_terminal(command: Command, client: Client, show: Show) -> Ended
 async def _create(command: Command, client: Client) -> str:
     """Creates the terminal and returns its id.
 
-    After a cancellation it waits `_LATE` seconds for it. Raises NoTerminal, ToolError.
+    After a cancellation it waits `_LATE` seconds for the id, to release the terminal. Raises
+    NoTerminal, ToolError.
     """
     terminal_id = ""
     refusal: ClientError | None = None
@@ -105,9 +106,9 @@ async def _shorten_when_cancelled(patience: anyio.CancelScope) -> None:
 
 
 async def _wait(terminal_id: str, seconds: float, client: Client) -> dict[str, Any] | None:
-    """Waits for the command's end and returns its exit status.
+    """Waits for the command's end and returns its exit status as the client tells it.
 
-    None if it was killed at the timeout. Raises ClientError, TimeoutError.
+    Returns None if it was killed after `seconds`. Raises ClientError, TimeoutError.
     """
     with anyio.move_on_after(seconds):
         return await client.wait_for_terminal(terminal_id)

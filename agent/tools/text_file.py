@@ -147,7 +147,7 @@ def _lines(text: str, places: Sequence[int]) -> list[int]:
 
 
 def _crlf_places(raw: str) -> list[int]:
-    """Returns the positions of CRLF in the text in which each is one LF."""
+    """Returns the positions of the CRLFs of `raw`, counted as if each were one character."""
     return [place - number for number, place in enumerate(_places(raw, "\r\n"))]
 
 
@@ -172,9 +172,9 @@ def _not_found(text: str, old: str) -> str:
 
 
 def _line_but_for_spaces(text: str, old: str) -> int:
-    """Returns the line where the words of `old` are, whatever white space is between.
+    """Returns the number of the line at which the words of `old` begin, whatever space is between.
 
-    0 if nowhere.
+    Returns 0 if they are nowhere.
     """
     words = " ".join(old.split())
     joined = " ".join(text.split())

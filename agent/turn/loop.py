@@ -142,13 +142,13 @@ class Turn:
         return "max_turn_requests"
 
     async def _refused(self) -> StopReason:
-        """Records that the model must not be given this turn again, as ACP demands."""
+        """Records, as ACP demands, that no model is given this turn again; returns `refusal`."""
         await self._join()
         await self._recorder.record({"t": "refused"})
         return "refusal"
 
     async def _join(self) -> None:
-        """Puts the words that wait into the history."""
+        """Records the user's words that wait to join the turn, so that the history has them."""
         while (words := self._steering.next()) is not None:
             await self._recorder.record({"t": "steer", "blocks": words})
 

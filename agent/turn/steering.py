@@ -36,11 +36,11 @@ class Steering:
         return bool(self._waiting)
 
     def next(self) -> list[dict[str, Any]] | None:
-        """Returns the words that have waited longest, which wait no more; None if none wait."""
+        """Removes and returns the words that have waited longest; None if no words wait."""
         return self._waiting.popleft() if self._waiting else None
 
     def close(self) -> bool:
-        """Takes no words from now on and returns True; if words wait, changes nothing."""
+        """Stops taking words and returns True; if words wait, returns False and goes on."""
         if self._waiting:
             return False
         self._open = False

@@ -35,7 +35,7 @@ class Circle(Enum):
 
 
 def circle(entries: Sequence[Entry], compactions: Sequence[int] = ()) -> Circle | None:
-    """Returns in which way the entries end in a circle; None if they don't.
+    """Returns how the model goes round in circles at the end of `entries`; None if it doesn't.
 
     `compactions`: for each time that room was made for an answer, the number of entries at that
     time.

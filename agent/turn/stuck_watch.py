@@ -49,7 +49,7 @@ class StuckWatch:
     async def ends_turn(self) -> bool:
         """Returns True if the turn must end: the model goes round in circles, and was told before.
 
-        If it was not told yet, it is told now; at the end of the turn the user is.
+        A model that was not told yet is told now, by a note. The user is told why the turn ends.
         """
         entries = self._recorder.history.entries
         if not self._enabled or not self._has_answered():
