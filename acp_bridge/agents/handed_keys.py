@@ -17,7 +17,7 @@ from acp_bridge.agents import guard
 
 @contextmanager
 def handed_keys(env: Mapping[str, str]) -> Iterator[tuple[dict[str, str], list[int]]]:
-    """Give the environment for a process of ours, and the descriptors that it is to inherit.
+    """Give the block the environment for a process of ours, and the descriptors to inherit.
 
     Keys that are too long for a socket's buffer stay in the environment. Raises OSError.
     """
