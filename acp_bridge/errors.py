@@ -104,7 +104,7 @@ def unknown_session() -> RpcError:
 
 
 def unknown_method(method: str) -> RpcError:
-    """Return -32601, also for a method of a capability that was not advertised."""
+    """Return -32601 for `method`, also if it is one of a capability that was not advertised."""
     return RpcError(ErrorCode.METHOD_NOT_FOUND, f"method not found: {method[:200]}")
 
 

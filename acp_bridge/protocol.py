@@ -444,7 +444,7 @@ def after_of(method: str, params: Json) -> object:
 
 
 def resuming(params: Json, cursor: str | None) -> Json:
-    """Return a resume's or attach's parameters that show what follows `cursor`; None: no past."""
+    """Return the parameters of a resume or attach that shows what follows `cursor`, or no past."""
     own = {key: value for key, value in own_meta(params).items() if key != AFTER}
     return with_own_meta(params, {**own, AFTER: cursor} if cursor else own)
 
@@ -483,7 +483,7 @@ def words_of(params: Json) -> list[Json]:
 
 
 def of_prompt(params: Json, prompt_id: str | None) -> Json:
-    """Return the update that shows words of a prompt, with the prompt's id."""
+    """Return an update with words of a prompt, marked with the prompt's id if there is one."""
     own = own_meta(params)
     return with_own_meta(params, {**own, PROMPT_ID: prompt_id}) if prompt_id else params
 

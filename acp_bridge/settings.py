@@ -16,7 +16,7 @@ NOTIFY_FILE: Final = "notify.toml"
 
 
 class Delivery(StrEnum):
-    """Says what happens to a prompt that comes during a turn: it waits, cancels or joins it."""
+    """Says what a prompt does that comes during a turn: it waits, cancels the turn, or joins it."""
 
     QUEUE = "queue"
     INTERRUPT = "interrupt"
@@ -31,14 +31,14 @@ class OnCancel(StrEnum):
 
 
 class ReloadAfterCancel(StrEnum):
-    """Says when an agent that answered a cancel is restarted: if it went wrong, or always."""
+    """Says when an agent that answered a cancel is restarted: if it leaked, or always."""
 
     UNCLEAN = "unclean"
     ALWAYS = "always"
 
 
 class AgentProtocol(StrEnum):
-    """Says which version of ACP is spoken with the agent: the first client's, or this one."""
+    """Says which version of ACP is spoken with the agent: the first client's, 1 or 2."""
 
     AUTO = "auto"
     V1 = "1"

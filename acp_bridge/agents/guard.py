@@ -210,7 +210,7 @@ def listen_for_signals() -> int:
 
 
 def leave_guard(guard_pid: int, files: str) -> None:
-    """Give the forked child a session, signals and limits of its own; raises OSError."""
+    """Give the forked child its own session, the mark, signals and limits; raises OSError."""
     _signal.set_wakeup_fd(-1)
     os.setsid()
     mark()
@@ -229,7 +229,7 @@ def leave_guard(guard_pid: int, files: str) -> None:
 
 
 def execute(command: list[str], locale: str) -> None:
-    """Replace the forked child by the agent; raises OSError."""
+    """Execute the agent in place of this process, with its `locale` (LC_CTYPE); raises OSError."""
     name, given, value = locale.partition("=")
     if given:
         os.environ[name] = value
@@ -335,7 +335,7 @@ class Guard:
                 return True
 
     def take_deadline(self, data: bytes) -> None:
-        """Note the last deadline of which the whole line has come."""
+        """Take the last deadline in `data` whose line is whole; keep the beginning of the next."""
         *lines, rest = (self.begun + data).split(b"\n")
         self.begun = rest[rest.rfind(DEADLINE) :] if DEADLINE in rest else b""
         if not lines:
@@ -353,7 +353,7 @@ class Guard:
         return self.deadline is not None and now() >= self.deadline
 
     def patience(self) -> int | None:
-        """Return for how many milliseconds the guard may sleep without a look at the deadline."""
+        """Return how many milliseconds to sleep before a look at the deadline; None: any number."""
         if self.deadline is None or self.timer >= 0:
             return None
         return max(0, min(DEADLINE_LOOK_MS, (self.deadline - now()) // 1_000_000 + 1))

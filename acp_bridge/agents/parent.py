@@ -141,7 +141,7 @@ class AgentParent:
     async def _replaces(self, patient: bool) -> bool:
         """Retire a parent whose keys are outdated; returns True if this start is a first one then.
 
-        A `patient` start is never that one: it waits until the next parent has loaded all.
+        A `patient` start is never a first one: it waits until the next parent has loaded all.
         """
         process, loaded_for = self._process, self._loaded_for
         if not self.ready or await self._keys_now() == loaded_for:
@@ -365,7 +365,7 @@ class ParentProcess:
         self._socket.send(_LOAD)
 
     def _processor_time(self) -> int:
-        """Return the parent's processor time in ticks; on a busy machine that alone tells a hang."""
+        """Return the parent's processor time in ticks; on a busy machine only that shows a hang."""
         with open(f"/proc/{self.pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
         return int(fields[11]) + int(fields[12])

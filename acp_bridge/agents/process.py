@@ -281,7 +281,7 @@ class Tree:
             self._guard.send_signal(number)
 
     def _kill_for_guard(self, groups: set[int]) -> None:
-        """Do the work of a guard that lives and does nothing; `groups` as in the guard.
+        """Do the work of a guard that lives and does nothing; `groups` as in `kill_descendants`.
 
         With nothing left to kill, the guard is killed as well, and with it a child that has not
         left its group yet: that one may be stopped, and holds the guard's socket and locks.

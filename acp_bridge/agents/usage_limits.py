@@ -73,7 +73,7 @@ def _says_limit(result: Any) -> bool:
 
 
 def reset_in(update: Json, now: float) -> float | None:
-    """Return when the limit that an update says is reached resets, since 1970; else None."""
+    """Return when the limit resets that an update says is reached (seconds since 1970), or None."""
     told = as_object(as_object(update.get("_meta")).get(_CLAUDES))
     if update.get("sessionUpdate") != USAGE_UPDATE or told.get("status") != "rejected":
         return None
