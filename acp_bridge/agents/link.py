@@ -149,7 +149,7 @@ class AgentCommand:
     parent: AgentParent | None = None
     #: the agent is of this project: what it writes to stderr is its log.
     ours: bool = False
-    #: records the lines to and from the agent; None: nothing is recorded.
+    #: records the lines to and from agents and clients; None: nothing is recorded.
     trace: Trace | None = None
     #: the deadline that the guards of all processes and hooks follow; None: there is none.
     deadline: Deadline | None = None

@@ -43,9 +43,9 @@ from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.runtime.threads import NoThread, done_in_any_case, in_thread
 
-#: seconds between two looks at what a parent has left.
+#: seconds between two looks at the orphans that a parent has left.
 _LOOK: Final = 0.01
-#: parents in a row that end before they are ready; then there is no other.
+#: how many parents in a row may end before they are ready; then no other is started.
 _TRIES: Final = 3
 
 # the words on the socket
@@ -73,13 +73,13 @@ class Phase(Enum):
 
     #: there is no parent, or none that a start waits for.
     ABSENT = auto()
-    #: the first one loads the agent; the first start waits for that.
+    #: the first parent loads the agent; the first start waits for that.
     COMING = auto()
-    #: it has loaded the agent and not the library.
+    #: the parent has loaded the agent and not the model library.
     LIGHT = auto()
-    #: the first one loads the library; restarts wait for that.
+    #: the first parent loads the library; restarts wait for that.
     LOADING = auto()
-    #: it has loaded all.
+    #: the parent has loaded all.
     READY = auto()
 
 

@@ -48,7 +48,7 @@ class Spent:
     """What one turn, or several together, have used as far as it can be counted."""
 
     tokens: dict[str, int] = field(default_factory=dict)
-    #: by currency.
+    #: amounts by currency.
     costs: dict[str, float] = field(default_factory=dict)
     #: what was told and could not be counted: "tokens" or "cost", the agent, and why.
     uncounted: set[tuple[str, str, Span]] = field(default_factory=set)

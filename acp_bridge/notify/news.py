@@ -43,7 +43,7 @@ class Times:
     moment: float = 10.0
     #: how long a turn has to take for its end to be told.
     long_turn: float = 60.0
-    #: from one notification to the next.
+    #: how long it takes at least from one notification to the next.
     between: float = 60.0
 
 
