@@ -9,13 +9,13 @@ if sys.version_info < (3, 11):  # noqa: UP036 - a clone may be run by any Python
 import acp_bridge
 from acp_bridge.runtime import signals
 
-#: allocations before the garbage collector runs. Messages are freed by reference counts, and what
-#: is imported stays, so it finds little.
+#: how many allocations come before a run of the garbage collector, which finds little: messages are
+#: freed by reference counts, and what is imported stays.
 COLLECT_AFTER = 50_000
 
 
 def main() -> int:
-    """Run the command; returns its exit code."""
+    """Run the command that `sys.argv` names; returns its exit code."""
     if sys.platform == "win32":
         sys.stderr.write("acp-bridge does not run on Windows; use it inside WSL.\n")
         return 2

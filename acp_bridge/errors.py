@@ -30,14 +30,14 @@ _ORIGIN: Final = re.compile(r"https://([a-z0-9._-]{1,255}|\[[0-9a-f:.]{2,45}\])(
 
 
 def internal(exc: BaseException | None = None, what: str = "internal error") -> RpcError:
-    """Return -32603 with an id; the exception goes to the log under the same id."""
+    """Return -32603 with the text `what` and an id; the log has `exc` under the same id."""
     error_id = secrets.token_hex(4)
     log.error("error id=%s %s", error_id, what, exc_info=exc)
     return RpcError(ErrorCode.INTERNAL_ERROR, f"{what} (the log has more under id {error_id})")
 
 
 def contained(call: Callable[..., None], *args: object, what: str) -> None:
-    """Call a function; its exception is logged, and the caller goes on (invariant P6)."""
+    """Call `call(*args)`; an exception of it is logged as `what`, not raised (invariant P6)."""
     try:
         call(*args)
     except Exception as exc:
@@ -45,13 +45,13 @@ def contained(call: Callable[..., None], *args: object, what: str) -> None:
 
 
 def invalid(message: str, where: str | None = None) -> RpcError:
-    """Return -32602, which says what is wrong with which parameter."""
+    """Return -32602 with `message`, behind the wrong parameter's name `where` if it is given."""
     text = f"{where}: {message}" if where else message
     return RpcError(ErrorCode.INVALID_PARAMS, text)
 
 
 def wrong_cursor(message: str) -> RpcError:
-    """Return -32602 for a cursor at which nothing can go on; it tells that from other reasons."""
+    """Return -32602 for a cursor that can't be used; its `data` says that the cursor is why."""
     error = invalid(message)
     error.data = {**error.data, REASON: CURSOR}
     return error
@@ -63,7 +63,10 @@ def is_wrong_cursor(error: RpcError) -> bool:
 
 
 def held_elsewhere(message: str, machine: str, address: str | None) -> RpcError:
-    """Return -32600: a bridge of another machine has the session; `address` if it is an origin."""
+    """Return -32600: a bridge of another machine has the session.
+
+    Its `data` names `machine`, and `address` if that is an https origin.
+    """
     error = refused(message)
     error.data = {**error.data, REASON: ELSEWHERE, MACHINE: machine}
     if _is_origin(address):
@@ -77,7 +80,10 @@ def _is_origin(text: object) -> TypeGuard[str]:
 
 
 def held_at(data: object) -> tuple[str, str | None] | None:
-    """Return the machine that has a session, and its origin if it is told, by an error's `data`."""
+    """Return the machine and the origin (or None) that `held_elsewhere` put into an error's `data`.
+
+    None for the `data` of any other error.
+    """
     told = as_object(data)
     machine, address = told.get(MACHINE), told.get(ADDRESS)
     if told.get(REASON) != ELSEWHERE or not isinstance(machine, str):
@@ -86,7 +92,7 @@ def held_at(data: object) -> tuple[str, str | None] | None:
 
 
 def without_machine_named(data: Any) -> Any:
-    """Return an error's `data` without the words with which a bridge names another machine."""
+    """Return an error's `data` without what `held_elsewhere` adds; any other as it is."""
     if held_at(data) is None:
         return data
     return {name: data[name] for name in data if name not in (REASON, MACHINE, ADDRESS)}
@@ -98,7 +104,7 @@ def unknown_session() -> RpcError:
 
 
 def unknown_method(method: str) -> RpcError:
-    """Return -32601, also for a method of a capability that was not advertised."""
+    """Return -32601 for `method`, also if it is one of a capability that was not advertised."""
     return RpcError(ErrorCode.METHOD_NOT_FOUND, f"method not found: {method[:200]}")
 
 
@@ -113,7 +119,7 @@ def auth_required() -> RpcError:
 
 
 def at_this_machine(error: RpcError) -> RpcError:
-    """Return an error for who is elsewhere: one that wants a login names the machine for that."""
+    """Return an error as a remote client gets it: one that wants a login names this machine."""
     if error.code != ErrorCode.AUTH_REQUIRED:
         return error
     where = f" (log in on {socket.gethostname()}, where the agent runs)"
@@ -124,22 +130,22 @@ def at_this_machine(error: RpcError) -> RpcError:
 
 
 def refused(message: str) -> RpcError:
-    """Return -32600 for a request that is out of order now."""
+    """Return -32600 with `message`: the request is not allowed now, or not to this client."""
     return RpcError(ErrorCode.INVALID_REQUEST, message)
 
 
 def silent(method: str, seconds: float) -> RpcError:
-    """Return -32603: the agent has not answered a request for so long."""
+    """Return -32603: the agent has not answered `method` within `seconds`."""
     return agent_trouble(f"the agent did not answer {method} within {seconds:g} s")
 
 
 def spoiled_answer(line: Malformed) -> RpcError:
-    """Return -32603: the line with the agent's answer is no message, or it is too long."""
+    """Return -32603: `line`, which was the agent's answer, is no message or is too long."""
     return agent_trouble(f"the agent's answer can't be read: {line.reason}")
 
 
 def too_many_files(limit: int) -> RpcError:
-    """Return -32603: the system lets this bridge open no more files."""
+    """Return -32603: a session finds no room among the `limit` files that may be open."""
     return RpcError(
         ErrorCode.INTERNAL_ERROR,
         f"no room for another session: the system lets this acp-bridge have {limit} files open"
@@ -150,7 +156,7 @@ def too_many_files(limit: int) -> RpcError:
 class AgentEnded(RpcError):
     """-32603: the agent's process has ended before it answered.
 
-    `how`: its exit code or signal, empty if unknown. `killed`: somebody else has ended it.
+    `how`: its exit code or signal, empty if unknown. `killed`: another process has ended it.
     """
 
     def __init__(self, how: str, *, killed: bool) -> None:

@@ -52,8 +52,8 @@ SET_MODEL: Final = "session/set_model"
 SET_CONFIG_OPTION: Final = "session/set_config_option"
 #: an extension that several agents share: a message of the user joins the running turn.
 STEERING: Final = "_session/steering"
-#: an outcome of it, if no turn runs; and, asked for as `_meta.steering.idleBehavior`, the wish that
-#: none begins.
+#: the outcome of `STEERING` when no turn runs; and in the request, as
+#: `_meta.steering.idleBehavior`, the wish that none begins.
 PROMPT_REQUIRED: Final = "promptRequired"
 
 # --- methods of the client side -----------------------------------------------------------------
@@ -64,7 +64,7 @@ READ_TEXT_FILE: Final = "fs/read_text_file"
 WRITE_TEXT_FILE: Final = "fs/write_text_file"
 CREATE_TERMINAL: Final = "terminal/create"
 RELEASE_TERMINAL: Final = "terminal/release"
-#: how requests of an agent begin that read, write or run something on the client's machine.
+#: prefixes of an agent's requests that read, write or run something on the client's machine.
 ON_THE_MACHINE: Final = ("fs/", "terminal/")
 CREATE_ELICITATION: Final = "elicitation/create"
 #: methods with which an agent asks a person, through a client.
@@ -78,17 +78,17 @@ CANCEL_REQUEST: Final = "$/cancel_request"
 
 #: a notification: a prompt is on disk.
 ACCEPTED: Final = "_acp_bridge/accepted"
-#: the running turn waits once its model or tool call in flight has ended.
+#: a request: the running turn waits once its model or tool call in flight has ended.
 PAUSE: Final = "_acp_bridge/pause"
-#: nothing more starts.
+#: a request: no further turn of the session starts.
 HOLD: Final = "_acp_bridge/hold"
-#: the end of a pause or a hold.
+#: a request: ends a pause or a hold.
 GO: Final = "_acp_bridge/go"
-#: a notification: the prompts that wait or are left over, as they run.
+#: a notification: the prompts that wait or are left over, in the order in which they run.
 QUEUE: Final = "_acp_bridge/queue"
-#: the same, asked for, with all of their words.
+#: a request: its answer is the same list, with the whole words of each prompt.
 QUEUE_LIST: Final = "_acp_bridge/queue/list"
-#: the user's changes of such a prompt: another place, other words, never.
+#: requests that change a prompt of the list: to another place, to other words, or never to run.
 QUEUE_MOVE: Final = "_acp_bridge/queue/move"
 QUEUE_EDIT: Final = "_acp_bridge/queue/edit"
 QUEUE_DROP: Final = "_acp_bridge/queue/drop"
@@ -106,7 +106,8 @@ SESSION_STATE: Final = "_acp_bridge/state"
 LIVE: Final = "_acp_bridge/live"
 #: cancels the running turn, whoever asked for it.
 CANCEL_TURN: Final = "_acp_bridge/cancel"
-#: ends one tool call or terminal of an agent that lets it; the agent's link takes it, too.
+#: ends one tool call or terminal in the background, of an agent that can do so; the bridge sends it
+#: on to that agent's link.
 CANCEL_ITEM: Final = "_acp_bridge/cancel_item"
 #: ends a session for all clients that have it.
 CLOSE_FOR_ALL: Final = "_acp_bridge/close"
@@ -142,32 +143,34 @@ class LiveState(StrEnum):
     #: the agent can't be started, or wants a login.
     BLOCKED = "blocked"
     ASLEEP = "asleep"
-    #: the session was closed or deleted for all. The end of a bridge is not told.
+    #: the session was closed or deleted for all; the end of a bridge is not told so.
     CLOSED = "closed"
 
 
-#: abilities of a client in `clientCapabilities._meta.acp_bridge`: it is told that a
-#: prompt is on disk; it is told where its sessions stand; it is told what waits in them; it is
-#: asked nothing and prompts nothing; it is asked only about turns of its own prompts; a permission
-#: that it is asked for has all that is known of the tool call, and is asked anew when that changes;
-#: it is shown the last words of an agent that does not start.
+# What a client declares in `clientCapabilities._meta.acp_bridge`.
+#: the client is sent `ACCEPTED`, `SESSION_STATE`, `QUEUE`.
 HEARS_ACCEPTED: Final = "accepted"
 HEARS_STATE: Final = "state"
 HEARS_QUEUE: Final = "queue"
+#: the client is asked nothing and prompts nothing.
 OBSERVES: Final = "observer"
+#: the client is asked only about turns of its own prompts.
 OWN_TURNS_ONLY: Final = "ownTurnsOnly"
+#: a permission that the client is asked for has all that is known of the tool call, and is asked
+#: anew when that changes.
 WHOLE_CALLS: Final = "wholeCalls"
+#: the client is sent `LAST_WORDS`.
 HEARS_LAST_WORDS: Final = "lastWords"
-#: it is told, with each recorded update, the cursor behind that.
+#: the client gets, with each recorded update, the cursor behind that update.
 TAKES_CURSORS: Final = "cursors"
 #: the name under which a client comes back on another connection.
 CLIENT_NAME: Final = "client"
-#: the name of the login with which a remote client came in that another bridge passes on.
+#: of a remote client that another bridge passes on: the name of the login with which it came in.
 LOGIN: Final = "login"
-#: what a remote client may do, in the answer to its `initialize`; one of its values.
+#: in the answer to a remote client's `initialize`: what it may do; and the value for only looking.
 MAY: Final = "may"
 ONLY_LOOKS: Final = "look"
-#: it speaks version 2, and is shown what an agent of version 2 has said as the agent has said it.
+#: the client speaks version 2, and is shown the words of an agent of version 2 as that said them.
 SHOWS_SAID: Final = "said"
 
 #: in `_meta.acp_bridge` of a permission: the user's rules say that it waits for a person where
@@ -185,10 +188,10 @@ BUILTIN_AGENT: Final = "acpBridgeAgent"
 #: `_acp_bridge/pause` and `_acp_bridge/go`; it takes `_acp_bridge/ask`.
 CAN_PAUSE: Final = "pause"
 CAN_ASK: Final = "ask"
-#: the same, said by what translates for an agent of version 2: it takes `CANCEL_ITEM`.
+#: such an ability, declared by the translator of an agent of version 2: it takes `CANCEL_ITEM`.
 CAN_CANCEL_ITEM: Final = "cancelItem"
 
-#: the member of `_meta` that has what is the bridge's own.
+#: the member of `_meta` in which the bridge's own marks and abilities stand.
 _OWN: Final = "acp_bridge"
 
 # --- kinds of `session/update` ------------------------------------------------------------------
@@ -209,8 +212,8 @@ INFO_UPDATE: Final = "session_info_update"
 SUBAGENT_UPDATE: Final = "subagent_update"
 SESSION_MESSAGE: Final = "session_message"
 SESSION_MESSAGE_CHUNK: Final = "session_message_chunk"
-#: a terminal of the agent's that runs in the background, in `SESSION_STATE`; a tool call that does
-#: is a `TOOL_CALL` there. By each the member with its id.
+#: how `SESSION_STATE` calls a terminal of the agent's that runs in the background (a tool call is a
+#: `TOOL_CALL` there), and the member that has the id of each kind.
 TERMINAL: Final = "terminal"
 ITEM_IDS: Final = {TOOL_CALL: "toolCallId", TERMINAL: "terminalId"}
 #: kinds that only a client gets with the capability `SUBAGENTS`.
@@ -218,7 +221,7 @@ OF_SUBAGENTS: Final = frozenset({SUBAGENT_UPDATE, SESSION_MESSAGE, SESSION_MESSA
 #: the capability of a client that shows the sessions of subagents.
 SUBAGENTS: Final = "subagents"
 
-#: what an agent of version 2 has said, as its member `said`, where version 1 can't say as much.
+#: an update whose member `said` has the words of an agent of version 2 that version 1 can't say.
 SAID_UPDATE: Final = "_acp_bridge_said"
 
 #: kinds that carry text of the conversation, in chunks.
@@ -258,19 +261,21 @@ def objects(value: object) -> list[Json]:
 
 
 def parted(session_id: object) -> tuple[str, str]:
-    """Return the session's id and the key (`:1`) in a subagent's id at clients; else two empty
-    texts."""
+    """Divide a subagent's id at clients, `SESSION:1`, into the session's id and the key `:1`.
+
+    Returns two empty strings for any other id.
+    """
     above, _, number = session_id.rpartition(":") if isinstance(session_id, str) else ("", "", "")
     return (above, f":{number}") if above and number.isdecimal() else ("", "")
 
 
 def renamed(holder: Json, before: str, after: str) -> Json:
-    """Return an object with one member under another name, in its place."""
+    """Return an object with its member `before` renamed to `after`, at the same position."""
     return {after if name == before else name: value for name, value in holder.items()}
 
 
 def meta_of(holder: Json) -> Json:
-    """Return an object's `_meta` as the one member of another; nothing if it has none."""
+    """Return an object that has only the `_meta` of `holder`; an empty one if that has none."""
     return {"_meta": holder["_meta"]} if holder.get("_meta") else {}
 
 
@@ -302,7 +307,7 @@ def names_terminal(update: Json) -> bool:
 
 
 def without_terminals(update: Json) -> Json:
-    """Return an update for a client that has none of the terminals which it shows."""
+    """Return an update without the terminals in its content, which its client does not have."""
     return {**update, "content": [c for c in update["content"] if not is_terminal(c)]}
 
 
@@ -312,17 +317,17 @@ def is_terminal(item: object) -> bool:
 
 
 def is_link(item: object) -> bool:
-    """Return True when a content block, or an item of a tool call's content, is a session."""
+    """Return True when a content block, or an item of a tool call's content, links to a session."""
     return isinstance(item, dict) and item.get("type") == "session"
 
 
 def only_stands(update: Json) -> bool:
-    """Return True when a `subagent_update` tells nothing but where the subagent stands."""
+    """Return True when a `subagent_update` tells nothing but the subagent's state."""
     return update.keys() == {"sessionUpdate", "sessionId", "state"}
 
 
 def without_state(update: Json) -> Json:
-    """Return a `subagent_update` that does not tell where the subagent stands."""
+    """Return a `subagent_update` without the subagent's state."""
     return {name: said for name, said in update.items() if name != "state"}
 
 
@@ -345,7 +350,7 @@ def user_chunk(block: object) -> Json:
 
 
 def follows_apart(before: Json | None, update: Json) -> bool:
-    """Return True when a user's words begin another message than the words right before them.
+    """Return True when a chunk begins another message than the chunk `before`, which it follows.
 
     What users say comes whole, and often without an id: of two texts in a row the second one is
     another prompt. A link in the middle of a prompt stands between its texts.
@@ -370,23 +375,23 @@ def text_chunk(kind: str, text: str, message_id: str) -> Json:
 
 # --- `_meta.acp_bridge` -------------------------------------------------------------------------
 
-#: of a prompt, and in `agentCapabilities` that it is taken: the name under which a client sends one
-#: prompt, the same however often it sends that.
+#: of a prompt: the key that its client gives it, the same however often the prompt is sent. In
+#: `agentCapabilities`: the bridge takes such keys.
 PROMPT_KEY: Final = "promptKey"
 #: of a user's words in a replay: the id of the prompt that they are of.
 PROMPT_ID: Final = "promptId"
-#: of `session/cancel`, for an agent's translator: what runs in the background goes on.
+#: of `session/cancel`, for an agent's translator: the agent's background work goes on.
 SPARES: Final = "sparesBackground"
 #: marks a prompt that a hook made, and its words in the transcript.
 FEEDBACK: Final = "feedback"
 #: marks a text that a hook added to a prompt: recorded, since an agent may replay it, not shown.
 CONTEXT: Final = "context"
 #: of an update or a question that was translated: what an agent of version 2 has said, for clients
-#: of version 2. None: nothing by itself.
+#: of version 2. None: they get nothing for it.
 SAID: Final = "said"
 #: of an update: it is for clients of version 1 alone.
 OF_VERSION_1: Final = "ofVersion1"
-#: an end of a tool card that the agent has not told.
+#: marks the end of a tool card that the bridge has assumed, since the agent told none.
 ASSUMED: Final = "assumed"
 #: on a load: the session is not to be opened if it is not live.
 ONLY_LIVE: Final = "onlyIfLive"
@@ -409,8 +414,8 @@ QUESTION: Final = "question"
 HOLDER: Final = "holder"
 #: why a cursor, or a session, is refused, in the `data` of the error.
 REASON: Final = "reason"
-#: such a reason: a bridge of another machine has the session. Its name and, if it is reached from
-#: elsewhere, its https origin stand beside.
+#: such a reason: a bridge of another machine has the session. Beside it stand that machine's name
+#: and, if the bridge is reached from elsewhere, its https origin.
 ELSEWHERE: Final = "elsewhere"
 MACHINE: Final = "machine"
 ADDRESS: Final = "address"
@@ -424,12 +429,12 @@ def own_meta(params: Json) -> Json:
 
 
 def only_if_live(params: Json) -> Json:
-    """Return the parameters of a load for a bridge that is to open nothing for it."""
+    """Return a load's parameters, marked so that a session that is not live is not opened."""
     return with_own_meta(params, {**own_meta(params), ONLY_LIVE: True})
 
 
 def continuing(params: Json) -> Json:
-    """Return the parameters of a load by a client that saw the session up to its holder's end."""
+    """Return a load's parameters, marked: the client saw the session until its holder ended."""
     return with_own_meta(params, {**own_meta(params), CONTINUES: True})
 
 
@@ -439,13 +444,13 @@ def after_of(method: str, params: Json) -> object:
 
 
 def resuming(params: Json, cursor: str | None) -> Json:
-    """Return the parameters of a request that shows what follows a cursor; None: nothing old."""
+    """Return the parameters of a resume or attach that shows what follows `cursor`, or no past."""
     own = {key: value for key, value in own_meta(params).items() if key != AFTER}
     return with_own_meta(params, {**own, AFTER: cursor} if cursor else own)
 
 
 def may_of(initialized: Json) -> object:
-    """Return what a bridge has told a remote client that it may do, by its `initialize`."""
+    """Return what a bridge's answer to `initialize` says that its remote client may do, or None."""
     return own_meta(as_object(initialized.get("agentCapabilities"))).get(MAY)
 
 
@@ -478,18 +483,18 @@ def words_of(params: Json) -> list[Json]:
 
 
 def of_prompt(params: Json, prompt_id: str | None) -> Json:
-    """Return the update that shows words of a prompt, with the prompt's id."""
+    """Return an update with words of a prompt, marked with the prompt's id if there is one."""
     own = own_meta(params)
     return with_own_meta(params, {**own, PROMPT_ID: prompt_id}) if prompt_id else params
 
 
 def with_cursor(params: Json, cursor: str) -> Json:
-    """Return a recorded update with the cursor behind it."""
+    """Return a recorded update, marked with the cursor of the place behind it."""
     return with_own_meta(params, {**own_meta(params), CURSOR: cursor})
 
 
 def without_prompt_id(params: Json) -> Json:
-    """Return an update as it is shown to who does not speak version 2, which has ids of prompts."""
+    """Return an update without its prompt's id, which only clients of version 2 are shown."""
     return _without_mark(params, PROMPT_ID)
 
 
@@ -513,7 +518,7 @@ def queue_words(prompt: list[Any]) -> list[str] | None:
 
 
 def not_feedback(params: Json) -> Json:
-    """Return the parameters of a client's prompt, which is none of a hook's, whatever it says."""
+    """Return a client's prompt without the mark of a hook's feedback, which no client may set."""
     return _without(params, FEEDBACK)
 
 
@@ -524,7 +529,7 @@ def prompt_key(params: Json) -> str | None:
 
 
 def without_key(params: Json) -> Json:
-    """Return the parameters of what is sent under no key, whatever they say."""
+    """Return the parameters of a request without the key of a prompt."""
     return _without(params, PROMPT_KEY)
 
 
@@ -539,12 +544,12 @@ def without_machine(capabilities: Json) -> Json:
 
 
 def cursor_of(params: Json) -> object:
-    """Return the place in the transcript that an update or an answer tells, or None."""
+    """Return the cursor that an update or an answer carries, or None."""
     return own_meta(params).get(CURSOR)
 
 
 def without_cursor(params: Json) -> Json:
-    """Return an update or a result without its place in the transcript."""
+    """Return an update or a result without its cursor."""
     return _without_mark(params, CURSOR)
 
 
@@ -554,7 +559,7 @@ def without_said(params: Json) -> Json:
 
 
 def _without_mark(params: Json, name: str) -> Json:
-    """Return the parameters without one of the bridge's marks, of which nothing is left then."""
+    """Return the parameters without the mark `name`; an `acp_bridge` left empty goes, too."""
     own = own_meta(params)
     if name not in own:
         return params

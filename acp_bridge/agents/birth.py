@@ -43,10 +43,10 @@ class StartedGuard(Protocol):
         """Send a signal; has no effect on a guard that has ended."""
 
     def is_alive(self) -> bool:
-        """Return False once it has ended."""
+        """Return False once the guard has ended."""
 
     async def wait(self) -> None:
-        """Wait until it has ended, and collect it."""
+        """Wait until the guard has ended, and collect it if it is a child of this process."""
 
     def close(self) -> None:
         """Close the bridge's descriptors of the guard; nothing else is called after that."""
@@ -67,7 +67,7 @@ class NoParent(Exception):
 
 
 def folder_to_start_in(folder: str | None) -> str | None:
-    """Return the folder; None, which is that of this process, if it can't be entered any more.
+    """Return the folder, or None, for that of this process, if it can't be entered any more.
 
     A kept bridge may outlive the folder that its client has started it in.
     """
@@ -75,7 +75,10 @@ def folder_to_start_in(folder: str | None) -> str | None:
 
 
 def standard_streams() -> tuple[list[int], list[int]]:
-    """Return our ends of stdin, stdout and stderr, and those of the process. Raises OSError."""
+    """Make stdin, stdout and stderr for a process; return the bridge's ends, and the process's.
+
+    Raises OSError.
+    """
     stdin, its_stdin = socket.socketpair()
     with stdin, its_stdin:
         stdin.shutdown(socket.SHUT_RD)  # what it wrote there would turn its end of file into errors
@@ -98,9 +101,10 @@ class ByCommand:
         *,
         takes_keys: bool = False,
     ) -> None:
-        """`open_files` is the agent's soft limit; without it, `cwd` or `env` this process's own.
+        """`open_files` is the agent's soft limit of open files.
 
-        `takes_keys`: the command is one of ours, which calls `guard.take_keys`.
+        That, `cwd` and `env` are this process's own if they are None. `takes_keys`: the command is
+        one of ours, which calls `guard.take_keys`.
         """
         self._command = command
         self._open_files = open_files
@@ -109,7 +113,7 @@ class ByCommand:
         self._takes_keys = takes_keys
 
     def start(self, control: int, streams: Sequence[int]) -> StartedGuard:
-        """Start it; see `Birth`."""
+        """Start the guard by its command line; see `Birth.start`."""
         env = HANDED_ON.of(os.environ if self._env is None else self._env)
         locale = f"LC_CTYPE={env['LC_CTYPE']}" if "LC_CTYPE" in env else ""
         arguments = str(control), locale, str(self._open_files or "")
@@ -139,15 +143,15 @@ class ChildGuard:
         self._process = process
 
     def send_signal(self, number: int) -> None:
-        """Send it; Popen does not signal a process that it has collected."""
+        """Send the guard a signal; Popen signals no process that it has collected."""
         self._process.send_signal(number)
 
     def is_alive(self) -> bool:
-        """Return False once it has ended."""
+        """Return False once the guard has ended."""
         return self._process.poll() is None
 
     async def wait(self) -> None:
-        """Wait for its end in a thread, or look again and again if there is no room for one."""
+        """Wait for the guard's end, in a thread, or by polling if there is no room for one."""
         try:
             await in_thread(self._process.wait, abandon_on_cancel=True)
         except NoThread:
@@ -155,25 +159,25 @@ class ChildGuard:
                 await anyio.sleep(_LOOK)
 
     def close(self) -> None:
-        """Do nothing: there is no descriptor."""
+        """Do nothing: the guard has no descriptor here."""
 
 
 class ForkedGuard:
     """A guard that is a child of the parent, and of this process once the parent has ended."""
 
     def __init__(self, pid: int, pidfd: int) -> None:
-        """`pidfd` is owned here."""
+        """`pidfd` refers to the guard; `close` closes it."""
         self.pid = pid
         self._pidfd = pidfd
 
     def send_signal(self, number: int) -> None:
-        """Send it; the kernel sends nothing to a process that has ended."""
+        """Send the guard a signal; the kernel sends none to a process that has ended."""
         if self._pidfd >= 0:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
     def is_alive(self) -> bool:
-        """Return False once it has ended, collected or not."""
+        """Return False once the guard has ended, collected or not."""
         if self._pidfd < 0:
             return False
         poll = select.poll()
@@ -181,7 +185,7 @@ class ForkedGuard:
         return not poll.poll(0)
 
     async def wait(self) -> None:
-        """Wait for its end, and collect it if it has become a child of this process."""
+        """Wait for the guard's end, and collect it if it has become a child of this process."""
         if self._pidfd >= 0:
             await anyio.wait_readable(self._pidfd)
             self._collect()
@@ -199,7 +203,7 @@ class ForkedGuard:
 
 
 class GuardReports:
-    """Reads the reports of one guard; one task at a time does so. The socket stays the caller's."""
+    """Reads the reports of one guard, for one task at a time. The socket stays the caller's."""
 
     def __init__(self, control: socket.socket) -> None:
         """`control` does not block."""
@@ -207,7 +211,7 @@ class GuardReports:
         self._received = b""
 
     async def first(self, send_signal: Callable[[int], object]) -> list[str] | None:
-        """Wait for the report of the start, as `next` does; the caller bounds this.
+        """Return the guard's first report, as `next` does; the caller bounds the wait.
 
         The agent may stop its guard at once, before the guard has reported the start. So the guard
         is continued with `send_signal` as long as it is silent.

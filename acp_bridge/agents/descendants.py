@@ -51,7 +51,7 @@ def descendants(main: int) -> frozenset[int] | None:
 
 
 def first_descendants(main: int) -> frozenset[int]:
-    """Return the same quickly; a process that begins or ends meanwhile may be missing.
+    """Return what `descendants` does, quicker; one that begins or ends meanwhile may be missing.
 
     It reads the tree alone where the system tells the children of a process (Linux).
     """
@@ -68,18 +68,19 @@ def first_descendants(main: int) -> frozenset[int]:
 
 
 def begun_before(moment: int, pids: Iterable[int]) -> frozenset[int]:
-    """Return those of the processes that had begun by that moment; none if that can't be seen.
+    """Return those of `pids` that had begun before `moment`, a time of `guard.now`.
 
-    `moment` is what `guard.now` returned then.
+    Processes that can't be looked at are left out.
     """
     ticks = _ticks(moment)
     return frozenset(pid for pid in pids if _begun(pid) < ticks)
 
 
 def programs_since(main: int, moment: int) -> list[str]:
-    """Return the names of the programs in an agent's tree that have begun since a `guard.now`.
+    """Return the names of the programs in an agent's tree that have begun since `moment`.
 
-    Each is named once, in the order of their beginning; none is where the system doesn't tell.
+    Each is named once, in the order of their beginning; none where the system doesn't tell it.
+    `moment` is a time of `guard.now`.
     """
     found = first_descendants(main)
     later = sorted(found - begun_before(moment, found), key=lambda pid: (_begun(pid), pid))
@@ -104,13 +105,13 @@ def programs_below(main: int) -> dict[int, Program] | None:
 
 
 def cpu_since(before: dict[int, Program], now: dict[int, Program]) -> float:
-    """Return the seconds of CPU time that an agent's processes have used between two looks."""
+    """Return the seconds of CPU time that an agent's processes have used from `before` to `now`."""
     used = (each.cpu - (before[pid].cpu if pid in before else 0) for pid, each in now.items())
     return sum(seconds for seconds in used if seconds > 0)
 
 
 def _times(pids: Iterable[int], counted: Iterable[int]) -> dict[int, Program]:
-    """Return these processes with the sum of the CPU times at these places of their status."""
+    """Return the processes by id, with the sum of the `counted` CPU times of their `_status`."""
     found = dict[int, Program]()
     now, second = _ticks(guard.now()), os.sysconf("SC_CLK_TCK")
     for pid in pids:
@@ -124,7 +125,7 @@ def _times(pids: Iterable[int], counted: Iterable[int]) -> dict[int, Program]:
 
 
 def _times_by_ps() -> dict[int, Program]:
-    """Return every process of the system by `ps`, where there is no /proc (macOS)."""
+    """Return every process of the system by id, from `ps`, where there is no /proc (macOS)."""
     command = ["ps", "-axo", "pid=,time=,etime=,comm="]
     told = subprocess.run(command, stdout=subprocess.PIPE, timeout=_PS, check=True).stdout
     found = dict[int, Program]()
@@ -164,7 +165,7 @@ def _begun(pid: int) -> float:
 
 
 def _status(pid: int) -> list[bytes]:
-    """Return the words of proc(5)'s `stat` from the state on, which is its third."""
+    """Return the words of the process's `stat` (proc(5)) from the third on, which is its state."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()
 

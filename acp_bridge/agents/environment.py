@@ -15,11 +15,11 @@ DATABASE: Final = "PG"
 
 
 class HandedOn:
-    """Says which variables go on; there is one for each process."""
+    """Says which environment variables are handed on; each process has one of these."""
 
     def __init__(self) -> None:
-        """Everything goes on."""
-        #: what the names of those begin with that don't.
+        """Hand on every variable."""
+        #: prefixes of the names of variables that are not handed on.
         self.withheld: tuple[str, ...] = ()
 
     def withhold_database(self) -> None:
@@ -27,7 +27,7 @@ class HandedOn:
         self.withheld = (DATABASE,)
 
     def of(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables of `env` that go on."""
+        """Return the variables of `env` that are handed on."""
         return {name: value for name, value in env.items() if not name.startswith(self.withheld)}
 
 

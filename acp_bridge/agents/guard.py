@@ -88,7 +88,7 @@ KEY_WORDS = (
 KEYS_FROM = "KEYS_FROM_ACP_BRIDGE"
 FIRST_PAUSE_MS = 5
 MAX_PAUSE_MS = 1000
-#: between two looks at the deadline where there is no timer for it
+#: milliseconds between two looks at the deadline where there is no timer for it
 DEADLINE_LOOK_MS = 1000
 #: timerfd_create(2): what TFD_NONBLOCK and TFD_CLOEXEC are on all systems, and TFD_TIMER_ABSTIME.
 TIMER_FLAGS = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
@@ -116,7 +116,7 @@ def now() -> int:
 
 
 def start_timer(timer: int, at: int) -> None:
-    """Let a timer be readable from a time on, 0 for never; a time that has passed is at once."""
+    """Make a timerfd readable from `at` on, which is a time of `now`; 0: never."""
     size = 8 if sys.maxsize > 1 << 32 else 4  # of a C long
     pair = divmod(at, 1_000_000_000)
     value = b"".join(part.to_bytes(size, sys.byteorder) for part in (0, 0, *pair))
@@ -210,7 +210,7 @@ def listen_for_signals() -> int:
 
 
 def leave_guard(guard_pid: int, files: str) -> None:
-    """Give the forked child a session, signals and limits of its own; raises OSError."""
+    """Give the forked child its own session, the mark, signals and limits; raises OSError."""
     _signal.set_wakeup_fd(-1)
     os.setsid()
     mark()
@@ -229,7 +229,7 @@ def leave_guard(guard_pid: int, files: str) -> None:
 
 
 def execute(command: list[str], locale: str) -> None:
-    """Replace the forked child by the agent; raises OSError."""
+    """Execute the agent in place of this process, with its `locale` (LC_CTYPE); raises OSError."""
     name, given, value = locale.partition("=")
     if given:
         os.environ[name] = value
@@ -335,7 +335,7 @@ class Guard:
                 return True
 
     def take_deadline(self, data: bytes) -> None:
-        """Note the last deadline of which the whole line has come."""
+        """Take the last deadline in `data` whose line is whole; keep the beginning of the next."""
         *lines, rest = (self.begun + data).split(b"\n")
         self.begun = rest[rest.rfind(DEADLINE) :] if DEADLINE in rest else b""
         if not lines:
@@ -353,7 +353,7 @@ class Guard:
         return self.deadline is not None and now() >= self.deadline
 
     def patience(self) -> int | None:
-        """Return for how many milliseconds the guard may sleep without a look at the deadline."""
+        """Return how many milliseconds to sleep before a look at the deadline; None: any number."""
         if self.deadline is None or self.timer >= 0:
             return None
         return max(0, min(DEADLINE_LOOK_MS, (self.deadline - now()) // 1_000_000 + 1))
@@ -417,9 +417,9 @@ class Guard:
         return True
 
     def watch(self) -> None:
-        """Sleep until the agent has ended, the bridge is gone, a stop is asked for, or is due.
+        """Sleep until the agent has ended, the bridge is gone, or a stop is asked for or is due.
 
-        If the tree lingers, the agent has ended when the last process of its tree has.
+        After LINGER the agent counts as ended when no process of its tree is left.
         """
         poll = select.poll()
         poll.register(self.control, select.POLLIN)

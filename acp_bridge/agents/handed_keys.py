@@ -17,9 +17,10 @@ from acp_bridge.agents import guard
 
 @contextmanager
 def handed_keys(env: Mapping[str, str]) -> Iterator[tuple[dict[str, str], list[int]]]:
-    """Give the environment for a process of ours, and the descriptors that it is to inherit.
+    """Give the block `env` without the keys, for a process of ours, and descriptors to inherit.
 
-    Keys that are too long for a socket's buffer stay in the environment. Raises OSError.
+    From these the process takes the keys. Keys that are too long for a socket's buffer stay in the
+    environment. Raises OSError.
     """
     keys = {name: value for name, value in env.items() if guard.is_key(os.fsencode(name))}
     rest = {name: value for name, value in env.items() if name not in keys}

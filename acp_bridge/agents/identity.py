@@ -8,7 +8,7 @@ from typing import Final
 _VERSION: Final = re.compile(
     r"(?:^|[-_@.])v?\d+(?:\.\d+)+(?:[-+.][0-9A-Za-z]+)*?(?=$|\.(?:jar|js|mjs|cjs|py|sh|AppImage)$)"
 )
-#: what a package's name ends at: npm's @, and what pip and uv allow behind a name.
+#: a package's name, up to npm's @VERSION or to what pip and uv allow behind a name.
 _PACKAGE: Final = re.compile(r"@?[^@=<>~!;\[\s]+")
 
 

@@ -81,9 +81,9 @@ def is_locked(fd: int) -> bool:
 
 
 def taker(path: Path) -> int | None:
-    """Return the process that has locked the file: another than this one, and it lives.
+    """Return the id of the living process, other than this one, that has locked the file.
 
-    None if the system doesn't say which.
+    None if there is no such process, or if the system doesn't say which it is.
     """
     try:
         pid = takers().get(os.stat(path).st_ino, 0)
@@ -93,7 +93,7 @@ def taker(path: Path) -> int | None:
 
 
 def takers() -> dict[int, int]:
-    """Return the process that has taken each lock, by the inode of the locked file.
+    """Return the id of the process that has taken each lock, by the inode of the locked file.
 
     Linux only, else empty. A file is left out if another one with its inode is locked, too, on
     another disk.

@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from acp_bridge.trace.trace import Trace
     from acp_bridge.versions.activity import Activity
 
-#: bytes of one read, and so of one transaction: what a pipe holds.
+#: bytes of one read, and so of one transaction of the journal: what a pipe holds.
 _READ_BYTES = 64 * 1024
 #: bytes that may wait for an agent that doesn't read; with more than that it is killed.
 _AGENT_LIMIT = 64 * 1024 * 1024
 #: bytes that an agent may say while it is parked; with more it is killed.
 _PARKED_LIMIT = 16 * 1024 * 1024
-#: an owner's own trouble must not stop the clean-up.
+#: calls an owner; an exception of it is logged, and does not stop the clean-up.
 _tell: Final = partial(errors.contained, what="the owner of an agent failed")
 
 
@@ -90,7 +90,7 @@ class Owner(Protocol):
 
 
 class Beside(Protocol):
-    """Gets the messages of a process about one fork."""
+    """Gets the messages of a process about one fork of its session."""
 
     def on_update(self, params: dict[str, Any]) -> None:
         """Handle a `session/update` with these parameters."""
@@ -115,13 +115,13 @@ class Forks:
         self._forks[agent_session_id] = fork
 
     def take_update(self, params: dict[str, Any]) -> bool:
-        """Hand an update over; False when it is of no fork."""
+        """Hand an update to the fork that it is about; returns False when it is about none."""
         if fork := self._of(params):
             fork.on_update(params)
         return fork is not None
 
     def take_request(self, peer: Peer, call: Call) -> bool:
-        """Let the fork answer a request; False when it is of no fork."""
+        """Let the fork that a request is about answer it; returns False when it is about none."""
         if fork := self._of(call.params):
             fork.on_agent_request(peer, call)
         return fork is not None
@@ -137,7 +137,7 @@ class AgentCommand:
 
     words: tuple[str, ...]
     initialize: Mapping[str, Any]
-    #: the requests that every process is sent after that.
+    #: the requests that every process is sent after `initialize`.
     standing: StandingRequests = field(default_factory=StandingRequests)
     #: the version of ACP that every process is asked for.
     version: SpokenVersion = field(default_factory=SpokenVersion)
@@ -149,9 +149,9 @@ class AgentCommand:
     parent: AgentParent | None = None
     #: the agent is of this project: what it writes to stderr is its log.
     ours: bool = False
-    #: has what goes over the wires of the bridge; None: there is none.
+    #: records the lines to and from agents and clients; None: nothing is recorded.
     trace: Trace | None = None
-    #: what the guards of all processes follow, and those of hooks; None: nothing.
+    #: the deadline that the guards of all processes and hooks follow; None: there is none.
     deadline: Deadline | None = None
 
     async def start(
@@ -185,7 +185,7 @@ class Link:
     def __init__(
         self, command: AgentCommand, owner: Owner, name: str, *, parked: bool = False
     ) -> None:
-        """`name` is for the log; `parked` is what `park` does; then `start` waits for nothing."""
+        """`name` is for the log. `parked`: begin as `park` does; `start` is not `patient` then."""
         self.command = command
         self.owner = owner
         self.name = name
@@ -213,13 +213,13 @@ class Link:
         #: forks of the session, made for questions beside it; ids of subagents announced in it.
         self.forks, self.children = Forks(), set[str]()
         self._exit: Exit | None = None
-        #: it is killed because it could not be initialized: `start` says why.
+        #: it is killed because it could not be initialized: `start` raises the reason.
         self._unfit = False
         self._process: AgentProcess | None = None
         self._writer: Outgoing | None = None
         self._parked, self._parked_bytes, self._kept = parked, 0, list[tuple[str, Any]]()
         self._hurry = anyio.CancelScope()
-        #: the end of its stderr, until a session has it.
+        #: the last lines of its stderr, until a session has the process.
         self._stderr = deque[str](maxlen=KEPT)
         self._closed = anyio.Event()
         self._read_all, self._doomed, self._cut_off = (anyio.Event() for _ in range(3))
@@ -230,7 +230,7 @@ class Link:
     def started(self) -> bool:
         """True once a process was spawned: `on_dead` is then called once, when its tree is dead.
 
-        That comes up to `waits.LAST_WORDS` after `kill`, whoever called `kill`. For a tree that
+        The call comes up to `waits.LAST_WORDS` after `kill`, whoever called `kill`. For a tree that
         outlives the kill it comes late, and not after `close`.
         """
         return self._process is not None
@@ -287,7 +287,7 @@ class Link:
         return result
 
     async def end_start(self) -> None:
-        """Kill a process that could not be initialized; `start` says why, and not its end."""
+        """Kill a process that could not be initialized; the owner gets no `on_gone` for that."""
         self._unfit = not self.gone
         with anyio.CancelScope(shield=True):
             await self.kill()
@@ -393,7 +393,7 @@ class Link:
 
     @property
     def activity(self) -> Activity | None:
-        """What the agent says that it does in the session; None: its version has no word for it."""
+        """What the agent says that it does in the session; None for one that speaks version 1."""
         translated = self._translated
         return translated.activity(self.agent_session_id) if translated else None
 
@@ -414,7 +414,7 @@ class Link:
     # --- parking -------------------------------------------------------------------------------
 
     def park(self) -> None:
-        """Keep the agent's messages about sessions until `adopt`; it is about to name its own."""
+        """Keep messages about sessions until `adopt`, as the agent is about to name its session."""
         self._parked, self.agent_session_id, self.children = True, None, set()
         self._kept, self._parked_bytes = [], 0
 
@@ -435,9 +435,9 @@ class Link:
                 _tell(owner.on_dead, self)
 
     def take_fork(self) -> Json | None:
-        """Return, once, the agent's answer to the fork that it has open; None if it has none.
+        """Return the agent's answer to the fork that it has open, once; None if there is none.
 
-        The owner, which is ready for the fork now, is told what the agent has said of it since.
+        The owner, which is ready for the fork now, is told what the agent has said of it meanwhile.
         """
         if (forked := self.forked) is not None:
             self.forked = None
@@ -480,7 +480,7 @@ class Link:
             self._hand_over(method, params)
 
     def _has(self, session_id: object) -> bool:
-        """Return True for the session that the process has, and for its subagents' sessions."""
+        """Return True for the id of the process's session, or of one of its subagents' sessions."""
         is_child = isinstance(session_id, str) and session_id in self.children
         return is_child or session_id == self.agent_session_id
 
@@ -516,6 +516,6 @@ class Link:
             self._writer.write(data)
 
     def _without_own_marks(self, params: Any) -> Any:
-        """Return the parameters without marks; those of a translator's are the bridge's own."""
+        """Return the agent's parameters without the bridge's marks; a translator's keep them."""
         marked = isinstance(params, dict) and self._translated is None
         return without_own_meta(params) if marked else params

@@ -20,13 +20,13 @@ from typing import Final
 
 from acp_bridge.agents.guard import COMMAND_LINE, LINUX, MARKED_LIMIT
 
-#: how the command line of a guard, or of the parent that has forked it, goes on after the
-#: interpreter: with the program that Python is given, which no path or title of a user's can be.
+#: what follows the interpreter in the command line of a guard, or of the parent that has forked it:
+#: the program that Python is given, which no path or title of a user's can be.
 _GUARDS: Final = (
     os.fsencode(" " + " ".join(COMMAND_LINE[1:-1]) + " "),
     b" -I -m agent.fork_parent ",
 )
-#: tries to read the line of ancestors, since one of them may end meanwhile.
+#: how often the line of ancestors is read, since one of them may end meanwhile.
 _TRIES: Final = 5
 #: seconds that `ps` may take.
 _PS: Final = 1.0

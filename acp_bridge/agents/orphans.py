@@ -34,13 +34,13 @@ _Started = TypeVar("_Started", bound=Started)
 
 
 class Orphans:
-    """The children of this process that are no guards."""
+    """Knows the guards of this process, and kills the children that it adopts from dead ones."""
 
     def __init__(self) -> None:
         """Begin without adopting."""
         self._adopts = False
         self._guards: set[int] = set()
-        #: held while a guard is started, which is unknown before that is over.
+        #: held while a guard is started: until that is over it looks like an orphan.
         self._births = threading.Lock()
 
     def adopt(self) -> None:
@@ -49,9 +49,10 @@ class Orphans:
         self._adopts = guard.LINUX
 
     def start_guard(self, start: Callable[[], _Started]) -> _Started:
-        """Return the guard that `start` has started; it is no orphan until `forget_guard`.
+        """Call `start`, mark the guard that it returns as an agent's, and return it.
 
-        The same holds for the parent that guards are forked from.
+        The guard counts as no orphan until `forget_guard`. The parent that guards are forked from
+        is started this way, too.
         """
         with self._births:
             process = start()
@@ -66,7 +67,7 @@ class Orphans:
         self._guards.discard(pid)
 
     def kill(self) -> bool:
-        """SIGKILL all orphans and collect those that have died; returns whether there was one."""
+        """SIGKILL all orphans and their descendants; returns False if there was no orphan."""
         if not self._adopts:
             return False
         if not self._births.acquire(timeout=_BIRTH):

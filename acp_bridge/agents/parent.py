@@ -43,9 +43,9 @@ from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.runtime.threads import NoThread, done_in_any_case, in_thread
 
-#: seconds between two looks at what a parent has left.
+#: seconds between two looks at the orphans that a parent has left.
 _LOOK: Final = 0.01
-#: parents in a row that end before they are ready; then there is no other.
+#: how many parents in a row may end before they are ready; then no other is started.
 _TRIES: Final = 3
 
 # the words on the socket
@@ -73,13 +73,13 @@ class Phase(Enum):
 
     #: there is no parent, or none that a start waits for.
     ABSENT = auto()
-    #: the first one loads the agent; the first start waits for that.
+    #: the first parent loads the agent; the first start waits for that.
     COMING = auto()
-    #: it has loaded the agent and not the library.
+    #: the parent has loaded the agent and not the model library.
     LIGHT = auto()
-    #: the first one loads the library; restarts wait for that.
+    #: the first parent loads the library; restarts wait for that.
     LOADING = auto()
-    #: it has loaded all.
+    #: the parent has loaded all.
     READY = auto()
 
 
@@ -89,9 +89,9 @@ class AgentParent:
     def __init__(
         self, command: Sequence[str], folder: str | None = None, keys: Path | None = None
     ) -> None:
-        """`command` and `folder` are the parent's; its socket's number is its last argument.
+        """`command` starts a parent in `folder`; its socket's number is added as last argument.
 
-        `keys`: the file on which it depends what a parent loads.
+        `keys`: the file of keys; when it changes, the parent is replaced at the next start.
         """
         self._command, self._folder, self._keys = command, folder, keys
         self._phase = Phase.ABSENT
@@ -109,7 +109,7 @@ class AgentParent:
 
     @property
     def ready(self) -> bool:
-        """True while a parent is there that has loaded all."""
+        """True while there is a parent that has loaded all."""
         return self._phase is Phase.READY
 
     @property
@@ -119,7 +119,7 @@ class AgentParent:
 
     @asynccontextmanager
     async def start_of_agent(self, *, patient: bool) -> AsyncIterator[bool]:
-        """Give True if the agent that is started inside may be forked, False if not.
+        """Give the block, which starts an agent, True if the agent may be forked, False if not.
 
         The first start waits until a parent can fork, a `patient` one until the first parent has
         loaded all or has come to nothing.
@@ -139,9 +139,9 @@ class AgentParent:
                 self._served.set()
 
     async def _replaces(self, patient: bool) -> bool:
-        """Retire a parent whose keys are outdated; True if the caller does the next first start.
+        """Retire a parent whose keys are outdated; returns True if this start is a first one then.
 
-        A `patient` start is never that one: it waits until the next parent has loaded all.
+        A `patient` start is never a first one: it waits until the next parent has loaded all.
         """
         process, loaded_for = self._process, self._loaded_for
         if not self.ready or await self._keys_now() == loaded_for:
@@ -162,7 +162,7 @@ class AgentParent:
         return self._loaded_for
 
     async def settled(self) -> None:
-        """Wait until the first parent has loaded all, or has come to nothing."""
+        """Wait until the first parent has loaded all, or has failed."""
         while self._phase in (Phase.COMING, Phase.LIGHT, Phase.LOADING):
             await self._changed.wait()
 
@@ -241,12 +241,12 @@ class AgentParent:
         return await process.said(waits.PARENT_LOAD)
 
     def _stop_forking(self) -> None:
-        """Send no request any more, once the last one is answered; runs in a thread."""
+        """Wait for the answer to a request in flight, and send no other; runs in a thread."""
         with self._turn:
             self._forks = None
 
     def _end(self, process: ParentProcess) -> None:
-        """End the parent, once its last request is answered; runs in a thread."""
+        """End the parent, once the request in flight is answered; runs in a thread."""
         self._stop_forking()
         self._process = None
         process.end()
@@ -256,7 +256,7 @@ class AgentParent:
     def fork(
         self, control: int, streams: Sequence[int], open_files: int | None
     ) -> tuple[StartedGuard, bool]:
-        """Ask for the fork of a guard, within `waits.FORK`; returns it, and if its agent is light.
+        """Have a guard forked, within `waits.FORK`; returns it, and True if its agent is light.
 
         Raises NoParent.
         """
@@ -290,7 +290,7 @@ class ParentProcess:
     """
 
     def __init__(self, command: Sequence[str], folder: str | None) -> None:
-        """`command` and `folder` are the parent's; its socket's number is its last argument.
+        """`command` starts the parent in `folder`; its socket's number is added as last argument.
 
         Raises OSError.
         """
@@ -301,11 +301,11 @@ class ParentProcess:
 
     @property
     def pid(self) -> int | None:
-        """The pid, valid from `start` to `end`."""
+        """The parent's pid from `start` to `end`, else None."""
         return self._process.pid if self._process else None
 
     def start(self) -> None:
-        """Start it; raises OSError."""
+        """Start the parent; raises OSError."""
         number = self._other.fileno()
 
         def start() -> subprocess.Popen[bytes]:
@@ -327,7 +327,7 @@ class ParentProcess:
             self._other.close()
 
     def end(self) -> None:
-        """Kill and collect it, if it was started, and close the socket."""
+        """Kill and collect the parent, if it was started, and close the socket."""
         self._other.close()
         self._socket.close()
         if self._process is not None:
@@ -338,7 +338,7 @@ class ParentProcess:
             self._process = None
 
     async def ended(self) -> None:
-        """Wait until it has ended by itself."""
+        """Wait until the parent has ended by itself."""
         assert self._process is not None
         pidfd = os.pidfd_open(self._process.pid)
         try:
@@ -349,7 +349,7 @@ class ParentProcess:
     # --- loading -------------------------------------------------------------------------------
 
     async def said(self, seconds: float) -> bytes:
-        """Return its next report; empty when it has ended, hangs, or is silent for so long."""
+        """Return the parent's next report; empty if it has ended, hangs or takes over `seconds`."""
         used = -1
         with anyio.move_on_after(seconds):
             while used != (used := self._processor_time()):
@@ -361,11 +361,11 @@ class ParentProcess:
         return b""
 
     def load_library(self) -> None:
-        """Tell it to load the library; raises OSError."""
+        """Tell the parent to load the model library; raises OSError."""
         self._socket.send(_LOAD)
 
     def _processor_time(self) -> int:
-        """Return its processor time in ticks, which alone tells on a busy machine if it hangs."""
+        """Return the parent's processor time in ticks; on a busy machine only that shows a hang."""
         with open(f"/proc/{self.pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
         return int(fields[11]) + int(fields[12])
@@ -373,7 +373,7 @@ class ParentProcess:
     # --- forks ---------------------------------------------------------------------------------
 
     def fork(self, control: int, streams: Sequence[int], open_files: int | None) -> ForkedGuard:
-        """Ask for the fork of a guard, within `waits.FORK`; runs in a thread, one at a time.
+        """Have the parent fork a guard, within `waits.FORK`; runs in a thread, one call at a time.
 
         Raises NoParent; a parent that does not answer as it should is killed then.
         """
@@ -387,7 +387,7 @@ class ParentProcess:
             raise NoParent from None
 
     def _answer(self) -> ForkedGuard:
-        """Return the guard that was forked; raises NoParent, OSError, ValueError."""
+        """Wait for the parent's answer: the forked guard; raises NoParent, OSError, ValueError."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         if not poll.poll(waits.FORK * 1000):
@@ -411,6 +411,6 @@ class ByParent:
         self.light = False
 
     def start(self, control: int, streams: Sequence[int]) -> StartedGuard:
-        """Start it; see `birth.Birth`."""
+        """Have the parent fork the guard; see `birth.Birth.start`."""
         guard, self.light = self._parent.fork(control, streams, self._open_files)
         return guard

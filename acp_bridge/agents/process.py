@@ -54,8 +54,8 @@ from acp_bridge.runtime.threads import NoThread, done_in_any_case, in_thread
 
 #: The names of the bridge's ends, in the order of the agent's descriptors 0, 1 and 2.
 _PIPES = ("stdin_fd", "stdout_fd", "_stderr_fd")
-#: forks that are asked for before a command line is executed: the guard that waits at the parent
-#: may have been killed there.
+#: how often the parent is asked for a fork before the command line is executed instead: the guard
+#: that waits at the parent may have been killed there.
 _FORKS: Final = 2
 #: seconds between two looks at the group of an agent whose guard was killed.
 GROUP_POLL_INTERVAL: Final = 0.005
@@ -140,7 +140,7 @@ class Tree:
     """One agent with all its descendants, and its guard; `spawn` starts both."""
 
     def __init__(self, deadline: Deadline | None = None) -> None:
-        """Nothing is started. The guard follows the deadline from its start on."""
+        """Prepare a tree, whose guard is to follow the deadline from its start on."""
         self.pid = 0
         #: how the main process has ended, once `exited` is set.
         self.exit = Exit(None, signal.SIGKILL)  # until the guard says otherwise
@@ -174,7 +174,7 @@ class Tree:
             self._guard_end.close()
 
     async def wait_started(self, command: str) -> None:
-        """Wait for the guard's first report.
+        """Wait until the guard reports the start of the agent; `command` is named in errors.
 
         Raises StartFailed if the agent does not run, GuardDied if nobody knows whether it did.
         """
@@ -281,7 +281,7 @@ class Tree:
             self._guard.send_signal(number)
 
     def _kill_for_guard(self, groups: set[int]) -> None:
-        """Do the work of a guard that lives and does nothing; `groups` as in the guard.
+        """Do the work of a guard that lives and does nothing; `groups` as in `kill_descendants`.
 
         With nothing left to kill, the guard is killed as well, and with it a child that has not
         left its group yet: that one may be stopped, and holds the guard's socket and locks.

@@ -1,7 +1,7 @@
-"""The open requests of one agent process: those to it, and its own to clients.
+"""The open requests of one agent process: those that it was sent, and its own to clients.
 
-Of a request to the agent it is known on whose behalf it was sent. The requests of the process go
-with it from owner to owner, and so do the terminals that it made at clients: the owner of the
+For each request to the agent it is known on whose behalf it was sent. The requests of the process
+go with it from owner to owner, and so do the terminals that it made at clients: the owner of the
 process at its death calls the requests back and releases the terminals (invariants C19, Q12).
 """
 
@@ -59,7 +59,7 @@ class Requests:
         self.login_wanted: float | None = None
         #: when a request with an origin was last answered.
         self.touched = 0.0
-        #: called when the process has closed its session and is about to end, for a last request.
+        #: sends a last request, when the process has closed its session and is about to end.
         self.last: Callable[[], Awaitable[None]] | None = None
         self._peer = peer
 
@@ -171,7 +171,7 @@ class AtClients:
         return tuple(self._questions)
 
     def has(self, question: Question) -> bool:
-        """Return True while this request is not answered."""
+        """Return True while this request of the process is not answered."""
         return question in self._questions
 
     def add(self, question: Question) -> None:
@@ -199,7 +199,7 @@ class AtClients:
         self.session_id = None
 
     def take_back(self, request_id: object) -> None:
-        """Call one of the process's requests back, after its `$/cancel_request`."""
+        """Call back the process's request with this id, after its `$/cancel_request`."""
         for question in self.questions if is_id(request_id) else ():
             if question.call.id == request_id:
                 question.call_back()
@@ -219,9 +219,10 @@ class AtClients:
 
     @contextmanager
     def limit(self, seconds: float) -> Iterator[None]:
-        """Raise TimeoutError if the process is silent for so long.
+        """Raise TimeoutError from the block when the process is silent for `seconds` in it.
 
-        A wait for the user's word does not count as silence.
+        The time begins anew with each of its requests to a client and the end of one. While a
+        person is asked, it stands still.
         """
         limit = seconds, anyio.CancelScope()
         self._limits.append(limit)

@@ -23,13 +23,13 @@ TOKENS: Final = (
     "cachedWriteTokens",
     "totalTokens",
 )
-#: the last totals that were told, by whose and what they are of.
+#: the last totals that were told, by (agent, kind of tokens or currency).
 Totals: TypeAlias = dict[object, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What was told in one turn."""
+    """What an agent told in one turn of its tokens and costs."""
 
     #: the turn's number; 0 for what was told outside of any.
     turn: int
@@ -48,13 +48,13 @@ class Spent:
     """What one turn, or several together, have used as far as it can be counted."""
 
     tokens: dict[str, int] = field(default_factory=dict)
-    #: by currency.
+    #: amounts by currency.
     costs: dict[str, float] = field(default_factory=dict)
     #: what was told and could not be counted: "tokens" or "cost", the agent, and why.
     uncounted: set[tuple[str, str, Span]] = field(default_factory=set)
 
     def add(self, other: Spent) -> None:
-        """Add what others have used."""
+        """Add what `other` has used to this."""
         for kind, number in other.tokens.items():
             self.tokens[kind] = self.tokens.get(kind, 0) + number
         for currency, amount in other.costs.items():
@@ -69,7 +69,7 @@ def spent(session: Iterable[Told]) -> list[Spent]:
 
 
 def of_turn(told: Told, last: Totals) -> Spent:
-    """Count a turn; `last`: the totals until then, which are brought up to date."""
+    """Return what a turn has used; `last`: the totals before it, which are brought up to date."""
     found, figures, agent = (
         Spent(),
         of_agent(told.agent, told.version),
@@ -95,7 +95,7 @@ def of_turn(told: Told, last: Totals) -> Spent:
 
 
 def _grown(last: Totals, of: object, now: float, span: Span) -> float:
-    """Return what a figure says of this turn alone: of a total what it has grown by since `last`,
+    """Return what the figure `now` counts of this turn alone: of a total, its growth since `last`,
     which is brought up to date."""
     before = 0 if span is Span.TURN else last.get(of, 0)
     last[of] = now
@@ -103,7 +103,7 @@ def _grown(last: Totals, of: object, now: float, span: Span) -> float:
 
 
 def told(turn: int, kept: Json, usage: object, agent: str | None) -> Told:
-    """Read what the journal keeps of a turn; `agent`: its name, where that is not kept."""
+    """Return what the journal keeps of a turn; `agent`: the agent's name where none is kept."""
     name, version, model = (kept.get(key) for key in ("agent", "version", "model"))
     return Told(
         turn,

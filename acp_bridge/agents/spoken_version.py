@@ -3,7 +3,7 @@
 - A process keeps its version. What one process has refused no other is asked.
 - Version 1 comes first, unless the user has chosen version 2, or has chosen none and the first
   client speaks it; the other one is for an agent that does not have the first.
-- Who is asked for version 2 may answer in version 1: then that is spoken.
+- An agent that is asked for version 2 may answer in version 1: then that is spoken.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SpokenVersion:
     """The version that the agent's processes are asked for."""
 
     def __init__(self, chosen: AgentProtocol = AgentProtocol.AUTO) -> None:
-        """Nothing is known of the agent."""
+        """`chosen`: the user's choice. Nothing is known of the agent yet."""
         self._first = v2.VERSION if chosen is AgentProtocol.V2 else VERSION
         self._alone = chosen is AgentProtocol.V1
         self._follows = chosen is AgentProtocol.AUTO
@@ -84,7 +84,7 @@ def is_of_version_1(result: object) -> bool:
 
 
 def may_be_of_version(asked: int, refusal: RpcError) -> bool:
-    """Return True if an error may mean that the agent does not have the version."""
+    """Return True if an error may mean that the agent does not have the version `asked`."""
     if asked == v2.VERSION:
         return refusal.code != ErrorCode.AUTH_REQUIRED
     return refusal.code in _REFUSALS

@@ -48,7 +48,7 @@ def sets_something(method: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A request that was granted, with its number in the order of all."""
+    """A request that was granted, with its number in the order of all requests."""
 
     number: int
     method: str
@@ -61,16 +61,16 @@ class StandingRequests:
     def __init__(self, patience: float = waits.REQUEST) -> None:
         """`patience`: seconds for a process to answer one of them."""
         self._patience = patience
-        #: what every process is sent, by its subject.
+        #: the requests that every process is sent, by their subjects.
         self.kept: dict[object, _Kept] = {}
-        #: by subject the number of the request that counts.
+        #: by subject, the number of the last request that was granted.
         self._latest: dict[object, int] = {}
         #: the logout that counts, if no login came after it.
         self._logout: _Kept | None = None
         self._count = 0
 
     def number(self) -> int:
-        """Return the number of a request that is sent now, in the order of all."""
+        """Return the next number in the order of all requests, for one that is sent now."""
         self._count += 1
         return self._count
 
@@ -93,14 +93,14 @@ class StandingRequests:
         return True
 
     def counts(self, number: int) -> bool:
-        """Return True until a later request of the same kind replaces this one."""
+        """Return True until a later request of the same subject replaces the one of this number."""
         return number in self._latest.values()
 
     async def repeat(self, link: Asked) -> None:
         """Send a process all kept requests, one after the other, also those noted meanwhile.
 
         A refusal, or no answer in time, is logged, and comes out when the process is given a
-        session. Ends without a step after the last look at what is kept.
+        session. Nothing is awaited between the last look at what is kept and the return.
         """
         told: list[_Kept] = []
         while missing := self._missing(told):
@@ -108,7 +108,7 @@ class StandingRequests:
             await self.tell(link, missing.method, missing.params)
 
     def _missing(self, told: list[_Kept]) -> _Kept | None:
-        """Return a request that a process still lacks; first a logout, if it was logged in."""
+        """Return a request that is not among those `told`; first a logout, if a login is."""
         logged_in = any(each.method == AUTHENTICATE for each in told)
         if self._logout and logged_in and self._logout not in told:
             return self._logout

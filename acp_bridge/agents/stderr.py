@@ -15,7 +15,7 @@ LINE_LIMIT = 8 * 1024
 READ_SIZE = 1 << 16
 #: how many of the last lines are kept; enough to mask a private key as a whole.
 KEPT: Final = 200
-#: how many lines are told, and characters of each.
+#: how many of the last lines people are shown, and how many characters of each.
 _TOLD, _LONGEST = 5, 300
 
 
@@ -54,7 +54,7 @@ async def _read(fd: int) -> bytes:
 
 
 def end_of(lines: Iterable[str], mask: Callable[[str], str] = str) -> list[str]:
-    """Return the last lines that are not empty, cut to a length for people; `mask` goes first."""
+    """Return the last five lines that are not empty, each `cut`, after `mask` on the whole text."""
     told = [line for line in mask("\n".join(lines)).split("\n") if line.strip()]
     return [cut(line) for line in told[-_TOLD:]]
 

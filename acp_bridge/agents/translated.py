@@ -15,7 +15,7 @@ from acp_bridge.wire.peer import Peer
 
 
 class Translated:
-    """Takes the bytes of both directions, and hands on what they are in the other version."""
+    """Translates the messages of both directions into the other version, and hands them on."""
 
     def __init__(
         self, peer: Peer, send: Callable[[bytes], None], heard: Callable[[], None]
@@ -38,20 +38,20 @@ class Translated:
         return self._end.activity(session_id)
 
     def send(self, line: bytes) -> None:
-        """Take one message of the peer."""
+        """Translate one message of the peer, a line, and send it to the agent."""
         if message := read_object(line):
             self._hand_on(self._end.take_from_bridge(message))
 
     def tell_lines(self, heard: Heard) -> None:
-        """Tell this of every line of the agent, as `Peer.tell_lines` does."""
+        """Have `heard` told of every line of the agent, as `Peer.tell_lines` does."""
         self._decoder.heard = heard
 
     def feed(self, data: bytes) -> None:
-        """Take a piece of what the agent says, of any length."""
+        """Translate bytes from the agent, in pieces of any length, for the peer."""
         self._take(self._decoder.feed(data))
 
     def eof(self) -> None:
-        """Take the end of what the agent says."""
+        """Translate what is left of the agent's output at its end, and tell the peer of the end."""
         self._take(self._decoder.eof())
         self._peer.eof()
 
@@ -71,7 +71,7 @@ class Translated:
             self._heard()
 
     def _translated(self, message: Message | Malformed) -> Out:
-        """Return what comes out for a message; one that can't be translated ends nothing else."""
+        """Return the translation of an agent's message, or an error if it fails and has an id."""
         try:
             return self._end.take_from_agent(_without_own_marks(message))
         except Exception as exc:

@@ -1,4 +1,4 @@
-"""Tells what the figures of an agent mean that it gives about its tokens and costs.
+"""Tells what an agent's figures of its tokens and costs count: a turn, a session, or one call.
 
 The protocol has the tokens in the answer to a prompt and the costs in a `usage_update`, and agents
 take either for a turn, for all that the session has used, or for the last of a turn's calls of
@@ -16,7 +16,7 @@ from acp_bridge.protocol import BUILTIN_INFO
 
 
 class Span(Enum):
-    """What a figure is of."""
+    """What a figure of tokens or of costs counts."""
 
     #: the turn in which it is told.
     TURN = "turn"
@@ -31,17 +31,17 @@ class Span(Enum):
 #: tokens, or a currency's units, above which a figure is no amount: no session uses as much, and
 #: sums of less are finite and exact enough.
 _MOST: Final = 10**15
-#: those of figures that can be summed up to what a session has used.
+#: spans whose figures can be summed up to what a session has used.
 SUMMED: Final = (Span.TURN, Span.SESSION)
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the figures of an agent are of."""
+    """What the figures of one agent count: its tokens, and its costs."""
 
     tokens: Span = Span.UNKNOWN
     cost: Span = Span.UNKNOWN
-    #: the first version of which that is known.
+    #: the first version of the agent for which that is known.
     since: tuple[int, ...] = ()
 
 
@@ -56,13 +56,13 @@ _AGENTS: Final = {
 
 
 def of_agent(name: object, version: object = None) -> Figures:
-    """Return what is known of the figures of the agent that calls itself so."""
+    """Return what the figures of the agent of this `agentInfo` count; UNKNOWN if nobody knows."""
     known = _AGENTS.get(name, Figures()) if isinstance(name, str) else Figures()
     return known if _numbers(version) >= known.since else Figures()
 
 
 def tells_no_cost(name: object, version: object) -> bool:
-    """Return True for an agent of which it is known that it tells no cost that can be summed."""
+    """Return True for an agent in the table that tells no cost, or none that can be summed."""
     figures = of_agent(name, version)
     return figures != Figures() and figures.cost not in SUMMED
 

@@ -26,8 +26,8 @@ _ERRORS: Final[dict[str, tuple[str, frozenset[str]]]] = {
 }
 #: the agents that tell some clients of a failure in `_meta` of an answer that says `end_turn`.
 _TYPED: Final = ("@agentclientprotocol/claude-agent-acp", "@agentclientprotocol/codex-acp")
-#: what such a client may do about it, where the limit is one of usage: another one, such as that
-#: of the context, wants a new session.
+#: the `actions` of such a failure that mean a usage limit: for another limit, such as that of the
+#: context, they want a new session.
 _ACTIONS: Final[tuple[list[str], ...]] = ([], ["retry"])
 #: the member of a `usage_update`'s `_meta` in which claude-agent-acp tells when a limit resets.
 _CLAUDES: Final = "_claude/rateLimit"
@@ -73,7 +73,7 @@ def _says_limit(result: Any) -> bool:
 
 
 def reset_in(update: Json, now: float) -> float | None:
-    """Return when the limit resets that an update says is reached, or None."""
+    """Return when the limit resets that an update says is reached (seconds since 1970), or None."""
     told = as_object(as_object(update.get("_meta")).get(_CLAUDES))
     if update.get("sessionUpdate") != USAGE_UPDATE or told.get("status") != "rejected":
         return None

@@ -1,18 +1,18 @@
-"""Decides until when what nobody has open goes on; it has neither a clock nor a task.
+"""Decides when something ends that no client has open; it has neither a clock nor a task.
 
 That is a bridge whose client is gone, or each session of a bridge that serves remote clients.
 
 - Without `--keep` a bridge ends with the client that has started it.
-- With it, work goes on for so long from the end of the last client: this bounds how long it goes
-  on without a client, not how long a turn may take. What has no work ends soon after its last
-  client.
+- With `--keep`, work goes on for that many seconds after the last client has gone: this bounds how
+  long it goes on without a client, not how long a turn may take. A bridge or session without work
+  ends soon after its last client.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: seconds that what has neither a client nor work is still there
+#: seconds for which a bridge or session with neither a client nor work is kept
 LINGER: Final = 10.0
 
 
@@ -23,7 +23,7 @@ class Attendance:
     """
 
     def __init__(self, keep: float) -> None:
-        """`keep`: how long work goes on; 0: not at all. There is a client, and no work."""
+        """`keep`: how long work goes on without a client. Begin with a client and without work."""
         self._keep = keep
         self._alone_since: float | None = None
         self._idle_since: float | None = 0.0
@@ -44,7 +44,7 @@ class Attendance:
 
     @property
     def end(self) -> float | None:
-        """When it is to end, if nothing changes; None while a client is there."""
+        """The time of the end, if nothing changes; None while a client is there."""
         if self._alone_since is None:
             return None
         last = self._alone_since + self._keep

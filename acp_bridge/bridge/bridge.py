@@ -40,11 +40,11 @@ from acp_bridge.wire.jsonrpc import UNSET, is_id
 from acp_bridge.wire.streams import Incoming, Outgoing, Streams
 
 CANCELS = frozenset({protocol.SESSION_CANCEL, protocol.CANCEL_REQUEST})
-#: requests about what a client has in a session that bring no words for the agent.
+#: requests about prompts or background work of a session that bring no words for the agent.
 _WITHOUT_WORDS = (
     *(protocol.QUEUE_LIST, protocol.QUEUE_MOVE, protocol.QUEUE_DROP, protocol.CANCEL_ITEM),
 )
-#: requests of a client whose connection has ended that come to nothing; others go on.
+#: requests that are cancelled when their client's connection ends; others go on.
 GIVEN_UP = protocol.OPENING | {protocol.INITIALIZE, protocol.ASK, protocol.SESSION_LIST}
 
 #: why the earlier connection of a client ends.
@@ -81,7 +81,7 @@ class Bridge:
             self._keep_warm()
         self._sessionless = Sessionless(context, self._pool)
         self._introduction = Introduction(context, self._pool, self._let_go_earlier)
-        #: requests that are answered from a task of their own.
+        #: by method, what answers a request that takes time, from a task of its own.
         self.slow = self._slow_ones()
 
     def _slow_ones(self) -> dict[str, Work]:
@@ -217,7 +217,7 @@ class Bridge:
     def _let_go_earlier(self, client: Client) -> None:
         """End the earlier connection of a client that has come back under its name.
 
-        What it has asked for there is that client's still, and what it was asked waits for it.
+        Prompts that it sent over the earlier one are still its own, and questions wait for it.
         """
         for each in list(self._clients):
             if each is client or each.identity != client.identity:
@@ -253,13 +253,13 @@ class Bridge:
         event("bridge.ended")
 
     def _host(self) -> Client | None:
-        """Return the client whose abilities agents are told of, if it is here."""
+        """Return the client on stdin, whose abilities agents are told of; None if it is gone."""
         return next((client for client in self._clients if not client.on_socket), None)
 
     # --- what the clients send -----------------------------------------------------------------
 
     def on_client_request(self, request: ClientRequest) -> None:
-        """Hand a request to the first in this list that takes it.
+        """Hand a request to the part of the bridge that answers it.
 
         Raises RpcError for a request that can be refused at once.
         """
@@ -317,9 +317,9 @@ class Bridge:
         return self._sessions.attaching.held_back(request, params, slow)
 
     def _prompted(self, request: ClientRequest, params: Json) -> Session:
-        """Return the session of a request about its prompts or its background. Raises RpcError.
+        """Return the session of a request about its prompts or background work. Raises RpcError.
 
-        The client has it, and the words that the request brings can be sent.
+        Checks that the client has the session open, and the form of the words for the agent.
         """
         session = self._session(params)
         if request.method not in _WITHOUT_WORDS:
@@ -337,9 +337,9 @@ class Bridge:
         return session is None or session.transcript.view_of(client) is None
 
     async def _not_open(self, request: ClientRequest, params: Json) -> Any:
-        """Answer a remote client's request about a session that it does not have open. RpcError.
+        """Return the answer to a remote client's request about a session that it has not opened.
 
-        It was seen to lie in the client's bounds.
+        The session was seen to lie in the client's folders. Raises RpcError.
         """
         session = self._session(params)
         match request.method:
@@ -350,7 +350,7 @@ class Bridge:
         raise errors.refused("this client does not have the session open: attach to it first")
 
     async def _cancel_item(self, request: ClientRequest, params: Json) -> Json:
-        """Have the agent end a piece of background work (`_acp_bridge/cancel_item`); RpcError."""
+        """Have the agent end a piece of its background work (`CANCEL_ITEM`); raises RpcError."""
         return await self._prompted(request, params).background.cancel(request, params)
 
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:
@@ -404,7 +404,7 @@ class Bridge:
     def _check(self, request: ClientRequest, params: Json) -> None:
         """Raise RpcError for a request that this client may not make, or about a subagent.
 
-        Also for one that names what nobody could keep.
+        Also for one with a session's id or a folder that can't be written as UTF-8.
         """
         rights.check(request.client.roles, request.method, request.params)
         check.names(params)
@@ -412,7 +412,7 @@ class Bridge:
             raise errors.refused("a subagent takes no requests: send them to the session above it")
 
     def _session_above(self, client: Client, session_id: object) -> str:
-        """Return the id of the session to which a subagent with this id belongs, else nothing."""
+        """Return the id of the session that has a subagent with this id; empty if none has."""
         above, key = parted(session_id)
         if not above:
             return ""
@@ -433,7 +433,7 @@ class Bridge:
 
 
 def _may_notify(client: Client, method: str) -> bool:
-    """Return False for a notification that counts for nothing from this client."""
+    """Return True if the client may send this notification; others are dropped."""
     if method == protocol.SESSION_CANCEL:
         return client.may(Right.STOP)
     return client.may(Right.ACT) and not method.startswith(protocol.OWN_PREFIX)

@@ -1,4 +1,4 @@
-"""One bridge, put together for a client on two descriptors or for remote ones, run to its end."""
+"""Makes one bridge, for a client on two descriptors or for remote ones, and runs it to its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from acp_bridge.wire.stdio import Reader, Writer
 if TYPE_CHECKING:
     from acp_bridge.trace.trace import Trace
 
-#: seconds for which work of remote clients goes on that none of them has open.
+#: seconds for which a session of remote clients goes on that none of them has open.
 KEEP: Final = 8 * 3600.0
 
 
@@ -78,7 +78,7 @@ async def _bridge(
     waiter: Waiter | None = None,
     address: str | None = None,
 ) -> AsyncIterator[tuple[Bridge, TaskGroup, int]]:
-    """Give a bridge that listens, the tasks of all of it, and where signals are read."""
+    """Give a bridge that listens, its task group, and the descriptor to read signals from."""
     event("bridge.started", agent=settings.agent_name, home=settings.home.name)
     # until the tasks have ended, when nobody reads or writes them
     with signals.Received() as received, _traced(settings.trace) as trace:
@@ -114,7 +114,7 @@ async def _bridge(
 async def _journal(
     settings: Settings, tasks: TaskGroup, deadline: Deadline | None, address: str | None
 ) -> AsyncIterator[Journal]:
-    """Give the journal; of one in a database, the guards of agents follow the lease."""
+    """Give the journal; one in a database sets the `deadline` of guards by its lease."""
     if settings.journal is None or deadline is None:
         yield Journal(settings.home)
         return
@@ -127,7 +127,7 @@ async def _journal(
 
 
 def _notify(context: SessionContext) -> None:
-    """Let the user be told when a session waits, as `notify.toml` says, if it is there."""
+    """Start what tells the user that a session waits, as `notify.toml` says, if it is there."""
     if not os.path.lexists(context.settings.home / NOTIFY_FILE):
         return
     from acp_bridge.notify.notifier import made_for
@@ -139,7 +139,7 @@ def _notify(context: SessionContext) -> None:
 
 @contextmanager
 def _traced(path: Path | None) -> Iterator[Trace | None]:
-    """Give the trace that is written to a file; None, which is logged, if it can't be."""
+    """Give a trace that is written to the file `path`; None without one, or (logged) on failure."""
     if path is None:
         yield None
         return

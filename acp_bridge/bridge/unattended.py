@@ -1,4 +1,4 @@
-"""The time of what nobody has open, up to its end: a whole bridge, or each of its sessions."""
+"""Waits for the end of a whole bridge, or of each of its sessions, that no client has open."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ class Attended(Protocol):
 
     @property
     def attended(self) -> bool:
-        """True while a client has it open."""
+        """True while at least one client has the bridge or the session open."""
 
     @property
     def busy(self) -> bool:
-        """True while something is to be done there."""
+        """True while a prompt there has no answer, or the agent works without one."""
 
 
 _Thing = TypeVar("_Thing", bound=Attended)
 
 
 class Unattended(Generic[_Thing]):
-    """Waits for the end of what nobody has open; `attendance` says when that is."""
+    """Waits until one of several things that no client has open is to end, by `Attendance`."""
 
     def __init__(self, keep: float, things: Callable[[], Iterable[_Thing]]) -> None:
-        """`keep`: seconds for which work goes on. `things`: those that there are now."""
+        """`keep`: seconds for which work goes on. `things` returns all that there are now."""
         self._keep = keep
         self._things = things
         self._attendance: dict[_Thing, Attendance] = {}
@@ -43,9 +43,9 @@ class Unattended(Generic[_Thing]):
             self._changed.set()
 
     async def over(self) -> _Thing:
-        """Wait until the time of one of the things is over, and return it.
+        """Wait until the time of one of the things is over, and return that thing.
 
-        If it is there still the next time, its time begins anew.
+        If it is still there at the next call, its time begins anew.
         """
         self._runs = True
         while (found := self._find()) is None:

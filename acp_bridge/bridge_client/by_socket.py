@@ -19,7 +19,10 @@ from acp_bridge.wire.stdio import Reader, Writer
 
 
 async def connect(path: str) -> tuple[Reader, Writer]:
-    """Return the two directions of a connection to a bridge; raises as `peers.connect` does."""
+    """Connect to the bridge at the socket `path`, and return both streams.
+
+    Raises as `peers.connect` does.
+    """
     with await peers.connect(path) as connection:
         writing = os.dup(connection.fileno())
         return Reader(connection.detach()), Writer(writing)
@@ -29,7 +32,7 @@ async def connect(path: str) -> tuple[Reader, Writer]:
 async def over_socket(
     path: str, listener: Listener, log: Path | None = None
 ) -> AsyncGenerator[Connection, None]:
-    """Give a connection to a bridge that lives, by its socket, for the block; `log` as in
+    """Give the block a connection to the bridge that listens at the socket `path`; `log` as in
     `Connection`.
 
     Raises:

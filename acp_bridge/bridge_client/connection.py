@@ -80,7 +80,7 @@ class Connection:
         self._log = log
         self._peer = Peer(self, self._write, answer_malformed=False)
         self._decoder = Decoder()
-        #: the line whose end has not come, for the tap.
+        #: the beginning of a line whose end has not been read, for the tap.
         self._partial = bytearray()
         self._open: dict[RequestId, BridgeRequest] = {}
         #: bytes that were read.
@@ -89,7 +89,7 @@ class Connection:
         self.refusal: str | None = None
         #: the error that open requests got when the connection ended.
         self.lost: RpcError | None = None
-        #: set when nothing more comes.
+        #: set when the connection has ended.
         self.ended = anyio.Event()
 
     # -- to the other end
@@ -193,7 +193,7 @@ class Connection:
         event("connection.malformed", what=line.error.message)
 
     def on_batch_end(self) -> None:
-        """Do nothing: the listener has each message already."""
+        """Do nothing: the listener has got each message already."""
 
     # -- the streams
 
@@ -261,7 +261,7 @@ def hello(name: str, own: Json | None = None, capabilities: Json | None = None) 
 async def connected(
     streams: Streams, listener: Listener, *, tap: Tap | None = None, log: Path | None = None
 ) -> AsyncGenerator[Connection, None]:
-    """Give a connection over these streams for the block, whose exceptions come out unchanged.
+    """Give the block a connection over these streams; exceptions of the block come out unchanged.
 
     At its end the streams are closed; what was not sent by then has a second for that.
     """

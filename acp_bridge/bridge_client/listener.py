@@ -36,28 +36,28 @@ class BridgeRequest:
 
     @property
     def params(self) -> Json:
-        """The parameters; an empty object if they are none."""
+        """The parameters; an empty object if they are no object."""
         return as_object(self.call.params)
 
     @property
     def open(self) -> bool:
-        """True until it is answered."""
+        """True until the request is answered."""
         return self._asker.is_open(self)
 
     def answer(self, result: Any) -> None:
-        """Answer it; nothing happens if it is not open."""
+        """Answer the request with a result; nothing happens if it is not open."""
         self.respond(Ok(result))
 
     def fail(self, error: RpcError) -> None:
-        """Answer it with an error; nothing happens if it is not open."""
+        """Answer the request with an error; nothing happens if it is not open."""
         self.respond(Err(error))
 
     def give_up(self) -> None:
-        """Answer that it was cancelled: a request that was withdrawn still needs an answer."""
+        """Answer that the request was cancelled: one that was withdrawn still needs an answer."""
         self.fail(_CANCELLED)
 
     def respond(self, answer: Answer) -> None:
-        """Answer it with a result or an error; nothing happens if it is not open."""
+        """Answer the request with a result or an error; nothing happens if it is not open."""
         self._asker.respond(self, answer)
 
 
@@ -68,23 +68,23 @@ class Listener(Protocol):
         """Handle a notification, such as `session/update`; `params`: any JSON value, or UNSET."""
 
     def on_request(self, request: BridgeRequest) -> None:
-        """Answer it now or later; raising RpcError is an answer."""
+        """Answer the request now or later; raising RpcError is an answer."""
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
         """Note that nobody waits for the answer to an open request; it must still be answered."""
 
     async def room(self) -> None:
-        """Wait until more may be read."""
+        """Wait until more of the other end's messages may be read."""
 
 
 class NullListener:
     """Drops the other end's notifications, and refuses its requests."""
 
     def on_notification(self, method: str, params: Any) -> None:
-        """Drop it."""
+        """Drop the notification."""
 
     def on_request(self, request: BridgeRequest) -> None:
-        """Refuse it."""
+        """Refuse the request by raising RpcError."""
         raise RpcError(ErrorCode.METHOD_NOT_FOUND, "nothing is done here")
 
     def on_withdrawn(self, request: BridgeRequest) -> None:

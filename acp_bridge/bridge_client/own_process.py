@@ -1,7 +1,8 @@
 """A bridge as a process of our own: started for a command, spoken to on its stdin and stdout.
 
-These are a socket and no pipes: whoever finds a pipe in /proc can open the other end of it, write
-what the user never said, and keep it open when the user's own process has ended (invariant P17).
+Its stdin and stdout are a socket and no pipes: whoever finds a pipe in /proc can open the other end
+of it, write what the user never said, and keep it open when the user's own process has ended
+(invariant P17).
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class BridgeProcess:
     """A bridge that runs as a child process; whoever has called `start` calls `end`."""
 
     def __init__(self, process: Process, standard: socket.socket) -> None:
-        """`standard` is the other end of its stdin and stdout."""
+        """`standard` is our end of the socket that is its stdin and stdout, and is owned here."""
         self._process, self._standard = process, standard
-        #: its stdout and its stdin; the user of the streams closes them.
+        #: what reads its stdout and what writes its stdin; the user of the streams closes them.
         self.streams: Streams = (
             Reader(os.dup(standard.fileno())),
             Writer(os.dup(standard.fileno())),
@@ -97,7 +98,7 @@ class BridgeProcess:
             await self._process.wait()
 
     async def end(self) -> None:
-        """Hang up, and kill the bridge if it has not ended then."""
+        """Hang up, kill the bridge if it has not ended by then, and close our end of the socket."""
         with anyio.CancelScope(shield=True):
             await self.hang_up()
             if self._process.returncode is None:
@@ -118,7 +119,7 @@ async def over_process(
     cwd: Path | None = None,
     log: Path | None = None,
 ) -> AsyncGenerator[Connection, None]:
-    """Start a bridge and give a connection to it for the block, at whose end it has ended.
+    """Start a bridge and give the block a connection to it; at the end of the block it has ended.
 
     `tell` is given each line of its stderr; `log` as in `Connection`. An exception of the block
     comes out as it is.

@@ -18,7 +18,7 @@ class ConnectionLost(Exception):
 
 
 class NoAnswer(Exception):
-    """A request was not answered in its time."""
+    """A request was not answered within its time limit."""
 
     def __init__(self, method: str, seconds: float) -> None:
         super().__init__(f"the bridge did not answer {method} within {seconds:g} s")
@@ -46,7 +46,7 @@ class Sent:
         self._told: Callable[[], None] | None = None
 
     def take(self, answer: Answer) -> None:
-        """Note the answer."""
+        """Store the answer, and call the function that `when_answered` was given."""
         self.answer = answer
         self.answered.set()
         if self._told is not None:
@@ -68,7 +68,7 @@ class Sent:
 
         Raises:
             RpcError: the bridge's error.
-            ConnectionLost: the connection ended before.
+            ConnectionLost: the connection ended before an answer came.
             NoAnswer: the time is over; the request stays sent.
         """
         with anyio.move_on_after(within):
@@ -90,5 +90,5 @@ class Sent:
                 return answer.result
 
     def cancel(self) -> None:
-        """Send `$/cancel_request` for it, if it is not answered yet."""
+        """Send `$/cancel_request` for this request, if it is not answered yet."""
         self._sender.cancel(self)

@@ -1,4 +1,4 @@
-"""Says where the log is that an error names: on the wire there is an id alone, and no path."""
+"""Adds the path of the log to errors that name an entry of it: on the wire there is only an id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMED: Final = re.compile(r"the log has more under id [0-9a-f]+", re.IGNORECASE
 
 
 def with_log(answer: Answer, log: Path) -> Answer:
-    """Return an answer; an error of it that names an entry of the log says which file that is."""
+    """Return an answer; in an error that names an entry of the log, the path of `log` is added."""
     if not isinstance(answer, Err) or not _NAMED.search(answer.error.message):
         return answer
     error = answer.error

@@ -27,7 +27,7 @@ def is_converted(update: Json) -> bool:
 
 
 class ClientAbilities:
-    """The client's capabilities; an object that is missing or odd means none."""
+    """The client's declared capabilities; anything but an object declares none."""
 
     def __init__(self, capabilities: object = None) -> None:
         self._capabilities = capabilities
@@ -38,17 +38,17 @@ class ClientAbilities:
         name = own_meta(self.declared).get(protocol.CLIENT_NAME)
         #: the name under which the client comes back on another connection, if it has one.
         self.name = name if isinstance(name, str) else None
-        #: it speaks version 2.
+        #: the client speaks version 2.
         self.shows_said = protocol.SHOWS_SAID in self.own
-        #: it shows the sessions of subagents.
+        #: the client shows the sessions of subagents.
         self.shows_subagents = has(capabilities, protocol.SUBAGENTS)
         #: the client wants to be told that a prompt is on disk.
         self.hears_accepted = protocol.HEARS_ACCEPTED in self.own
-        #: it wants a cursor with each recorded update.
+        #: the client wants a cursor with each recorded update.
         self.takes_cursors = protocol.TAKES_CURSORS in self.own
-        #: it wants to be told the states of its sessions.
+        #: the client wants to be told the states of its sessions.
         self.hears_state = protocol.HEARS_STATE in self.own
-        #: it wants to be told what waits in its sessions.
+        #: the client wants to be told which prompts wait in its sessions.
         self.hears_queue = protocol.HEARS_QUEUE in self.own
 
     @property
@@ -61,7 +61,7 @@ class ClientAbilities:
         return has(self._capabilities, *path)
 
     def allows(self, method: str, params: object) -> bool:
-        """Return True when the client takes such a request (spec: client capabilities)."""
+        """Return True when the client takes this request of an agent, by its capabilities."""
         match method:
             case protocol.READ_TEXT_FILE:
                 return self.has("fs", "readTextFile")

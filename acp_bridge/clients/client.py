@@ -33,7 +33,7 @@ from acp_bridge.wire.streams import Incoming, Outgoing
 _FLOOD = 64 * 1024 * 1024
 #: the same for a client on a socket, whose cancel is the concern of nobody else.
 _SOCKET_FLOOD = 8 * 1024 * 1024
-#: lines of a client that are logged as no messages: more would fill the disk.
+#: how many lines of a client that are no messages are logged: more would fill the disk.
 _TOLD_OF: Final = 20
 #: characters of a login's name.
 _NAME: Final = 128
@@ -67,24 +67,24 @@ class ClientRequest:
         return self.call.params
 
     def is_of(self, client: Client, request_id: object) -> bool:
-        """Return True when this client knows the request by this id."""
+        """Return True when the request is this client's, under this id."""
         return self.client is client and self.call.id == request_id
 
     def hand_over(self) -> None:
-        """Give a request that has waited to the client's handler; raises the handler's errors."""
+        """Give the request to the client's handler; raises the handler's errors."""
         self.client.handler.on_client_request(self)
 
     def answer(self, result: Any) -> None:
-        """Answer with a result."""
+        """Answer the request with a result."""
         self.client.peer.answer(self.call.id, result)
 
     def fail(self, error: RpcError) -> None:
-        """Answer with an error."""
+        """Answer the request with an error."""
         told = errors.at_this_machine(error) if self.client.rights else error
         self.client.peer.fail(self.call.id, told)
 
     def respond(self, answer: Answer) -> None:
-        """Answer with a result or an error."""
+        """Answer the request with a result or an error."""
         match answer:
             case Ok(result):
                 self.answer(result)
@@ -99,7 +99,7 @@ class ClientHandler(Protocol):
     """The bridge, as a client's end of the wire sees it. Called in the order of reading."""
 
     def on_client_request(self, request: ClientRequest) -> None:
-        """Answer now or later; raising RpcError is an answer."""
+        """Answer the request now or later; raising RpcError is an answer."""
 
     def on_client_notification(self, client: Client, method: str, params: Any) -> None:
         """Handle a notification, which has no answer."""
@@ -127,23 +127,23 @@ class Client:
     ) -> None:
         """Own both streams from now on; `end` closes them.
 
-        `share`: of a client on a socket, which joined a bridge that another one has started.
-        `rights`: those of a remote one.
+        `share`: None for the client on stdin, which has started the bridge; others have joined it
+        on a socket. `rights`: those of a remote client, None for one of this machine.
         """
         self._share = share
         self.on_socket = share is not None
         self.rights = rights
-        #: within which its name counts: the token of a remote client, one for all on the unix
-        #: socket. The client on stdin has its own.
+        #: within what its name tells who it is: the token of a remote client, None for all on the
+        #: unix socket, the client itself for the one on stdin.
         self._login: object = (rights.login if rights else None) if self.on_socket else self
-        #: the client was disconnected, since it read too little.
+        #: the bridge has ended the connection (`let_go`); the client has left (`leave`).
         self.let_go_of = self.gone = False
         self.stage = Stage.NEW
         #: requests that came after an `initialize` which is not answered yet.
         self.early = WaitingRequests()
         self.abilities = ClientAbilities()
         self.outgoing = outgoing
-        #: what is held back of what is sent; None if nothing ever was.
+        #: the stream that holds back what is sent; None until it is needed.
         self._held: Held | None = None
         self.peer = Peer(self, self._send, answer_malformed=True, internal_error=errors.internal)
         self.peer.translate = self._read_version
@@ -153,14 +153,14 @@ class Client:
         self._served, self._malformed = anyio.CancelScope(), 0
 
     def hold(self) -> Callable[[], None]:
-        """Hold back what is sent to the client from now on; returns what lets it go."""
+        """Hold back what is sent to the client from now on; returns the function that ends that."""
         if self._held is None:
             self._held = self.outgoing = Held(self.outgoing)
         return self._held.hold()
 
     @property
     def identity(self) -> object:
-        """Who the client is: equal on all connections on which it gives a name under its login.
+        """A key of who the client is: equal on all connections with the same name and login.
 
         Without a name each connection is a client of its own.
         """
@@ -194,7 +194,7 @@ class Client:
 
     @property
     def sets_up(self) -> bool:
-        """True when a load of the client starts an agent, and counts for roots and MCP servers."""
+        """True when a load of the client may start an agent, and sets the roots and MCP servers."""
         return self.rights is None or self.may(Right.OPEN)
 
     @property
@@ -203,7 +203,7 @@ class Client:
         return protocol.OWN_TURNS_ONLY in self.abilities.own
 
     async def serve(self, greeting: float | None = None) -> None:
-        """Serve the client until it is gone: it sends or takes nothing more, or was let go.
+        """Serve the client until it sends or takes nothing more, or `let_go` or `cut` was called.
 
         `greeting`: seconds within which it has to send `initialize`, or it is let go.
         """
@@ -217,7 +217,7 @@ class Client:
         event("client.gone")
 
     def let_go(self, reason: str) -> None:
-        """End the connection; the reason is the last message to the client."""
+        """End the connection; `reason` is the last message to the client."""
         if not self.let_go_of:
             self.let_go_of = True
             event("client.let_go", what=reason)
@@ -226,7 +226,7 @@ class Client:
             self._served.cancel()
 
     def cut(self) -> None:
-        """Take the client for gone, whatever its streams say."""
+        """End `serve` as if the client were gone, whatever its streams say."""
         self._served.cancel()
 
     def _send(self, line: bytes) -> None:
@@ -270,7 +270,7 @@ class Client:
     def leave(self, methods: frozenset[str]) -> None:
         """Note that the client neither reads answers nor gives any.
 
-        Its requests of these methods come to nothing; others go on.
+        Its running requests of these methods are cancelled; others go on.
         """
         self.gone = True
         self.early.go_on(errors.cancelled())
@@ -284,7 +284,7 @@ class Client:
     def run(self, tasks: TaskGroup, request: ClientRequest, work: Work, params: Json) -> None:
         """Answer a request from a task of its own, which `$/cancel_request` ends.
 
-        Raises RpcError for one more than a login may have at work.
+        Raises RpcError if the client's login has too many requests at work.
         """
         login = self.rights.login if self.rights else None
         if self._share and login is not None:
@@ -307,7 +307,7 @@ class Client:
         tasks.start_soon(answer)
 
     def cancel_request(self, request_id: RequestId) -> bool:
-        """Cancel a request that runs or waits here; False when there is none of this id."""
+        """Cancel the request of this id, if it runs or waits; returns False if none does."""
         if running := self._running.get(request_id):
             running.scope.cancel()
         return running is not None or self.early.cancel_request(self, request_id)
@@ -315,7 +315,7 @@ class Client:
     async def give_up(self, methods: frozenset[str]) -> None:
         """Cancel the running requests of these methods, and wait until they have ended.
 
-        Requests that were read and not begun come to nothing, too.
+        Requests that were read and not begun are answered as cancelled, too.
         """
         self.early.go_on(errors.cancelled())
         for running in self._running.values():
@@ -331,7 +331,7 @@ class Client:
     # --- the version of the protocol -----------------------------------------------------------
 
     def _read_version(self, message: Message) -> Iterable[Message]:
-        """Translate from now on if the client's first `initialize` asks for version 2."""
+        """Return `message` for the peer; from an `initialize` of version 2 on, its translation."""
         if message.get("method") != protocol.INITIALIZE:
             return (message,)
         self.peer.translate = None
@@ -362,7 +362,7 @@ class Client:
 
 
 def _drop(line: bytes) -> None:
-    """Send nothing more to a client that was let go."""
+    """Drop a line for a client that was let go."""
 
 
 async def _answer(request: ClientRequest, work: Work, params: Json) -> None:

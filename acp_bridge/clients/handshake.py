@@ -73,7 +73,7 @@ BUILTIN: Json = {
     ],
     "_meta": CAN_STEER,
 }
-#: the `agentInfo` for the client of an agent that gives none.
+#: the `agentInfo` that a client gets when the agent gives none.
 _OWN_INFO: Json = {"name": "acp-bridge", "title": "acp-bridge", "version": __version__}
 #: capabilities that the bridge keeps back, as a member or in `_meta`, and in the list in
 #: `_meta.jetbrains.air.capabilities`: subagents that have sessions of their own, which it carries
@@ -103,7 +103,7 @@ def _has_other_form(can: Json) -> bool:
 
 
 def for_client(agent: Json, settings: Json) -> Json:
-    """Return the answer for the client, made from the agent's; `settings` is shown in `_meta`."""
+    """Return the client's answer to `initialize`, from the agent's; `settings` stand in `_meta`."""
     agent = _without_kept_back(agent)
     capabilities = _without_kept_back(as_object(agent.get("agentCapabilities")))
     session = _without_kept_back(as_object(capabilities.get("sessionCapabilities")))
@@ -165,7 +165,7 @@ def _methods(capabilities: Json) -> list[str]:
 
 
 def can_fork(capabilities: object) -> bool:
-    """Return True when an agent can fork a session, and give the fork to another process."""
+    """Return True when an agent can fork a session, and open the fork in another process."""
     given_back = has(capabilities, "loadSession") or has(
         capabilities, "sessionCapabilities", "resume"
     )
@@ -173,6 +173,6 @@ def can_fork(capabilities: object) -> bool:
 
 
 def name_of(agent: Json) -> str | None:
-    """Return the name that the agent gives itself in its answer, or None."""
+    """Return the name that the agent gives itself in its answer to `initialize`, or None."""
     name = as_object(agent.get("agentInfo")).get("name")
     return name if isinstance(name, str) and name else None

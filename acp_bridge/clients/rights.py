@@ -38,9 +38,9 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 
 class Role(StrEnum):
-    """Where a client came in, and for a remote one what its token is for.
+    """How a client is connected, and for a remote one what its token is for.
 
-    A client that observes is `OBSERVER` besides, and may do only what both may.
+    A client that observes has the role `OBSERVER` besides, and may do only what both roles may.
     """
 
     FIRST = "first"
@@ -76,7 +76,7 @@ yes    no      yes       no    no       yes  open    new, fork, authenticate, lo
 yes    no      no        no    no       yes  set     providers, and what sets something for all
 """
 
-#: the requests that need another right than to act.
+#: the right that a request needs, if it is another than to act.
 _NEEDED: Final = {
     **dict.fromkeys((SESSION_LIST, SESSION_LOAD, SESSION_RESUME), Right.LOOK),
     **dict.fromkeys((ATTACH, LIVE, QUEUE_LIST), Right.LOOK),
@@ -105,7 +105,7 @@ _RIGHTS: Final = _read(_TABLE)
 
 
 class May(StrEnum):
-    """The purpose of a token."""
+    """What the token of a remote client is for."""
 
     LOOK = "look"
     APPROVE = "approve"
@@ -119,10 +119,9 @@ class Rights:
     may: May
     #: the name of the token; it stands beside what the client decides.
     name: str
-    #: the folders that bound where sessions are; nothing is allowed outside, and without any
-    #: nowhere at all.
+    #: the folders in which sessions have to lie; without any folder no session is allowed.
     roots: tuple[str, ...]
-    #: the token: the same for all its connections, and another for each other token.
+    #: tells tokens apart: the same for all connections with one token.
     login: str
 
 

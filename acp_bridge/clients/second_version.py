@@ -15,16 +15,16 @@ from acp_bridge.wire.streams import Outgoing
 
 
 class TranslatedOutgoing:
-    """The way to a client of version 2: takes lines of version 1."""
+    """The stream to a client of version 2: takes lines of version 1, and sends them translated."""
 
     def __init__(self, to: Outgoing) -> None:
-        """`to`: the client's own; it has one owner from now on."""
+        """`to`: the stream to the client, which is owned here from now on."""
         self._to = to
         self._lines: list[bytes] = []
         self._end = ClientEnd(lambda message: self._lines.append(encode(message)), uuid4().hex[:8])
 
     def reader(self) -> Callable[[Message], Iterable[Message]]:
-        """Return what turns each message of the client into messages for the bridge."""
+        """Return a function that turns a message of the client into messages for the bridge."""
 
         def read(message: Message) -> list[Message]:
             found = self._end.from_client(message)
@@ -34,7 +34,7 @@ class TranslatedOutgoing:
         return read
 
     def write(self, data: bytes) -> None:
-        """Send what these lines of version 1 mean."""
+        """Translate these lines of version 1, and send them."""
         for line in data.split(b"\n"):
             if (
                 line
@@ -70,9 +70,9 @@ class TranslatedOutgoing:
         await self._to.drain_below(limit)
 
     async def flush(self, seconds: float) -> bool:
-        """Wait at most that long until all is written; returns whether it is."""
+        """Wait at most `seconds` until all is written; returns whether it is."""
         return await self._to.flush(seconds)
 
     def close(self) -> None:
-        """Close the way; what is pending is dropped."""
+        """Close the stream; what is pending is dropped."""
         self._to.close()

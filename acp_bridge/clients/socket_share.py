@@ -20,7 +20,7 @@ from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT
 
 #: lines that are taken at once: a few milliseconds at the most, unless one is very long.
 _LINES: Final = 32
-#: seconds of work before a pause as long for others; one or two messages take less.
+#: seconds of work after which others get a pause as long; one or two messages take less.
 _FREE: Final = 0.001
 #: requests of one login that are at work at a time; prompts don't count, which wait on disk.
 MOST_AT_WORK: Final = 32
@@ -40,7 +40,7 @@ class SocketShare:
     """Hands over the messages of clients on sockets, one client after the other."""
 
     def __init__(self) -> None:
-        """Nothing was taken yet."""
+        """Begin without clients."""
         self._turn = Lock()
         self._owed = 0.0
         self._at_work = Counter[str]()
@@ -48,7 +48,10 @@ class SocketShare:
 
     @contextmanager
     def counted(self, lines: Lines, let_go: Callable[[str], None]) -> Iterator[None]:
-        """Count a client's unfinished bytes during the block; at its end they are dropped."""
+        """Count a client's unfinished bytes during the block; `let_go` disconnects the client.
+
+        At the end of the block the bytes are dropped.
+        """
         self._let_go[lines] = let_go
         try:
             yield
@@ -66,7 +69,7 @@ class SocketShare:
             )
 
     def begin(self, login: str) -> None:
-        """Count a request of a login until `end`; raises RpcError if it has too many."""
+        """Count a request of a login until `end`; raises RpcError if too many are at work."""
         if self._at_work[login] >= MOST_AT_WORK:
             raise errors.refused(
                 f"{MOST_AT_WORK} requests of this login are at work already: read the answers first"
@@ -74,7 +77,7 @@ class SocketShare:
         self._at_work[login] += 1
 
     def end(self, login: str) -> None:
-        """Count a request no more that `begin` has counted."""
+        """Stop counting a request of a login that `begin` has counted."""
         self._at_work[login] -= 1
         self._at_work += Counter()  # forget those that have none
 

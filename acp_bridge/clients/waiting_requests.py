@@ -31,7 +31,7 @@ class WaitingRequests:
     """Holds requests until `go_on`; each of them is answered once."""
 
     def __init__(self) -> None:
-        """Nothing waits yet."""
+        """Begin without requests."""
         self._waiting: list[Request] = []
 
     def add(self, request: Request) -> None:
@@ -41,7 +41,7 @@ class WaitingRequests:
         self._waiting.append(request)
 
     def go_on(self, failure: RpcError | None = None) -> None:
-        """Hand each to its client's handler, in order, or answer them all with this failure."""
+        """Hand each request to its client's handler, in order, or answer all with `failure`."""
         waiting, self._waiting = self._waiting, []
         for request in waiting:
             try:
@@ -54,7 +54,7 @@ class WaitingRequests:
                 request.fail(errors.internal(exc))
 
     def cancel_request(self, client: object, request_id: object) -> bool:
-        """Answer a waiting request that its client gives up; False if it is not among them."""
+        """Answer a client's waiting request as cancelled; returns False if none has this id."""
         for request in self._waiting:
             if request.is_of(client, request_id):
                 self._waiting.remove(request)
@@ -65,7 +65,7 @@ class WaitingRequests:
     def cancel_oldest(self, client: object, session_id: object, bound: str | None = None) -> None:
         """Answer a client's oldest prompt of a session as a cancelled one (invariant C1).
 
-        `bound`: that under this key, or none.
+        `bound`: the key of the only prompt that is meant; None: any is.
         """
         for request in self._waiting:
             asked = request.method == SESSION_PROMPT and _session(request) == session_id

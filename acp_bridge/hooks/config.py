@@ -1,4 +1,4 @@
-"""Reads `hooks.toml`. A file that is not wholly right is refused as a whole, with its line."""
+"""Reads `hooks.toml`. A file with any error is refused as a whole; the error names the line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ class BadHooks(Exception):
 
 
 def parse(text: str, *, project: bool) -> tuple[Hook, ...]:
-    """Return the hooks in the order in which they stand in the file; raises BadHooks."""
+    """Return the hooks of a file's text, in its order; `project`: the file is a project's.
+
+    Raises BadHooks.
+    """
     try:
         tables = toml_text.loads(text)
     except toml_text.BadToml as bad:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-#: seconds.
+#: seconds that a hook may take, if it says nothing else, and at most.
 DEFAULT_TIMEOUT: Final = 60.0
 MAX_TIMEOUT: Final = 600.0
 
 
 class HookEvent(StrEnum):
-    """The moments; the names are Claude Code's where it has the same moment."""
+    """The moments at which hooks run, named as in Claude Code where it has the same moment."""
 
     SESSION_START = "SessionStart"
     SESSION_END = "SessionEnd"
@@ -39,14 +39,14 @@ class Hook:
     command: str | tuple[str, ...]
     #: a regular expression for the whole name; empty or "*": every name.
     matcher: str = ""
-    #: seconds, after which it is killed.
+    #: seconds after which the hook is killed.
     timeout: float = DEFAULT_TIMEOUT
-    #: it is the project's, and runs only while it is trusted.
+    #: the hook is a project's, and runs only while the user trusts it.
     project: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The command line."""
+        """The command line to be executed."""
         if isinstance(self.command, str):
             return ("/bin/sh", "-c", self.command)
         return self.command

@@ -17,7 +17,7 @@ _PLACES: Final = frozenset({"XAUTHORITY"})
 
 
 def environment(env: Mapping[str, str], cwd: str) -> dict[str, str]:
-    """Return the environment of a hook (invariant K7).
+    """Return the environment of a hook: `env` without what looks like a secret (invariant K7).
 
     CLAUDE_PROJECT_DIR is the session's folder, since hooks that are written for Claude Code name
     their scripts with it.

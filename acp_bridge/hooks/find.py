@@ -19,14 +19,14 @@ from acp_bridge.updates import notices
 
 
 async def look(home: Path, cwd: str) -> FoundHooks | None:
-    """Return the result of `find`, in bounded time; a silent folder has unreadable hooks."""
+    """Return the result of `find`; a folder that does not answer in time has unreadable hooks."""
     with anyio.move_on_after(waits.HOOKS_READ), suppress(NoThread):
         return await in_thread(find, home, cwd, abandon_on_cancel=True)
     return FoundHooks(notices=(notices.HOOKS_UNREAD,), person_asked=True)
 
 
 def find(home: Path, cwd: str) -> FoundHooks | None:
-    """Return the hooks of a session that works in this folder; None if there is no file of any."""
+    """Return the hooks of a session in `cwd`, with notices about them; None if there is neither."""
     folder = os.path.realpath(cwd)
     own, project = os.path.join(home, OWN_FILE), os.path.join(folder, PROJECT_FILE)
     trusts = os.path.isdir(os.path.join(home, RECORDS))

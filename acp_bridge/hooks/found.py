@@ -33,15 +33,16 @@ class Project:
     trusted: dict[str, str]
 
     async def look_again(self, cwd: str) -> list[str]:
-        """Return the result of `changes`, in bounded time; a silent folder has changed."""
+        """Return the result of `changes`; a folder that does not answer in time has changed."""
         with anyio.move_on_after(waits.HOOKS_READ), suppress(NoThread):
             return await in_thread(self.changes, cwd, abandon_on_cancel=True)
         return [PROJECT_FILE]
 
     def changes(self, cwd: str) -> list[str]:
-        """Return the names of the files that have changed since; one that can't be read has.
+        """Return the names of the files that have changed since the user trusted them.
 
-        All have if `cwd`, where the hooks would run, leads to another folder now.
+        If one can't be read, or if `cwd`, where the hooks would run, leads to another folder now,
+        that is `PROJECT_FILE` alone.
         """
         from acp_bridge.hooks import config, trust
 
@@ -62,16 +63,16 @@ class FoundHooks:
 
     hooks: tuple[Hook, ...] = ()
     project: Project | None = None
-    #: the notices about them, which the session shows once.
+    #: notices about the hooks, which the session shows once.
     notices: tuple[str, ...] = ()
-    #: a hook that is missing here might refuse a permission, so the person is asked.
+    #: a hook that may not run, or can't be read, might refuse a permission: the person is asked.
     person_asked: bool = False
-    #: the hash of each file whose hooks are here, by its path; None for one that can't be used, of
-    #: which `notices` tell.
+    #: by the path of each file of hooks, its hash; None for one that can't be used, of which
+    #: `notices` tell.
     files: Mapping[str, str | None] = field(default_factory=dict)
 
     def news(self, named: Mapping[str, str | None]) -> list[str]:
-        """Return the notices of files that differ from those that the session has `named`."""
+        """Return notices of the files whose hash is not that in `named`, which was told last."""
         said = []
         for path in sorted({*named, *self.files}):
             now = self.files.get(path)

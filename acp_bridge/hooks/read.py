@@ -13,12 +13,12 @@ from acp_bridge.hooks.found import FoundHooks, Project
 from acp_bridge.hooks.places import OWN_FILE, PROJECT_FILE
 from acp_bridge.updates import notices
 
-#: bytes of a file of hooks.
+#: bytes that a file of hooks may have.
 _LARGEST = 1024 * 1024
 
 
 def read(home: Path, folder: Path) -> FoundHooks | None:
-    """Return the hooks of the data folder and of a project; None if there is nothing to say."""
+    """Return the hooks of `home` and of a project, with notices; None if there is neither."""
     own, project = home / OWN_FILE, folder / PROJECT_FILE
     found = [_of_home(own)]
     if not _same(own, project):
@@ -36,7 +36,7 @@ def read(home: Path, folder: Path) -> FoundHooks | None:
 
 
 def load(path: Path, *, project: bool) -> tuple[bytes, tuple[Hook, ...]] | None:
-    """Return the content and the hooks of a file, None if it is not there; raises BadHooks."""
+    """Return the bytes and the hooks of a file, None if it is not there; raises BadHooks."""
     try:
         found = trust.read_text(path, _LARGEST)
     except trust.NotTrustable as error:
@@ -50,7 +50,7 @@ def load(path: Path, *, project: bool) -> tuple[bytes, tuple[Hook, ...]] | None:
 def hooks_in(path: Path, *, project: bool) -> tuple[Hook, ...] | None:
     """Return the hooks of a file as a session would have them; None if it is not there.
 
-    A project's are not compared with what is trusted. Raises BadHooks.
+    The hooks of a project are not compared with those that are trusted. Raises BadHooks.
     """
     loaded = load(path, project=True) if project else _load_own(path)
     return loaded[1] if loaded else None

@@ -30,7 +30,7 @@ _LAST_WORDS: Final = 0.2
 
 
 class _Kept:
-    """The beginning of a stream."""
+    """Collects the first `OUTPUT` bytes of a stream."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -46,22 +46,22 @@ class _Kept:
 
 
 class _Pipes:
-    """The hook's standard streams, and our ends of them."""
+    """The hook's ends of its standard streams, and the bridge's ends."""
 
     def __init__(self) -> None:
-        """Raises OSError; nothing is left open then."""
+        """Open the streams. Raises OSError; nothing is left open then."""
         ours, self.hooks = standard_streams()
         self.stdin = Writer(ours[0])
         self.out, self.err = Reader(ours[1]), Reader(ours[2])
 
     def close_hooks(self) -> None:
-        """Close the hook's ends."""
+        """Close the hook's ends, which the bridge has no use for once the hook runs."""
         hooks, self.hooks = self.hooks, []
         for fd in hooks:
             os.close(fd)
 
     def close(self) -> None:
-        """Close all."""
+        """Close both ends of all streams."""
         self.close_hooks()
         for end in (self.stdin, self.out, self.err):
             end.close()
@@ -74,9 +74,9 @@ async def run(
     env: Mapping[str, str],
     deadline: Deadline | None = None,
 ) -> Ran:
-    """Run the hook to its end or its timeout; `given` is its standard input.
+    """Run the hook to its end or its timeout, and return how it ended, or why it did not start.
 
-    Its guard follows `deadline`.
+    `given` is its standard input. Its guard follows `deadline`.
     """
     try:
         pipes = _Pipes()

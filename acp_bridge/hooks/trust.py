@@ -26,7 +26,7 @@ from typing import Final
 from acp_bridge.hooks.definitions import Hook
 from acp_bridge.hooks.places import PROJECT_FILE, RECORDS
 
-#: bytes of one file, and files of one project, that can be trusted.
+#: how many bytes of one file, and how many files of one project, can be trusted at most.
 LARGEST: Final = 16 * 1024 * 1024
 MOST: Final = 500
 
@@ -37,7 +37,7 @@ _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class NotTrustable(Exception):
-    """The hooks can't be trusted; the text says why."""
+    """A file, or the hooks of a project, can't be trusted; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def read_file(path: Path, largest: int = LARGEST) -> bytes:
 
 
 def read_text(path: Path, largest: int) -> tuple[bytes, str] | None:
-    """Return the content of a file of the user's and its text, None if it is not there.
+    """Return the content of a file of the user's, as bytes and as text; None if it is not there.
 
     Raises NotTrustable for one that can't be read, and for one that is no text, with the line.
     """
@@ -131,13 +131,13 @@ def changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
 
 
 def record_path(home: Path, folder: str, kept: str = RECORDS) -> Path:
-    """Return the path of a folder's record; `folder` is its real path, `kept` the records' folder
-    in the data folder: that of hooks, or that of rules."""
+    """Return the path of the record of `folder`, a real path; `kept` is the records' folder in the
+    data folder `home`: that of hooks, or that of rules."""
     return home / kept / f"{digest(os.fsencode(folder))[:32]}.json"
 
 
 def read_record(path: Path) -> Record | None:
-    """Return a record, None if there is none or it can't be read as one; raises OSError."""
+    """Return the record in a file; None if there is no file, or no record in it; raises OSError."""
     try:
         found = json.loads(read_file(path))
         return Record(str(found["folder"]), {str(k): str(v) for k, v in found["files"].items()})
@@ -148,7 +148,7 @@ def read_record(path: Path) -> Record | None:
 
 
 def write_record(home: Path, record: Record, kept: str = RECORDS) -> None:
-    """Keep a record in the folder `kept`, whole or not at all; raises OSError."""
+    """Write a record to its file in the folder `kept`, whole or not at all; raises OSError."""
     path = record_path(home, record.folder, kept)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -165,7 +165,7 @@ def write_record(home: Path, record: Record, kept: str = RECORDS) -> None:
 
 
 def records(home: Path, kept: str = RECORDS) -> list[Record]:
-    """Return all records, by folder; raises OSError."""
+    """Return all records in the folder `kept`, sorted by their folders; raises OSError."""
     try:
         paths = sorted((home / kept).glob("*.json"))
     except FileNotFoundError:

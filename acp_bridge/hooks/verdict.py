@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from acp_bridge.hooks.definitions import HookEvent
 
-#: characters of a text of a hook's that are used.
+#: how many characters of a hook's text are used.
 TEXT: Final = 10_000
 NO_REASON: Final = "it gave no reason"
 #: the events whose hooks may print plain text for the agent.
@@ -41,7 +41,7 @@ class Ran:
     stdout: str = ""
     stderr: str = ""
     problem: str | None = None
-    #: the end of what it printed is missing.
+    #: the end of its output is missing, since it printed too much.
     cut: bool = False
 
 
@@ -64,7 +64,7 @@ class _Odd(Exception):
 
 
 def interpret(event: HookEvent, ran: Ran) -> Verdict:
-    """Return the answer of a hook that has ended so."""
+    """Return the answer of a hook for `event`, by the way in which it ended."""
     if ran.problem is not None:
         return Verdict(problem=ran.problem)
     if ran.exit_code == 2:
@@ -91,7 +91,7 @@ def decide(verdicts: Iterable[Verdict]) -> tuple[Permission | None, str]:
     """Return the decision of several hooks about a permission, and the reason of a refusal.
 
     A refusal wins; a hook that has failed, or wants the person asked, outweighs those that
-    allow (invariant C18). None: all have ended well, and none has a word about it.
+    allow (invariant C18). None: all have ended well, and none says anything of the permission.
     """
     said = list(verdicts)
     for verdict in said:

@@ -1,6 +1,6 @@
-"""Reads the text of `notify.toml`. A file that is not wholly right is not used. SANS-IO.
+"""Reads the text of `notify.toml`. A file with any error is not used. SANS-IO.
 
-What is said of a file that can't be used holds no word of it: an address is a secret.
+An error quotes no word of the file: an address is a secret.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from acp_bridge.runtime import toml_text
 
 _KEYS: Final = frozenset({"notify", "words"})
 _NTFY: Final = "ntfy:"
-#: what may stand in the first line of a request.
+#: the characters that may stand in the first line of an HTTP request.
 _PLAIN: Final = re.compile(r"[\x21-\x7e]+")
 _WAYS: Final = '"desktop", "bell" or "ntfy:ADDRESS"'
 
@@ -51,18 +51,18 @@ class Notify:
     desktop: bool = False
     bell: bool = False
     addresses: tuple[Address, ...] = ()
-    #: with what the agent asks, where it asks something.
+    #: a notification quotes what the agent asks, where it asks something.
     words: bool = False
 
     @property
     def named(self) -> list[str]:
-        """The ways, as they may be shown."""
+        """The names of the chosen ways, without the addresses, which are secret."""
         shown = {"desktop": self.desktop, "bell": self.bell, "ntfy": bool(self.addresses)}
         return [name for name, chosen in shown.items() if chosen]
 
 
 def parse(text: str) -> Notify:
-    """Return what a file says. Raises BadNotify."""
+    """Return what the text of `notify.toml` says. Raises BadNotify."""
     try:
         table = toml_text.loads(text)
     except toml_text.BadToml as bad:
@@ -82,7 +82,7 @@ def parse(text: str) -> Notify:
 
 
 def address(text: str) -> Address:
-    """Return an address that the user has written. Raises BadNotify."""
+    """Return the address that the user has written behind `ntfy:`. Raises BadNotify."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port

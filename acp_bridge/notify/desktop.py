@@ -16,7 +16,7 @@ from acp_bridge.notify.errors import NotTold
 from acp_bridge.runtime import waits
 
 TITLE: Final = "acp-bridge"
-#: takes the text as its argument: no word of it is read as a script.
+#: AppleScript that takes the text as its argument, so that no word of the text is read as script.
 _SCRIPT: Final = (
     "on run argv",
     f'display notification (item 1 of argv) with title "{TITLE}"',
@@ -25,12 +25,12 @@ _SCRIPT: Final = (
 
 
 def program() -> str:
-    """Return the name of the program that shows notifications here."""
+    """Return the name of the program that shows notifications on this system."""
     return "osascript" if sys.platform == "darwin" else "notify-send"
 
 
 def is_there(env: Mapping[str, str]) -> bool:
-    """Return True if the program can be found."""
+    """Return True if that program can be found by the PATH of `env`."""
     return shutil.which(program(), path=env.get("PATH")) is not None
 
 
@@ -42,9 +42,9 @@ def command(name: str, text: str) -> tuple[str, ...]:
 
 
 async def show(text: str) -> None:
-    """Show a text, in bounded time. Raises NotTold.
+    """Show a text, within `waits.NOTIFY`. Raises NotTold.
 
-    No process of it is left then, and none has a secret of the bridge's environment.
+    No process is left afterwards, and none gets a secret of the bridge's environment.
     """
     words = command(program(), text)
     hook = Hook(HookEvent.WAITING, words, timeout=waits.NOTIFY)

@@ -1,4 +1,4 @@
-"""The one error of the ways in which a user is told."""
+"""The error that every way to notify the user raises."""
 
 
 class NotTold(Exception):

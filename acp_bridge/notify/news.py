@@ -1,9 +1,9 @@
 """Decides what the user is told, and when: from the states of all sessions of a bridge. SANS-IO.
 
-- At most one notification a minute, for all sessions together. What comes meanwhile is kept back;
-  of that, what still holds when the minute is over is told in one, and the rest never.
-- A question is told of when nobody has answered it for a moment. Who answers one is there: then the
-  moment begins anew.
+- There is at most one notification a minute, for all sessions together. News that come meanwhile
+  are kept back; those that still hold when the minute is over are told in one, the rest never.
+- A question is told of when nobody has answered it for a moment. Whoever answers one is there: then
+  the moment begins anew for those left.
 - Each question, hold, death and end of a turn is told once.
 """
 
@@ -16,14 +16,14 @@ from typing import Final
 
 from acp_bridge.runtime.log import masked
 
-#: characters of a folder's name, and of what is asked, that are told; names of folders in a line.
+#: how many characters of a folder's name and of a question are told, and how many names in a line.
 _NAME, _WORDS, _NAMES = 60, 200, 5
-#: characters of what is asked that are looked at.
+#: how many characters of a text are looked at.
 _LOOKED_AT: Final = 2000
 
 
 class News(Enum):
-    """What is told of a session, the most urgent first: of several the first is told."""
+    """Kinds of news of a session, the most urgent first: of several only the first is told."""
 
     WAITS = ("waits for you", "{} sessions wait for you")
     DIED = ("the agent has died", "the agent has died in {} sessions")
@@ -31,29 +31,29 @@ class News(Enum):
     ENDED = ("a turn has ended", "a turn has ended in {} sessions")
 
 
-#: what is an event: kept back, it is told unless the next turn has begun by then.
+#: the news of events: one that is kept back is told unless the next turn has begun by then.
 _EVENTS: Final = (News.DIED, News.ENDED)
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times in seconds."""
+    """The waits before a notification, in seconds."""
 
-    #: for which a question is open before it is told of.
+    #: how long a question is open before the user is told of it.
     moment: float = 10.0
-    #: how long a turn takes of which the end is told.
+    #: how long a turn has to take for its end to be told.
     long_turn: float = 60.0
-    #: from one notification to the next.
+    #: how long it takes at least from one notification to the next.
     between: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """The state of a session as far as it concerns who is not looking."""
+    """The state of a session, as far as it concerns a user who is not looking."""
 
     #: the last part of the session's folder.
     name: str
-    #: what a person is asked and has not answered, a line each, in the order of asking.
+    #: the questions that a person has not answered, a line each, in the order of asking.
     asked: tuple[str, ...] = ()
     #: the key of the prompt that runs, and those of all that have no answer.
     running: int | None = None
@@ -67,11 +67,11 @@ class Stand:
 @dataclass(slots=True)
 class _Session:
     stand: Stand
-    #: what is to be told, and from when on.
+    #: the news to be told, and from when on.
     due: dict[News, float] = field(default_factory=dict)
     #: the prompt whose turn runs, hooks at its end included, and since when.
     turn: tuple[int, float] | None = None
-    #: that turn was cancelled, or its agent has died: its end is no news.
+    #: the turn was cancelled, or its agent has died: its end is no news.
     over: bool = False
 
 
@@ -99,10 +99,10 @@ class Notes:
     """Follows all sessions of a bridge; times in seconds, of any clock that only goes on."""
 
     def __init__(self, times: Times) -> None:
-        """Nothing is known yet."""
+        """`times`: the waits before a notification. No session is known yet."""
         self._times = times
         self._sessions: dict[str, _Session] = {}
-        #: until then nothing is told.
+        #: the time until which nothing is told.
         self._quiet = float("-inf")
 
     def note(self, session_id: str, stand: Stand | None, now: float) -> None:
@@ -127,12 +127,12 @@ class Notes:
 
     @property
     def due(self) -> float | None:
-        """When something is to be told, if nothing changes; None: there is nothing."""
+        """The time of the next notification, if nothing changes; None: there is nothing to tell."""
         moments = [min(each.due.values()) for each in self._sessions.values() if each.due]
         return max(min(moments), self._quiet) if moments else None
 
     def take(self, now: float) -> Told | None:
-        """Return what is told now, and count it as told; None if there is nothing."""
+        """Return the notification that is due, and count it as told; None if there is none."""
         if now < self._quiet:
             return None
         rows = []
@@ -156,7 +156,7 @@ class Notes:
             session.due[News.WAITS] = now + self._times.moment
 
     def _note_turn(self, session: _Session, now: float) -> None:
-        """Note the end of a turn, then the beginning of the next one."""
+        """Note the end of the session's turn, then the beginning of the next one, by its state."""
         stand, turn = session.stand, session.turn
         if turn and turn[0] not in (stand.running, *stand.unanswered):
             if now - turn[1] >= self._times.long_turn and not session.over:
@@ -175,7 +175,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _short(text: str, most: int) -> str:
-    """Return a text as one line, of so many characters at most, without what can't be seen.
+    """Return a text as one line of at most `most` characters, without unprintable ones.
 
     What looks like a key is masked while it is whole.
     """

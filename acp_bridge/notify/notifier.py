@@ -1,7 +1,7 @@
-"""Follows the sessions of a bridge, and tells the user what `news.py` decides.
+"""Follows the sessions of a bridge, and notifies the user of what `news.py` decides.
 
-One task tells, one notification after the other, each way in bounded time. A way that fails is
-logged once, until it works again, and is in nobody's way.
+One task sends one notification after the other, each way of sending in bounded time. A way that
+fails is logged once, until it works again, and does not hold up the other ways.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Way = Callable[[str], Awaitable[None]]
 
 
 def made_for(home: Path) -> Notifier | None:
-    """Return what tells the user as `notify.toml` says; None if it says nothing, or can't be used.
+    """Return a notifier as `notify.toml` says; None if that says nothing, or can't be used.
 
-    What is wrong with it is logged.
+    What is wrong with the file is logged.
     """
     try:
         chosen = read(home)
@@ -42,7 +42,7 @@ def made_for(home: Path) -> Notifier | None:
 
 
 def ways_of(chosen: Notify) -> list[tuple[str, Way]]:
-    """Return the ways in which a bridge tells the user, by name; one that can't is logged.
+    """Return the ways in which a bridge tells the user, with their names; logs one that can't work.
 
     The terminal's bell is rung by the commands that have a terminal.
     """
@@ -55,17 +55,17 @@ def ways_of(chosen: Notify) -> list[tuple[str, Way]]:
 
 
 class Notifier:
-    """Knows where the sessions of a bridge stand, and tells the user in these ways."""
+    """Notes the states of a bridge's sessions, and notifies the user in each of `ways`."""
 
     def __init__(
         self, ways: list[tuple[str, Way]], *, words: bool, times: Times | None = None
     ) -> None:
-        """Nothing is told before `run`."""
+        """`words`: notifications quote what agents ask. Nothing is told before `run`."""
         self._ways = ways
         self._words = words
         self._notes = Notes(times or Times())
         self._changed = anyio.Event()
-        #: the ways that have failed the last time.
+        #: the places in `ways` of those that failed the last time.
         self._failing: set[int] = set()
 
     # --- what happens in sessions --------------------------------------------------------------
@@ -93,7 +93,7 @@ class Notifier:
     # --- what the user is told -----------------------------------------------------------------
 
     async def run(self) -> None:
-        """Tell the user, until cancelled. Raises nothing else."""
+        """Send the notifications as they become due, until cancelled. Raises nothing else."""
         while True:
             self._changed, due = anyio.Event(), self._notes.due
             with anyio.CancelScope(deadline=float("inf") if due is None else due):

@@ -1,4 +1,4 @@
-"""Posts a notification to an address, as ntfy takes it. It knows of HTTP what that needs.
+"""Posts a notification to an address, as ntfy takes it, with as much of HTTP as that needs.
 
 An answer that redirects is no success, and is not followed: it could lead anywhere.
 """
@@ -19,15 +19,15 @@ from acp_bridge.notify.errors import NotTold
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.threads import in_daemon_thread
 
-#: bytes of an answer that are read.
+#: how many bytes of an answer are read.
 _MOST: Final = 4096
-#: seconds to connect to one of the addresses that a host has.
+#: seconds to connect to one of a host's IP addresses.
 _ATTEMPT: Final = 2.0
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] (\d{3})\b")
 
 
 async def post(address: Address, text: str) -> None:
-    """Post a text, in bounded time; it has arrived when this returns. Raises NotTold."""
+    """Post a text, within `waits.NOTIFY`; it has arrived when this returns. Raises NotTold."""
     try:
         with anyio.fail_after(waits.NOTIFY):
             status = await _posted(address, _request(address, text))
@@ -59,7 +59,7 @@ def _request(address: Address, text: str) -> bytes:
 
 
 async def _posted(address: Address, request: bytes) -> int | None:
-    """Return the status of the answer, None if it is no answer."""
+    """Send the request; return the status of the answer, None if the answer is not HTTP."""
     async with await _connected(address) as stream:
         await stream.send(request)
         answer = b""
@@ -87,9 +87,9 @@ async def _connected(address: Address) -> ByteStream:
 
 
 async def _looked_up(address: Address) -> list[str]:
-    """Return what the host may be reached at.
+    """Return the IP addresses of the host.
 
-    The end of the bridge waits for no lookup that hangs, as it would for one of the event loop's.
+    The end of the bridge does not wait for a lookup that hangs, as it would for the event loop's.
     """
     kind = socket.SOCK_STREAM
     look_up = partial(socket.getaddrinfo, address.host, address.port, type=kind)

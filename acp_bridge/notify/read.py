@@ -11,12 +11,12 @@ from acp_bridge.hooks import trust
 from acp_bridge.notify.config import BadNotify, Notify, parse
 from acp_bridge.settings import NOTIFY_FILE
 
-#: bytes of the file.
+#: how many bytes the file may have.
 _LARGEST: Final = 64 * 1024
 
 
 def read(home: Path) -> Notify | None:
-    """Return what the user has chosen, None if the file is not there. Raises BadNotify."""
+    """Return what `notify.toml` says, None if the file is not there. Raises BadNotify."""
     path = home / NOTIFY_FILE
     try:
         found = trust.read_text(path, _LARGEST)
@@ -30,7 +30,7 @@ def read(home: Path) -> Notify | None:
 
 
 def rings(home: Path) -> bool:
-    """Return True if the user wants the terminal's bell; a file that can't be used says nothing."""
+    """Return True if the user wants the terminal's bell; False if the file can't be used."""
     with suppress(BadNotify):
         return bool((chosen := read(home)) and chosen.bell)
     return False

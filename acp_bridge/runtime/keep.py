@@ -28,7 +28,7 @@ class Waiter:
     """The bridge's end of the process that waits for it."""
 
     def __init__(self, alive: int, code: int) -> None:
-        """`alive`: its end can be read once the waiter has ended; `code`: takes its exit code."""
+        """`alive`: a pipe that ends with the waiter; `code`: a pipe that takes its exit code."""
         self._alive, self._code = alive, code
 
     def fileno(self) -> int:
@@ -52,10 +52,11 @@ class Waiter:
 
 
 def detach() -> Waiter:
-    """Go on in a process that the client does not know; returns in that process only.
+    """Fork, and go on in a process that the client does not know; returns in that process only.
 
-    Its stderr goes to the waiter, its working directory is `/`, and of the descriptors above
-    stderr none is left. Raises OSError if there can be no process; nothing has changed then.
+    Its stderr goes to the waiter, its working directory is `/`, and the descriptors above stderr
+    are closed, but for the two of the `Waiter`. Raises OSError if there can be no process; nothing
+    has changed then.
     """
     alive, code, errors = _pipe(), _pipe(), _pipe()
     try:
@@ -80,7 +81,7 @@ def detach() -> Waiter:
 
 
 def _fork_again() -> None:
-    """Go on in a child of init; the waiter sees it if there can be none."""
+    """Fork, and go on in a child of init; if there can be none, exit, which the waiter sees."""
     os.setsid()
     try:
         if os.fork():
@@ -112,7 +113,7 @@ def _close(fd: int) -> None:
 
 
 def _wait(child: int, code: int, errors: int) -> NoReturn:
-    """Pass the bridge's stderr on until the bridge ends or lets go, then end the process."""
+    """Pass the bridge's stderr on until the bridge ends or lets go, then exit with its code."""
     os.waitpid(child, 0)
     either, more = select.poll(), select.poll()
     either.register(code, select.POLLIN)
@@ -130,7 +131,7 @@ def _wait(child: int, code: int, errors: int) -> NoReturn:
 
 
 def _pass_on(errors: int) -> bool:
-    """Write a piece of it to stderr, or drop it if nobody reads there; False at the end."""
+    """Copy a piece of `errors` to stderr, or drop it if nobody reads there; False at the end."""
     piece = os.read(errors, _PIECE)
     room = select.poll()
     room.register(2, select.POLLOUT)

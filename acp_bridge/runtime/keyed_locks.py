@@ -7,10 +7,10 @@ import anyio
 
 
 class KeyedLocks:
-    """Lets one task at a time hold the lock of a key, in the order of asking."""
+    """Lets one task at a time hold the lock of a key; the others get it in the order of asking."""
 
     def __init__(self) -> None:
-        """Nobody has a key."""
+        """Begin without locks."""
         self._locks: dict[str, anyio.Lock] = {}
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
-"""The log has one line for each event, with session and turn, and nothing secret in it.
+"""The log: one line for each event, with session and turn, and nothing secret in it.
 
 The protocol has stdout, so the log goes to a file, and what somebody should see to stderr, too.
-What users and models write, and what an agent prints, is never logged below the level `debug`, but
-for the last lines of an agent that has not started: it knows nothing of users and models.
+What users and models write, and what an agent prints, is logged at the level `debug` only, but for
+the last lines of an agent that has not started: it knows nothing of users and models.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from acp_bridge.wire.lossy import LossyWriter
 
 logger = logging.getLogger("acp_bridge")
 
-#: Each has the text to keep as its first group, if it has one. Quotes may be escaped, as in JSON.
+#: Patterns of secrets. The first group, if any, is text to keep. Quotes may be escaped, as in JSON.
 _SECRETS: Final = tuple(
     re.compile(pattern, re.IGNORECASE | re.DOTALL)
     for pattern in (
@@ -42,8 +42,8 @@ _SECRETS: Final = tuple(
         r"()(?<![\w\-])eyJ[\w\-]{8,}\.eyJ[\w\-]{8,}(?:\.[\w\-]*)?",
     )
 )
-#: Of these a text has at least one if any of the patterns fits: most lines have none, and looking
-#: for them costs a tenth.
+#: A text that fits any of the patterns has at least one of these: most lines have none, and to look
+#: for them costs a tenth of that for the patterns.
 _SIGNS: Final = (
     *("-----begin", "key", "token", "secret", "password", "authorization", "bearer", "://"),
     *("acpb_", "sk-", "gh", "_pat_", "glpat-", "xox", "akia", "aiza", "passwd", "passphrase"),
@@ -51,7 +51,7 @@ _SIGNS: Final = (
     "eyj",
 )
 _SPACE: Final = re.compile(r"\s")
-#: characters that are logged of a text: others write it, and to look through 10 MB takes seconds.
+#: how many characters of a field are logged: others write it, and to mask 10 MB takes seconds.
 _LONGEST: Final = 20_000
 #: bytes of a log file above which the next one begins.
 _MOST: Final = 4_000_000
@@ -147,7 +147,7 @@ class RotatedFile(logging.Handler):
         super().close()
 
     def _set_aside(self) -> None:
-        """Give a full file another name, unless another bridge does; raises OSError."""
+        """Rename a full file to `FILE.1`, unless another bridge does so now; raises OSError."""
         with suppress(BlockingIOError):
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if self._has_the_name():
@@ -161,10 +161,10 @@ class RotatedFile(logging.Handler):
 
 
 def opened_to_append(path: Path) -> int:
-    """Return a descriptor of a file of mode 0600, made if it is missing; raises OSError.
+    """Open a file to append to it, made if missing, mode 0600; return the descriptor.
 
-    An agent has the rights to put something else there: neither a link is followed, nor is
-    anybody waited for who reads a pipe.
+    Raises OSError for anything but a file. An agent has the rights to put something else there, so
+    no link is followed, and no reader of a pipe is waited for.
     """
     fd = os.open(path, _APPENDING, 0o600)
     try:

@@ -20,25 +20,25 @@ from acp_bridge.runtime.log import event
 
 #: a soft limit above this is of no use: there are not so many sessions.
 _MOST: Final = 1 << 16
-#: descriptors of the bridge without a session, and of each session in the end.
+#: how many descriptors the bridge needs without a session, and each session at most.
 _OWN: Final = 20
 _SESSION: Final = 12
 #: descriptors that a session needs for a moment while it is opened, or its agent starts.
 _OPENING: Final = 16
 #: descriptors of an agent that waits for a session.
 _AGENT: Final = 4
-#: kept for the sessions that exist: agents that restart, replays, merging. Of a low limit it is
-#: this part at most.
+#: descriptors kept for the sessions that exist: agents that restart, replays, merging. Of a low
+#: limit at most one part in `_KEPT_PART` is kept.
 _KEPT: Final = 64
 _KEPT_PART: Final = 4
 _OPEN: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 
 
 def raise_limit() -> int | None:
-    """Let this process open more files; returns its soft limit before, None if it stays.
+    """Raise this process's limit of open files; returns the old soft limit, None if it stays.
 
-    What it starts would inherit the new one. An agent is to get the old one back, since a program
-    that uses select() fails with descriptors above 1023.
+    Child processes inherit the new limit. An agent is to get the old one back, since a program that
+    uses select() fails with descriptors above 1023.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
@@ -63,17 +63,17 @@ def count() -> int:
 
 
 class OpenFiles:
-    """Keeps descriptors for sessions that are being opened."""
+    """Says whether there are descriptors for one more session, those being opened included."""
 
     def __init__(self, limit: Callable[[], int] = limit, count: Callable[[], int] = count) -> None:
-        """`limit` and `count` are those of the process."""
+        """`limit` and `count` return how many files this process may have, and has open."""
         self._limit = limit
         self._count = count
         self._opening = 0
 
     @contextmanager
     def claimed(self, live: int, asleep: int, *, waits: bool = False) -> Iterator[None]:
-        """Keep room for a session that is opened meanwhile; raises RpcError.
+        """Keep room for a session that is opened in the block; raises RpcError if there is none.
 
         `live`: how many sessions there are; `asleep`: how many of them have no agent, which may
         start at any time. `waits`: the session takes an agent that waits, whose descriptors are

@@ -11,15 +11,15 @@ from typing import Any, Final
 
 from acp_bridge.runtime.log import masked
 
-#: characters; a shorter secret is left, since it would be found everywhere.
+#: characters of the shortest of `secrets` that is masked: a shorter one would be found everywhere.
 _SHORTEST: Final = 8
-#: levels of a value; what is deeper is masked as a whole.
+#: levels of a JSON value; what is deeper is masked as a whole.
 _DEEPEST: Final = 100
 _MEDIA: Final = ("image", "audio")
 
 
 def redactor(secrets: Sequence[str]) -> Callable[[Any], Any]:
-    """Return a function that masks a JSON value; `secrets`: more texts that are known to be."""
+    """Return a function that masks a JSON value; `secrets`: texts that are masked in any case."""
     known = sorted({each for each in secrets if len(each) >= _SHORTEST}, key=len, reverse=True)
 
     def text_of(text: str, before: str) -> str:

@@ -1,23 +1,24 @@
 """The signals that ask the bridge to end (invariant P2), from its first line to its last.
 
 Invariants
-- At no moment do they have the system's default, which would end the process halfway: they end it
-  at once and well while nothing has begun, are read by the bridge while it serves, and are ignored
-  after that.
-- A command that they end has the code INTERRUPTED, unless it has handlers of its own.
-- This is loaded before anything else, so it imports nothing that the interpreter has not loaded.
+- At no moment do the signals have the system's default, which would end the process halfway: they
+  end it at once and well while nothing has begun, are read by the bridge while it serves, and are
+  ignored after that.
+- A command that a signal ends has the exit code INTERRUPTED, unless it has handlers of its own.
+- This module is loaded before anything else, so it imports nothing that the interpreter has not
+  loaded.
 """
 
 import _signal  # type: ignore[import-not-found]
 import os
 
-#: the exit code of a command (docs/commands.md).
+#: the exit code of a command that a signal has ended (docs/commands.md).
 INTERRUPTED = 130
 ENDING = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
 
 
 def leave_at_once(code: int = 0) -> None:
-    """End the process with this code from now on: there is no agent, and nothing was accepted."""
+    """Let the signals end the process with `code`: there is no agent, and nothing was accepted."""
     for number in ENDING:
         _signal.signal(number, lambda *_: os._exit(code))
 
@@ -25,8 +26,8 @@ def leave_at_once(code: int = 0) -> None:
 def ignore() -> None:
     """Ignore the signals from now on, since the process is ending.
 
-    They are blocked meanwhile: for a signal that came just before, Python would write to stderr
-    that its handler was gone.
+    They are blocked during the change: for a signal that came just before it, Python would write
+    to stderr that the handler was gone.
     """
     _signal.pthread_sigmask(_signal.SIG_BLOCK, ENDING)
     for number in ENDING:
@@ -35,7 +36,7 @@ def ignore() -> None:
 
 
 def interrupt() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt: the process is not to be a bridge."""
+    """Let Ctrl-C raise KeyboardInterrupt, in a process that will be no bridge."""
     _signal.signal(_signal.SIGINT, _signal.default_int_handler)
 
 
@@ -46,7 +47,7 @@ class Received:
     """
 
     def __init__(self) -> None:
-        """Nothing is in force yet."""
+        """Prepare; the handlers are installed by `with`."""
         self._readable = self._writable = -1
         self._before: list[tuple[int, object]] = []
         self._handler = self._note  # one object, to be known again

@@ -27,7 +27,7 @@ async def in_thread(
     abandon_on_cancel: bool = False,
     limiter: anyio.CapacityLimiter | None = None,
 ) -> T:
-    """Return what the function returns in a worker thread. Raises NoThread."""
+    """Run the function in a worker thread, and return what it returns. Raises NoThread."""
     began = False
 
     def work(*args: *Args) -> T:
@@ -46,10 +46,10 @@ async def in_thread(
 
 
 async def in_daemon_thread(function: Callable[[], T]) -> T:
-    """Return what the function returns in a thread that may hang. Raises NoThread.
+    """Run the function, which may hang, in a daemon thread; return its result. Raises NoThread.
 
-    Once the wait is cancelled the thread is abandoned. Unlike anyio's, it does not keep the process
-    from ending.
+    When the wait is cancelled the thread is abandoned. Unlike one of anyio's, it does not keep the
+    process from ending.
     """
     token, done, outcome = current_token(), anyio.Event(), Future[T]()
 
@@ -74,9 +74,9 @@ def _no_room() -> NoThread:
 
 
 async def done_in_any_case(function: Callable[[*Args], T], *args: *Args) -> T:
-    """Do as `in_thread` does; without a thread, call the function here, though it may block.
+    """Do as `in_thread` does; if there is no thread, call the function in this one, which blocks.
 
-    It is for what ends processes: nobody else would.
+    It is for functions that end processes, which nobody else would do.
     """
     try:
         return await in_thread(function, *args)

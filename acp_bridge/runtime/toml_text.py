@@ -1,4 +1,4 @@
-"""Reads TOML that anybody may have written; whatever is wrong with it is one error."""
+"""Reads TOML that anybody may have written; whatever is wrong with it raises BadToml."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class BadToml(Exception):
     """A text is no TOML, or none that can be read; the text says why, with the line if known."""
 
     def __init__(self, why: str, line: int | None = None) -> None:
-        """`why` may have words of the text."""
+        """`why` may quote the text."""
         super().__init__(why if line is None else f"line {line}: {why}")
         self.line = line
 
 
 def loads(text: str) -> dict[str, Any]:
-    """Return the table that a text holds. Raises BadToml."""
+    """Return the table that the text is as TOML. Raises BadToml."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -1,5 +1,6 @@
 """The waits that depend on one another, in seconds, and which of them must be below which.
 
+Each comment begins with what has to happen within that time, or happens after it.
 tests/runtime/test_waits.py holds the order. settings.py takes its defaults from here, so that a
 test may shorten them for one bridge. The guard runs by itself and keeps its own, which that test
 compares.
@@ -30,9 +31,9 @@ RESTART: Final = 60.0
 
 # --- a process is kept ready for the next session ---------------------------------------------
 
-#: One that no session takes is ended.
+#: A spare process that no session has taken is ended.
 SPARE: Final = 600.0
-#: A session that took the last one opens in it, before the next is started.
+#: A session opens in the spare process that it has taken; then the next one is started.
 SPARE_PAUSE: Final = 1.0
 
 # --- an agent works outside of a prompt -------------------------------------------------------
@@ -52,7 +53,7 @@ SILENCE: Final = 120.0
 SILENCE_IN_CALL: Final = 600.0
 #: The programs below a silent agent are looked at. Far below SILENCE.
 LOOK: Final = 10.0
-#: The longest time between two looks at whether they compute.
+#: The longest time between two looks at whether these programs compute.
 LOOK_AGAIN: Final = 60.0
 
 # --- an agent's tree is killed ---------------------------------------------------------------
@@ -84,11 +85,11 @@ EOF_GRACE: Final = 0.4
 CUT_OFF_GRACE: Final = 1.0
 #: A session's folder is looked at for hooks; it may be on a disk that does not answer.
 HOOKS_READ: Final = 5.0
-#: It is looked how the repository of a session's folder stands; and at the end of the session,
-#: behind its hooks. That is below END together with them and CLOSE_GRACE.
+#: The state of the repository of a session's folder is read; the second time is for the end of the
+#: session, after its hooks. That is below END together with HOOK_AT_END and CLOSE_GRACE.
 REPOSITORY: Final = 3.0
 REPOSITORY_AT_END: Final = 0.3
-#: The hooks of a session's end, together. With CLOSE_GRACE below END, since they run behind it.
+#: The hooks of a session's end run, all together. With CLOSE_GRACE below END, as they run after it.
 HOOK_AT_END: Final = 1.0
 #: All sessions end when the client is gone or a signal came.
 END: Final = 2.4
