@@ -1,1 +1,1 @@
-"""`acp-bridge connect`: an editor's end here, a bridge elsewhere, and a line that may drop."""
+"""`acp-bridge connect`: serves an editor here by a bridge elsewhere, over a line that may drop."""
