@@ -282,7 +282,7 @@ class Router:
     def _there(self, place: Place, message: Message) -> tuple[Place | None, Message]:
         """Return the other place that an error names, if the user has logged in there.
 
-        Else None. The second item is the error, with what the user has to do where that is needed.
+        Else None. The second item is the answer, its error with what the user has to do, if any.
         """
         error = as_object(message.get("error"))
         _, address = errors.held_at(error.get("data")) or ("", None)
