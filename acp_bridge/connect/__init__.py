@@ -1,1 +1,1 @@
-"""`acp-bridge connect`: serves an editor here by a bridge elsewhere, over a line that may drop."""
+"""`acp-bridge connect`: an editor here uses a remote bridge, over a connection that may drop."""

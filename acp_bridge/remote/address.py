@@ -64,7 +64,7 @@ def is_loopback(address: Address) -> bool:
 
 
 def origin(text: str) -> str:
-    """Return an origin as browsers write it, such as `https://bridge.example.org`; raises Bad."""
+    """Return the origin that a text names, as browsers write it: `https://HOST`; raises Bad."""
     try:
         parts = urlsplit(text.lower())
         port = parts.port

@@ -66,7 +66,7 @@ class Visit(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of its login."""
+        """The name of the page's login."""
 
     async def serve(self) -> bool:
         """Serve the page until it is gone; returns True if its user has logged out."""
@@ -95,7 +95,7 @@ class _Connection:
 
     @property
     def longest(self) -> int:
-        """The most bytes of one of its messages; only clients that may prompt send long ones."""
+        """The most bytes that a message of it may have; more for a client that may prompt."""
         if not self.name:
             return HEADER
         prompts = self.token is not None and self.token.may is May.ALL

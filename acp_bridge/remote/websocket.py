@@ -60,13 +60,13 @@ class NotOpened(Exception):
 
 
 class WebSocket:
-    """An open WebSocket, an `Incoming` and an `Outgoing`; `opened` makes and runs it."""
+    """An open WebSocket, `Incoming` and `Outgoing` in one; `opened` makes and runs it."""
 
     def __init__(self, stream: ByteStream, protocol: Protocol, ping: float, dead: float) -> None:
         self._stream = stream
         self._protocol = protocol
         self._ping, self._dead = ping, dead
-        #: the lines that were not read yet, and the text of an unfinished message, None without one.
+        #: the lines that were not read yet, and the text of an unfinished message, if there is one.
         self._lines = bytearray()
         self._partial: bytearray | None = None
         self._buffer = bytearray()

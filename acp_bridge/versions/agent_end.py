@@ -322,8 +322,8 @@ class AgentEnd:
     def _set(self, message: Message, session_id: str, *, of_mode: bool) -> Out:
         """Translate the agent's answer to a setting, which lists all config options.
 
-        The other form is told by an update: the options if a mode was set (`of_mode`), else the
-        mode if it changed.
+        Version 1 has options and modes: an update tells the options after a mode was set
+        (`of_mode`), or the mode if it changed after an option was set.
         """
         result = as_object(message.get("result"))
         options = result.get("configOptions")
@@ -403,7 +403,7 @@ class AgentEnd:
     def _ended(self, session_id: str, session: _Session) -> list[Message | Malformed]:
         """Return the answer to the prompt, after the updates that wait; empty while it has none.
 
-        The turn is over with that.
+        With its answer the turn is over.
         """
         turn, cards = session.turn, session.shown.cards
         if turn is None or turn.outcome is None:
@@ -440,7 +440,7 @@ class AgentEnd:
         return Out(to_bridge=[message] if method in _SAME else [])
 
     def _spoiled(self, line: Malformed) -> None:
-        """Forget the request that an unreadable line answers; the bridge makes it an error."""
+        """Forget the request that an unreadable line answers; the bridge itself fails it."""
         if line.answer and line.id in self._open:
             del self._open[line.id]
             for session in self._sessions.values():
@@ -537,7 +537,7 @@ class AgentEnd:
     def _child_stands(
         self, child_id: str, child: _Session, state: object
     ) -> list[Message | Malformed]:
-        """Return the update on the session above with a subagent's state, after those that wait."""
+        """Return the update with a subagent's state, after those with its waiting pieces."""
         told = child_stands(child_id, as_object(state))
         if told is None:
             return []

@@ -97,7 +97,7 @@ class Turn:
 
 
 def _error(told: object) -> RpcError:
-    """Return the error that a state `told`, or one of the bridge's own if it is malformed."""
+    """Return the error of a state as an RpcError; one of the bridge's own if it is malformed."""
     match as_object(told):
         case {"code": int(code), "message": str(message), **rest}:
             return RpcError.received(code, message, rest.get("data"))

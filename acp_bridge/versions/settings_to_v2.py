@@ -21,7 +21,7 @@ _MODEL: Final = "model"
 
 
 class Settings:
-    """Knows the options of one session as version 2 has them; modes and models are among them."""
+    """The config options of one session in version 2, modes and models among them."""
 
     def __init__(self) -> None:
         """No option is known yet."""

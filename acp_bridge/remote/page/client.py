@@ -80,7 +80,7 @@ class Visit:
 
     @property
     def name(self) -> str:
-        """The name of its login."""
+        """The name of the page's login."""
         return self._page.login.name
 
     async def serve(self) -> bool:
