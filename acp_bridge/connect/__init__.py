@@ -1,1 +1,1 @@
-"""`acp-bridge connect`: an editor's end here, a bridge elsewhere, and a line that may drop."""
+"""`acp-bridge connect`: an editor here uses a remote bridge, over a connection that may drop."""

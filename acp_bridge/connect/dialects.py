@@ -1,4 +1,4 @@
-"""What differs between the two versions of the protocol, for a line that drops. Sans-IO."""
+"""The differences of the two versions of ACP that matter when a connection drops. Sans-IO."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ from acp_bridge.versions import v2
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import Message, RequestId
 
-#: members of a request that opens a session which open it again.
+#: members of a request that opens a session, which are repeated to open it again.
 _OPENED: Final = ("cwd", "additionalDirectories", "mcpServers")
 
 
 def opening(session_id: str, opened: Json) -> Json:
-    """Return what each request says that opens a session again."""
+    """Return the params that all requests have which open a session again.
+
+    `opened`: the params of the request that opened it first.
+    """
     given: Json = {name: opened[name] for name in _OPENED if name in opened}
     return {**given, "sessionId": session_id}
 
@@ -41,9 +44,9 @@ class First:
 
     #: the members of an answer to `initialize` that matter to an editor.
     members: tuple[str, ...] = ("protocolVersion", "agentCapabilities", "agentInfo", "authMethods")
-    #: a replay shows an editor its own words, which it was not shown when it sent them.
+    #: a replay shows an editor its own words, though it was not shown them when it sent them.
     replays_own_words = True
-    #: abilities of the bridge's own that are needed to know which turn an answer is of.
+    #: abilities of the bridge's own that are needed to know to which turn an answer belongs.
     needs: tuple[str, ...] = ()
 
     def abilities(self, params: Json) -> Json:
@@ -51,53 +54,56 @@ class First:
         return own_meta(as_object(params.get("clientCapabilities")))
 
     def greeting(self, params: Json, own: Json) -> Json:
-        """Return an `initialize` with other abilities of the bridge's own.
+        """Return the params of `initialize` with `own` as the bridge's own abilities.
 
-        This machine has neither files nor terminals for what runs elsewhere.
+        Files and terminals of this machine are not offered to what runs elsewhere.
         """
         able = without_machine(as_object(params.get("clientCapabilities")))
         return {**params, "clientCapabilities": with_own_meta(able, own)}
 
     def can(self, result: Json, ability: str) -> bool:
-        """Return True if an answer to `initialize` tells an ability of the bridge's own."""
+        """Return True if the result of `initialize` declares an ability of the bridge's own."""
         return can_own(result.get("agentCapabilities"), ability)
 
     def key_of(self, params: Json) -> str | None:
-        """Return the key of a prompt."""
+        """Return the idempotency key in the params of a prompt, None if there is none."""
         return prompt_key(params)
 
     def keyed(self, params: Json, key: str) -> Json:
-        """Return a prompt under a key."""
+        """Return the params of a prompt with an idempotency key."""
         return with_own_meta(params, {**own_meta(params), PROMPT_KEY: key})
 
     def withdrawn(self, id: RequestId) -> Message:
-        """Return the answer to a prompt that a Stop has reached before it was sent."""
+        """Return the answer to a prompt that was stopped before it was sent."""
         return jsonrpc.response(id, {"stopReason": "cancelled"})
 
     def replays(self, method: str, params: Json) -> bool:
-        """Return True for a request that shows a session from its beginning."""
+        """Return True for a request that replays a session from its beginning."""
         return method == SESSION_LOAD or (method == ATTACH and params.get("replay") is not False)
 
     def after(self, session_id: str, opened: Json, cursor: object) -> tuple[str, Json]:
-        """Return the request that shows a session from a cursor on; None: nothing old."""
+        """Return the request that replays a session from a cursor on; None: without a replay."""
         params = opening(session_id, opened)
         own = {} if cursor is None else {AFTER: cursor}
         return SESSION_RESUME, with_own_meta(params, own) if own else params
 
     def whole(self, session_id: str, opened: Json) -> tuple[str, Json] | None:
-        """Return the request for all of a session, None if it can't be told from what was shown."""
+        """Return the request that replays a whole session, to be compared with what was shown.
+
+        None for version 2, in which the two can't be compared.
+        """
         return SESSION_LOAD, opening(session_id, opened)
 
     def begins(self, message: Message) -> str | None:
-        """Return the id of the turn that an answer to a prompt only begins."""
+        """Return the id of the turn that the answer to a prompt begins; None if it ends one."""
         return None
 
     def ends_replay(self, update: Json) -> bool:
-        """Return True for the mark of a whole replay."""
+        """Return True for the update that marks the end of a replay."""
         return False
 
     def whole_words(self, update: Json) -> object:
-        """Return the id of a message for an update with all of a user's words, else None."""
+        """Return the message id of an update that shows a whole user message; else None."""
         return None
 
     def is_state(self, update: Json) -> bool:
@@ -109,7 +115,7 @@ class First:
         return False
 
     def running(self) -> Json:
-        """Return the state that says so."""
+        """Return the update that says that a turn runs."""
         return {}
 
     def ends(self, update: Json) -> bool:
@@ -117,7 +123,10 @@ class First:
         return False
 
     def end_of(self, turn: str, stands: Json) -> Json | None:
-        """Return the update that ends a turn, None if it runs; `stands`: of the session."""
+        """Return the update that ends a turn; None if it runs still.
+
+        `stands`: the session's state, which names the turn that runs and the last one.
+        """
         return None
 
 

@@ -1,10 +1,10 @@
-"""The questions of the other end, and the dialogs in which the editor asks them. Sans-IO.
+"""The questions of a remote bridge, and the editor's dialogs that they open. Sans-IO.
 
-- A question that is asked again on another connection is the dialog that is open; an answer that
-  was given meanwhile, or may have been lost, goes to that very question.
-- An editor that answers for all that is known of a call (`wholeCalls`) is asked anew if that is
-  something else now: its answer to what it was shown before counts no more (invariant V9).
-- One that is not asked again was settled elsewhere: its dialog is withdrawn.
+- A question that comes again on another connection keeps its open dialog; an answer that was given
+  meanwhile, or may have been lost, is sent to it again.
+- An editor that answers for all that is known of a tool call (`wholeCalls`) is asked anew if the
+  call has changed: its answer to what it was shown before counts no more (invariant V9).
+- A question that does not come again was settled elsewhere: its dialog is withdrawn.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from acp_bridge.protocol import CANCEL_REQUEST, QUESTION, as_object, own_meta, p
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import Message, RequestId
 
-#: answers that are kept, lest they are lost on their way.
+#: answers that are kept, to be sent again if they were lost on their way.
 _ANSWERS: Final = 100
 
 
 class Dialogs:
-    """All that the editor is asked."""
+    """All questions that the editor is asked, and its answers to them."""
 
     def __init__(self, out: WayOut, numbers: Iterator[int]) -> None:
-        """Nothing is asked yet; `numbers`: ids that nobody else has who asks this editor."""
-        #: the editor answers for what it was shown of a call.
+        """`numbers` gives the ids of the editor's dialogs, which no other requests to it have."""
+        #: the editor answers for all that it was shown of a tool call.
         self.whole_calls = False
         self._out = out
         self._numbers = numbers
-        #: by the id under which the editor is asked.
+        #: the dialogs, by the id under which the editor is asked.
         self._open: dict[RequestId, Dialog] = {}
 
     def ask(self, message: Message) -> None:
-        """Ask the editor, or take its answer to the same question."""
+        """Ask the editor a question; one that comes again keeps its dialog, or gets its answer."""
         params = message.get("params")
         named = as_object(params)
         question = own_meta(named).get(QUESTION)
@@ -60,7 +60,7 @@ class Dialogs:
         return not self.whole_calls or _said(dialog.params) == _said(params)
 
     def take_answer(self, message: Message) -> None:
-        """Pass an answer of the editor's on, now or when the question is asked again."""
+        """Take the editor's answer; it is sent now, or when its question comes again."""
         dialog = self._open.get(message.get("id"))
         if dialog is None or dialog.answer is not None:
             return
@@ -79,30 +79,33 @@ class Dialogs:
             self._out.to_server({**dialog.answer, "id": dialog.asked_as})
 
     def call_back(self, asked_as: object) -> None:
-        """Tell the editor that nobody waits for an answer any more."""
+        """Withdraw the dialog for the question that has the id `asked_as` at the server."""
         for id, dialog in list(self._open.items()):
             here = dialog.line == self._out.line and dialog.answer is None
             if here and type(dialog.asked_as) is type(asked_as) and dialog.asked_as == asked_as:
                 self._call_back(id, dialog)
 
     def line_down(self, kept: set[str]) -> None:
-        """Withdraw what can't be asked again; `kept`: the sessions that will be opened again."""
+        """Withdraw the dialogs of questions that can't come again.
+
+        `kept`: the ids of the sessions that will be opened again.
+        """
         for id, dialog in list(self._open.items()):
             if dialog.question is None or dialog.session_id not in kept:
                 self._withdraw(id, dialog)
 
     def leave(self, session_id: str) -> None:
-        """Withdraw all questions of a session: it goes to another place."""
+        """Withdraw all dialogs of a session that moves to another bridge."""
         for id, dialog in list(self._open.items()):
             if dialog.session_id == session_id:
                 self._withdraw(id, dialog)
 
     def waits_for_word(self, session_id: str) -> bool:
-        """Return True if questions of a session were not asked again on this connection."""
+        """Return True if questions of a session have not come again on this connection yet."""
         return any(self._stale(each, session_id) for each in self._open.values())
 
     def settle(self, session_id: str) -> None:
-        """Withdraw the questions of a session that were not asked again: they are settled."""
+        """Withdraw a session's dialogs whose questions have not come again: they are settled."""
         for id, dialog in list(self._open.items()):
             if self._stale(dialog, session_id):
                 self._withdraw(id, dialog)
@@ -114,7 +117,7 @@ class Dialogs:
         if dialog.answer is not None:
             del self._open[id]
         else:
-            dialog.line = 0  # its answer is for nobody
+            dialog.line = 0  # its answer goes nowhere
             self._call_back(id, dialog)
 
     def _call_back(self, id: RequestId, dialog: Dialog) -> None:

@@ -1,7 +1,7 @@
-"""Paths of this machine and of the other one, at the protocol's own positions. Sans-IO.
+"""Translates paths in messages between this machine and a remote one. Sans-IO.
 
-- Texts are never changed: what a person or a model has written stays as it is.
-- The longest folder that fits counts; a path below none goes as it is.
+- Only members that are paths by the protocol change; texts of people and models never do.
+- The longest of the folders that a path is below counts; a path below none stays as it is.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from acp_bridge.wire.jsonrpc import Message
 _PATHS: Final = ("cwd", "path", "oldPath", "newPath")
 _ROOTS: Final = "additionalDirectories"
 _FILE: Final = "file://"
-#: what may hold one of these.
+#: members whose value may hold a path, at any depth.
 _HOLDERS: Final = (
     *("prompt", "update", "toolCall", "subject", "content", "locations", "changes", "resource"),
     *("sessions", "diff"),
 )
 
-#: makes a path of the other machine.
+#: returns a path on the other machine for one on this, or the other way round.
 Change: TypeAlias = Callable[[str], str]
 
 
 class Folders:
-    """Pairs of folders: one here, and the same there."""
+    """Pairs of folders: one on this machine, and the same one on the remote machine."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """`pairs`: absolute paths, here and there."""
+        """`pairs`: absolute paths of one folder, on this machine and on the remote one."""
         here = [(_clean(local), _clean(remote)) for local, remote in pairs]
         there = [(remote, local) for local, remote in here]
         self._out = sorted(here, key=lambda pair: -len(pair[0]))
         self._in = sorted(there, key=lambda pair: -len(pair[0]))
 
     def outward(self, message: Message) -> Message:
-        """Return a message of the editor's with the paths of the other machine."""
+        """Return a message of the editor's with the paths of the remote machine."""
         return (
             self._changed(message, lambda path: _moved(path, self._out)) if self._out else message
         )
@@ -57,7 +57,7 @@ class Folders:
 
 
 def _holder(value: Any, change: Change) -> Any:
-    """Return an object, or a list of them, with other paths."""
+    """Return an object, or a list of them, with `change` applied to all paths in it."""
     if isinstance(value, list):
         return [_holder(each, change) for each in value]
     if not isinstance(value, dict):
@@ -77,7 +77,7 @@ def _holder(value: Any, change: Change) -> Any:
 
 
 def _link(uri: str, change: Change) -> str:
-    """Return a link to a file with another path; other links stay."""
+    """Return a `file://` link with `change` applied to its path; any other stays as it is."""
     if not uri.startswith(f"{_FILE}/"):
         return uri
     path, mark, rest = uri.removeprefix(_FILE).partition("#")

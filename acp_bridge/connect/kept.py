@@ -1,4 +1,4 @@
-"""What is kept of a request, a question and a session while the line comes and goes."""
+"""The records of requests, questions and sessions that outlive a connection."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from acp_bridge.connect.shown import OwnWords, Replayed, Shown
 from acp_bridge.protocol import Json
 from acp_bridge.wire.jsonrpc import Message, RequestId
 
-#: notices that are not recorded, of which one that is repeated is not shown again.
+#: notices that no transcript has which are remembered, so that a repeated one is not shown again.
 _NOTICES: Final = 20
-#: turns that have ended, and messages of users whose words came whole.
+#: ended turns, and messages of users that came whole, whose ids are remembered.
 _MESSAGES: Final = 200
 
 
@@ -26,9 +26,9 @@ class Asked:
     params: Json
     again: Again
     session_id: str | None = None
-    #: of a prompt.
+    #: the idempotency key of a prompt.
     key: str | None = None
-    #: the connection on which it was sent last; 0: it was not sent.
+    #: the number of the connection on which it was sent last; 0: it was not sent.
     line: int = 0
     #: it was sent on an earlier connection, too.
     repeated: bool = False
@@ -36,27 +36,27 @@ class Asked:
     stop: Json | None = None
     #: the editor has given it up.
     given_up: bool = False
-    #: the turn that its answer has begun, and that this has ended before it was sent again.
+    #: the id of the turn that a prompt has begun, and whether it had ended before a repetition.
     turn: str = ""
     is_over: bool = False
 
     @property
     def id(self) -> RequestId:
-        """The editor's id of it."""
+        """The id that the editor gave the request."""
         id: RequestId = self.message.get("id")
         return id
 
 
 @dataclass(slots=True, eq=False)
 class Dialog:
-    """A question of the other end's that the editor was asked."""
+    """A question of the remote bridge that the editor was asked."""
 
     message: Message
     params: Any
     session_id: str
     #: the question's own id, the same whenever it is asked again.
     question: object
-    #: the connection on which it was asked last, and its id there.
+    #: the number of the connection on which it came last, and the id of the request there.
     line: int
     asked_as: RequestId
     answer: Message | None = None
@@ -66,52 +66,52 @@ class Dialog:
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """A session that the editor has, or is about to have."""
+    """A session that the editor has open, or has asked to open."""
 
     id: str
-    #: the request that opened it, and the same while that is not answered.
+    #: the params of the request that opened it last, and that request while it is not answered.
     opened: Json
     opening: Asked | None = None
-    #: the editor has it.
+    #: the editor has it open.
     had: bool = False
     #: the place in the transcript up to which it was shown; None: not known.
     cursor: object = None
-    #: what it was shown begins where the session does.
+    #: the editor was shown it from its beginning.
     whole: bool = False
     shown: Shown = field(default_factory=Shown)
     words: OwnWords = field(default_factory=OwnWords)
-    #: it is loaded anew: what comes before its first prompt may have happened before that.
+    #: it is loaded once more: updates that come before its first prompt may be older than the load.
     awaits_replay: bool = False
-    #: the id of its first prompt, where a load has told it.
+    #: the id of its first prompt, if a load has told that.
     first: object = None
-    #: it is being opened again on this connection: nothing is sent to it until it is.
+    #: it is being opened again on this connection: until that is done nothing is sent to it.
     reopening: bool = False
-    #: a whole replay is being compared with what was shown.
+    #: compares a whole replay, which is on its way, with what the editor was shown.
     replayed: Replayed | None = None
-    #: prompts whose turns have begun, where the answer says that alone.
+    #: prompts whose answer has begun a turn that has not ended (version 2).
     begun: list[Asked] = field(default_factory=list)
-    #: where it stood when it was opened last, and whether a turn runs, as far as that is told.
+    #: its state as the remote bridge told it last, and whether a turn runs, as far as it tells.
     stands: Json = field(default_factory=dict)
     runs: bool = False
-    #: the turns of which the editor was told the end.
+    #: the ids of turns whose end the editor was told.
     ended: deque[object] = field(default_factory=lambda: deque(maxlen=_MESSAGES))
-    #: what was shown and what is there don't fit; what was said meanwhile can't be told.
+    #: the replay fits what the editor was shown; there are missed updates that can't be shown.
     fits: bool = True
     unseen: bool = False
-    #: the ids under which the editor was shown whole words of a user's.
+    #: the ids of whole user messages that the editor was shown.
     whole_words: deque[object] = field(default_factory=lambda: deque(maxlen=_MESSAGES))
-    #: states that wait for the answer that says how a turn has ended.
+    #: updates with states that wait until the session is open again.
     states: list[Message] = field(default_factory=list)
     #: the editor was told that the line is down.
     told_down: bool = False
-    #: it comes from another machine, and is not open here yet.
+    #: it comes from another bridge, and is not open at this one yet.
     moves: bool = False
     notices: deque[object] = field(default_factory=lambda: deque(maxlen=_NOTICES))
 
 
 @dataclass(slots=True, eq=False)
 class Moving:
-    """A session that is taken from one place to another, and what is open of it."""
+    """A session that moves from one bridge to another, with its open requests."""
 
     session_id: str
     #: None: the editor does not have it yet.

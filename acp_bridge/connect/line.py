@@ -1,10 +1,10 @@
-"""Opens a connection to a bridge elsewhere: TCP, TLS, WebSocket, in this order.
+"""Opens a connection to a remote bridge: TCP, then TLS, then a WebSocket.
 
-- The token is sent only when the other end has shown a certificate that is trusted: by the system,
-  or as the one that the user has pinned.
+- The token is sent only when the remote bridge has shown a certificate that is trusted, by the
+  system or because the user has pinned it.
 - A server on this machine can't look into this process: before anything is sent, the connection is
   vouched for on the private socket of the server of this data folder, if one runs (V6).
-- Opening is bounded.
+- Opening takes at most `OPENING` seconds.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from acp_bridge.remote.local import Address, plain
 from acp_bridge.remote.websocket import NotOpened, WebSocket, dial, opened
 from acp_bridge.runtime.threads import in_thread
 
-#: seconds for a connection to be there.
+#: seconds in which a connection has to be open.
 OPENING: Final = 20.0
 
 
 class NotTrusted(Exception):
-    """The certificate of the other end is not trusted; `fingerprint`: its SHA-256."""
+    """The server's certificate is not trusted; `fingerprint`: its SHA-256 in hexadecimal digits."""
 
     def __init__(self, why: str, fingerprint: str) -> None:
         super().__init__(why)
@@ -39,7 +39,7 @@ class NotTrusted(Exception):
 
 
 class Unreached(Exception):
-    """There is no connection; the text says why. `status`: what a server has answered."""
+    """No connection could be opened; the text says why. `status`: the HTTP status, if any."""
 
     def __init__(self, why: str, status: int | None = None) -> None:
         super().__init__(why)
@@ -48,9 +48,9 @@ class Unreached(Exception):
 
 @asynccontextmanager
 async def connected(where: Where, login: Login, home: Path) -> AsyncGenerator[WebSocket, None]:
-    """Give a WebSocket to a bridge for the block; raises Unreached, NotTrusted.
+    """Yield an open WebSocket to the bridge at `where`; raises Unreached, NotTrusted.
 
-    `home`: the data folder.
+    `home`: the data folder of a server on this machine that the connection is vouched for at.
     """
     async with AsyncExitStack() as stack:
         try:
@@ -66,7 +66,10 @@ async def connected(where: Where, login: Login, home: Path) -> AsyncGenerator[We
 
 
 async def look(where: Where) -> None:
-    """Reach the other end, without a token; raises Unreached, NotTrusted."""
+    """Check that a bridge can be reached and its certificate is trusted; sends no token.
+
+    Raises Unreached, NotTrusted.
+    """
     try:
         with anyio.fail_after(OPENING):
             await anyio.aclose_forcefully(await _reached(where, None))
@@ -75,7 +78,10 @@ async def look(where: Where) -> None:
 
 
 async def _reached(where: Where, pinned: str | None, home: Path | None = None) -> ByteStream:
-    """Return a stream to the other end; `home`: vouch for it there."""
+    """Return an open TCP or TLS stream; raises Unreached, NotTrusted.
+
+    `pinned`: the only fingerprint to trust; `home`: where to vouch for the connection.
+    """
     if not where.secure:
         return await _tcp(where, home)
     try:
@@ -104,7 +110,7 @@ async def _tcp(where: Where, home: Path | None = None) -> ByteStream:
 
 
 async def _vouch(stream: SocketStream, home: Path) -> None:
-    """Vouch for a connection to this machine, as far as a server of this data folder runs."""
+    """Vouch for a connection that leads to this machine, if a server of this data folder runs."""
     raw = stream.extra(SocketAttribute.raw_socket)
     with suppress(OSError):  # the other end is gone, or there is no room for one more thread
         own, remote = raw.getsockname(), raw.getpeername()
@@ -114,7 +120,7 @@ async def _vouch(stream: SocketStream, home: Path) -> None:
 
 
 def _vouched(home: Path, own: Address) -> bool:
-    from acp_bridge.remote import control  # the server's parts, which others don't need
+    from acp_bridge.remote import control  # the server's modules, late
 
     return control.vouch(home, own)
 

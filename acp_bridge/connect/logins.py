@@ -1,7 +1,7 @@
-"""Where a bridge is reached, and what lets this user in: a token, and a pinned certificate.
+"""Addresses of remote bridges, and the logins for them: a token, and a pinned certificate.
 
-`HOME/connect.json`, 0600, by address. A token stands nowhere else: in no argument, environment or
-log.
+Logins are kept in `HOME/connect.json`, mode 0600, by address. A token stands nowhere else: in no
+argument, environment or log.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from acp_bridge.protocol import Json, as_object
 from acp_bridge.wire.jsonrpc import loads
 
 FILE: Final = "connect.json"
-#: where the protocol is spoken, unless the address says otherwise.
+#: the path of the WebSocket, unless the address has one.
 _PATH: Final = "/acp"
 _SECURE: Final = {"https": True, "wss": True, "http": False, "ws": False}
 _MOST: Final = 1 << 20
-#: what may stand in a header.
+#: a token has only characters that may stand in an HTTP header.
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,4096}")
 
 
@@ -35,7 +35,7 @@ class Unusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The address of a bridge."""
+    """The address of a remote bridge; `secure`: it speaks TLS."""
 
     host: str
     port: int
@@ -44,20 +44,20 @@ class Where:
 
     @property
     def place(self) -> str:
-        """Host and port, as a person knows them."""
+        """Host and port as a person writes them; the usual port is left out."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         usual = self.port == (443 if self.secure else 80)
         return host if usual else f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The address of the WebSocket, which is its name in the file, too."""
+        """The URL of the WebSocket, which is also the key of the login in the file."""
         return f"{'wss' if self.secure else 'ws'}://{self.place}{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What lets this user in; `certificate`: the SHA-256 of the one that is pinned."""
+    """The user's login at a bridge; `certificate`: the SHA-256 of a pinned one, None: no pin."""
 
     token: str
     certificate: str | None = None
@@ -92,7 +92,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 def find(home: Path, where: Where) -> Login | None:
-    """Return what is kept for an address, None if nothing is. Raises Unusable."""
+    """Return the login that is kept for an address; None if there is none. Raises Unusable."""
     kept = as_object(_read(home / FILE).get(where.url))
     token, certificate = kept.get("token"), kept.get("certificate")
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
@@ -101,7 +101,7 @@ def find(home: Path, where: Where) -> Login | None:
 
 
 def keep(home: Path, where: Where, login: Login) -> None:
-    """Keep what lets this user in. Raises Unusable."""
+    """Write the login for an address into the file. Raises Unusable."""
     file = home / FILE
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ def keep(home: Path, where: Where, login: Login) -> None:
 
 
 def token_of(line: bytes) -> str:
-    """Return the token in a line that somebody has typed. Raises Unusable."""
+    """Return the token that a person has typed as a line. Raises Unusable if it is none."""
     text = line.decode("ascii", "replace").strip()
     if not text:
         raise Unusable("no token was given")

@@ -1,18 +1,18 @@
-"""Decides what goes over a line that drops, so that nothing is lost, doubled or out of order.
+"""Decides what is sent over a connection that drops, so that nothing is lost, doubled or reordered.
 
-Messages of the editor and of the other end go in, and so does that a connection is there or gone;
-messages come out. Nothing here awaits, or knows a clock.
+It takes messages of the editor and of the server, the remote bridge, and the news that a connection
+is up or down, and returns the messages to be sent. Nothing here awaits, or knows a clock.
 
 Invariants (N2)
-- Each request of the editor's is answered once. One that may have been read, and is not the same if
-  it is done twice, is not sent again: its answer is an error that says so.
+- Each request of the editor's is answered once. One that may have been read, and that must not be
+  done twice, is not sent again: its answer is an error that says so.
 - A prompt is sent on each connection, under its key, until it is answered; prompts of a session
   are sent in the order in which they came.
-- A Stop counts for the prompt that it was said for, or for nothing: it carries that prompt's key.
+- A Stop ends the prompt that it was meant for, or nothing: it carries that prompt's key.
 - What runs elsewhere reads, writes and runs nothing on this machine: the editor is neither asked to
   nor offered to log in by a command.
-- A session is shown on another connection from the place on up to which it was shown; until that
-  is done nothing is sent to it.
+- A session is opened again on each new connection and shown from where the editor was shown it;
+  until that is done nothing is sent to it.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ from acp_bridge.protocol import (
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import Message, RequestId, RpcError
 
-#: takes the answer to a request of our own.
+#: takes the answer to a request that the machine itself has made.
 Take: TypeAlias = Callable[[Message], None]
 
-#: what is told because of an ability.
+#: by ability that a client declares, the notification that it gets.
 _NEEDED: Final = {HEARS_ACCEPTED: ACCEPTED, HEARS_STATE: SESSION_STATE}
 _IN_FLIGHT: Final = "the id is in flight already"
-#: stands for a connection to another place.
+#: the number of a connection to another bridge (`Asked.line`).
 _ELSEWHERE: Final = -1
 
 
 class Machine:
-    """One editor's end of a line."""
+    """One editor's side of a connection to one remote bridge that may drop."""
 
     def __init__(
         self,
@@ -80,25 +80,25 @@ class Machine:
         new_key: Callable[[], str],
         questions: Iterator[int] | None = None,
     ) -> None:
-        """`name`: of this client, a secret; `where`: how a person knows the other end.
+        """`name`: this client's name, a secret; `where`: the name of the remote bridge for people.
 
-        `new_key` makes a text that nobody else makes, for a prompt. `questions`: the ids under
-        which the editor is asked, if others ask it, too.
+        `new_key` makes a unique idempotency key for a prompt. `questions`: gives the ids of
+        requests to the editor, if other machines make some, too.
         """
         self._name = name
         self._where = where
         self._new_key = new_key
         self._out = WayOut()
         self._dialect: First = First()
-        #: the editor's `initialize` as it is sent, and the answer that the editor was given.
+        #: the editor's `initialize` as it is sent, and its result as the editor was given it.
         self._hello: Message | None = None
         self._answer: Json | None = None
-        #: the other end has answered `initialize` on this connection.
+        #: the server has answered `initialize` on this connection.
         self._greeted = False
         self._takes_keys = False
-        #: the notifications that the editor itself did not ask for.
+        #: the methods of notifications that the server sends and the editor did not ask for.
         self._unasked: set[str] = set()
-        #: there is no line for so long that nothing waits for one.
+        #: the connection is down for so long that requests that are sent once don't wait for it.
         self._refuses = False
         self._numbers = count(1)
         self._asked: dict[RequestId, Asked] = {}
@@ -109,7 +109,7 @@ class Machine:
     # --- what happens --------------------------------------------------------------------------
 
     def from_editor(self, message: Message) -> list[Action]:
-        """Take a message of the editor's."""
+        """Take a message of the editor; returns what to send for it."""
         if "method" not in message:
             self._dialogs.take_answer(message)
         elif "id" in message:
@@ -123,7 +123,7 @@ class Machine:
         return self._out.taken()
 
     def from_server(self, message: Message) -> list[Action]:
-        """Take a message of the other end's."""
+        """Take a message of the server; returns what to send for it."""
         method = message.get("method")
         if method is None:
             self._answered(message)
@@ -142,7 +142,7 @@ class Machine:
         return self._out.taken()
 
     def line_up(self) -> list[Action]:
-        """Take that another connection is there."""
+        """Begin a new connection: greet the server, open the sessions again, send what waits."""
         self._out.line += 1
         self._out.up = True
         self._refuses = False
@@ -154,7 +154,7 @@ class Machine:
         return self._out.taken()
 
     def line_down(self) -> list[Action]:
-        """Take that the connection is gone."""
+        """Note that the connection is gone: answer the requests that are not to be sent again."""
         self._out.up = self._greeted = False
         self._own.clear()
         for id, asked in list(self._asked.items()):
@@ -164,7 +164,7 @@ class Machine:
         return self._out.taken()
 
     def _goes_on(self, asked: Asked) -> bool:
-        """Return True for a request that is sent on the next connection."""
+        """Return True for a request that may be sent on the next connection."""
         if asked.line in (0, _ELSEWHERE):
             return asked.again is not Again.NOW
         if asked.method == SESSION_PROMPT:  # one that is given up may have been read
@@ -172,13 +172,16 @@ class Machine:
         return asked.again is Again.ALWAYS and not asked.given_up
 
     def is_down_for_long(self) -> list[Action]:
-        """Take that there was no connection for some seconds: the sessions say so."""
+        """Tell the editor in each session that the connection has been down for some seconds."""
         if not self._out.up:
             self._sessions.say_down()
         return self._out.taken()
 
     def wait_no_more(self) -> list[Action]:
-        """Take that what is sent once waits no more for a connection."""
+        """Answer the waiting requests that are sent once with an error, if there is no connection.
+
+        New ones are refused at once until there is one.
+        """
         self._refuses = not self._out.up
         for id, asked in list(self._asked.items()):
             waits = asked.again is Again.ONCE or asked.method == INITIALIZE
@@ -187,22 +190,22 @@ class Machine:
         return self._out.taken()
 
     def fail(self, id: RequestId, why: str) -> list[Action]:
-        """Answer a request that waits for a connection, if there is one of this id."""
+        """Answer the open request of this id, if there is one, with an error that says `why`."""
         if asked := self._asked.get(id):
             self._drop(id, asked, rules.no_line(self._where, why))
         return self._out.taken()
 
     def end(self, why: str, told: str = "") -> list[Action]:
-        """Answer all that is open: there will be no connection any more.
+        """Answer all open requests with an error: there will be no connection any more.
 
-        `told`: what the sessions say, if it is not the token that is refused.
+        `told`: the notice for each session; empty: that the token was refused, and `why`.
         """
         self._sessions.say_to_all(told or rules.is_refused(self._where, why))
         for id, asked in list(self._asked.items()):
             self._drop(id, asked, rules.no_line(self._where, why))
         return self._out.taken()
 
-    # --- sessions that are elsewhere -----------------------------------------------------------
+    # --- sessions that move to another bridge --------------------------------------------------
 
     @property
     def has_line(self) -> bool:
@@ -211,21 +214,21 @@ class Machine:
 
     @property
     def idle(self) -> bool:
-        """True if nothing is open here, and the editor has no session from here."""
+        """True if no request is open at this bridge, and the editor has no session of it."""
         return not self._asked and not self._own and self._sessions.none
 
     @property
     def was_greeted(self) -> bool:
-        """True if the other end has answered `initialize`, on this connection or an earlier one."""
+        """True if the server has answered `initialize`, on this connection or an earlier one."""
         return self._answer is not None
 
     @property
     def has_any(self) -> bool:
-        """True if the editor has a session from here."""
+        """True if the editor has a session of this bridge open."""
         return self._sessions.has_any
 
     def knows(self, session_id: object) -> bool:
-        """Return True if the editor has a session from here, or is about to."""
+        """Return True if the editor has a session open at this bridge, or is about to."""
         opens = any(
             each.method in rules.SHOWS and each.session_id == session_id
             for each in self._asked.values()
@@ -233,16 +236,19 @@ class Machine:
         return opens or self._sessions.get(session_id) is not None
 
     def goes_nowhere(self, session_id: str, answer: Message) -> list[Action]:
-        """Take that a session of which `Elsewhere` was said can't be had from there."""
+        """Give up a session that `Elsewhere` reported and that can't be opened at its new bridge.
+
+        `answer`: the server's error, as the editor is told it.
+        """
         if session := self._sessions.get(session_id):
             self._has_answer(session, answer)
         return self._out.taken()
 
     def give_away(self, session_id: str, *, closes: bool) -> tuple[Moving, list[Action]]:
-        """Return a session, with what is open of it, that the editor has from elsewhere now.
+        """Remove a session that another bridge has now, and return it with its open requests.
 
-        What is sent once and may have been read is answered here. `closes`: close it here, where
-        something of it may be left.
+        Requests that may not be sent again are answered with an error. `closes`: close the session
+        at this bridge, too.
         """
         here = self._out.up and self._greeted
         moved = []
@@ -260,7 +266,7 @@ class Machine:
         return Moving(session_id, session, moved), self._out.taken()
 
     def move_in(self, moving: Moving) -> list[Action]:
-        """Take a session from another place: it is opened from where the editor was shown it."""
+        """Take a session of another bridge, and open it here from where the editor was shown it."""
         if session := moving.session:
             self._sessions.move_in(session)
         self._adopt(moving.asked)
@@ -270,7 +276,7 @@ class Machine:
         return self._out.taken()
 
     def take_over(self, moving: Moving) -> list[Action]:
-        """Take what was open elsewhere of a session that the editor has from here now."""
+        """Take the open requests of a session that the editor has loaded from this bridge."""
         self._sessions.take_over(moving.session_id, moving.session, moving.asked)
         self._adopt(moving.asked)
         self._flush()
@@ -313,7 +319,7 @@ class Machine:
         self._flush()
 
     def _greet(self, asked: Asked) -> None:
-        """Prepare the editor's `initialize`, in which this client's own abilities stand."""
+        """Add this client's abilities and name to the editor's `initialize`, to be sent."""
         self._dialect = Second() if speaks_v2(asked.params) else First()
         own = self._dialect.abilities(asked.params)
         self._sessions.dialect = self._dialect
@@ -326,7 +332,7 @@ class Machine:
         self._hello = asked.message = {**asked.message, "params": params}
 
     def _notify(self, message: Message) -> None:
-        """Send a notification, or let it wait for the line."""
+        """Send a notification of the editor, or let it wait for a connection."""
         params = as_object(message.get("params"))
         asked = Asked(message, message["method"], params, Again.ONCE)
         if isinstance(session_id := params.get("sessionId"), str):
@@ -335,7 +341,7 @@ class Machine:
         self._flush()
 
     def _flush(self) -> None:
-        """Send what waits and may go, in the order in which it came."""
+        """Send the waiting messages, in their order, save those of sessions not open again yet."""
         if not self._out.up or (self._hello and not self._greeted):
             return  # without an `initialize` the other end says what is wrong
         for id, asked in list(self._asked.items()):
@@ -356,7 +362,7 @@ class Machine:
             self._out.to_server(jsonrpc.notification(CANCEL_REQUEST, told))
 
     def _give_up(self, message: Message) -> None:
-        """Take that the editor gives a request up."""
+        """Pass on the editor's cancel of a request, or answer the request if it was not sent."""
         id = as_object(message.get("params")).get("requestId")
         asked = self._asked.get(id) if jsonrpc.is_id(id) else None
         if asked is None or "id" not in asked.message or type(asked.id) is not type(id):
@@ -370,14 +376,14 @@ class Machine:
             self._drop(asked.id, asked, errors.cancelled())
 
     def _why_not(self, asked: Asked) -> RpcError:
-        """Return why a request is not sent again."""
+        """Return the error for a request that is not sent again."""
         if asked.given_up:
             return errors.cancelled()
         error = rules.lost_answer if asked.line else rules.no_line
         return error(self._where)
 
     def _drop(self, id: RequestId, asked: Asked, error: RpcError) -> None:
-        """Answer a request that is not sent any more."""
+        """Forget a request that is not sent any more, and answer it with `error`."""
         del self._asked[id]
         self._sessions.note_failed(asked)
         if asked.method == INITIALIZE and self._answer is None:
@@ -388,9 +394,10 @@ class Machine:
     # --- a Stop --------------------------------------------------------------------------------
 
     def _stop(self, message: Message) -> None:
-        """Take a Stop: it is for the oldest prompt of the session that has not ended.
+        """Take the editor's Stop, which is meant for the oldest prompt that has not ended.
 
-        One that was not sent is answered here; without any, the Stop is passed on or means nothing.
+        A prompt that was not sent is answered here. Without a prompt the Stop is passed on, if
+        there is a connection.
         """
         params = as_object(message.get("params"))
         session_id = params.get("sessionId")
@@ -418,7 +425,7 @@ class Machine:
                 self._send_stop(target, params)
 
     def _withdraw(self, own: list[Asked]) -> None:
-        """Withdraw the prompts that have not begun, as a Stop of version 2 does."""
+        """Withdraw those of the prompts `own` that have not begun, as a Stop of version 2 does."""
         for asked in own:
             if not asked.line:
                 self._answer_withdrawn(asked)
@@ -430,7 +437,7 @@ class Machine:
         self._out.to_editor(self._dialect.withdrawn(asked.id))
 
     def _send_stop(self, asked: Asked, params: Json) -> None:
-        """Send a Stop that counts for this prompt alone."""
+        """Send a Stop with the key of a prompt, so that it stops that prompt alone."""
         bound = with_own_meta(params, {**own_meta(params), PROMPT_KEY: asked.key})
         self._out.to_server(jsonrpc.notification(SESSION_CANCEL, bound))
 
@@ -453,7 +460,7 @@ class Machine:
         self._flush()
 
     def _told(self, message: Message) -> None:
-        """Take what the editor may not have asked for."""
+        """Take a notification of an accepted prompt or a state; pass it on if the editor asked."""
         params = as_object(message.get("params"))
         if message["method"] == ACCEPTED:
             is_new = self._accepted(params)
@@ -464,7 +471,7 @@ class Machine:
             self._out.to_editor(message)
 
     def _accepted(self, params: Json) -> bool:
-        """Take that a prompt is on disk, or was before; returns False if that was told before."""
+        """Note the turn of an accepted prompt; returns False if it was told of before."""
         id = params.get("requestId")
         asked = self._asked.get(id) if jsonrpc.is_id(id) else None
         is_known = False
@@ -495,7 +502,10 @@ class Machine:
         self._sessions.has_cursors = self._dialect.can(result, TAKES_CURSORS)
 
     def _greeted_again(self, message: Message) -> None:
-        """Take the answer to `initialize` on another connection, which the editor is not shown."""
+        """Take the answer to an `initialize` that was repeated on a new connection.
+
+        The editor does not see it, but is told if the server differs from before.
+        """
         result, before = message.get("result"), self._answer
         if not isinstance(result, dict) or before is None:
             said = as_object(message.get("error")).get("message")
@@ -515,7 +525,7 @@ class Machine:
         self._reopen(session, self._sessions.way_back(session, closes=closes))
 
     def _closes_first(self, session: Session) -> bool:
-        """Return True if a close of the session was asked for, and is not answered, before a load.
+        """Return True if an unanswered request that closes the session is older than its load.
 
         Both are sent again, in this order.
         """
@@ -535,8 +545,8 @@ class Machine:
     def _reopened(self, session: Session, message: Message) -> None:
         """Take the answer to the request that opens a session again.
 
-        After an error the other way is tried, if there is one, or another place. Of a session that
-        another place has by then, or that was given up, nothing is told.
+        After an error another request is tried, or the bridge that has the session now. The answer
+        is ignored if the session was removed or replaced meanwhile.
         """
         if self._sessions.get(session.id) is not session:
             self._flush()
@@ -550,9 +560,10 @@ class Machine:
             self._has_answer(session, message)
 
     def _has_answer(self, session: Session, message: Message) -> None:
-        """Take that a session is open again, or is not.
+        """Finish the opening of a session with the server's answer, a result or an error.
 
-        Who waits is answered, Stops are repeated, questions settled, and what waits is sent.
+        A load that waits is answered, Stops are repeated, dialogs whose questions have not come
+        again are withdrawn, and waiting messages are sent.
         """
         opening = session.opening
         self._sessions.reopened(session, message)
@@ -566,7 +577,7 @@ class Machine:
             if prompt.stop is not None:
                 self._send_stop(prompt, prompt.stop)
         if self._dialogs.waits_for_word(session.id):
-            # What is asked again comes right behind the answer: it is there before the next one.
+            # Questions come again right after the answer: they are there before the next answer.
             self._request_own(
                 QUEUE_LIST, {"sessionId": session.id}, lambda _: self._dialogs.settle(session.id)
             )

@@ -1,13 +1,14 @@
-"""One editor and the places that have its sessions: a machine for each, with a line of its own.
+"""One editor and the bridges that have its sessions: a machine and a line for each of them.
 
-The first place is the one that the user has named. Another one is followed to when a place says
-that a bridge there has a session, and only if the user has logged in there.
+A place is a bridge at an address. The first place is the one that the user has named. A load is
+followed to another place when a bridge answers that the session is there, and only if the user has
+logged in there.
 
 Invariants
-- What is about a session goes to the place from which the editor has it, all else to the first.
+- A message about a session goes to the place at which the editor has it, any other to the first.
 - A load asks the first place first, so that a session which has come back is found there again; it
-  is followed once. What answers it has the session from then on, and what is open of it.
-- No place learns of another one but that the session is gone.
+  is followed once. The place that answers it has the session and its open requests from then on.
+- No place learns anything of another one but that a session has left.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.wire.jsonrpc import Message, RequestId
 
-#: the id of the editor's `initialize` at a place that it does not know of; none of its own.
+#: the id of `initialize` at each place but the first; the editor itself has no such id.
 _HELLO: Final = f"acp-bridge connect {uuid4()}"
 _OPENS: Final = (SESSION_LOAD, SESSION_RESUME)
 
 
 class Place(NamedTuple):
-    """Where a bridge is reached; `name`: as a person knows it."""
+    """A bridge at an address; `name`: its name for people."""
 
     url: str
     name: str
@@ -46,7 +47,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """What is done with the line to a place."""
+    """An action on the line to a place: send a message, or hang up."""
 
     place: Place
     action: ToServer | HangUp
@@ -54,28 +55,28 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A line to another place is needed."""
+    """A line to another place is to be opened."""
 
     place: Place
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Nothing is open there any more: the line ends."""
+    """The line to a place is to be ended for good: nothing is open there."""
 
     place: Place
 
 
 Step: TypeAlias = ToEditor | At | Open | Leave
-#: makes the machine for a place of this name, with the ids under which the editor is asked.
+#: makes the machine for the place of a name; the iterator gives ids for requests to the editor.
 Make: TypeAlias = Callable[[str, Iterator[int]], Machine]
-#: returns the place at an address, or what the user is to do before that is one.
+#: returns the place at an address, or a text: what the user has to do before it can be used.
 Way: TypeAlias = Callable[[str], Place | str]
 
 
 @dataclass(slots=True)
 class _Opening:
-    """A load of the editor's that is not answered."""
+    """A load of the editor that is not answered; `followed`: it was sent to another place."""
 
     message: Message
     session_id: object
@@ -83,7 +84,7 @@ class _Opening:
 
 
 class Router:
-    """All places of one editor."""
+    """Sends each message of one editor to the right place, and moves sessions between places."""
 
     def __init__(self, first: Place, make: Make, way: Way) -> None:
         self.first = first
@@ -91,17 +92,17 @@ class Router:
         self._questions = count(1)
         self._machines = {first: make(first.name, self._questions)}
         self._hello: Message | None = None
-        #: what the first place has answered it.
+        #: the result of `initialize` at the first place.
         self._answer: Json = {}
         self._openings: dict[RequestId, _Opening] = {}
-        #: to these there was no line for some seconds, and there is none.
+        #: the places to which the line has been down for some seconds.
         self._away: set[Place] = set()
         self._steps: list[Step] = []
 
     # --- what happens --------------------------------------------------------------------------
 
     def from_editor(self, message: Message) -> list[Step]:
-        """Take a message of the editor's."""
+        """Take a message of the editor; returns the steps that it leads to."""
         method = message.get("method")
         if method is None or method == CANCEL_REQUEST:  # who does not know the id drops it
             for place, machine in list(self._machines.items()):
@@ -119,24 +120,23 @@ class Router:
         return self._taken()
 
     def from_server(self, place: Place, message: Message) -> list[Step]:
-        """Take a message of a place's."""
+        """Take a message of a place; returns the steps that it leads to."""
         return self._tell(place, lambda machine: machine.from_server(message))
 
     def line_up(self, place: Place) -> list[Step]:
-        """Take that a connection is there."""
+        """Note that a connection to a place is up; returns the steps that it leads to."""
         self._away.discard(place)
         return self._tell(place, Machine.line_up)
 
     def line_down(self, place: Place) -> list[Step]:
-        """Take that the connection is gone."""
+        """Note that the connection to a place is gone; returns the steps that it leads to."""
         return self._tell(place, Machine.line_down)
 
     def is_down_for_long(self, place: Place) -> list[Step]:
-        """Take that there was no connection for some seconds.
+        """Note that the line to a place has been down for some seconds.
 
-        A place that was followed to, and from which the editor has nothing yet, is none any more. A
-        load that was followed waits no longer either: its machine may be gone, and another have the
-        session.
+        A place other than the first at which the editor has no session yet is given up. Loads that
+        wait at such a place fail: its bridge may be gone, and another have the session.
         """
         machine = self._machines.get(place)
         if machine and not machine.has_line and place != self.first:
@@ -148,28 +148,28 @@ class Router:
         return self._tell(place, Machine.is_down_for_long)
 
     def wait_no_more(self, place: Place) -> list[Step]:
-        """Take that what is sent once waits no more for a connection."""
+        """Answer the requests that are sent once and wait for a place's line with an error."""
         return self._tell(place, Machine.wait_no_more)
 
     def is_late(self, place: Place) -> list[Step]:
-        """Take that a place which was followed to has had its time to answer `initialize`."""
+        """Give up a place other than the first if it has not answered `initialize` in its time."""
         machine = self._machines.get(place)
         if machine and not machine.was_greeted:
             return self.unreached(place, "it does not answer")
         return []
 
     def unreached(self, place: Place, why: str) -> list[Step]:
-        """Take that a place which was followed to can't be reached at all."""
+        """Give up a place other than the first: it can't be reached, for the reason `why`."""
         self._end(place, why, rules.is_unreached(place.name, why))
         return self._taken()
 
     def refused(self, place: Place, why: str) -> list[Step]:
-        """Take that a place lets this user in no more; it is not the first one."""
+        """Give up a place other than the first: it lets this user in no more."""
         self._end(place, why, rules.is_refused(place.name, why))
         return self._taken()
 
     def end(self, why: str) -> list[Step]:
-        """Take that the first place lets this user in no more: all that is open is answered."""
+        """Give up all places, and answer all open requests: the first refuses this user."""
         for place in list(self._machines):
             self._end(place, why, rules.is_refused(self.first.name, why))
         return self._taken()
@@ -186,16 +186,16 @@ class Router:
         return steps
 
     def _place_of(self, session_id: object) -> Place:
-        """Return the place from which the editor has a session: another one, or else the first."""
+        """Return the place at which the editor has a session; the first one if no other has it."""
         for place, machine in self._machines.items():
             if place != self.first and machine.knows(session_id):
                 return place
         return self.first
 
     def _machine(self, place: Place) -> Machine:
-        """Return the machine of a place, where the editor's `initialize` is answered or on its way.
+        """Return the machine of a place, made if there is none.
 
-        A place that is not known yet is opened.
+        A new one has its line opened, and is sent the editor's `initialize`.
         """
         machine = self._machines.get(place)
         if machine is None:
@@ -206,7 +206,7 @@ class Router:
         return machine
 
     def _end(self, place: Place, why: str, told: str) -> None:
-        """Answer all that is open at a place, which is none any more."""
+        """Forget a place, and answer its open requests; `told`: the notice for its sessions."""
         if machine := self._machines.get(place):
             self._leave(place)
             self._do(place, machine.end(why, told))
@@ -245,7 +245,7 @@ class Router:
             self._steps.append(ToEditor(message))
 
     def _greeted(self, place: Place, message: Message) -> None:
-        """Take the answer to `initialize` of a place that the editor does not know of."""
+        """Take another place's answer to `initialize`; it is given up if that does not fit."""
         result = as_object(message.get("result"))
         version = "protocolVersion"
         if place not in self._machines:
@@ -258,7 +258,7 @@ class Router:
             self._end(place, why, rules.is_unreached(place.name, why))
 
     def _opened(self, place: Place, opening: _Opening, message: Message) -> None:
-        """Take the answer to a load of the editor's: it is followed once to another place."""
+        """Pass on the answer to a load, or send the load to the place that it names, once."""
         id = message.get("id")
         there = None
         if not opening.followed:
@@ -271,7 +271,7 @@ class Router:
             opening.followed = True
             machine = self._machine(there)
             self._do(there, machine.from_editor(opening.message))
-            self._take_over(opening.session_id, place, there, closes=False)  # what is behind it
+            self._take_over(opening.session_id, place, there, closes=False)  # its open requests
             return
         del self._openings[id]
         self._steps.append(ToEditor(message))
@@ -280,9 +280,9 @@ class Router:
                 self._take_over(opening.session_id, other, place, closes=True)
 
     def _there(self, place: Place, message: Message) -> tuple[Place | None, Message]:
-        """Return the place to which an error refers, if the user has logged in there.
+        """Return the other place that an error names, if the user has logged in there.
 
-        Else None, and the error with what to do about it.
+        Else None. The second item is the answer, its error with what the user has to do, if any.
         """
         error = as_object(message.get("error"))
         _, address = errors.held_at(error.get("data")) or ("", None)
@@ -292,7 +292,7 @@ class Router:
         return (way if way != place else None), message
 
     def _moves(self, place: Place, session_id: str, answer: Message) -> None:
-        """Move a session that a place had to where it is now, if that can be."""
+        """Move a session from `place` to the one that `answer` names; else tell the editor."""
         machine = self._machines[place]
         for opening in self._openings.values():
             opening.followed |= opening.session_id == session_id
@@ -305,9 +305,9 @@ class Router:
         self._do(place, actions)
 
     def _take_over(self, session_id: object, before: Place, now: Place, *, closes: bool) -> None:
-        """Move what is open of a session to the place from which the editor has it now.
+        """Move the open requests of a session from the place `before` to the place `now`.
 
-        `closes`: close it where it was.
+        `closes`: close the session at `before`.
         """
         if not isinstance(session_id, str):
             return

@@ -1,7 +1,7 @@
-"""What may be sent again when the line has dropped, and what a person is told of the line.
+"""Which requests may be sent again after the connection dropped, and what the user is told of it.
 
-Sans-IO. A request is sent again only if doing it twice is doing it once. A prompt is: it has a key
-(docs/extension.md, "A prompt's key").
+Sans-IO. A request is sent again only if it may be done twice without harm. A prompt may: it has a
+key (docs/extension.md, "A prompt's key").
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.wire.jsonrpc import RpcError
 
-#: requests that show a session which there is.
+#: requests that open a session that exists.
 SHOWS: Final = frozenset({SESSION_LOAD, SESSION_RESUME, ATTACH})
-#: requests whose answer names a session that is new.
+#: requests that make a new session, which the answer names.
 MAKES: Final = frozenset({SESSION_NEW, SESSION_FORK})
-#: requests after which the editor does not have the session any more.
+#: requests that close or delete a session, which the editor then has no more.
 LEAVES: Final = frozenset({SESSION_CLOSE, SESSION_DELETE})
 _AGAIN: Final = (
     *(INITIALIZE, SESSION_LIST, *SHOWS, *LEAVES, SET_MODE, SET_MODEL, SET_CONFIG_OPTION),
@@ -48,18 +48,18 @@ _AGAIN: Final = (
 
 
 class Again(Enum):
-    """What becomes of a request when the line drops."""
+    """What becomes of a request when the connection drops."""
 
     #: it is sent on each connection until it is answered.
     ALWAYS = "always"
     #: it waits for a connection, and is sent once.
     ONCE = "once"
-    #: it is about what runs at this moment, and waits for nothing.
+    #: it is about what runs at this moment: without a connection it is refused at once.
     NOW = "now"
 
 
 def again(method: str, params: Json) -> Again:
-    """Return how often a request may be sent."""
+    """Return whether a request may be sent again, or may wait for a connection."""
     prompts = method == SESSION_PROMPT
     if method in _AGAIN or (prompts and not is_command(params)):
         return Again.ALWAYS
@@ -68,13 +68,13 @@ def again(method: str, params: Json) -> Again:
 
 
 def is_command(params: Json) -> bool:
-    """Return True for a prompt that is a `/queue` command, which no key makes one."""
+    """Return True for the params of a prompt that is a `/queue` command; it is never repeated."""
     prompt = params.get("prompt")
     return isinstance(prompt, list) and queue_words(prompt) is not None
 
 
 def lost_answer(where: str) -> RpcError:
-    """Return the error of a request that was sent once, and whose answer is lost."""
+    """Return the error for a request that was sent, and whose answer was lost with the line."""
     return _error(
         f"the line to {where} dropped before the answer: this may have been done, and is not sent"
         " again. The list of sessions shows what there is"
@@ -86,12 +86,12 @@ LOAD_AGAIN: Final = "load it again"
 
 
 def no_line(where: str, why: str = "") -> RpcError:
-    """Return the error of a request for which there is no connection."""
+    """Return the error for a request that can't be sent, as there is no connection."""
     return _error(f"there is no line to {where}{f': {why}' if why else ''}")
 
 
 def elsewhere(error: Json, what_to_do: str) -> Json:
-    """Return the error of a load that another machine refers to, with what to do about it."""
+    """Return the error of a load that names another bridge, with `what_to_do` in its text."""
     text = f"{error.get('message')}. To open it from here: {what_to_do}"
     return {**error, "message": text, "data": {**as_object(error.get("data")), "details": text}}
 
@@ -101,7 +101,7 @@ def _error(text: str) -> RpcError:
 
 
 def line_is_down(where: str) -> str:
-    """Return the notice of a line that is down for some seconds."""
+    """Return the notice that the line to `where` has been down for some seconds."""
     return (
         f"[acp-bridge] The line to {where} is down. What runs there goes on. It is tried again and"
         " again; prompts wait for it."
@@ -109,12 +109,12 @@ def line_is_down(where: str) -> str:
 
 
 def line_is_back(where: str) -> str:
-    """Return the notice of a line that was said to be down."""
+    """Return the notice that the line to `where`, which was down, is up again."""
     return f"[acp-bridge] The line to {where} is back."
 
 
 def is_refused(where: str, why: str) -> str:
-    """Return the notice that the other end lets this user in no more."""
+    """Return the notice that the remote bridge lets this user in no more."""
     return (
         f"[acp-bridge] {where} has refused the token: {why}. `acp-bridge connect --login` keeps"
         " another one."
@@ -122,19 +122,22 @@ def is_refused(where: str, why: str) -> str:
 
 
 def is_unreached(where: str, why: str) -> str:
-    """Return the notice that the machine that has a session can't be reached from here."""
+    """Return the notice that the bridge that has a session now can't be reached."""
     return (
         f"[acp-bridge] {where}, which has this session now, can't be reached: {why}. Load it again."
     )
 
 
 def goes_on(where: str) -> str:
-    """Return the notice of a session that another machine has now."""
+    """Return the notice that a session goes on at another bridge."""
     return f"[acp-bridge] This session goes on at {where}, which has it now."
 
 
 def is_another(where: str, what: list[str]) -> str:
-    """Return the notice that the other end has changed while the line was down."""
+    """Return the notice that the remote bridge differs from before the line dropped.
+
+    `what`: the members of its `initialize` that differ.
+    """
     return (
         f"[acp-bridge] What answers at {where} is not what it was: {', '.join(what)} differ. An"
         " editor that is started again knows it as it is."
@@ -142,7 +145,7 @@ def is_another(where: str, what: list[str]) -> str:
 
 
 def not_reopened(where: str, error: object) -> str:
-    """Return the notice of a session that can't be shown any more."""
+    """Return the notice that a session could not be opened again, with the server's `error`."""
     message = error.get("message") if isinstance(error, dict) else None
     return f"[acp-bridge] {where} does not show this session any more: {message}. Load it again."
 
@@ -158,7 +161,7 @@ DOES_NOT_FIT: Final = (
 
 
 def changed(before: Json, after: Json, members: tuple[str, ...]) -> list[str]:
-    """Return the members that differ between two answers to `initialize`."""
+    """Return those of `members` that differ between two results of `initialize`."""
     return [name for name in members if _plain(before.get(name)) != _plain(after.get(name))]
 
 

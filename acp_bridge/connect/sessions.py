@@ -1,11 +1,11 @@
-"""The sessions of one editor, and how each is shown again on another connection. Sans-IO.
+"""The sessions of one editor, and how each is opened again on another connection. Sans-IO.
 
-- The place up to which a session was shown is taken off its updates, and a session is resumed from
-  there. Where that is refused all of it is read, and what was not shown is shown.
+- Updates carry a cursor, the place up to which a session was shown, from which it is resumed. If
+  that is refused the whole session is replayed, and only what is new is shown.
 - Words that the editor has sent are not shown to it by a replay.
-- A session that the editor has and loads is loaded again, unless its first prompt has come (where
-  that is not known, any one): what has come may have happened before.
-- While a session is opened again, a notice that is not recorded is not said a second time.
+- A load of a session that the editor has open is sent again, unless its replay has begun, by the
+  first prompt (or any, if that is unknown): earlier updates may be older than the load.
+- While a session is opened again, a notice that no transcript has is not shown a second time.
 - The end of a turn that was missed is told (version 2, in which no answer tells it).
 """
 
@@ -37,46 +37,46 @@ from acp_bridge.wire.jsonrpc import Message
 
 
 class Sessions:
-    """All sessions that the editor has, or is about to have."""
+    """All sessions that the editor has open, or is about to open, at one bridge."""
 
     def __init__(self, out: WayOut, where: str) -> None:
-        """There are none yet; `where`: how a person knows the other end."""
+        """`out` collects what is sent; `where`: the name of the remote bridge for people."""
         self.dialect = First()
         #: the editor has asked for cursors itself.
         self.tells_cursors = False
-        #: the other end tells cursors.
+        #: the server puts cursors into its updates.
         self.has_cursors = False
         self._out = out
         self._where = where
         self._sessions: dict[str, Session] = {}
-        #: what another place has left open of sessions whose load is not answered here.
+        #: sessions and requests of another bridge, kept until the load at this bridge is answered.
         self._left: dict[str, tuple[Session | None, list[Asked]]] = {}
 
     def get(self, session_id: object) -> Session | None:
-        """Return a session, or the one above a subagent's."""
+        """Return a session by its id, or the one above a subagent's; None if it is unknown."""
         if not isinstance(session_id, str):
             return None
         return self._sessions.get(session_id) or self._sessions.get(parted(session_id)[0])
 
     @property
     def none(self) -> bool:
-        """True if the editor has no session, and is about to have none."""
+        """True if the editor has no session open, and is about to open none."""
         return not self._sessions
 
     @property
     def has_any(self) -> bool:
-        """True if the editor has a session."""
+        """True if the editor has a session open."""
         return any(each.had for each in self._sessions.values())
 
     def takes(self, session_id: object) -> bool:
-        """Return False while a session is opened again."""
+        """Return True if messages of a session may be sent now, False while it is opened again."""
         session = self.get(session_id)
         return session is None or not session.reopening
 
     # --- requests and answers ------------------------------------------------------------------
 
     def note_sent(self, asked: Asked) -> None:
-        """Note a request that is sent now."""
+        """Note that a request is sent now: a load that begins, or the words of a prompt."""
         if asked.method in rules.SHOWS and asked.session_id is not None:
             self._note_opening(asked, asked.session_id)
             return
@@ -96,7 +96,7 @@ class Sessions:
             session.awaits_replay = session.had
 
     def note_failed(self, asked: Asked) -> None:
-        """Note that a request was answered here."""
+        """Note that a request was answered with an error here, not by the server."""
         session = self.get(asked.session_id)
         if asked.method in rules.SHOWS:
             self._left.pop(str(asked.session_id), None)
@@ -106,7 +106,7 @@ class Sessions:
                 del self._sessions[session.id]
 
     def pass_answer(self, asked: Asked, message: Message) -> None:
-        """Give the editor the answer to a request, and note what it says of the session."""
+        """Send the editor the answer to a request, and note what it says of the session."""
         result = message.get("result")
         if asked.method in rules.MAKES and isinstance(result, dict):
             self._make(asked, result)
@@ -142,7 +142,7 @@ class Sessions:
             self._sessions.pop(session.id, None)
 
     def note_stands(self, params: Json) -> None:
-        """Take where a session stands: which turn runs, and how the last one ended."""
+        """Note a session's state: which turn runs, and how the last one ended."""
         if session := self.get(params.get("sessionId")):
             session.stands = params
 
@@ -158,7 +158,7 @@ class Sessions:
         return message
 
     def _begin(self, session: Session, asked: Asked, turn: str) -> None:
-        """Note that an answer has only begun a turn; of one that is over the end was missed."""
+        """Note the turn that a prompt's answer begins; tell its end if it has ended already."""
         asked.turn = asked.turn or turn
         session.begun.append(asked)
         if asked.turn in session.ended:
@@ -178,7 +178,7 @@ class Sessions:
     # --- sessions that move --------------------------------------------------------------------
 
     def give_away(self, session_id: str) -> Session | None:
-        """Return a session that goes to another place, and forget it."""
+        """Forget a session that moves to another bridge, and return it; None if it is unknown."""
         session = self._sessions.pop(session_id, None)
         before, _ = self._left.pop(session_id, (None, []))
         if session and before:
@@ -186,14 +186,14 @@ class Sessions:
         return session or before
 
     def move_in(self, session: Session) -> None:
-        """Take a session of another place, which is to be opened here."""
+        """Add a session of another bridge, which is to be opened at this one."""
         session.moves, session.reopening, session.replayed = True, False, None
         self._sessions[session.id] = session
 
     def take_over(self, session_id: str, before: Session | None, asked: list[Asked]) -> None:
-        """Take what another place has left open of a session that the editor has from here now.
+        """Take the record and the open requests that another bridge had of a session.
 
-        Where its load is not answered yet, nobody knows what has become of that.
+        They are used at once if the session is open here, else as soon as its load is answered.
         """
         session = self._sessions.get(session_id)
         self._left[session_id] = before, asked
@@ -215,7 +215,7 @@ class Sessions:
     # --- updates -------------------------------------------------------------------------------
 
     def show(self, message: Message) -> None:
-        """Show the editor an update, or what of it was not shown."""
+        """Send the editor a `session/update`, or the part of it that it was not shown yet."""
         params = as_object(message.get("params"))
         session = self.get(params.get("sessionId"))
         cursor = cursor_of(params)
@@ -240,7 +240,7 @@ class Sessions:
         self._note_place(session, cursor)
 
     def _is_of_replay(self, session: Session, params: Json, update: Json) -> bool:
-        """Return False for what may have happened before the load of a session that is had."""
+        """Return False for an update that may be older than a load that is not answered."""
         prompt = self.dialect.whole_words(update)
         is_words = prompt is not None or update.get("sessionUpdate") == USER_MESSAGE
         prompt = prompt or own_meta(params).get(PROMPT_ID)
@@ -270,7 +270,7 @@ class Sessions:
             self._out.to_editor(message)
 
     def _replays(self, session: Session) -> bool:
-        """Return True if the editor itself waits for a whole replay."""
+        """Return True if the editor itself has asked for a whole replay of the session."""
         opening = session.opening
         return opening is not None and self.dialect.replays(opening.method, opening.params)
 
@@ -282,7 +282,7 @@ class Sessions:
         return self._note_notice(session, params, update)
 
     def _note_notice(self, session: Session, params: Json, update: Json) -> bool:
-        """Note a notice that is not recorded; returns True for one that was said before."""
+        """Note a notice that no transcript has; returns True if it was shown before."""
         own = own_meta(params)
         if not own.get("notice") or CURSOR in own:
             return False
@@ -306,32 +306,32 @@ class Sessions:
     # --- the line ------------------------------------------------------------------------------
 
     def line_down(self) -> set[str]:
-        """Return the sessions that will be opened again."""
+        """End all replays, and return the ids of the sessions that will be opened again."""
         for session in self._sessions.values():
             session.reopening, session.replayed, session.states = False, None, []
         return {each.id for each in self._sessions.values()}
 
     def say_down(self) -> None:
-        """Tell in each session that the line is down."""
+        """Show in each session, once, a notice that the line is down."""
         for session in self._sessions.values():
             if session.had and not session.told_down:
                 session.told_down = True
                 self._out.say(session.id, rules.line_is_down(self._where))
 
     def say_to_all(self, text: str) -> None:
-        """Tell something in each session."""
+        """Show a notice in each session that the editor has open."""
         for session in self._sessions.values():
             if session.had:
                 self._out.say(session.id, text)
 
     def to_reopen(self) -> Iterable[Session]:
-        """Return the sessions that are opened again now."""
+        """Return the sessions that are to be opened again on a new connection."""
         return list(self._sessions.values())
 
     def way_back(self, session: Session, *, closes: bool) -> tuple[str, Json]:
-        """Return the request that opens a session again: from its cursor, or else shown as a whole.
+        """Return the request that opens a session again: from its cursor, or else as a whole.
 
-        `closes`: it is closed and loaded again behind that, so nothing is shown.
+        `closes`: a close and a load of it are sent next, so nothing is replayed.
         """
         if closes:
             session.opening, session.awaits_replay = None, False
@@ -355,14 +355,17 @@ class Sessions:
         return self.dialect.after(session.id, session.opened, None)
 
     def other_way(self, session: Session, error: Json) -> tuple[str, Json] | None:
-        """Return the request for a session whose cursor was refused."""
+        """Return another request that opens a session, if `error` refuses its cursor; else None."""
         if as_object(error.get("data")).get(REASON) != CURSOR or session.cursor is None:
             return None
         session.cursor = None
         return self._whole(session)
 
     def reopened(self, session: Session, message: Message) -> None:
-        """Take the answer to the request that has opened a session again."""
+        """Take the answer to the request that opens a session again: show what was held back.
+
+        After an error the session is forgotten, and the editor is told.
+        """
         session.reopening = False
         result = message.get("result")
         if replayed := session.replayed:
@@ -388,7 +391,7 @@ class Sessions:
         self._say_how(session)
 
     def _say_how(self, session: Session) -> None:
-        """Tell what a person is to know of a session that was opened again."""
+        """Show the notices about a session that was opened again, and note that they are shown."""
         if not session.fits:
             self._out.say(session.id, rules.DOES_NOT_FIT)
         if session.unseen:

@@ -1,10 +1,10 @@
-"""Runs the router: an editor on two streams here, and lines that are opened again and again.
+"""Runs the router: carries messages between an editor's streams and connections to its places.
 
-- What the router says is done at once, in order; where messages are read nothing waits but for
-  the other end to take what was written.
-- Without a line another one is tried for, after pauses of up to `LONGEST` seconds, without end.
-  A token that is refused ends it, and at the first place all; so does the end of what the editor
-  sends. A place that was followed to must be reached with the first try.
+- The router's steps are carried out at once, in order. The tasks that read messages wait only for
+  the editor to take what was written.
+- A connection that is lost is tried again without end, after pauses of up to `LONGEST` seconds. A
+  refused token ends that, and at the first place everything, as the end of the editor's input does.
+  A place other than the first must be reached with the first try.
 """
 
 from __future__ import annotations
@@ -25,72 +25,72 @@ from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import Decoder, Malformed, Message, encode
 from acp_bridge.wire.streams import Incoming, Outgoing, Streams
 
-#: seconds between two tries, at first and at most.
+#: seconds between two tries to connect, at first and at most.
 SHORTEST: Final = 0.5
 LONGEST: Final = 30.0
-#: seconds after which a line counts as one that holds, and the longest pause behind another one.
+#: seconds after which a connection counts as stable, and the longest pause after an unstable one.
 _HOLDS: Final = 5.0
 _FLAPS: Final = 2.0
-#: seconds without a line: after these the sessions say so, after those what is sent once waits no
-#: more.
+#: seconds without a connection after which the user is told, and after which requests that are
+#: sent once fail.
 SAID: Final = 5.0
 WAITS: Final = 60.0
-#: bytes that may wait for the editor before more is read.
+#: bytes that may wait for the editor while more is read.
 _FLOOD: Final = 1 << 20
-#: seconds in which the editor takes what was said last.
+#: seconds at the end for a reader to take the last messages.
 _FLUSH: Final = 1.0
-#: what a server answers to a token that it doesn't know.
+#: the HTTP status of a server that refuses a token.
 _REFUSED: Final = 401
 
 #: opens a connection to a place; raises Unreached, NotTrusted.
 Reach: TypeAlias = Callable[[Place], AbstractAsyncContextManager[Streams]]
-#: does what the router says.
+#: carries out the router's steps.
 Do: TypeAlias = Callable[[Sequence[Step]], None]
 
 
 class Backoff:
-    """Reckons the pause in seconds before the next try to open a line."""
+    """Computes the pause in seconds before the next try to connect."""
 
     def __init__(self) -> None:
         self._next = SHORTEST
 
     def after_failure(self) -> float:
-        """Return the pause after a try that has failed: twice the one before, up to `LONGEST`."""
+        """Return the pause after a failed try: twice the one before, up to `LONGEST`."""
         pause, self._next = self._next, min(2 * self._next, LONGEST)
         return pause
 
     def after_line(self, lasted: float) -> float:
-        """Return the pause after a line that `lasted` seconds: the shortest one if it has held."""
+        """Return the pause after a connection that `lasted` seconds: short if it was stable."""
         self._next = SHORTEST if lasted >= _HOLDS else min(self._next, _FLAPS)
         return self.after_failure()
 
 
 class Refused(Exception):
-    """The other end lets nobody in as this user is known there; the text says why."""
+    """The first place refuses this user's token; the text says why."""
 
 
 class _Line:
-    """The line to one place, opened again and again."""
+    """The line to one place: a connection, which is opened again whenever it is lost."""
 
     def __init__(
         self, place: Place, router: Router, do: Do, reach: Reach, tell: Callable[[str], None]
     ) -> None:
-        """`tell`: says why there is no line, where a person may look for it."""
+        """`tell`: logs why there is no connection. `do`: carries out the router's steps."""
         self._place, self._router, self._do = place, router, do
         self._reach = reach
         self._tell = tell
         self._told = ""
         self._wanted = anyio.Event()
         self._scope = anyio.CancelScope()
-        #: where messages are written while a connection is there.
+        #: the stream to the place; None while there is no connection.
         self.outgoing: Outgoing | None = None
 
     def want(self) -> None:
-        """Try for a connection soon: the editor wants something."""
+        """Shorten the pause before the next try, since the editor has sent a message."""
         self._wanted.set()
 
     def hang_up(self, reason: str) -> None:
-        """End this connection."""
+        """Close the present connection, and log the reason."""
         self._say(reason)
         if self.outgoing is not None:
             self.outgoing.close()
@@ -100,9 +100,9 @@ class _Line:
         self._scope.cancel()
 
     async def keep(self, editor: Outgoing) -> str | None:
-        """Open one connection after the other, until it is left, or can't be reached at all.
+        """Open one connection after the other, until `leave`, or the place is given up.
 
-        Returns why this user is let in no more, if that is so.
+        Returns why the place refuses this user; None if it does not.
         """
         refusal = None
         with self._scope:
@@ -127,7 +127,7 @@ class _Line:
                     patience = self._lose_patience(tasks)
             except (NotTrusted, Unreached) as exc:
                 why = str(exc)
-                if isinstance(exc, NotTrusted):  # some networks answer in others' name for a while
+                if isinstance(exc, NotTrusted):  # some networks intercept connections for a while
                     why = f"its certificate is not trusted: {exc}"
                 elif exc.status == _REFUSED:
                     return why
@@ -147,14 +147,17 @@ class _Line:
             self._tell(why)
 
     async def _rest(self, pause: float) -> None:
-        """Wait for the next try; not for long when the editor wants something."""
+        """Wait `pause` seconds before the next try; only `SHORTEST` after a call of `want`."""
         await anyio.sleep(SHORTEST)
         self._wanted = anyio.Event()
         with anyio.move_on_after(pause - SHORTEST):
             await self._wanted.wait()
 
     def _lose_patience(self, tasks: TaskGroup) -> anyio.CancelScope:
-        """Tell the router how long there is no line, until the scope is cancelled."""
+        """Tell the router when there was no connection for `SAID` and for `WAITS` seconds.
+
+        Returns the scope whose cancelling ends that.
+        """
         scope = anyio.CancelScope()
 
         async def wait() -> None:
@@ -168,12 +171,12 @@ class _Line:
         return scope
 
     async def _end_silence(self) -> None:
-        """Wait for the first answer of a place that was followed to, and not without end."""
+        """Tell the router after `WAITS` seconds that the place has had its time to answer."""
         await anyio.sleep(WAITS)
         self._do(self._router.is_late(self._place))
 
     async def _use(self, incoming: Incoming, outgoing: Outgoing, editor: Outgoing) -> None:
-        """Carry messages until the line is gone."""
+        """Carry messages over a connection until it is gone."""
         decoder = Decoder()
         self.outgoing = outgoing
         self._do(self._router.line_up(self._place))
@@ -192,7 +195,7 @@ class _Line:
 
 
 class Shell:
-    """One editor, and one line at a time to each place."""
+    """Connects one editor, by its streams, with a line to each of its places."""
 
     def __init__(
         self,
@@ -202,7 +205,7 @@ class Shell:
         folders: Folders,
         tell: Callable[[Place, str], None],
     ) -> None:
-        """`tell`: says why there is no line to a place, where a person may look for it."""
+        """`tell`: logs why there is no connection to a place; `folders`: translates paths."""
         self._router = router
         self._incoming, self._editor = editor
         self._reach = reach
@@ -213,7 +216,7 @@ class Shell:
         self._refusal: Refused | None = None
 
     async def run(self) -> None:
-        """Serve until the editor's stream ends; raises Refused."""
+        """Serve until the editor's stream ends; raises Refused if the first place refuses."""
         async with self._tasks as tasks:
             tasks.start_soon(self._editor.run)
             self._open(self._router.first)

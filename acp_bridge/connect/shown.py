@@ -1,10 +1,10 @@
-"""What an editor was shown of a session, and what of a whole replay it was not. Sans-IO.
+"""Compares a whole replay with what an editor was shown of a session, to show the rest. Sans-IO.
 
 It is needed only where a cursor is refused: the session was imported or restored meanwhile, say.
 
-- Texts are known by their length and their sum, for each kind: it makes no difference how the
+- Texts are compared by their length and digest, for each kind: it makes no difference how the
   transcript cuts them into chunks.
-- A tool call, and a plan, is known by what was said last of each of its members.
+- Tool calls and the plan are compared by the last value of each of their members.
 - Words of the user's that the editor has sent are not shown to it again.
 """
 
@@ -27,7 +27,7 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.wire.jsonrpc import dumps
 
-#: what is said of a card or a plan, by its members.
+#: the kinds of updates that are compared by their members: tool calls and plans.
 _PIECES: Final = (TOOL_CALL, TOOL_CALL_UPDATE, PLAN)
 
 
@@ -49,7 +49,7 @@ def _sorted(value: Any) -> Any:
 
 
 class _Text:
-    """So many characters, and their sum."""
+    """The length and the SHA-256 of a text that grows."""
 
     def __init__(self) -> None:
         self.length = 0
@@ -70,7 +70,7 @@ class _Text:
 
 
 class OwnWords:
-    """The words that the editor itself has sent, until the transcript is known to be past them."""
+    """Digests of the prompts that the editor has sent, until they can't be replayed any more."""
 
     def __init__(self) -> None:
         self._open = Counter[bytes]()
@@ -81,18 +81,18 @@ class OwnWords:
         self._open.update(_sums(blocks))
 
     def end(self, blocks: Any) -> None:
-        """Note that the prompt has its answer."""
+        """Note that the prompt with these blocks is answered."""
         for each in _sums(blocks):
             if self._open[each] > 0:
                 self._open[each] -= 1
                 self._ended[each] += 1
 
     def pass_by(self) -> None:
-        """Note a place that is behind all prompts that have their answers."""
+        """Forget the answered prompts: the session's cursor is past them."""
         self._ended.clear()
 
     def take(self, block: Any) -> bool:
-        """Return True for words of the editor's own in a replay; once for each prompt."""
+        """Return True, once for each prompt, if a block of a replay is one that the editor sent."""
         own = _sum(block)
         for words in (self._open, self._ended):
             if words[own] > 0:
@@ -102,18 +102,18 @@ class OwnWords:
 
 
 class Shown:
-    """What was shown of one transcript."""
+    """A summary of what the editor was shown of one session's transcript."""
 
     def __init__(self) -> None:
-        """Nothing."""
+        """Nothing was shown yet."""
         self.texts: dict[str, _Text] = {AGENT_MESSAGE: _Text(), AGENT_THOUGHT: _Text()}
-        #: by tool call (None: the plan), the sum of each member.
+        #: by the id of a tool call (None: the plan), the digest of each member.
         self.pieces: dict[str | None, dict[str, bytes]] = {}
-        #: the sums of users' words.
+        #: the digests of users' words.
         self.words = Counter[bytes]()
 
     def copy(self) -> Shown:
-        """Return what goes on from here by itself."""
+        """Return an independent copy."""
         other = Shown()
         other.texts = {kind: text.copy() for kind, text in self.texts.items()}
         other.pieces = {name: dict(known) for name, known in self.pieces.items()}
@@ -121,7 +121,7 @@ class Shown:
         return other
 
     def note(self, params: Json) -> None:
-        """Note an update that is recorded."""
+        """Add an update that the editor is shown; notices do not count."""
         update = as_object(params.get("update"))
         kind = update.get("sessionUpdate")
         if own_meta(params).get("notice"):
@@ -136,21 +136,21 @@ class Shown:
 
 
 class Replayed:
-    """Takes a whole replay and gives what of it was not shown."""
+    """Filters a whole replay: lets pass only what the editor was not shown yet."""
 
     def __init__(self, shown: Shown, own: OwnWords) -> None:
-        """`shown`: up to where the editor was shown the transcript."""
+        """`shown`: what the editor was shown before; `own`: the prompts that it sent."""
         self._shown, self._own = shown, own
         self._words = shown.words.copy()
-        #: what it was shown then, and since.
+        #: what it was shown before, and since.
         self.now = shown.copy()
         self._texts = {kind: _Text() for kind in shown.texts}
         self._pieces: dict[str | None, tuple[Json, Json]] = {}
-        #: what was shown is the beginning of what is replayed.
+        #: the replay begins with what was shown.
         self.fits = True
 
     def take(self, params: Json) -> list[Json]:
-        """Return what is to be shown of an update of the replay."""
+        """Return the params of the updates to show for one of the replay: none, all or the rest."""
         new = self._new(params)
         for each in new:
             self.now.note(each)
@@ -203,7 +203,7 @@ class Replayed:
         return [{**params, "update": {**update, "content": content}}]
 
     def end(self) -> list[Json]:
-        """Return what has become of the cards that were shown; the replay is whole."""
+        """End the replay; returns updates for the changed members of shown tool calls and plan."""
         self.fits &= not self._behind
         told = []
         for name, (params, members) in self._pieces.items():
@@ -218,7 +218,7 @@ class Replayed:
 
 
 def text_of(update: Json) -> str:
-    """Return the text of a chunk; another content as JSON."""
+    """Return the text of a chunk; content that is no text as JSON."""
     content = update.get("content")
     if _is_text(update):
         return str(as_object(content)["text"])

@@ -1,4 +1,4 @@
-"""What a step of the machine sends, and over which connection. Sans-IO."""
+"""The actions that one step of the machine makes: messages to send, and more. Sans-IO."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ class ToEditor:
 
 @dataclass(frozen=True, slots=True)
 class ToServer:
-    """A message for the other end, on the connection that is there."""
+    """A message for the server, on the present connection."""
 
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """This connection is of no use: the next one may be."""
+    """The connection is to be closed, as it is of no use; another one is to be tried."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A session is not opened again here: a bridge of another machine has it, says the answer.
+    """A session can't be opened again here: by the server's `answer`, another bridge has it.
 
-    It waits until it is given away, or is to do without (`Machine.give_away`, `goes_nowhere`).
+    It waits until `Machine.give_away` or `Machine.goes_nowhere` is called.
     """
 
     session_id: str
@@ -50,27 +50,27 @@ class WayOut:
     """Collects the actions of one step."""
 
     def __init__(self) -> None:
-        """There is no connection yet."""
-        #: the number of the connection, and whether it is there.
+        """No connection was made yet."""
+        #: the number of the last connection, and whether it is up.
         self.line = 0
         self.up = False
         self._actions: list[Action] = []
 
     def taken(self) -> list[Action]:
-        """Return the actions of the step, which has ended."""
+        """Return the collected actions, and begin another step."""
         actions, self._actions = self._actions, []
         return actions
 
     def to_server(self, message: Message) -> None:
-        """Send the other end a message."""
+        """Send the server a message."""
         self._actions.append(ToServer(message))
 
     def hang_up(self, reason: str) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._actions.append(HangUp(reason))
 
     def elsewhere(self, session_id: str, answer: Message) -> None:
-        """Tell that a session is on another machine."""
+        """Report that another bridge has a session, as the server's `answer` says."""
         self._actions.append(Elsewhere(session_id, answer))
 
     def to_editor(self, message: Message) -> None:
@@ -82,9 +82,9 @@ class WayOut:
         self.to_editor(jsonrpc.error(id, error))
 
     def show(self, session_id: str, params: Json) -> None:
-        """Show the editor an update of a session."""
+        """Send the editor a `session/update` with `params`."""
         self.to_editor(jsonrpc.notification(SESSION_UPDATE, {"sessionId": session_id, **params}))
 
     def say(self, session_id: str, text: str) -> None:
-        """Tell the person at the editor something in a session."""
+        """Show the person at the editor a notice in a session."""
         self.show(session_id, notices.notice(text))

@@ -1,1 +1,1 @@
-"""The socket of a bridge: run files of living bridges, the right to connect, the connection."""
+"""The socket of a bridge: its run file, the check of who may connect, and the listener."""

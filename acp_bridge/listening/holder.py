@@ -1,7 +1,7 @@
-"""Tells, in the lock file of a session, where the bridge that holds the session can be reached.
+"""Reads and writes, in a session's lock file, where the bridge that holds it can be reached.
 
-It is written after the file was locked, and counts while it is. What stands there a moment longer
-is of a bridge that had the session before; so who connects asks if the session is live there.
+The entry is written after the file was locked, and counts as long as that lock. It may be of a
+bridge that had the session before; so a client that connects asks if the session is live there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-#: bytes that are read.
+#: the most bytes that are read.
 _MOST: Final = 64 * 1024
 
 
@@ -23,25 +23,28 @@ class Holder:
 
     #: the path of its socket.
     socket: str
-    #: the version of what is spoken there.
+    #: the version of the protocol on its socket.
     protocol: int
-    #: the name under which its agent's sessions are kept, and the one that the agent gives itself.
+    #: the name under which its agent's sessions are kept, and the agent's own name for itself.
     agent: str
     agent_info: str | None = None
 
 
 def write_holder(lock: int, holder: Holder | None) -> None:
-    """Write the holder into a locked file; None: it can't be reached. Never raises."""
-    with suppress(OSError):  # a full disk, say: then others wait until the lock is free
+    """Write the holder into a locked file; None: this bridge can't be reached. Never raises.
+
+    `lock`: the file's descriptor.
+    """
+    with suppress(OSError):  # as on a full disk: others wait until the lock is free
         os.ftruncate(lock, 0)
         if holder:
             os.pwrite(lock, json.dumps(asdict(holder)).encode(), 0)
 
 
 def read_holder(lock_file: Path) -> Holder | None:
-    """Return the holder from a file that somebody has locked; None if the file names none.
+    """Return the holder that a session's lock file names; None if it names none.
 
-    It never waits: an agent has the rights to put a pipe in place of the file.
+    It never blocks: an agent has the rights to put a pipe in place of the file.
     """
     try:
         fd = os.open(lock_file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,10 +1,10 @@
-"""Accepts the clients of this bridge's socket, and hands over those that may connect.
+"""Accepts clients on this bridge's socket, and hands over those that may connect.
 
-- A bridge that can't listen serves its stdin as ever, and tries again.
-- Work that is kept can be reached as long as it lasts: a socket or a run file that somebody has
-  removed is made again, under the same path, which the lock files of the sessions name.
-- Whoever is refused gets one line that says why, and the end of the connection.
-- Connections are judged one after the other, and each refusal is followed by a pause: a process
+- A bridge that can't listen serves its stdin as usual, and tries again.
+- A bridge can be reached as long as it works: a socket or a run file that somebody has removed is
+  made again, under the same path, which the lock files of the sessions name.
+- A client that is refused gets one line that says why, and the end of the connection.
+- Connections are checked one after the other, and each refusal is followed by a pause: a process
   that connects in a loop is not to take the time of the bridge.
 """
 
@@ -32,13 +32,13 @@ from acp_bridge.runtime.threads import NoThread, in_thread
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.stdio import Reader, Writer
 
-#: connections at a time.
+#: the most connections at a time.
 MOST_CLIENTS: Final = 64
 #: seconds between a refusal and the next connection.
 _PAUSE: Final = 0.01
 #: seconds after which accepting is tried again when the system has no descriptor left.
 _NO_ROOM: Final = 0.5
-#: threads that check the processes that have connected.
+#: the most threads that check the processes that have connected.
 _LOOKING: Final = 4
 _FULL: Final = f"this acp-bridge has {MOST_CLIENTS} clients already"
 
@@ -51,10 +51,13 @@ _BACKLOG: Final = 128
 
 
 class BoundSocket:
-    """A socket that listens, until `close`. Everything here belongs in a thread."""
+    """A listening Unix socket with its run file, until `close`. All methods belong in a thread."""
 
     def __init__(self, home: Path, path: Path, agent: str) -> None:
-        """Bind it and have it listed; raises OSError, and then nothing is left of it."""
+        """Bind the socket to `path`, listen, and publish the run file; raises OSError.
+
+        After an error nothing is left. `agent`: the name of this bridge's agent.
+        """
         self.path = path
         self.run_file = RunFile(home)
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -62,7 +65,7 @@ class BoundSocket:
             private_folder(path.parent)
             told = this_bridge(path, protocol=SOCKET_PROTOCOL, agent=agent, version=__version__)
             self.run_file.write(told)
-            self.path.unlink(missing_ok=True)  # a name of ours: it was replaced
+            self.path.unlink(missing_ok=True)  # our own name, which another file has taken
             self.listener.bind(str(self.path))
             self._made = os.lstat(self.path)
             os.chmod(self.path, 0o600)  # before it listens, so that nobody has connected yet
@@ -74,14 +77,14 @@ class BoundSocket:
             raise
 
     def stands(self) -> bool:
-        """Return True while others find the socket and its run file."""
+        """Return True while the socket and its run file are still in place on disk."""
         try:
             return os.path.samestat(self._made, os.lstat(self.path)) and self.run_file.stands
         except OSError:
             return False
 
     def close(self) -> None:
-        """Remove the socket and its run file, and let nobody connect any more. Never raises."""
+        """Remove the socket and its run file, and stop listening. Never raises."""
         with suppress(OSError):
             os.unlink(self.path)
         self.run_file.remove()
@@ -89,12 +92,12 @@ class BoundSocket:
 
 
 class Listener:
-    """Listens while `run` runs; socket and run file are removed at its end."""
+    """Keeps this bridge's socket and accepts its clients while `run` runs."""
 
     def __init__(self, tasks: TaskGroup, home: Path, path: Path, agent: str, join: Join) -> None:
-        """`tasks` serves the clients that connect, also behind `run`; `path` is the socket's.
+        """`join` serves a client that connects, as a task of `tasks`, which may outlive `run`.
 
-        `agent`: the name of this bridge's.
+        `path`: that of the socket; `agent`: the name of this bridge's agent.
         """
         self._tasks = tasks
         self._home = home
@@ -104,11 +107,11 @@ class Listener:
         self._count = 0
         self._limiter = anyio.CapacityLimiter(_LOOKING)
         self._looks = anyio.Event()
-        #: why there is no socket, as it was logged last.
+        #: why there is no socket, as it was logged; None if there is one.
         self._hindrance: str | None = None
-        #: what others read of this bridge, while it listens.
+        #: the socket and its run file; None while this does not listen.
         self.bound: BoundSocket | None = None
-        #: set once it listens, or can't.
+        #: set once this listens, or has failed to.
         self.settled = anyio.Event()
 
     def look_again(self) -> None:
@@ -135,13 +138,13 @@ class Listener:
             await self._close()
 
     def _cannot(self, why: OSError) -> None:
-        """Log why there is no socket, once for as long as that is so."""
+        """Log why there is no socket, unless the same was logged before."""
         if (told := str(why.strerror or why)) != self._hindrance:
             self._hindrance = told
             event("socket.none", what=told)
 
     async def _listen(self) -> None:
-        """Accept clients as long as the socket stands; without one, until it is tried again."""
+        """Accept clients while the socket is in place; without a socket, wait for the next try."""
         async with anyio.create_task_group() as tasks:
             if bound := self.bound:
                 self._hindrance = None
@@ -159,12 +162,12 @@ class Listener:
         self._looks = anyio.Event()
 
     async def _bind(self) -> None:
-        """Make the socket; raises OSError, TimeoutError if the disk does not answer in time."""
+        """Make the socket in a thread; raises OSError, TimeoutError if the disk does not answer."""
         given_up = False
 
         def bind() -> None:
             bound = BoundSocket(self._home, self._path, self._agent)
-            live_bridges(self._home)  # which removes what killed ones have left
+            live_bridges(self._home)  # which removes the files of killed bridges
             if given_up:
                 bound.close()
             else:
@@ -213,7 +216,7 @@ class Listener:
         self._tasks.start_soon(self._serve, Reader(connection.detach()), Writer(writing))
 
     async def _refusal(self, connection: socket.socket) -> str | None:
-        """Return why this connection is not served; None if it is."""
+        """Check who has connected; returns why it is refused, None if it may connect."""
         if self._count >= MOST_CLIENTS:
             return _FULL
         look = partial(peers.check, connection)
@@ -238,14 +241,14 @@ class Listener:
 
 
 def _tell(connection: socket.socket, refusal: str) -> None:
-    """Send the error; the socket is new, so it has room for a line."""
+    """Send a refusal as an error line; a new socket has room for it, so this never waits."""
     line = jsonrpc.encode(jsonrpc.error(None, errors.refused(refusal)))
     with suppress(OSError):  # whoever it was is gone
         connection.send(line)
 
 
 async def _stands(bound: BoundSocket) -> bool:
-    """Return False if others can't find the socket any more; True also where nothing can look."""
+    """Return False if the socket is no longer in place; True also if no thread can check it."""
     try:
         return await in_thread(bound.stands, abandon_on_cancel=True)
     except NoThread:

@@ -1,6 +1,6 @@
-"""When a bridge listens: from its first answer to `initialize` on, up to the beginning of its end.
+"""Lets a bridge listen from its first answer to `initialize` on, until it begins to end.
 
-So its start waits for nothing, and what only listening needs is imported behind it.
+So its start does not wait for the socket, and modules that only listening needs are imported later.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class Listening:
-    """Lets other clients connect from the first answer to `initialize` on, until `stop`."""
+    """Runs a listener for other clients, from the first answer to `initialize` on until `stop`."""
 
     def __init__(self, settings: Settings, tasks: TaskGroup) -> None:
-        """`tasks` serves those who connect. Nothing is made on disk before `run`."""
+        """`tasks` runs the clients that connect. Nothing is made on disk before `run`."""
         self._settings = settings
         self._tasks = tasks
         self._scope = anyio.CancelScope()
         self._listener: Listener | None = None
-        #: where the socket is to be; None: nobody is to connect, or there is no place.
+        #: the path for the socket; None: nobody is to connect, or no folder is fit for it.
         self.path = _path(settings) if settings.listen else None
 
     def stop(self) -> None:
@@ -43,7 +43,7 @@ class Listening:
         ready: Callable[[], Awaitable[object]],
         join: Callable[[Reader, Writer], Awaitable[None]],
     ) -> None:
-        """Listen from when `ready` returns until `stop`; `join` serves one more client."""
+        """Wait for `ready`, then listen until `stop`; `join` serves each client that connects."""
         if self.path is None:
             return
         with self._scope:
@@ -55,7 +55,7 @@ class Listening:
             await self._listener.run()
 
     def look_again(self) -> None:
-        """Check that others find the socket, and make it again if they don't."""
+        """Check soon that the socket is still in place, and make it again if not."""
         if self._listener:
             self._listener.look_again()
 

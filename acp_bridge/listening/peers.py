@@ -1,9 +1,9 @@
-"""Looks at the other end of a socket: the same user, and no agent nor what it has started (V6).
+"""Checks the process at the other end of a Unix socket: the user's own, and no agent's (V6).
 
 An agent that could connect to a bridge would answer its own permission requests; one that a client
-took for a bridge would be given the user's words. So both ends look, before a byte is read or
-written: a bridge at who called connect(), a client at who called listen(), even if the socket was
-handed on since. `check` belongs in a thread: on macOS it asks `ps`.
+took for a bridge would be given the user's words. So both ends check, before a byte is read or
+written: a bridge the process that called connect(), a client the one that called listen(), even if
+the socket was handed on since. `check` belongs in a thread: on macOS it asks `ps`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from acp_bridge.runtime.threads import in_thread
 
 #: Linux 6.5: a pidfd of the other end. The socket module does not name it.
 _SO_PEERPIDFD: Final = 77
-#: macOS: the other end, in the level 0, SOL_LOCAL.
+#: macOS: the options of the level 0, SOL_LOCAL, for user and pid of the other end.
 _LOCAL_PEERCRED, _LOCAL_PEERPID = 1, 2
 ANOTHER_USER: Final = "only the user of this acp-bridge may connect"
 AN_AGENT: Final = "agents and what they start may not connect: they could answer for the user"
@@ -41,11 +41,11 @@ class AnotherUser(Refused):
 
 
 class NoBridge(OSError):
-    """The process that listens at a path may be no bridge: an agent has started it, say."""
+    """The process that listens at a path is another user's, or an agent may have started it."""
 
 
 async def connect(path: str) -> socket.socket:
-    """Return a connection to the bridge that listens at a path; it never blocks.
+    """Return a connection to the bridge that listens at a path, as a non-blocking socket.
 
     It does not wait for the bridge: one with a full backlog counts as one that refuses.
 
@@ -69,7 +69,7 @@ async def connect(path: str) -> socket.socket:
 
 
 def check(connection: socket.socket) -> None:
-    """Raise Refused if the process at the other end is another user's, or an agent's."""
+    """Raise Refused if the process at the other end is another user's, an agent's, or unknown."""
     try:
         pid, uid = _credentials(connection)
         if uid != os.getuid():
@@ -82,21 +82,21 @@ def check(connection: socket.socket) -> None:
 
 
 def _credentials(connection: socket.socket) -> tuple[int, int]:
-    """Return the pid and the user of the process at the other end; raises OSError, Refused."""
+    """Return pid and user id of the process at the other end; raises OSError, Refused."""
     if LINUX:
         found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         pid, uid, _ = struct.unpack("3i", found)
     else:  # macOS: written for, untested; struct xucred begins with its version and the user
         (uid,) = struct.unpack_from("I", connection.getsockopt(0, _LOCAL_PEERCRED, 76), 4)
         (pid,) = struct.unpack("i", connection.getsockopt(0, _LOCAL_PEERPID, 4))
-    if pid <= 0:  # of another container, or gone before anybody looked (macOS)
+    if pid <= 0:  # of another container, or gone already (macOS)
         raise Refused(UNSEEN)
     return pid, uid
 
 
 @contextmanager
 def _same_process(connection: socket.socket, pid: int) -> Iterator[None]:
-    """Raise Refused if the process at the other end does not have this pid all the time."""
+    """Raise Refused if the process at the other end does not have this pid during the block."""
     if not LINUX:
         yield
         os.kill(pid, 0)
@@ -109,14 +109,15 @@ def _same_process(connection: socket.socket, pid: int) -> Iterator[None]:
         poll.register(pidfd, select.POLLIN)
         ended = bool(poll.poll(0))
         os.close(pidfd)
-        if ended:  # which is then the reason why something else could not be seen
+        if ended:  # the true reason, if the block has failed, too
             raise Refused(_GONE)
 
 
 def _pidfd(connection: socket.socket, pid: int) -> int:
     """Return a pidfd of the process at the other end; raises Refused if it has ended.
 
-    Linux before 6.5 gives none. There another process may have got the pid before this is called.
+    Linux before 6.5 can't give one for a socket: it is opened by `pid`, which another process may
+    have got before.
     """
     try:
         return connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)

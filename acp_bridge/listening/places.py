@@ -1,7 +1,7 @@
-"""The folders of run files and sockets, which nobody but the user can look into.
+"""The folders of run files and sockets, which only the user can read.
 
-A socket is bound in such a folder and made 0600 before it listens. That needs no umask, which is
-the whole process's: a thread could be making a file meanwhile.
+A socket is bound in such a folder and made 0600 before it listens. So the umask need not change,
+which would affect the files that other threads make meanwhile.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-#: bytes of a socket's path, with the NUL at its end.
+#: the most bytes of a socket's path, with the NUL at its end.
 _PATH_BYTES: Final = 108 if sys.platform == "linux" else 104
 
 
 class NoPlace(OSError):
-    """There is no folder that is the user's alone."""
+    """There is no folder that only the user can use and that fits a socket."""
 
 
 def run_folder(home: Path) -> Path:
-    """Return the folder of the run files and sockets of this home's bridges."""
+    """Return the folder of run files and sockets in a data folder."""
     return home.absolute() / "run"
 
 
 def new_socket_path(home: Path, env: Mapping[str, str], folder: Path | None = None) -> Path:
-    """Return a path for a new socket, whose folder `private_folder` is to make first.
+    """Return an unused path for a new socket; makes nothing on disk.
 
-    `folder`: where it is to be; None: in that of the run files. A path that is too long for a
-    socket leads to a runtime folder instead. Raises NoPlace.
+    `folder`: the socket's folder; None: that of the run files. If its path is too long for a
+    socket, a short runtime folder is taken. The caller makes the folder by `private_folder`.
+    Raises NoPlace.
     """
     name = f"{os.urandom(8).hex()}.sock"
     folder = folder or run_folder(home)
@@ -53,7 +54,7 @@ def _runtime_folder(env: Mapping[str, str], name: str) -> Path:
 
 
 def _is_guarded(folder: Path) -> bool:
-    """Return True when no other user can rename what this user has in the folder."""
+    """Return True if no other user can rename files of this user's in a folder."""
     try:
         found = folder.stat()
     except OSError:
@@ -63,9 +64,9 @@ def _is_guarded(folder: Path) -> bool:
 
 
 def private_folder(path: Path) -> None:
-    """Make a folder 0700, also one that is there; raises OSError.
+    """Make a folder with the mode 0700, or give an existing one that mode; raises OSError.
 
-    NoPlace is raised for one that is another user's, and for one that can't be made private.
+    Raises NoPlace if it is another user's, or can't be made private.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # perhaps the data folder itself
     path.mkdir(mode=0o700, exist_ok=True)

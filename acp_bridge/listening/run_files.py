@@ -1,10 +1,11 @@
-"""The run files: one for each bridge that lives, `HOME/run/RANDOM.json`, locked as long as it does.
+"""The run files, `HOME/run/RANDOM.json`: one for each bridge, locked as long as the bridge lives.
 
 Invariants
-- The lock alone says that a bridge lives, and a file that nobody has locked is a dead bridge's:
-  whoever sees it removes it with its socket. A socket that refuses proves nothing.
-- A file is whole when it is seen: it is written and its socket listens before it has its name.
-- No name is used twice, so that what was dead never comes to life again.
+- Only the lock says that a bridge lives. A file that nobody has locked is a dead bridge's: whoever
+  sees it removes it with its socket. A socket that refuses proves nothing.
+- A file is complete when others see it: it is written, and its socket listens, before it gets its
+  final name.
+- No name is used twice, so that a dead bridge never seems to live again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final
 
 from acp_bridge.listening.places import private_folder, run_folder
 
-#: the suffix of a file that is not ready yet; its bridge may have died before it was.
+#: the suffix of a file that is not ready yet; its bridge may have died meanwhile.
 _DRAFT: Final = ".draft"
 _READY: Final = ".json"
 #: bytes of a run file that are read.
@@ -35,11 +36,11 @@ class LiveBridge:
     """A bridge that lives, as its run file describes it."""
 
     pid: int
-    #: the name of its host, or of its container: pids are of that.
+    #: the name of the host or container in which its pid counts.
     host: str
     #: the path of its socket.
     socket: str
-    #: the version of what is spoken there (`protocol.SOCKET_PROTOCOL`).
+    #: the version of the protocol on its socket (`protocol.SOCKET_PROTOCOL`).
     protocol: int
     #: the name under which its agent's sessions are kept.
     agent: str
@@ -48,34 +49,34 @@ class LiveBridge:
 
 
 class RunFile:
-    """The file of this bridge, locked until `remove`."""
+    """The run file of this bridge, locked until `remove`."""
 
     def __init__(self, home: Path) -> None:
-        """Make and lock a draft that nobody lists yet; raises OSError."""
+        """Make and lock a draft of the file, which is not listed yet; raises OSError."""
         folder = run_folder(home)
         private_folder(folder)
         self._path, self._fd = _locked_draft(folder)
 
     def write(self, bridge: LiveBridge) -> None:
-        """Note where the socket will be, so that it can be removed if this bridge is killed."""
+        """Write the bridge's description, by which its socket is removed if it is killed."""
         os.pwrite(self._fd, json.dumps(asdict(bridge)).encode(), 0)
 
     def publish(self) -> None:
-        """Give the draft its name, so that the bridge is listed from now on; raises OSError."""
+        """Rename the draft to its final name, so that the bridge is listed; raises OSError."""
         ready = self._path.with_suffix(_READY)
         self._path.rename(ready)
         self._path = ready
 
     @property
     def stands(self) -> bool:
-        """True while others find this file under its name; False if somebody has removed it."""
+        """True while the file is in place under its name; False if somebody has removed it."""
         try:
             return os.path.samestat(os.fstat(self._fd), os.lstat(self._path))
         except OSError:
             return False
 
     def remove(self) -> None:
-        """Remove the file and let go of it; never raises."""
+        """Remove the file and release its lock; never raises."""
         with suppress(OSError):
             self._path.unlink()
         if self._fd >= 0:
@@ -84,9 +85,9 @@ class RunFile:
 
 
 def live_bridges(home: Path) -> list[LiveBridge]:
-    """Return the bridges of this home that live, in no order; removes files of dead bridges.
+    """Return the live bridges of a data folder, in no order; removes the files of dead ones.
 
-    It reads some small files, so it belongs in a thread where nothing may wait. Never raises.
+    It reads some small files, so an event loop calls it in a thread. Never raises.
     """
     try:
         names = os.listdir(run_folder(home))
@@ -98,19 +99,20 @@ def live_bridges(home: Path) -> list[LiveBridge]:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The contents of the folder of run files."""
+    """The bridges and sockets in the folder of run files."""
 
     live: list[LiveBridge]
-    #: the bridges that were killed; None for a file that says nothing.
+    #: the bridges that were killed; None for a file that can't be read.
     dead: list[LiveBridge | None]
     #: the paths of all sockets in the folder.
     sockets: list[str]
 
 
 def listed(home: Path) -> Listed:
-    """Read the folder of run files, and remove nothing. Raises OSError.
+    """Return the bridges and sockets in the folder of run files, and remove nothing.
 
-    Drafts are left alone: a bridge that makes one would take a reader for another bridge.
+    Drafts are not opened: that takes a lock, which a bridge that makes one would find taken.
+    Raises OSError.
     """
     folder = run_folder(home)
     try:
@@ -133,7 +135,7 @@ def listed(home: Path) -> Listed:
 
 
 def _locked_draft(folder: Path) -> tuple[Path, int]:
-    """Return the path and the descriptor of a new file; raises OSError."""
+    """Return the path and the descriptor of a new, locked draft file; raises OSError."""
     for _ in range(_TRIES):
         path = folder / f"{os.urandom(8).hex()}{_DRAFT}"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -151,7 +153,7 @@ def _locked_draft(folder: Path) -> tuple[Path, int]:
 
 
 def _look(path: Path) -> LiveBridge | None:
-    """Return the bridge of a run file; removes it with its socket if the bridge is dead."""
+    """Return the live bridge of a run file, else None; removes the files of a dead bridge."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:  # it has ended meanwhile
@@ -194,12 +196,12 @@ def _read(fd: int) -> LiveBridge | None:
 
 
 def _remove_socket(path: str) -> None:
-    """Remove a dead bridge's socket, and nothing that is no socket."""
+    """Remove the file at `path` if it is a socket; never raises."""
     with suppress(OSError, ValueError):
         if stat.S_ISSOCK(os.lstat(path).st_mode):
             os.unlink(path)
 
 
 def this_bridge(path: Path, *, protocol: int, agent: str, version: str) -> LiveBridge:
-    """Return the description of this bridge for its run file; `path` is that of its socket."""
+    """Return the description of this bridge for its run file; `path`: that of its socket."""
     return LiveBridge(os.getpid(), socket.gethostname(), str(path), protocol, agent, version)

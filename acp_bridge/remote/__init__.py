@@ -1,1 +1,1 @@
-"""Clients from elsewhere: WebSocket, tokens, who may come in, the server that takes them."""
+"""The server for remote clients: WebSocket, tokens, and the checks of who may connect."""

@@ -1,4 +1,4 @@
-"""Where a server listens, and under which names it may be reached."""
+"""The address at which a server listens, and the host names under which it may be reached."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from acp_bridge.remote.door import Names
 
 _UNIX: Final = "unix:"
-#: a name of 127.0.0.1 and of ::1, where an agent may listen: browsers take both for one origin.
+#: names both 127.0.0.1 and ::1, at either of which an agent may listen: one origin for browsers.
 _LOCALHOST: Final = "localhost"
 _PORTS: Final = {"http": 80, "https": 443}
 _FORM: Final = "an address such as 127.0.0.1:8765, or unix:/path/of/a/socket"
@@ -26,7 +26,7 @@ class Bad(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host and a port, or the path of a socket."""
+    """A host and a port, or, if it is not None, the path of a Unix socket."""
 
     host: str
     port: int
@@ -39,7 +39,7 @@ class Address:
 
 
 def read(text: str) -> Address:
-    """Return the address in a text; raises Bad."""
+    """Return the address that a text names: HOST:PORT or unix:PATH; raises Bad."""
     if text.startswith(_UNIX) and len(text) > len(_UNIX):
         return Address("", 0, Path(text[len(_UNIX) :]).expanduser().absolute())
     host, colon, port = text.rpartition(":")
@@ -53,7 +53,7 @@ def read(text: str) -> Address:
 
 
 def is_loopback(address: Address) -> bool:
-    """Return True if nobody but this machine reaches an address; raises Bad for an unknown one."""
+    """Return True if only this machine reaches an address; raises Bad for an unknown host."""
     if address.path is not None:
         return True
     try:
@@ -64,7 +64,7 @@ def is_loopback(address: Address) -> bool:
 
 
 def origin(text: str) -> str:
-    """Return an origin as browsers write it, `https://bridge.example.org`; raises Bad."""
+    """Return the origin that a text names, as browsers write it: `https://HOST`; raises Bad."""
     try:
         parts = urlsplit(text.lower())
         port = parts.port
@@ -82,7 +82,7 @@ def origin(text: str) -> str:
 def names(address: Address, certified: Iterable[str], named: str | None) -> Names:
     """Return the names of a server that listens at an address.
 
-    `certified`: those of its certificate; `named`: the origin of the proxy before it.
+    `certified`: the names in its certificate; `named`: the origin of the proxy before it.
     """
     hosts = {host.lower() for host in (*certified, *_hosts(address))}
     found = {f"{host}:{address.port}" for host in hosts}
@@ -97,18 +97,19 @@ def names(address: Address, certified: Iterable[str], named: str | None) -> Name
 
 
 def main_name(certified: Iterable[str]) -> str | None:
-    """Return the name of a certificate by which a server is called; None if there is none.
+    """Return the name in a certificate that clients should use; None if there is none.
 
-    Those of other machines come first, then names, then addresses.
+    Names that other machines can reach are preferred to those of this machine alone, then host
+    names to IP addresses.
     """
     usable = [name for name in certified if not name.startswith("*")]
     return min(usable, key=lambda each: (_is_own(each), _is_ip(each), each), default=None)
 
 
 def from_elsewhere(address: Address, certified: Iterable[str], named: str | None) -> str | None:
-    """Return the https origin under which other machines reach a server, None if they don't.
+    """Return the https origin under which other machines reach a server; None if they can't.
 
-    Arguments as of `names`.
+    The parameters are those of `names`.
     """
     if named is not None:
         return named if named.startswith("https:") else None
@@ -126,7 +127,7 @@ def _is_ip(name: str) -> bool:
 
 
 def _is_own(name: str) -> bool:
-    """Return True for a name that each machine has for itself."""
+    """Return True for a name that means the local machine: localhost or a loopback address."""
     return name == _LOCALHOST or (_is_ip(name) and ip_address(name.strip("[]")).is_loopback)
 
 
@@ -137,7 +138,7 @@ def _hosts(address: Address) -> set[str]:
 
 
 def tls(certificate: str, key: str) -> ssl.SSLContext:
-    """Return what serves TLS with a certificate; raises Bad."""
+    """Return a server's TLS context with the certificate and key in two files; raises Bad."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     for file in (certificate, key):
         if not Path(file).is_file():
@@ -150,7 +151,10 @@ def tls(certificate: str, key: str) -> ssl.SSLContext:
 
 
 def renew(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Give new connections a certificate that was renewed; raises Bad, and the old one stays."""
+    """Load a renewed certificate into `context` for new connections.
+
+    Raises Bad if it can't be used; then the old one stays.
+    """
     tls(certificate, key)  # in a context of its own: half a change would serve nobody
     context.load_cert_chain(certificate, key)
 
@@ -160,9 +164,9 @@ def _no_password() -> str:
 
 
 def certified(context: ssl.SSLContext, certificate: str) -> frozenset[str]:
-    """Return the names for which a server's certificate was made; raises Bad.
+    """Return the host names in a server's certificate; raises Bad.
 
-    Python tells them of nothing but the other end of a connection, so that one is made here.
+    Python tells them only of a connection's peer, so a connection in memory is made here.
     """
     client = ssl.create_default_context(cafile=certificate)
     client.check_hostname = False

@@ -1,7 +1,7 @@
-"""The private socket of a running server, on which the commands ask it to change its tokens.
+"""The private socket of a running server, on which commands ask it to change its tokens.
 
-Nobody but the user may connect, and no agent, as on a bridge's socket. One line is asked, one is
-answered.
+Only the user may connect, and no agent, as on a bridge's socket. A connection carries one request
+and its answer, a line each.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from acp_bridge.wire.jsonrpc import Decoder, Err, Malformed, Ok, RpcError
 from acp_bridge.wire.stdio import Reader, Writer
 
 ADD, REMOVE, LIST = "add", "remove", "list"
-#: a code for a page, of the server that runs.
+#: the method that makes a login code for a page.
 CODE: Final = "code"
-#: the connection from an address of this machine's is the asking process's.
+#: the method by which a process says that a TCP connection of this machine is its own.
 VOUCH: Final = "vouch"
-#: seconds for one question and its answer.
+#: seconds for one request and its answer.
 _PATIENCE: Final = 5.0
-#: bytes of a question.
+#: the most bytes of a request.
 _LONGEST: Final = 64 * 1024
 #: seconds after which accepting is tried again when the system has no descriptor left.
 _NO_ROOM: Final = 0.5
@@ -47,7 +47,10 @@ _NO_ROOM: Final = 0.5
 
 @contextmanager
 def private_socket(home: Path, tokens: Tokens) -> Iterator[socket.socket]:
-    """Give a socket that listens, and that the lock of the tokens names. Raises OSError."""
+    """Yield a listening Unix socket, whose path is written into the lock of the tokens.
+
+    It is removed at the end. Raises OSError.
+    """
     path = new_socket_path(home, os.environ, home / FOLDER)
     private_folder(path.parent)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -65,15 +68,15 @@ def private_socket(home: Path, tokens: Tokens) -> Iterator[socket.socket]:
 
 
 class Control:
-    """Changes the tokens of a running server."""
+    """Answers the requests on a running server's private socket."""
 
     def __init__(self, tokens: Tokens, server: Server, codes: Codes, page: str) -> None:
-        """`codes`: those of its page, whose address is `page`."""
+        """`codes`: the login codes of the server's page; `page`: the URL of the page."""
         self._tokens, self._server = tokens, server
         self._codes, self._page = codes, page
 
     async def serve(self, listener: socket.socket) -> None:
-        """Answer what is asked on a socket of `private_socket`, until cancelled."""
+        """Answer requests on a socket of `private_socket`, one at a time, until cancelled."""
         while True:
             await self._next(listener)
 
@@ -127,7 +130,7 @@ class Control:
             return jsonrpc.error(id, errors.invalid("are not what is needed", "params"))
 
     async def _done(self, method: str, params: Json) -> Json:
-        """Do what is asked; raises as `done` does."""
+        """Carry out a request, and return its result; raises as `done` does."""
         if method == VOUCH:
             self._server.vouch((str(params["address"]), int(params["port"])))
             return {}
@@ -146,7 +149,10 @@ class Control:
         return result
 
     async def _removed(self, name: str) -> Json:
-        """Revoke a token, and each code that could be changed for one of its name."""
+        """Revoke the token of a name, drop its login codes, and end its connections.
+
+        Raises Unusable if there is neither a token nor a code.
+        """
         dropped = self._codes.drop(name, anyio.current_time())
         try:
             await in_thread(done, self._tokens, REMOVE, {"name": name})
@@ -157,9 +163,9 @@ class Control:
 
 
 def done(tokens: Tokens, method: str, params: Json) -> Json:
-    """Do what a command asks, and return the answer.
+    """Carry out a request of a command on the tokens, and return its result.
 
-    Raises RpcError, Unusable, OSError, and TypeError, ValueError or KeyError for odd parameters.
+    Raises RpcError, Unusable, OSError, and TypeError, ValueError or KeyError for bad parameters.
     """
     match method:
         case "add":
@@ -181,8 +187,8 @@ def done(tokens: Tokens, method: str, params: Json) -> Json:
 def vouch(home: Path, own: Address) -> bool:
     """Vouch for this process's connection from `own` to the server of this home on this machine.
 
-    Returns False if none runs, or it can't be asked. It is to be called before a request is sent,
-    in a thread.
+    Returns False if no server runs, or it can't be asked. It is to be called in a thread, before
+    anything is sent over the connection.
     """
     path = socket_of(home)
     try:
@@ -194,7 +200,10 @@ def vouch(home: Path, own: Address) -> bool:
 
 
 def ask(path: str, method: str, params: Json) -> Json:
-    """Ask a running server over its private socket; raises Unusable, OSError."""
+    """Send a request to a server's private socket at `path`, and return the result; blocks.
+
+    Raises Unusable, OSError, and Refused if another process than the user's listens there.
+    """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(2 * _PATIENCE)
         connection.connect(path)

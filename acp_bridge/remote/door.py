@@ -1,8 +1,8 @@
-"""Decides who may come in from elsewhere, from the header of a request alone. Sans-IO.
+"""Decides from the header of a request alone if a remote client may connect. Sans-IO.
 
-The order is that of the checks below: a request for another host says nothing about paths, one of
-a page elsewhere nothing about tokens. What a browser can be made to send by such a page counts as
-no failure, or it could lock out the user.
+The order of the checks matters: the answer to a request for another host tells nothing about paths,
+that to a page of another origin nothing about tokens. A request that such a page can make a browser
+send is not counted as a failed login, or the page could lock out the user.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from urllib.parse import urlsplit
 
 from acp_bridge.remote.tokens import Token
 
-#: where the protocol is spoken.
+#: the path of the WebSocket for ACP clients.
 PATH: Final = "/acp"
 HEALTH: Final = "/health"
-#: where the page for a browser opens its WebSocket.
+#: the path of the WebSocket for the page in a browser.
 PAGE: Final = "/page"
-#: wrong tokens from one address, and the seconds for which they count.
+#: wrong tokens after which an address is refused, and the seconds for which each counts.
 FAILURES: Final = 10
 WITHIN: Final = 60.0
-#: addresses whose failures are kept.
+#: addresses whose wrong tokens are remembered.
 _ADDRESSES: Final = 1000
 _BEARER: Final = "bearer "
 _PORTS: Final = {"http": 80, "https": 443}
@@ -39,7 +39,7 @@ class Headers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer that is no WebSocket; the text says what to do."""
+    """An HTTP answer that opens no WebSocket; the text says what to do, or is the file's."""
 
     status: HTTPStatus
     text: str
@@ -48,9 +48,9 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """A page of this server's: it proves its login in the first message of its WebSocket.
+    """A page of this server, which has yet to log in by the first message of its WebSocket.
 
-    A browser lets no script add a header to that request.
+    A browser lets no script add a header with a token to the request.
     """
 
 
@@ -58,9 +58,9 @@ class Stranger:
 class Names:
     """The names of this server.
 
-    `hosts`: what may stand in `Host`, HOST or HOST:PORT in small letters; `*.example.org` stands
-    for any one label. `origins`: those of its own page; None: those with the scheme and the host
-    of the request itself.
+    `hosts`: the values that `Host` may have, HOST or HOST:PORT in small letters; `*` stands for one
+    label, as in `*.example.org`. `origins`: the origins of its own page; None: the one with
+    `scheme` and the request's own host.
     """
 
     hosts: frozenset[str]
@@ -69,17 +69,17 @@ class Names:
 
 
 class Failures:
-    """Counts wrong tokens of each address."""
+    """Counts the wrong tokens from each address; `now` is in seconds, by any clock."""
 
     def __init__(self) -> None:
         self._times: OrderedDict[str, list[float]] = OrderedDict()
 
     def too_many(self, address: str, now: float) -> bool:
-        """Return True while so many count that nothing more is looked at."""
+        """Return True if an address has sent `FAILURES` wrong tokens within `WITHIN` seconds."""
         return len(self._counting(address, now)) >= FAILURES
 
     def note(self, address: str, now: float) -> None:
-        """Count one more."""
+        """Count a wrong token from an address."""
         key = of_one(address)
         self._times[key] = [*self._counting(address, now), now]
         self._times.move_to_end(key)
@@ -91,7 +91,7 @@ class Failures:
 
 
 class Door:
-    """Lets in whoever has a token, on a request that no page elsewhere can have made."""
+    """Judges requests: a client needs a token, and no page of another origin may send one."""
 
     def __init__(
         self,
@@ -99,9 +99,9 @@ class Door:
         find: Callable[[str], Token | None],
         file: Callable[[str], Refusal | None] = lambda _: None,
     ) -> None:
-        """`find` returns the token with a secret; it takes as long for any other secret.
+        """`find` returns the token that a secret belongs to, in a time that does not depend on it.
 
-        `file` returns the page's file at a path.
+        `file` returns the answer with the page's file at a path.
         """
         self._file = file
         self._names = names
@@ -111,9 +111,9 @@ class Door:
     def answer(
         self, path: str, headers: Headers, address: str, now: float
     ) -> Token | Stranger | Refusal:
-        """Return the token with which a request comes in, or how it is refused or answered.
+        """Return the token of a request that may connect, a Stranger for a page, else its answer.
 
-        `address`: where it comes from; `now` in seconds, by any clock.
+        `address`: the client's IP address; `now` in seconds, by any clock.
         """
         host = _only(headers.get_all("Host"))
         if host is None or not _is_named(host, self._names.hosts):
@@ -138,7 +138,7 @@ class Door:
         return Stranger() if path == PAGE else self._login(headers, address, now)
 
     def failed(self, address: str, now: float) -> None:
-        """Count a page that has not proved its login."""
+        """Count a failed login of a page as a wrong token of its address."""
         self._failures.note(address, now)
 
     def _is_own(self, headers: Headers, host: str) -> bool:
@@ -169,7 +169,7 @@ def _refusal(status: HTTPStatus, text: str, headers: Mapping[str, str] | None = 
 
 
 def _only(values: Sequence[str]) -> str | None:
-    """Return the value of a header that stands there once, else None."""
+    """Return the value of a header that a request has exactly once; else None."""
     return values[0].strip() if len(values) == 1 else None
 
 
@@ -180,7 +180,7 @@ def _is_named(host: str, names: Iterable[str]) -> bool:
 
 
 def _without_port(origin: str) -> str:
-    """Return an origin without the port that its scheme has anyway."""
+    """Return an origin without its port, if that is the default one of its scheme."""
     try:
         parts = urlsplit(origin)
         usual = parts.port == _PORTS.get(parts.scheme)
@@ -190,7 +190,7 @@ def _without_port(origin: str) -> str:
 
 
 def of_one(address: str) -> str:
-    """Return what stands for all addresses that one machine may have: of IPv6, its network."""
+    """Return a key for all addresses that one machine may have: of IPv6, the /64 network."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,10 +1,10 @@
-"""Looks at who has connected over TCP from this machine: no agent, nor what one has started (V6).
+"""Refuses TCP connections of agents on this machine, and of what they have started (V6).
 
 A token that an agent has got hold of is to be of no use to it here. Linux tells the user of a
-connection's other end and the number of its socket, and of each process the sockets that it has.
-Whoever isn't found so may be an agent: a process that is private, as an agent can make itself, or
-one of another namespace. Those of acp-bridge itself are private; they vouch for their connection on
-the server's private socket (`control.VOUCH`), where the system always tells who is there.
+connection's other end and the inode of its socket, and the sockets of each process. A process that
+isn't found so may be an agent: it is private, as an agent can make itself, or is in another
+namespace. The processes of acp-bridge are private, too; they vouch for their connection on the
+server's private socket (`control.VOUCH`), where the system always tells who is there.
 
 `check` belongs in a thread: it reads all of /proc.
 """
@@ -31,9 +31,10 @@ _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
 def check(peer: Address, own: Address, *, proxied: bool) -> None:
-    """Raise Refused if a connection from this machine is an agent's, or nobody can tell.
+    """Raise Refused if a connection from this machine is an agent's, or may be one's.
 
-    `peer` and `own` are its two ends. `proxied`: other users may connect, as a proxy does.
+    `peer` and `own` are the connection's two ends. `proxied`: processes of other users may connect,
+    as a proxy does.
     """
     if not _is_here(peer, own):
         return
@@ -41,7 +42,7 @@ def check(peer: Address, own: Address, *, proxied: bool) -> None:
         raise Refused(UNSEEN + _HINT)
     try:
         found = _other_end(peer, own)
-        if found is None or not found[1]:  # nobody has that end any more
+        if found is None or not found[1]:  # no process has that end any more
             raise Refused(UNSEEN + _HINT)
         uid, inode = found
         if uid != os.getuid():
@@ -54,7 +55,7 @@ def check(peer: Address, own: Address, *, proxied: bool) -> None:
 
 
 def _is_here(peer: Address, own: Address) -> bool:
-    """Return True for a connection from this machine, as far as the system tells."""
+    """Return True if a connection comes from this machine, as far as the system tells."""
     if plain(peer[0]).is_loopback or plain(peer[0]) == plain(own[0]):
         return True
     try:  # another address of this machine's
@@ -64,13 +65,16 @@ def _is_here(peer: Address, own: Address) -> bool:
 
 
 def plain(address: str) -> IPv4Address | IPv6Address:
-    """Return an IP address; one of IPv4 that is written as one of IPv6 as the former."""
+    """Return the IP address that a text names; an IPv4 address in the form of IPv6 as IPv4."""
     found = ip_address(address.partition("%")[0])
     return getattr(found, "ipv4_mapped", None) or found
 
 
 def _other_end(peer: Address, own: Address) -> tuple[int, int] | None:
-    """Return the user and the inode of the socket at the other end; raises OSError."""
+    """Return the user id and the inode of the socket at the other end of a local connection.
+
+    None if it is not on this machine. Raises OSError.
+    """
     ends = (plain(peer[0]), peer[1]), (plain(own[0]), own[1])
     for table in _TABLES:
         with suppress(FileNotFoundError), open(table, encoding="ascii") as lines:
@@ -83,7 +87,10 @@ def _other_end(peer: Address, own: Address) -> tuple[int, int] | None:
 
 
 def _end(text: str) -> tuple[IPv4Address | IPv6Address, int]:
-    """Return an address as /proc/net/tcp writes it: words of four bytes, in the machine's order."""
+    """Return the address and port that a text of /proc/net/tcp means.
+
+    There an address is written in words of four bytes, in the machine's byte order.
+    """
     address, _, port = text.partition(":")
     raw = b"".join(
         int(address[at : at + 8], 16).to_bytes(4, byteorder) for at in range(0, len(address), 8)
@@ -92,7 +99,10 @@ def _end(text: str) -> tuple[IPv4Address | IPv6Address, int]:
 
 
 def _check_holders(inode: int, uid: int) -> None:
-    """Raise Refused if an agent's process has the socket, or none that can be seen; Unseen."""
+    """Raise Refused if a process of an agent has the socket, or no visible process has it.
+
+    Raises Unseen if it can't be seen where a process comes from.
+    """
     link, seen = f"socket:[{inode}]", False
     for pid in _processes(uid):
         if not _has(pid, link):
@@ -105,7 +115,7 @@ def _check_holders(inode: int, uid: int) -> None:
 
 
 def _processes(uid: int) -> Iterator[int]:
-    """Yield the processes of a user."""
+    """Yield the pids of a user's processes."""
     for name in os.listdir("/proc"):
         with suppress(OSError, ValueError, IndexError):
             status = Path(f"/proc/{int(name)}/status").read_bytes()
@@ -115,7 +125,7 @@ def _processes(uid: int) -> Iterator[int]:
 
 
 def _has(pid: int, link: str) -> bool:
-    """Return True if a process has a socket, False also for one that shows none."""
+    """Return True if a process has the socket `link` open; False if that can't be seen."""
     folder = f"/proc/{pid}/fd"
     with suppress(OSError):
         for name in os.listdir(folder):

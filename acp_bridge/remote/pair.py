@@ -1,4 +1,4 @@
-"""Two ends of a connection in this process, over which a client speaks to the bridge."""
+"""A connection within this process, over which a client speaks to the bridge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from acp_bridge.wire.streams import Streams
 
 
 class OneWay:
-    """Bytes from one end to the other, as `Outgoing` of the first and `Incoming` of the second."""
+    """Carries bytes one way: it is the `Outgoing` of one end and the `Incoming` of the other."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -23,13 +23,13 @@ class OneWay:
         return len(self._buffer)
 
     def write(self, data: bytes) -> None:
-        """Give bytes to the other end; dropped once one end has closed."""
+        """Queue bytes for the other end; they are dropped once either end has closed."""
         if not self._closed.is_set():
             self._buffer += data
             self._report()
 
     async def read(self) -> bytes:
-        """Return what was written; b"" at the end."""
+        """Wait for bytes, and return all that were written; b"" at the end."""
         while not self._buffer and not self._closed.is_set():
             await self._changed.wait()
         data = bytes(self._buffer)
@@ -39,22 +39,22 @@ class OneWay:
         return data
 
     async def run(self) -> None:
-        """Wait for the end."""
+        """Wait until either end has closed."""
         await self._closed.wait()
 
     async def drain_below(self, limit: int) -> None:
-        """Wait until fewer than `limit` bytes are pending, or the end."""
+        """Wait until fewer than `limit` bytes are pending, or either end has closed."""
         while self.pending >= limit and not self._closed.is_set():
             await self._changed.wait()
 
     async def flush(self, seconds: float) -> bool:
-        """Wait at most that long until all is taken; returns whether it is."""
+        """Wait at most `seconds` until the other end has taken all; returns whether it has."""
         with anyio.move_on_after(seconds):
             await self.drain_below(1)
         return not self.pending
 
     def close(self) -> None:
-        """End it: what is pending can still be read."""
+        """Close the connection; pending bytes can still be read."""
         self._closed.set()
         self._report()
 
@@ -64,6 +64,6 @@ class OneWay:
 
 
 def pair() -> tuple[Streams, Streams]:
-    """Return the streams of both ends."""
+    """Return the streams of the two ends of a new connection."""
     there, back = OneWay(), OneWay()
     return (back, there), (there, back)

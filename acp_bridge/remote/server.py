@@ -1,9 +1,9 @@
-"""Takes connections from elsewhere, and hands over those that come in with a token.
+"""Accepts remote connections, and hands over those that log in with a token.
 
-- Before its login a connection has some seconds, some kilobytes and one of few places. To a new one
-  gives way who has waited longest at the address that has most of them, so that who says nothing
-  keeps nobody out, and who comes again and again only those at the same address.
-- The token is looked at before a WebSocket is opened, and then, on the same machine, the process.
+- Before its login a connection has some seconds, some kilobytes and one of few places. If none is
+  free, the address that has the most of them loses its oldest, so that a client that says nothing
+  keeps nobody out, and one that connects again and again only those at its own address.
+- The token is checked before a WebSocket is opened, and then, on the same machine, the process.
 - Every connection belongs to a token, and ends with it.
 """
 
@@ -39,22 +39,22 @@ from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.runtime.threads import NoThread, in_thread
 
-#: connections that have not come in, those that have, and of these those of one token.
+#: the most connections before their login, after it, and after it with one token.
 WAITING: Final = 20
 MOST: Final = 64
 MOST_OF_TOKEN: Final = 16
-#: seconds, and bytes of a request's header, up to the login.
+#: seconds up to the login, and bytes of a request's header.
 PATIENCE: Final = 10.0
 HEADER: Final = 8192
-#: bytes of a message of a page, and of a client that may not prompt.
+#: the most bytes of a message of a page, and of a client that may not prompt.
 MOST_WITHOUT_PROMPTS: Final = 1 << 20
 #: seconds after which accepting is tried again when the system has no descriptor left.
 _NO_ROOM: Final = 0.5
-#: seconds in which who is refused reads why.
+#: seconds in which a client that is refused can read why.
 _LAST_WORDS: Final = 0.5
-#: refusals that are logged in a minute: whoever reaches the port could fill the log.
+#: refusals that are logged in a minute: else anybody who reaches the port could fill the log.
 _LOGGED: Final = 60
-#: Header and body of a refusal are for nobody else.
+#: headers of every HTTP answer that does not set them itself.
 _OF_EVERY_ANSWER: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 #: serves a client until it is gone; owns the WebSocket.
@@ -62,40 +62,40 @@ Join: TypeAlias = Callable[[WebSocket, Token], Awaitable[None]]
 
 
 class Visit(Protocol):
-    """A page that has proved its login."""
+    """A page that has logged in."""
 
     @property
     def name(self) -> str:
-        """The name of its login."""
+        """The name of the page's login."""
 
     async def serve(self) -> bool:
-        """Serve the page until it is gone; returns True if its user has ended the login."""
+        """Serve the page until it is gone; returns True if its user has logged out."""
 
 
-#: returns the visit of a page that has proved its login; None if it has not.
+#: waits for the login of a page, and returns its visit; None if the login failed.
 ComeIn: TypeAlias = Callable[[WebSocket], Awaitable[Visit | None]]
 
 
 class NotIn(Exception):
-    """A connection that does not come in; it was told so, if it could be."""
+    """A connection is refused; it was answered, if that was possible."""
 
 
 @dataclass(eq=False, slots=True)
 class _Connection:
-    """A connection whose WebSocket is opened in a moment.
+    """A connection that the door has let in: with a token, or, if that is None, of a page.
 
-    It has come in with a token, or has its page's login still to prove.
+    A page has yet to log in, over its WebSocket.
     """
 
     address: str
     token: Token | None
-    #: the name of its token or login; "" before that is proved.
+    #: the name of its token or of its page's login; "" before the login.
     name: str = ""
     socket: WebSocket | None = None
 
     @property
     def longest(self) -> int:
-        """The bytes of its longest message: prompts alone are long, and read at once they cost."""
+        """The most bytes that a message of it may have; more for a client that may prompt."""
         if not self.name:
             return HEADER
         prompts = self.token is not None and self.token.may is May.ALL
@@ -104,9 +104,9 @@ class _Connection:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a connection has to be besides: `local`: from this machine, by no agent of it.
+    """The further checks of a connection. `local`: one from this machine may be no agent's.
 
-    `proxied`: what comes from this machine comes from a proxy, which may be another user's.
+    `proxied`: connections from this machine are a proxy's, which may run as another user.
     """
 
     local: bool
@@ -114,7 +114,7 @@ class Proof:
 
 
 class Server:
-    """The connections from elsewhere."""
+    """Accepts remote connections, and knows those that are open."""
 
     def __init__(
         self,
@@ -124,24 +124,24 @@ class Server:
         tls: ssl.SSLContext | None,
         come_in: ComeIn | None = None,
     ) -> None:
-        """Nothing is taken before `serve`. `come_in`: how pages do, where there are some."""
+        """`come_in` logs in a page; None: there are none. Nothing is accepted before `serve`."""
         self._come_in = come_in
         self._door, self._join, self._proof, self._tls = door, join, proof, tls
-        #: those that have not come in, the oldest first, with the address of each.
+        #: the scopes of connections before their login, the oldest first, each with its address.
         self._waiting: dict[anyio.CancelScope, str] = {}
         self._connections: list[_Connection] = []
         self._looking = anyio.CapacityLimiter(1)
-        #: the other ends that a process which may connect has vouched for, and until when.
+        #: the client addresses that a process of the user's has vouched for, each with its expiry.
         self._vouched: dict[Address | None, float] = {}
-        #: how many refusals were logged in which minute.
+        #: the present minute, and how many refusals were logged in it.
         self._minute, self._logged = 0.0, 0
 
     def count(self, name: str) -> int:
-        """Return how many connections of a token there are."""
+        """Return the number of connections of the token or login of this name."""
         return sum(each.name == name for each in self._connections)
 
     def end(self, name: str) -> int:
-        """End the connections of a token that was revoked; returns how many there were."""
+        """Close the connections of a revoked token or login; returns how many there were."""
         ended = [each for each in self._connections if each.name == name]
         for each in ended:
             self._connections.remove(each)
@@ -150,14 +150,14 @@ class Server:
         return len(ended)
 
     def vouch(self, peer: Address) -> None:
-        """Note that the connection from this address of this machine's is no agent's."""
+        """Note for `PATIENCE` seconds that a connection from `peer` on this machine is allowed."""
         now = anyio.current_time()
         self._vouched = {each: end for each, end in self._vouched.items() if end > now}
         if len(self._vouched) < MOST:
             self._vouched[plain(peer[0]).compressed, peer[1]] = now + PATIENCE
 
     async def serve(self, listener: SocketListener) -> None:
-        """Take connections until cancelled."""
+        """Accept connections on a listener until cancelled, and serve each in a task."""
         async with listener, anyio.create_task_group() as tasks:
             while True:
                 try:
@@ -177,7 +177,7 @@ class Server:
         except Exception as exc:  # one connection is not to end the others
             errors.internal(exc, "a connection from elsewhere has failed")
         finally:
-            self._vouched.pop(peer, None)  # who has its address next is somebody else
+            self._vouched.pop(peer, None)  # the next with this address may be somebody else
             await anyio.aclose_forcefully(stream)
 
     # --- up to the login
@@ -185,7 +185,10 @@ class Server:
     async def _greet(
         self, raw: SocketStream
     ) -> tuple[ByteStream, ServerProtocol, _Connection] | None:
-        """Return an open WebSocket with its token; None for a connection that does not come in."""
+        """Answer the request of a new connection, by a WebSocket or a refusal.
+
+        Returns its stream, protocol and record, ready to be served; None if it is refused.
+        """
         connection: _Connection | None = None
         with self._place(peer[0] if (peer := _peer(raw)) else ""):
             try:
@@ -202,9 +205,10 @@ class Server:
 
     @contextmanager
     def _place(self, address: str) -> Iterator[None]:
-        """Have one of the places of those that have not come in, for some seconds.
+        """Hold one of the `WAITING` places for connections before their login for the block.
 
-        Where there is none left, the oldest one gives way of the address that has the most.
+        The block is cancelled after `PATIENCE` seconds. If no place is free, the address that has
+        the most of them loses its oldest.
         """
         if len(self._waiting) >= WAITING:
             of_each = Counter(self._waiting.values())
@@ -219,7 +223,11 @@ class Server:
                 self._waiting.pop(scope, None)
 
     async def _asked(self, raw: SocketStream) -> tuple[ByteStream, ServerProtocol, Request]:
-        """Return the request of a connection; raises NotIn."""
+        """Read the HTTP request of a connection, after the handshake of TLS, if that is spoken.
+
+        Returns the stream, the protocol and the request. A bad request is answered, and raises
+        NotIn.
+        """
         stream: ByteStream = raw
         if self._tls:
             stream = await TLSStream.wrap(
@@ -245,7 +253,10 @@ class Server:
     async def _let_in(
         self, raw: SocketStream, protocol: ServerProtocol, request: Request
     ) -> _Connection | None:
-        """Have the protocol answer a request; returns the connection if it comes in."""
+        """Make the protocol answer a request, by a WebSocket or a refusal; sends nothing.
+
+        Returns the connection's record; None if it is refused.
+        """
         address = self._address(raw, request)
         who = self._door.answer(request.path, request.headers, address, anyio.current_time())
         found = who if isinstance(who, Refusal) else await self._entered(raw, address, who)
@@ -273,7 +284,7 @@ class Server:
             event("remote.refused", address=address, status=int(refusal.status), what=refusal.text)
 
     def _address(self, raw: SocketStream, request: Request) -> str:
-        """Return where a request comes from: behind a proxy, as that tells."""
+        """Return the client's address; behind a proxy the one that the proxy tells."""
         if self._proof.proxied and (told := request.headers.get_all("X-Forwarded-For")):
             return told[-1].rpartition(",")[2].strip()[:64]
         remote = raw.extra(SocketAttribute.remote_address)
@@ -282,9 +293,10 @@ class Server:
     async def _entered(
         self, raw: SocketStream, address: str, who: Token | Stranger
     ) -> _Connection | Refusal:
-        """Return a connection that may come in, or why it may not all the same.
+        """Return the record of a connection whose process may connect; else the refusal.
 
-        It belongs to its token while its process is looked at, so that it ends with that, too.
+        It is among the connections of its token while its process is checked, so that the revoking
+        of the token ends it, too.
         """
         token = who if isinstance(who, Token) else None
         if self._is_full(token.name if token else None):
@@ -300,7 +312,7 @@ class Server:
         return refusal or (connection if connection in self._connections else _REVOKED)
 
     async def _look_at(self, raw: SocketStream) -> Refusal | None:
-        """Return why the process at the other end may not come in, None if it may."""
+        """Return the refusal of the process at the other end; None if it may connect."""
         if not self._proof.local or self._is_vouched(raw):
             return None
         try:
@@ -326,7 +338,7 @@ class Server:
     async def _serve(
         self, stream: ByteStream, protocol: ServerProtocol, connection: _Connection
     ) -> None:
-        """Serve a client that has come in."""
+        """Serve an accepted connection, a client's or a page's, until it is gone."""
         try:
             async with opened(stream, protocol) as socket:
                 connection.socket = socket
@@ -343,7 +355,7 @@ class Server:
             self._forget(connection)
 
     async def _serve_page(self, socket: WebSocket, connection: _Connection) -> None:
-        """Serve a page once it has proved its login, for which it has the same time as others."""
+        """Serve a page once it has logged in, for which it has `PATIENCE` seconds."""
         assert self._come_in is not None, "the door lets no page in"
         visit: Visit | None = None
         with self._place(connection.address):
@@ -359,9 +371,10 @@ class Server:
                 self.end(visit.name)
 
     def _bound(self, connection: _Connection) -> None:
-        """End a connection whose message is too long for what it is for.
+        """Close a connection whose unfinished message is longer than it may be.
 
-        Of all messages of a login's that have no end yet, the longest one, if they are together.
+        If the unfinished messages of all connections of its login are together too long, close the
+        one with the longest.
         """
         socket = connection.socket
         if socket and socket.unfinished > connection.longest:
@@ -385,7 +398,7 @@ _BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError,
 
 
 async def _last_words(stream: ByteStream) -> None:
-    """Wait until the other end has read its answer: unread bytes would have it reset."""
+    """Wait up to `_LAST_WORDS` seconds for the other end to close, lest it lose the answer."""
     with anyio.move_on_after(_LAST_WORDS):
         if isinstance(stream, SocketStream):
             await stream.send_eof()
@@ -394,7 +407,7 @@ async def _last_words(stream: ByteStream) -> None:
 
 
 def _peer(raw: SocketStream) -> Address | None:
-    """Return the other end of a TCP connection; None for another one, or one that is cut."""
+    """Return the client's address of a TCP connection; None for a Unix socket, or if it is cut."""
     try:
         remote = raw.extra(SocketAttribute.remote_address)
     except OSError:
@@ -403,7 +416,7 @@ def _peer(raw: SocketStream) -> Address | None:
 
 
 def _look(raw: SocketStream, *, proxied: bool) -> None:
-    """Raise Refused for a connection of an agent of this machine; it belongs in a thread."""
+    """Raise Refused for a connection of an agent on this machine; it belongs in a thread."""
     remote, own = (
         raw.extra(SocketAttribute.remote_address),
         raw.extra(SocketAttribute.local_address),

@@ -1,4 +1,4 @@
-"""A bridge for clients from elsewhere: where it listens, who comes in, what it says of itself."""
+"""Runs a bridge for remote clients: its listeners, its server, and its private socket."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ _CHANGED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the user has chosen for a server."""
+    """The user's choices for a server, from the command line."""
 
     address: Address
-    #: the folders below which clients may work, real paths.
+    #: the folders below which clients may work, as real paths.
     roots: tuple[str, ...]
-    #: if TLS is spoken; the files of the certificate and its key, and the names in it.
+    #: the TLS context, None without TLS; the files of certificate and key; the names in the former.
     tls: ssl.SSLContext | None
     files: tuple[str, str]
     certified: frozenset[str]
-    #: the origin of the proxy before the server.
+    #: the origin of the proxy before the server, None without one.
     origin: str | None
-    #: connections from this machine are not looked at.
+    #: connections from this machine are not checked for agents.
     allow_local: bool
 
 
@@ -64,9 +64,10 @@ async def serve(
     ready: Callable[[str], None],
     on_end: Callable[[], None],
 ) -> None:
-    """Serve until a signal asks to end; raises OSError if nothing can listen at the address.
+    """Serve until a signal asks to end; raises OSError if it can't listen at the address.
 
-    `ready` is given the address under which clients come in, once they can.
+    `ready` is called with the server's URL once clients can connect; `on_end` is called when
+    the bridge begins to end.
     """
     async with _bound(plan.address) as (listeners, found):
         with private_socket(settings.home, tokens) as private:
@@ -110,7 +111,7 @@ def _server(
 
 
 async def _watch(tokens: Tokens) -> None:
-    """Report a change of the tokens that is not the server's."""
+    """Log a warning whenever another program has changed the file of the tokens."""
     while True:
         await anyio.sleep(_LOOK)
         try:
@@ -122,7 +123,7 @@ async def _watch(tokens: Tokens) -> None:
 
 
 async def _renew(tls: ssl.SSLContext, files: tuple[str, str]) -> None:
-    """Take a certificate that was renewed, since a restart would end what runs."""
+    """Load the certificate again whenever its files change: a restart would end the work."""
     seen = _changed(files)
     while True:
         await anyio.sleep(_LOOK)
@@ -138,13 +139,13 @@ async def _renew(tls: ssl.SSLContext, files: tuple[str, str]) -> None:
 
 
 def _changed(files: tuple[str, str]) -> list[float]:
-    """Return when the files were changed; 0 for one that is just replaced."""
+    """Return the modification times of files; 0 for one that is missing."""
     return [os.path.getmtime(file) if os.path.exists(file) else 0.0 for file in files]
 
 
 @asynccontextmanager
 async def _bound(wanted: Address) -> AsyncIterator[tuple[list[SocketListener], Address]]:
-    """Give what listens at an address, and the address with its port; raises OSError."""
+    """Yield the listeners at an address, and the address with its real port; raises OSError."""
     if wanted.path is not None:
         made = [await anyio.create_unix_listener(wanted.path, mode=0o660)]
         found = wanted
@@ -168,7 +169,7 @@ def _url(plan: Plan, found: Address) -> str:
 
 
 def _page_url(plan: Plan, found: Address) -> str:
-    """Return the address of the page, as another machine reaches it where one does."""
+    """Return the URL of the page, by a name that other machines reach where there is one."""
     if plan.origin is not None:
         return plan.origin
     name = address.main_name(plan.certified)

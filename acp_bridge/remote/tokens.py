@@ -1,10 +1,10 @@
-"""The tokens with which clients from elsewhere come in: `HOME/remote/tokens.json`, hashes only.
+"""The tokens with which remote clients log in: `HOME/remote/tokens.json`, hashes only.
 
 Invariants
-- The secret of a token is told once, to the person who makes it. What is kept is its hash, and a
-  secret has 32 random bytes, so that nobody finds it from that.
+- The secret of a token is told once, to the person who makes it. Only its hash is kept; a secret
+  has 32 random bytes, so that nobody finds it from the hash.
 - Whoever changes the file has locked `HOME/remote/serve.lock`: a server as long as it runs, else a
-  command for a moment. What somebody else writes into it meanwhile is noticed and not read.
+  command for a moment. What another program writes into the file meanwhile is noticed, not read.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from acp_bridge.listening.places import private_folder
 FOLDER: Final = "remote"
 FILE: Final = "tokens.json"
 _LOCK: Final = "serve.lock"
-#: the beginning of every secret, by which programs that look for secrets know one.
+#: the beginning of every secret, by which scanners for leaked secrets recognise it.
 PREFIX: Final = "acpb_"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _BYTES: Final = 32
 #: bytes of the files that are read.
 _MOST: Final = 1 << 20
-#: seconds for another command to end, and between two looks.
+#: seconds to wait for another command's lock, and between two tries to get it.
 _LOCK_WAIT: Final = 1.0
 _LOCK_INTERVAL: Final = 0.02
-#: tokens of one home.
+#: the most tokens of one data folder.
 MOST_TOKENS: Final = 100
 
 
@@ -51,7 +51,7 @@ class Unusable(Exception):
 
 
 class Held(Exception):
-    """A server has the tokens; `socket`: the path of its private one, None if it has none yet."""
+    """A server has locked the tokens; `socket`: the path of its private socket, if it has one."""
 
     def __init__(self, socket: str | None) -> None:
         super().__init__("a server runs for this data folder already")
@@ -60,25 +60,25 @@ class Held(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, without its secret."""
+    """A token as it is kept, without its secret; `may`: the rights of its clients."""
 
     name: str
     may: May
-    #: when it was made, as a text.
+    #: the date and time at which it was made, in ISO 8601.
     made: str
     #: the SHA-256 of the secret, in hexadecimal digits.
     hash: str
-    #: of the login of a page: the day on which it was used last; "" for a token of a client.
+    #: the day on which the login of a page was used last; "" for a client's token.
     used: str = ""
 
 
 def new_secret() -> str:
-    """Return the secret of a new token."""
+    """Return a random secret for a new token."""
     return PREFIX + base64.urlsafe_b64encode(os.urandom(_BYTES)).decode().rstrip("=")
 
 
 def digest(secret: str) -> str:
-    """Return what is kept of a secret."""
+    """Return the SHA-256 of a secret in hexadecimal digits, which is kept in its place."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -89,22 +89,22 @@ def check_name(name: str) -> None:
 
 
 def new_token(name: str, may: May, secret: str, used: str = "") -> Token:
-    """Return a token that is made now; raises Unusable for a name that none can have."""
+    """Return a token for a secret, made now; raises Unusable for a name that none can have."""
     check_name(name)
     return Token(name, may, datetime.now(UTC).isoformat(timespec="seconds"), digest(secret), used)
 
 
 class Tokens:
-    """The tokens of a home, which nobody else changes until `close`."""
+    """The tokens of a data folder, locked against other writers until `close`."""
 
     def __init__(self, home: Path) -> None:
-        """Lock and read them; raises Held, Unusable, OSError."""
+        """Lock and read the tokens; raises Held, Unusable, OSError."""
         folder = home / FOLDER
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         private_folder(folder)
         self._path = folder / FILE
         self._lock = _locked(folder / _LOCK)
-        #: the tokens are changed, and the file is looked at, by different threads.
+        #: held while the tokens are changed or the file is checked, which different threads do.
         self._writing = threading.Lock()
         try:
             self.all = read(home)
@@ -114,9 +114,10 @@ class Tokens:
             raise
 
     def find(self, secret: str, *, of_page: bool = False) -> Token | None:
-        """Return the token with this secret, or None; with `of_page` the login of a page.
+        """Return the token that a secret belongs to, None if there is none.
 
-        The time that it takes does not depend on the secret.
+        Only clients' tokens are searched, or, with `of_page`, only the logins of pages. The time
+        that it takes does not depend on the secret.
         """
         given = digest(secret)
         found = None
@@ -126,7 +127,7 @@ class Tokens:
         return found
 
     def add(self, token: Token) -> None:
-        """Keep a token; raises Unusable if the name is taken, OSError."""
+        """Add a token to the file; raises Unusable if its name can't be added, OSError."""
 
         def added() -> list[Token]:
             self.check_new(token.name)
@@ -135,13 +136,13 @@ class Tokens:
         self._write(added)
 
     def use(self, token: Token, day: str) -> None:
-        """Note that the login of a page is used on a day; raises OSError."""
+        """Write into the file that the login of a page was used on a day; raises OSError."""
         self._write(
             lambda: [with_changes(each, used=day) if each == token else each for each in self.all]
         )
 
     def check_new(self, name: str) -> None:
-        """Raise Unusable if no token can be added with this name."""
+        """Raise Unusable if no token of this name can be added: bad, taken, or too many."""
         check_name(name)
         if any(each.name == name for each in self.all):
             raise Unusable(
@@ -152,7 +153,7 @@ class Tokens:
             raise Unusable(f"there are {MOST_TOKENS} tokens already: revoke one first")
 
     def remove(self, name: str) -> Token:
-        """Forget a token, which is returned; raises Unusable if there is none, OSError."""
+        """Remove the token of a name, and return it; raises Unusable if there is none, OSError."""
         removed = list[Token]()
 
         def others() -> list[Token]:
@@ -165,19 +166,19 @@ class Tokens:
         return removed[0]
 
     def changed_behind(self) -> bool:
-        """Return True, once for each change, if somebody else has changed the file."""
+        """Return True, once for each change, if another program has changed the file."""
         with self._writing:
             now = _stamp(self._path)
             changed, self._seen = now != self._seen, now
         return changed
 
     def tell(self, socket: str) -> None:
-        """Tell commands, in the lock, the path of the socket on which they can ask for changes."""
+        """Write the path of the server's private socket into the lock file, for the commands."""
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, json.dumps({"socket": socket}).encode(), 0)
 
     def close(self) -> None:
-        """Let others change them."""
+        """Release the lock, so that others can change the tokens."""
         if self._lock >= 0:
             with suppress(OSError):
                 os.ftruncate(self._lock, 0)
@@ -185,7 +186,7 @@ class Tokens:
             self._lock = -1
 
     def _write(self, changed: Callable[[], list[Token]]) -> None:
-        """Write and keep what `changed` makes of the tokens, one change after the other."""
+        """Replace the tokens, in the file and here, by those that `changed` returns."""
         with self._writing:
             tokens = changed()
             told = {"version": 1, "tokens": [asdict(token) for token in tokens]}
@@ -196,7 +197,7 @@ class Tokens:
 
 @contextmanager
 def held(home: Path) -> Iterator[Tokens]:
-    """Give the tokens for the block; raises as `Tokens` does."""
+    """Yield the tokens, locked for the block; raises as `Tokens` does."""
     tokens = Tokens(home)
     try:
         yield tokens
@@ -205,9 +206,9 @@ def held(home: Path) -> Iterator[Tokens]:
 
 
 def socket_of(home: Path) -> str | None:
-    """Return the path of the private socket of the server that runs, as far as the lock tells.
+    """Return the path of the running server's private socket, by the lock file; None without one.
 
-    Nothing is made or locked: a server that starts finds the lock free.
+    The lock itself is not taken, so that a server that starts finds it free.
     """
     with suppress(OSError):
         fd = os.open(home / FOLDER / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -217,7 +218,7 @@ def socket_of(home: Path) -> str | None:
 
 
 def read(home: Path) -> list[Token]:
-    """Return the tokens of a home as its file has them; raises Unusable, OSError."""
+    """Return the tokens in the file of a data folder; raises Unusable, OSError."""
     path = home / FOLDER / FILE
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -240,7 +241,10 @@ def read(home: Path) -> list[Token]:
 
 
 def _token(found: dict[str, str]) -> Token:
-    """Return a token as it was written; raises ValueError, TypeError, KeyError."""
+    """Return the token that an object of the file describes.
+
+    Raises ValueError, TypeError or KeyError if it is damaged.
+    """
     used = found.get("used", "")
     token = Token(found["name"], May(found["may"]), found["made"], found["hash"], used)
     if used:
@@ -252,7 +256,7 @@ def _token(found: dict[str, str]) -> Token:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """Return what changes whenever a file is written; nothing for one that is not there."""
+    """Return inode, size and times of a file, which change when it is written; () without one."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -261,9 +265,9 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 
 def _locked(path: Path) -> int:
-    """Return a descriptor of the lock, which is held as long as that is open.
+    """Return a descriptor of the locked file; the lock is held as long as that is open.
 
-    A command that has it is waited for. Raises Held, OSError.
+    A lock of a command is waited for, up to `_LOCK_WAIT` seconds. Raises Held, OSError.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

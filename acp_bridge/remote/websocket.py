@@ -1,10 +1,10 @@
-"""A WebSocket as the streams of a connection: each text frame is one message, one line here.
+"""A WebSocket as the streams of a connection: each text message is read as one line, and back.
 
-It stands on the library's sans-IO protocol and a stream of bytes, a TCP connection or TLS.
+It uses the sans-IO protocol of the library `websockets` over a stream of bytes, TCP or TLS.
 
 Invariants
 - A line that was given to `write` goes out whole, in order, or the connection ends.
-- What waits goes out together, in one write of the system's where it fits.
+- Waiting lines are sent together, in writes of up to `_PIECE` bytes.
 - A connection ends when nothing comes from the other end for `DEAD` seconds, though each end asks
   for a sign of life every `PING` seconds; also when a message is longer than a line may be.
 """
@@ -31,13 +31,13 @@ from websockets.uri import parse_uri
 from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT
 
-#: where the protocol is spoken.
+#: the path of the WebSocket for ACP clients.
 PATH: Final = "/acp"
 #: seconds between two pings.
 PING: Final = 15.0
 #: seconds without a byte after which the other end counts as gone.
 DEAD: Final = 40.0
-#: seconds in which the other end takes the last frames.
+#: seconds at the end for the other end to take the last frames.
 _GOODBYE: Final = 0.5
 #: bytes that are read at once.
 _CHUNK: Final = 1 << 18
@@ -52,7 +52,7 @@ _GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, s
 
 
 class NotOpened(Exception):
-    """The other end did not open a WebSocket; `status`: of its answer, None if there was none."""
+    """The other end did not open a WebSocket; `status`: the HTTP status of its answer, if any."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -60,13 +60,13 @@ class NotOpened(Exception):
 
 
 class WebSocket:
-    """An open WebSocket, as `Incoming` and as `Outgoing`. `opened` makes and ends it."""
+    """An open WebSocket, `Incoming` and `Outgoing` in one; `opened` makes and runs it."""
 
     def __init__(self, stream: ByteStream, protocol: Protocol, ping: float, dead: float) -> None:
         self._stream = stream
         self._protocol = protocol
         self._ping, self._dead = ping, dead
-        #: the lines that were not read yet, and the text of a message whose end has not come.
+        #: the lines that were not read yet, and the text of an unfinished message, if there is one.
         self._lines = bytearray()
         self._partial: bytearray | None = None
         self._buffer = bytearray()
@@ -74,13 +74,13 @@ class WebSocket:
         self._on_the_way = 0
         self._wake, self._progress, self._ended = anyio.Event(), anyio.Event(), anyio.Event()
         self._reading: anyio.CancelScope | None = None
-        #: `pump` goes on in a block that is cancelled, until the end was said.
+        #: shields `pump` from cancellation, so that the last frames are still sent, until `stop`.
         self._pumping = anyio.CancelScope(shield=True)
         self._alive = anyio.current_time()
         self.taken = 0
-        #: is called whenever bytes have come.
+        #: called whenever bytes have come, if it is not None.
         self.on_bytes: Callable[[], None] | None = None
-        #: why the connection has ended, if it was not closed: for a log.
+        #: why the connection has ended, for a log; None if it was closed properly.
         self.failure: str | None = None
         self._receive(b"")  # what came together with the handshake
 
@@ -91,23 +91,23 @@ class WebSocket:
 
     @property
     def unfinished(self) -> int:
-        """The number of bytes that are kept of a message whose end has not come."""
+        """The number of bytes of a message that has come in part."""
         return len(self._partial or b"") + len(self._protocol.reader.buffer)
 
     @property
     def close_code(self) -> int | None:
-        """The code with which the other end has closed the connection, None if it has not."""
+        """The code with which the other end has closed the connection; None if it has not."""
         return self._protocol.close_rcvd.code if self._protocol.close_rcvd else None
 
     @property
     def close_reason(self) -> str:
-        """What the other end has said when it closed the connection."""
+        """The reason that the other end gave when it closed the connection; "" if none."""
         return self._protocol.close_rcvd.reason if self._protocol.close_rcvd else ""
 
     # --- incoming
 
     async def read(self) -> bytes:
-        """Return the next whole lines; b"" at the end. Cancelling loses nothing.
+        """Wait for lines, and return all whole ones; b"" at the end. Cancelling loses nothing.
 
         Only one task may read.
         """
@@ -176,13 +176,13 @@ class WebSocket:
         self._collect()
 
     def _collect(self) -> None:
-        """Take what the protocol wants to send; the end of the stream is sent by `opened`."""
+        """Move the bytes that the protocol wants to send into the buffer, and wake `pump`."""
         for data in self._protocol.data_to_send():
             self._buffer += data
         self._wake.set()
 
     async def run(self) -> None:
-        """Wait until the connection has ended; `opened` writes."""
+        """Wait until the connection has ended; the writing is done by `pump`."""
         await self._ended.wait()
 
     async def drain_below(self, limit: int) -> None:
@@ -191,7 +191,7 @@ class WebSocket:
             await self._progress.wait()
 
     async def flush(self, seconds: float) -> bool:
-        """Wait at most that long until all is written; returns whether it is."""
+        """Wait at most `seconds` until all is written; returns whether it is."""
         with anyio.move_on_after(seconds):
             await self.drain_below(1)
         return not self.pending and not self._ended.is_set()
@@ -199,7 +199,7 @@ class WebSocket:
     # --- its end
 
     def close(self, code: int = CloseCode.NORMAL_CLOSURE, reason: str = "") -> None:
-        """End the connection: a read that waits returns b"", `opened` sends what is pending."""
+        """Close the connection: a waiting `read` returns b"", and `opened` sends pending bytes."""
         if self._protocol.state is State.OPEN and self.failure is None:
             self._protocol.send_close(code, reason)
             self._collect()
@@ -218,19 +218,19 @@ class WebSocket:
         self._progress.set()
         self._progress = anyio.Event()
 
-    # --- what `opened` runs
+    # --- for `opened`
 
     @property
     def cut(self) -> bool:
-        """True when the other end is gone without a word."""
+        """True if the other end is gone without a close frame."""
         return self.failure is not None and self._protocol.parser_exc is None
 
     def stop(self) -> None:
-        """Write nothing more."""
+        """End `pump`: nothing more is written."""
         self._pumping.cancel()
 
     async def pump(self) -> None:
-        """Write what is pending, until the end was said or the other end is gone."""
+        """Write pending bytes to the stream, until `stop` or the other end is gone."""
         with self._pumping, suppress(*_GONE):
             while True:
                 while not self._buffer:
@@ -249,12 +249,12 @@ class WebSocket:
         await self._stream.send(piece)
         self._on_the_way = 0
         self.taken += len(piece)
-        if self._reading is None:  # nobody listens for bytes: that these are taken is a sign
+        if self._reading is None:  # nobody reads: that bytes are taken is a sign of life
             self._alive = anyio.current_time()
         self._report_progress()
 
     async def keep_alive(self) -> None:
-        """Ping, until nothing has come from the other end for too long."""
+        """Send pings; end the connection when nothing has come from the other end for too long."""
         while not self._ended.is_set():
             dead_in = self._alive + self._dead - anyio.current_time()
             if dead_in <= 0:
@@ -268,7 +268,7 @@ class WebSocket:
                 self._collect()
 
     async def say_goodbye(self) -> None:
-        """Have the last frames taken, and wait for the other end's."""
+        """Close the connection: write pending frames, and read until the other end closes, too."""
         self.close()
         while self.pending:
             await self._progress.wait()
@@ -285,9 +285,9 @@ class WebSocket:
 async def opened(
     stream: ByteStream, protocol: Protocol, *, ping: float = PING, dead: float = DEAD
 ) -> AsyncGenerator[WebSocket, None]:
-    """Give the WebSocket for the block, after a handshake; owns the stream and closes it.
+    """Yield the WebSocket over a stream, after its handshake; closes the stream at the end.
 
-    `ping` and `dead` are seconds.
+    `ping`: seconds between two pings; `dead`: seconds of silence after which it ends.
     """
     try:
         socket = WebSocket(stream, protocol, ping, dead)
@@ -305,14 +305,15 @@ async def opened(
 
 
 def server_protocol() -> ServerProtocol:
-    """Return the protocol of a server, before the request; it takes no compression."""
+    """Return a new protocol for a server's end, before its handshake, without compression."""
     return ServerProtocol(max_size=DEFAULT_LIMIT, logger=_SILENT)
 
 
 async def dial(stream: ByteStream, url: str, token: str) -> ClientProtocol:
-    """Open a WebSocket at a URL (`ws://` or `wss://`) over a stream; returns it for `opened`.
+    """Do the client's handshake of a WebSocket over a stream; returns the protocol for `opened`.
 
-    The caller bounds the time, and closes the stream if this raises NotOpened.
+    `url`: `ws://` or `wss://`; `token` goes into the request's header. The caller bounds the time,
+    and closes the stream if this raises NotOpened.
     """
     protocol = ClientProtocol(parse_uri(url), max_size=DEFAULT_LIMIT, logger=_SILENT)
     request = protocol.connect()
@@ -337,6 +338,6 @@ async def dial(stream: ByteStream, url: str, token: str) -> ClientProtocol:
 
 
 def _told(response: Response) -> str:
-    """Return the sentence with which a server has refused."""
+    """Return the text of a server's refusal, or the phrase of its status."""
     text = bytes(response.body).decode(errors="replace").strip()
     return text or response.reason_phrase

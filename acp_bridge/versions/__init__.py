@@ -1,5 +1,6 @@
 """Version 2 of ACP beside version 1. Sans-IO.
 
-The bridge itself speaks version 1. At the end of a client or an agent that speaks version 2 stands
-a translator: messages go in, messages of the other version come out (docs/versions.md).
+The bridge itself speaks version 1. A translator stands between it and each client or agent that
+speaks version 2: it takes messages of one version and returns those of the other
+(docs/versions.md).
 """

@@ -1,6 +1,6 @@
-"""What an agent of version 2 says of its work beside its updates. SANS-IO.
+"""What an agent of version 2 tells of its work in its states: foreground, background. SANS-IO.
 
-Nothing of this is imported where an agent speaks version 1, which has no word for it.
+This is not imported for an agent of version 1, which has no message that tells it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What the agent does in one session."""
+    """What the agent says that it does in one session."""
 
-    #: its foreground works, or waits for somebody, and on no prompt of the bridge's.
+    #: its foreground works, or waits for a person, though the bridge has no prompt open.
     runs: bool
-    #: what it has listed last; None if it never has.
+    #: the background work that it listed last; None if it never listed any.
     background: tuple[Piece, ...] | None

@@ -1,10 +1,10 @@
 """The bridge's end of a connection to an agent that speaks version 2. SANS-IO.
 
-The bridge speaks version 1. Its messages go in and come out as the agent's version has them, and
-the other way round: one message becomes none, one or several, and some are answered here.
+The bridge speaks version 1. Its messages are translated into version 2 for the agent, and the
+agent's into version 1: one message becomes none, one or several, and some are answered here.
 
 - The ids of requests stay as they are; requests that are made here have ids that no other has.
-- What is for extensions (`_...`) passes unread.
+- Methods of extensions (`_...`) pass unread.
 - Nothing reaches the bridge that version 1 does not know, and nothing of a session that was neither
   opened nor announced as a subagent's.
 """
@@ -53,7 +53,7 @@ _CANCELS: Final = {
     v2.OF_TERMINAL: (v2.CANCEL_TERMINAL, "terminalId"),
     v2.OF_TOOL_CALL: (v2.CANCEL_TOOL_CALL, "toolCallId"),
 }
-#: kinds of updates with words of the user's.
+#: kinds of updates that show words of the user.
 _OF_USER: Final = (protocol.USER_MESSAGE, v2.USER_MESSAGE)
 #: notifications of the agent that are the same in both versions.
 _SAME: Final = (CANCEL_REQUEST, "elicitation/complete")
@@ -61,11 +61,11 @@ _SAME: Final = (CANCEL_REQUEST, "elicitation/complete")
 
 @dataclass(slots=True)
 class Out:
-    """The messages that come out for one that went in."""
+    """The messages to be sent for one message that was translated."""
 
     to_agent: list[Message] = field(default_factory=list)
     to_bridge: list[Message | Malformed] = field(default_factory=list)
-    #: what the agent does was told: that counts before what comes out.
+    #: the message tells what the agent does: the bridge takes `AgentEnd.activity` before the rest.
     tells_activity: bool = False
 
 
@@ -77,10 +77,10 @@ class _Session:
     turn: Turn | None = None
     #: the state that the agent told last.
     state: str = v2.IDLE
-    #: what it listed last as running in the background, by type and, if it has one, id; None if
-    #: it never did.
+    #: the background work that it listed last, by type and, if it has one, id; None if it never
+    #: listed any.
     background: list[Item] | None = None
-    #: the session above it, if it is a subagent's.
+    #: the id of the session above it, if it is a subagent's.
     above: str = ""
 
 
@@ -94,15 +94,15 @@ class AgentEnd:
         """`ids`: the beginning of the ids of the agent's terminals at clients."""
         #: the agent has answered `initialize` as version 2 has it.
         self.agreed = False
-        #: it has answered otherwise: nothing is translated any more.
+        #: it has answered `initialize` in version 1: nothing is translated any more.
         self._over = False
         self._booleans = self._compaction = False
         self._sessions: dict[str, _Session] = {}
-        #: the ids of requests for a session whose id the answer has.
+        #: the ids of open requests for a new session: its id is known by the answer.
         self._opening: set[RequestId] = set()
         #: a subagent was announced.
         self._has_children = False
-        #: what becomes of the answers to the bridge's requests, by their ids.
+        #: the handlers of the answers to open requests, by the ids of the requests.
         self._open: dict[RequestId, _OnAnswer] = {}
         self._made = 0
         self._terminals = TerminalIds(ids)
@@ -124,7 +124,7 @@ class AgentEnd:
         }
 
     def activity(self, session_id: str | None) -> Activity:
-        """Return what the agent says that it does in a session."""
+        """Return what the agent says that it does in a session: foreground and background work."""
         session = self._sessions.get(session_id) if session_id else None
         if session is None:
             return Activity(runs=False, background=None)
@@ -142,7 +142,7 @@ class AgentEnd:
     # --- from the bridge -----------------------------------------------------------------------
 
     def take_from_bridge(self, message: Message) -> Out:
-        """Return what comes out for a message of the bridge."""
+        """Translate a message of the bridge; returns the messages to be sent for it."""
         method = message.get("method")
         if method is None or self._over:
             return Out(to_agent=[message])
@@ -162,7 +162,7 @@ class AgentEnd:
             return _refused(request_id, refusal)
 
     def _told(self, method: str, params: Json) -> Out:
-        """Take a notification of the bridge."""
+        """Translate a notification of the bridge: a Stop or a withdrawal; drop any other."""
         if method == protocol.SESSION_CANCEL:
             return self._cancel(str(params.get("sessionId")), params)
         if method != CANCEL_REQUEST:
@@ -178,7 +178,7 @@ class AgentEnd:
         return Out(to_agent=[jsonrpc.request(request_id, method, params)])
 
     def _same(self, method: str) -> Callable[[RequestId, Json], Out]:
-        """Return the way of a request that only has another method, or none other at all."""
+        """Return the handler of a request that is sent on under `method`, its params unchanged."""
         return lambda request_id, params: self._ask(request_id, method, params, _as_it_is)
 
     def _initialize(self, request_id: RequestId, params: Json) -> Out:
@@ -206,21 +206,21 @@ class AgentEnd:
         return self._sessions[session_id]
 
     def _spoken_of(self, session_id: object) -> _Session | None:
-        """Return the session that the agent names; None if it was not opened nor announced."""
+        """Return the session that the agent names; None if it was neither opened nor announced."""
         if not isinstance(session_id, str):
             return None
         known = session_id in self._sessions or self._opening & self._open.keys()
         return self._session(session_id) if known else None
 
     def _upwards(self, session_id: str) -> Iterator[str]:
-        """Give a session and those above it."""
+        """Yield the id of a session and those of the sessions above it, from the lowest up."""
         while session_id:
             yield session_id
             session = self._sessions.get(session_id)
             session_id = session.above if session else ""
 
     def _with_children(self, session_id: str) -> list[tuple[str, _Session]]:
-        """Return a session that is known, and the subagents of it, with their ids."""
+        """Return a session, if it is known, and all subagents below it, each with its id."""
         known = self._sessions.items()
         return [(id_, each) for id_, each in known if session_id in self._upwards(id_)]
 
@@ -231,7 +231,7 @@ class AgentEnd:
         return self._open_new(request_id, protocol.SESSION_FORK, params)
 
     def _open_new(self, request_id: RequestId, method: str, params: Json) -> Out:
-        """Ask for a session whose id the answer has."""
+        """Send a request for a new session, whose id comes with the agent's answer."""
 
         def answered(message: Message) -> Out:
             self._opening.discard(request_id)
@@ -248,7 +248,7 @@ class AgentEnd:
         asked = opening_to_v2(params)
         session_id = str(params.get("sessionId"))
         self._session(session_id)
-        for each, known in self._with_children(session_id):  # what they tell now, they tell anew
+        for each, known in self._with_children(session_id):  # each is replayed from its beginning
             self._sessions[each] = _Session(self._shown(), above=known.above)
         return self._ask(
             request_id,
@@ -258,7 +258,10 @@ class AgentEnd:
         )
 
     def _opened(self, message: Message, session_id: object, told: Json) -> Out:
-        """Take the agent's answer to the opening of a session."""
+        """Translate the agent's answer to the opening of a session: settings, then its commands.
+
+        `told`: members that the result has in any case. An error stays as it is.
+        """
         result = as_object(message.get("result"))
         if "result" not in message or not isinstance(session_id, str):
             return _as_it_is(message)
@@ -317,7 +320,11 @@ class AgentEnd:
         )
 
     def _set(self, message: Message, session_id: str, *, of_mode: bool) -> Out:
-        """Take the agent's answer to a setting, which has all config options."""
+        """Translate the agent's answer to a setting, which lists all config options.
+
+        Version 1 has options and modes: an update tells the options after a mode was set
+        (`of_mode`), or the mode if it changed after an option was set.
+        """
         result = as_object(message.get("result"))
         options = result.get("configOptions")
         if not isinstance(options, list):
@@ -351,9 +358,9 @@ class AgentEnd:
         return self._ask(request_id, protocol.SESSION_PROMPT, params, answered)
 
     def _cancel(self, session_id: str, params: Json) -> Out:
-        """Stop a session's work, and what it has in the background as far as the agent lets it.
+        """Send a Stop, and cancel the session's background work as far as the agent lets it.
 
-        The Stop of a client of version 2 leaves that to go on.
+        The Stop of a client of version 2 spares the background work.
         """
         told = without_own_meta(params)
         out = Out(to_agent=[jsonrpc.notification(protocol.SESSION_CANCEL, told)])
@@ -367,7 +374,7 @@ class AgentEnd:
         return out
 
     def _cancel_item(self, session_id: str, session: _Session, item: Item) -> Message:
-        """Return the request that ends one piece of background work."""
+        """Return the request that cancels `item`, and let the turn's answer wait for its end."""
         self._made += 1
         request_id = f"acp-bridge-{self._made}"
         if session.turn:
@@ -394,7 +401,10 @@ class AgentEnd:
         raise errors.invalid("nothing that runs under this id can be cancelled by itself")
 
     def _ended(self, session_id: str, session: _Session) -> list[Message | Malformed]:
-        """Return the answer to the prompt if it is known now, behind all that waits to be shown."""
+        """Return the answer to the prompt, after the updates that wait; empty while it has none.
+
+        With its answer the turn is over.
+        """
         turn, cards = session.turn, session.shown.cards
         if turn is None or turn.outcome is None:
             return []
@@ -411,7 +421,7 @@ class AgentEnd:
     # --- from the agent ------------------------------------------------------------------------
 
     def take_from_agent(self, message: Message | Malformed) -> Out:
-        """Return what comes out for a message of the agent, or for a line that is none."""
+        """Translate a message of the agent, or a line that is no message; returns what to send."""
         if isinstance(message, Malformed):
             self._spoiled(message)
             return Out(to_bridge=[message])
@@ -430,7 +440,7 @@ class AgentEnd:
         return Out(to_bridge=[message] if method in _SAME else [])
 
     def _spoiled(self, line: Malformed) -> None:
-        """Note that the line with an answer can't be read: the request has an error for it."""
+        """Forget the request that an unreadable line answers; the bridge itself fails it."""
         if line.answer and line.id in self._open:
             del self._open[line.id]
             for session in self._sessions.values():
@@ -438,7 +448,7 @@ class AgentEnd:
                     session.turn, session.shown.prompting = None, False
 
     def _asked(self, message: Message, method: str, params: Json) -> Out:
-        """Take a request of the agent."""
+        """Translate a request of the agent: a question for a person; any other is refused."""
         out = Out()
         try:
             if method == protocol.REQUEST_PERMISSION:
@@ -461,13 +471,13 @@ class AgentEnd:
         return out
 
     def _asking(self, params: Json) -> _Session:
-        """Return the session that asks something; raises RpcError if it is not known."""
+        """Return the session that a question's `params` name; raises RpcError if it is unknown."""
         if (session := self._spoken_of(params.get("sessionId"))) is None:
             raise errors.unknown_session()
         return session
 
     def _updated(self, message: Message) -> Out:
-        """Take an update of a session; one that is the same in both versions stays as it is."""
+        """Translate a `session/update`; one that is the same in both versions stays as it is."""
         params = as_object(message.get("params"))
         session_id, update = str(params.get("sessionId")), as_object(params.get("update"))
         if (session := self._spoken_of(params.get("sessionId"))) is None:
@@ -506,9 +516,9 @@ class AgentEnd:
         return _waiting(session_id, session) if update.get("state") == v2.IDLE else []
 
     def _told_of_child(self, above: str, params: Json, update: Json) -> list[Message | Malformed]:
-        """Take what is told of a subagent on the session above it: the first word announces it.
+        """Translate a `subagent_update`, told on the session `above`; the first one announces it.
 
-        A state there repeats that of the subagent's own session.
+        A state in it repeats that of the subagent's own session.
         """
         child_id, state = update.get("sessionId"), update.get("state")
         if not isinstance(child_id, str) or not child_id:
@@ -527,7 +537,7 @@ class AgentEnd:
     def _child_stands(
         self, child_id: str, child: _Session, state: object
     ) -> list[Message | Malformed]:
-        """Tell on the session above where a subagent stands, behind all that it has said."""
+        """Return the update with a subagent's state, after those with its waiting pieces."""
         told = child_stands(child_id, as_object(state))
         if told is None:
             return []
@@ -539,20 +549,20 @@ class AgentEnd:
 
 
 def _waiting(session_id: str, session: _Session) -> list[Message | Malformed]:
-    """Return the updates of what waits to be shown: clients of version 2 have seen it."""
+    """Return updates that show the waiting pieces of cards; clients of version 2 have seen them."""
     waiting = map(for_version_1, session.shown.cards.flush())
     return [_update({"sessionId": session_id, **each}) for each in waiting]
 
 
 def _beside(params: Json, told: Json) -> Json:
-    """Return the params of an update, with the members and the `_meta` that `told` has besides."""
+    """Return `params` with the members of `told` in place of its own, and the `_meta` of both."""
     if "_meta" not in params or "_meta" not in told:
         return {**params, **told}
     return {**params, **told, "_meta": {**as_object(params["_meta"]), **told["_meta"]}}
 
 
 def _items(background: list[Json]) -> Iterator[Item]:
-    """Give the type and the id of each piece of background work."""
+    """Yield the type and the id of each piece of background work; the id is empty if unknown."""
     for each in background:
         kind = str(each.get("type"))
         _, member = _CANCELS.get(kind, ("", ""))
@@ -568,7 +578,7 @@ def _as_it_is(message: Message) -> Out:
 
 
 def _answered(message: Message, result: Any) -> Out:
-    """Return an answer with another result; an error stays as it is."""
+    """Return the answer `message` with `result` as its result; an error stays as it is."""
     if "result" not in message:
         return _as_it_is(message)
     return Out(to_bridge=[jsonrpc.response(message["id"], result)])

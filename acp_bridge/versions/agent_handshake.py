@@ -18,18 +18,18 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.versions import v2
 
-#: for a client that does not say who it is; version 2 wants to know.
+#: the `info` of a client that does not name itself; version 2 requires one.
 _INFO: Final = {"name": "acp-bridge", "version": __version__}
-#: what an agent of version 2 always can do with its sessions, and what it says if it can.
+#: what an agent of version 2 always can do with its sessions, and what it has to declare.
 _BASELINE: Final = ("list", "resume", "close")
 _OPTIONAL: Final = ("delete", "additionalDirectories", "fork")
 _PROMPTS: Final = ("image", "audio", "embeddedContext")
 
 
 def initialize_to_v2(params: Json) -> Json:
-    """Return the parameters of `initialize` for the agent.
+    """Return the parameters of `initialize` in version 2, for those of version 1.
 
-    What version 1 calls otherwise is told, too, for an agent that answers in version 1.
+    They have version 1's members, too, for an agent that answers in version 1.
     """
     can = as_object(params.get("clientCapabilities"))
     told: Json = {name: can[name] for name in ("elicitation", "_meta") if name in can}
@@ -74,7 +74,7 @@ def initialized_to_v1(result: Json) -> Json:
 
 
 def _auth_method(method: Json) -> Json:
-    """Return a way to log in; empty for one of a type that version 1 has not."""
+    """Return a login method in version 1; empty if version 1 has no method of its type."""
     told = {"id" if name == "methodId" else name: value for name, value in method.items()}
     if method.get("type") == "terminal":
         if "env" in told:
@@ -84,9 +84,9 @@ def _auth_method(method: Json) -> Json:
 
 
 def opening_to_v2(params: Json) -> Json:
-    """Return the parameters of a session to be opened: each MCP server with its type.
+    """Return the parameters of a request that opens a session, each MCP server with its type.
 
-    Raises RpcError for a server that version 2 has no type for.
+    Raises RpcError for a server of the type `sse`, which version 2 has not.
     """
     servers = []
     for server in objects(params.get("mcpServers")):

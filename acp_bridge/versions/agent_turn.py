@@ -1,11 +1,12 @@
 """One prompt at an agent of version 2, from its request to the answer of version 1. SANS-IO.
 
-Version 2 answers a prompt when its words are inserted, and tells the end of the work by a state.
+An agent of version 2 answers a prompt when it has inserted the words into its session, and tells
+the end of the turn by the state `idle`.
 
-- The turn ends at the first `idle` after its words: one before the answer is of earlier work,
+- The turn ends at the first `idle` after its words: an `idle` before the answer is of earlier work,
   unless the agent has shown the words before it.
-- A Stop also ends what runs in the background, as far as the agent lets it: the turn's answer waits
-  for the end of what was told to end. Else its last words would come after the answer.
+- A Stop also cancels background work, as far as the agent lets it: the turn's answer waits until
+  that work has ended. Else the last words of the work would come after the answer.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from acp_bridge.wire.jsonrpc import Answer, Err, Message, Ok, RequestId, RpcErro
 
 _CANCELLED: Final = "cancelled"
 _REASONS: Final = ("end_turn", "max_tokens", "max_turn_requests", "refusal", _CANCELLED)
-#: what a state says beside the end, as the answer to a prompt of version 1 does.
+#: members of the last state that the answer to a prompt of version 1 has, too.
 _BESIDE: Final = ("usage", "_meta")
 #: a type of background work and the id of one piece of it.
 Item = tuple[str, str]
@@ -28,29 +29,33 @@ Item = tuple[str, str]
 
 @dataclass(slots=True)
 class Turn:
-    """A prompt that has no answer of version 1 yet."""
+    """A prompt whose answer of version 1 the bridge has not got yet."""
 
     request_id: RequestId
     #: the agent has taken the words in.
     inserted: bool = False
     #: the id of the user's message that the agent has shown last since it was sent the prompt.
     shown: str = ""
-    #: the `idle` after that, while the prompt has no answer and nothing was begun since.
+    #: the state `idle` after that message, while the agent has not answered the prompt; None if
+    #: another message or state came since.
     early: Json | None = None
     #: the client has stopped the turn.
     cancelled: bool = False
     #: the answer, once it is known.
     outcome: Answer | None = None
-    #: what was told to end and has not.
+    #: the background work that was cancelled and has not ended.
     ending: set[Item] = field(default_factory=set)
 
     @property
     def answer(self) -> Answer | None:
-        """The answer for the bridge, None while it is to wait."""
+        """The answer for the bridge; None while it is unknown or cancelled work has not ended."""
         return None if self.ending else self.outcome
 
     def take_answer(self, message: Message) -> str | None:
-        """Take the agent's answer to the prompt; returns the id of the message it was put into."""
+        """Take the agent's answer to the prompt; returns the id of the message made of its words.
+
+        None if it names no id, or if the answer ends the turn.
+        """
         match answer := read_answer(message):
             case Ok(result) if "stopReason" not in as_object(result):
                 self.inserted = True
@@ -65,11 +70,11 @@ class Turn:
         return None
 
     def take_shown(self, message_id: str) -> None:
-        """Take a message of the user's, as the agent shows it."""
+        """Note that the agent shows the user's message `message_id`."""
         self.shown, self.early = message_id, None
 
     def take_state(self, state: Json) -> None:
-        """Take a state of the session."""
+        """Take a state that the agent tells: `idle` ends the turn once the words are inserted."""
         is_idle = state.get("state") == v2.IDLE
         if not self.inserted:
             self.early = state if is_idle and self.shown else None
@@ -77,7 +82,7 @@ class Turn:
             self.outcome = self._ended(state)
 
     def break_off(self) -> None:
-        """Note that the session was closed: nothing more is told of the turn."""
+        """End the turn as cancelled, if it has not ended: the session was closed."""
         self.ending.clear()
         if self.outcome is None:
             self.outcome = Ok({"stopReason": _CANCELLED})
@@ -92,7 +97,7 @@ class Turn:
 
 
 def _error(told: object) -> RpcError:
-    """Return the error with which a turn has ended."""
+    """Return the error of a state as an RpcError; one of the bridge's own if it is malformed."""
     match as_object(told):
         case {"code": int(code), "message": str(message), **rest}:
             return RpcError.received(code, message, rest.get("data"))

@@ -1,8 +1,8 @@
-"""What an agent of version 2 has said, kept beside what version 1 can say of it. SANS-IO.
+"""Updates of an agent of version 2, kept beside what version 1 shows in their place. SANS-IO.
 
-An update that version 1 can say as well is that of version 1 alone, and becomes version 2 again at
-the end of a client. Of any other both forms are recorded: what the agent has said, for clients of
-version 2, and what a client of version 1 is shown in its place.
+An update that loses nothing in version 1 is recorded in version 1 alone, and translated back for
+clients of version 2. Any other is recorded in both forms: as the agent said it, for clients of
+version 2, and as clients of version 1 are shown it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from acp_bridge import protocol
 from acp_bridge.protocol import SAID, SAID_UPDATE, STATE, Json, as_object, objects, with_own_meta
 from acp_bridge.versions import v2
 
-#: pieces of something larger: version 1 shows now and then all that there is by now.
+#: kinds that tell a piece of something larger: version 1 is shown the whole from time to time.
 _PIECES: Final = frozenset(
     {v2.TOOL_CALL_CONTENT_CHUNK, v2.TERMINAL_UPDATE, v2.TERMINAL_OUTPUT_CHUNK}
 )
@@ -26,9 +26,10 @@ _NOT_KEPT: Final = frozenset(
 
 
 def with_said(said: Json, shown: list[Json]) -> list[Json]:
-    """Return the params of the updates of version 1 for one of version 2, with what it is, too.
+    """Return the params of the updates to record for `said`, an update of version 2.
 
-    `shown`: what a client of version 1 is shown for it.
+    `shown`: the updates that a client of version 1 is shown for it. If they say less, `said` itself
+    is put into the `_meta` of the first, or becomes an update of its own.
     """
     kind = said.get("sessionUpdate")
     if not isinstance(kind, str) or kind in _NOT_KEPT or _says_all(said, shown):
@@ -41,14 +42,14 @@ def with_said(said: Json, shown: list[Json]) -> list[Json]:
 
 
 def for_version_1(shown: Json) -> Json:
-    """Return the params of an update that clients of version 2 have no need of."""
+    """Return the params of the update `shown`, marked as one for clients of version 1 alone."""
     return with_own_meta({"update": shown}, {SAID: None})
 
 
 def question_said(params: Json) -> Json:
-    """Return what a question for a permission says that version 1 has no form for.
+    """Return those members of a permission's `params` in version 2 that version 1 has no form for.
 
-    Its subject is kept if there is a tool call that clients know: else they are shown one.
+    They are title and description, and the subject if it names a tool call.
     """
     subject = as_object(params.get("subject"))
     call_id = subject.get("toolCallId", as_object(subject.get("toolCall")).get("toolCallId"))
@@ -61,7 +62,7 @@ def _said(said: Json) -> Json:
 
 
 def _says_all(said: Json, shown: list[Json]) -> bool:
-    """Return True if what version 1 is shown says as much."""
+    """Return True if `shown` is one update that, apart from its kind, equals `said`."""
     if len(shown) != 1:
         return False
     of_any_kind = {"sessionUpdate": None}
@@ -69,7 +70,10 @@ def _says_all(said: Json, shown: list[Json]) -> bool:
 
 
 def terminal_in(said: Json) -> tuple[str, bool] | None:
-    """Return the id of the terminal that an agent has told of, and whether it runs."""
+    """Return the id of the terminal that a `terminal_update` tells of and whether it runs.
+
+    None for an update of another kind.
+    """
     match said:
         case {"sessionUpdate": v2.TERMINAL_UPDATE, "terminalId": str(terminal_id)}:
             return terminal_id, said.get("exitStatus") is None
@@ -82,18 +86,18 @@ def ended_terminal(terminal_id: str) -> Json:
 
 
 class TerminalIds:
-    """Gives the terminals of one process ids that meet those of no other process."""
+    """Maps the terminal ids of one agent process to ids that no other process uses, and back."""
 
     def __init__(self, ids: str) -> None:
-        """`ids`: the beginning of each id at clients; empty: they stay as they are."""
+        """`ids`: the prefix of each id that clients are told; empty: ids stay unchanged."""
         self._ids = f"{ids}/" if ids else ""
 
     def at_agent(self, terminal_id: str) -> str:
-        """Return the agent's id of a terminal."""
+        """Return the agent's own id for the id that clients have of a terminal."""
         return terminal_id.removeprefix(self._ids)
 
     def outward(self, holder: Json) -> Json:
-        """Return an update, or a part of one, with the ids that clients know."""
+        """Return an update, or a part of one, with the terminal ids that clients know."""
         if not self._ids:
             return holder
         told = holder
@@ -107,7 +111,7 @@ class TerminalIds:
         return told
 
     def question_outward(self, params: Json) -> Json:
-        """Return the parameters of a question with the ids that clients know."""
+        """Return a permission question's parameters with the terminal ids that clients know."""
         if not isinstance(subject := params.get("subject"), dict):
             return params
         told = self.outward(subject)

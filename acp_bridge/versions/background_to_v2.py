@@ -1,6 +1,6 @@
-"""What runs in the background of one session, as a client of version 2 is told it. SANS-IO.
+"""The background work of one session, as a client of version 2 is told it. SANS-IO.
 
-- Each state has the whole list, if the agent tells one; else none has a list.
+- Each state that the client is told has the whole list of the work, if the agent tells one.
 - A tool call that can be cancelled by itself says so on its card, before it is listed.
 """
 
@@ -14,18 +14,21 @@ _CALL: Final = ITEM_IDS[TOOL_CALL]
 
 
 class Background:
-    """Takes the bridge's list, and gives that of the client."""
+    """Turns the bridge's list of background work into the one that the client is told."""
 
     def __init__(self) -> None:
         """The client was told nothing."""
         self._listed: list[Json] | None = None
         #: the listed tool calls that the client may cancel.
         self._able: set[object] = set()
-        #: the list has changed since a state was told.
+        #: the list has changed since the client was last told a state.
         self.is_new = False
 
     def take(self, stands: Json) -> list[Json]:
-        """Take where the session stands; returns the updates that come before its next state."""
+        """Take the list in a session's state; returns the updates to send before the next state.
+
+        They tell the tool calls that can be cancelled by themselves now, or no longer.
+        """
         told = stands.get("background")
         listed = objects(told) if isinstance(told, list) else None
         self.is_new |= listed != self._listed
@@ -37,7 +40,7 @@ class Background:
         return [_ability(card, able=card in able) for card in changed]
 
     def in_state(self, state: Json) -> Json:
-        """Return a state with the list, which the client is told now."""
+        """Return a `state_update` with the current list, and note that the client has it."""
         self.is_new = False
         if self._listed is None:
             return state

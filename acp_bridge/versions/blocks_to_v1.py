@@ -12,7 +12,7 @@ _TYPES: Final = ("text", "image", "audio", "resource_link", "resource")
 
 
 def block_to_v1(block: object) -> Json | None:
-    """Return a content block, None for one of a type that version 1 has not."""
+    """Return a content block without its icons; None for one of a type that version 1 has not."""
     if not isinstance(block, dict) or not (block.get("type") in _TYPES or is_link(block)):
         return None
     if "icons" in block:
@@ -21,23 +21,23 @@ def block_to_v1(block: object) -> Json | None:
 
 
 def blocks_to_v1(blocks: object) -> list[Json]:
-    """Return the blocks of a list that version 1 has."""
+    """Return those blocks of a list that version 1 has, in its form."""
     return [found for each in objects(blocks) if (found := block_to_v1(each)) is not None]
 
 
 def text_content(text: str) -> Json:
-    """Return an item of a tool call's content with this text."""
+    """Return an item of a tool call's content that shows a text."""
     return {"type": "content", "content": {"type": "text", "text": text}}
 
 
 def fenced(text: str, language: str) -> str:
-    """Return a text as a block of code in Markdown, whatever stands in it."""
+    """Return a text as a block of code in Markdown; the fence is longer than any in the text."""
     fence = "`" * max(3, 1 + _longest_run(text))
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
 def _longest_run(text: str) -> int:
-    """Return the length of the longest run of backquotes."""
+    """Return the length of the longest run of backquotes in a text."""
     runs: Iterable[str] = (
         "".join(c if c == "`" else " " for c in text).split() if "`" in text else ()
     )

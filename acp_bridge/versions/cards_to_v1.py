@@ -1,8 +1,8 @@
 """Tool calls and terminals of version 2 as the tool cards of version 1. SANS-IO.
 
-- Version 1 opens a card with `tool_call`, which has a title, and has no form for a piece of a
-  card's content or for an agent's terminal: each time the whole content is shown.
-- Pieces are shown when enough came to be worth the whole content, and all of them before anything
+- Version 1 opens a card with `tool_call`, which has a title. It has no form for a piece of a card's
+  content or for an agent's terminal: for each piece the card's whole content has to be shown.
+- So pieces are shown when enough of them came to be worth that, and all of them before anything
   else about the card, and at the end of a turn.
 """
 
@@ -31,12 +31,12 @@ _STATUSES: Final = {
 }
 #: the statuses of a call that has ended.
 _FINAL: Final = frozenset({"completed", "failed", v2.CANCELLED})
-#: characters that are shown as they come; of more, a piece waits until it is a part of the whole,
-#: so that all that is shown is not much more than what came.
+#: a card of fewer characters than `_AT_ONCE` is shown at each piece; of a longer one pieces wait
+#: until they are 1/`_PART` of it, or `_ENOUGH`: so not much more is sent than what came.
 _AT_ONCE: Final = 2 * 1024
 _PART: Final = 4
 _ENOUGH: Final = 16 * 1024
-#: cards that are kept; of more, those that ended first are forgotten.
+#: cards that are kept; beyond that the oldest that has ended is forgotten.
 _MOST: Final = 500
 
 
@@ -48,9 +48,9 @@ class _Card:
     content: list[Json] = field(default_factory=list)
     #: the content as it was last shown.
     shown: list[Json] = field(default_factory=list)
-    #: how long that is: of a terminal the end alone is shown.
+    #: the length of `shown`: of a terminal only the end is shown.
     length: int = 0
-    #: how much of the content and of its terminals had come by then, and since then.
+    #: characters of content and terminals that had come when it was last shown, and since then.
     size: int = 0
     unshown: int = 0
     ended: bool = False
@@ -62,7 +62,7 @@ class _Card:
         return [str(each.get("terminalId")) for each in self.content if _is_terminal(each)]
 
     def add(self, size: int) -> bool:
-        """Note that so much more is to be shown; returns True if it is to be shown now."""
+        """Note `size` more characters to show; returns True if the card is worth showing now."""
         self.unshown += size
         enough = max(min(self.size // _PART, _ENOUGH), self.length // _PART)
         return self.unshown > 0 and (self.size < _AT_ONCE or self.unshown >= enough)
@@ -72,19 +72,19 @@ class Cards:
     """The tool calls and terminals of one session."""
 
     def __init__(self) -> None:
-        """The agent has told of none."""
+        """No tool call or terminal is known yet."""
         self._cards: dict[str, _Card] = {}
         self._terminals: dict[str, Terminal] = {}
 
     # --- updates -------------------------------------------------------------------------------
 
     def call(self, update: Json) -> list[Json]:
-        """Return the updates for a `tool_call_update`."""
+        """Return the updates of version 1 for a `tool_call_update`."""
         call_id = update.get("toolCallId")
         if not isinstance(call_id, str):
             return []
         card, is_new = self._card(call_id)
-        if card.ended and _begins(update):  # the agent uses the id once more
+        if card.ended and _begins(update):  # the agent uses the id for another call
             card, is_new = _Card(), True
             self._cards[call_id] = card
         shown = self.as_call(update, card)
@@ -97,7 +97,7 @@ class Cards:
         return [{"sessionUpdate": TOOL_CALL_UPDATE, **shown}]
 
     def piece(self, update: Json) -> list[Json]:
-        """Return the updates for a `tool_call_content_chunk`."""
+        """Return the updates for a `tool_call_content_chunk`; none while the piece waits."""
         call_id, item = update.get("toolCallId"), update.get("content")
         if not isinstance(call_id, str) or not isinstance(item, dict):
             return []
@@ -110,13 +110,13 @@ class Cards:
         return self._whole(call_id, card) if shows or _is_terminal(item) else []
 
     def terminal(self, update: Json) -> list[Json]:
-        """Return the updates for a `terminal_update`: of each card that shows the terminal."""
+        """Return the updates for a `terminal_update`: one for each card that shows the terminal."""
         terminal_id = str(update.get("terminalId"))
         self._terminals.setdefault(terminal_id, Terminal()).update(update)
         return [each for id_, card in self._showing(terminal_id) for each in self._whole(id_, card)]
 
     def output(self, update: Json) -> list[Json]:
-        """Return the updates for a `terminal_output_chunk`."""
+        """Return the updates for a `terminal_output_chunk`; none while the output waits."""
         terminal_id = str(update.get("terminalId"))
         terminal = self._terminals.setdefault(terminal_id, Terminal())
         before = terminal.told
@@ -130,16 +130,17 @@ class Cards:
         ]
 
     def flush(self) -> list[Json]:
-        """Return the updates that show all pieces that wait."""
+        """Return the updates that show all pieces that wait, one for each card."""
         waiting = [(id_, card) for id_, card in self._cards.items() if card.unshown]
         return [each for id_, card in waiting for each in self._whole(id_, card)]
 
-    # --- what is asked of them -----------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------
 
     def asked(self, call: Json, title: str) -> Json:
-        """Return a tool call as a question for a permission tells it; `title` if it has none.
+        """Return the tool call of a permission question in version 1; `title` if it has none.
 
-        What the question says of it does not change what is known of its card.
+        `call`: the tool call as the question has it. It is laid over what is known of the card,
+        which itself does not change.
         """
         call_id = str(call.get("toolCallId"))
         known = self._cards.get(call_id) or _Card()
@@ -164,13 +165,13 @@ class Cards:
         return card is not None and card.can_cancel and not card.ended
 
     def cancellable(self) -> Iterator[tuple[str, str]]:
-        """Give type and id of each tool call and terminal that can be cancelled by itself now."""
+        """Yield type and id of each tool call and terminal that can be cancelled by itself now."""
         known = [(v2.OF_TOOL_CALL, each) for each in self._cards]
         known += [(v2.OF_TERMINAL, each) for each in self._terminals]
         yield from (each for each in known if self.can_cancel(*each))
 
     def title(self, kind: str, item_id: str) -> str:
-        """Return what a person knows a tool call or a terminal by."""
+        """Return the title of a tool call or the command of a terminal; `kind` if it has none."""
         card, terminal = self._cards.get(item_id), self._terminals.get(item_id)
         if kind == v2.OF_TERMINAL:
             return terminal.command if terminal and terminal.command else kind
@@ -183,7 +184,7 @@ class Cards:
         return (item_id,) if kind == v2.OF_TOOL_CALL else ()
 
     def has_ended(self, kind: str, item_id: str) -> bool:
-        """Return True if a tool call or a terminal that was told of runs no longer."""
+        """Return True if a tool call or a terminal has ended, or is not known."""
         if kind == v2.OF_TERMINAL:
             terminal = self._terminals.get(item_id)
             return terminal is None or terminal.exit is not None
@@ -193,9 +194,9 @@ class Cards:
     # --- the form of version 1 -----------------------------------------------------------------
 
     def as_call(self, update: Json, card: _Card) -> Json:
-        """Return the members of a tool call in version 1's form, and note them in the card.
+        """Return the members of a tool call in version 1's form, and note them in `card`.
 
-        Version 1 keeps what is null: what is to be cleared becomes empty.
+        In version 1 a null member leaves the old value: one that is to be cleared becomes empty.
         """
         shown: Json = {"toolCallId": update.get("toolCallId")}
         for name, value in update.items():
@@ -221,7 +222,7 @@ class Cards:
         return shown
 
     def _whole(self, call_id: str, card: _Card) -> list[Json]:
-        """Return the update that shows a card's whole content, none if that was shown."""
+        """Return the update that shows a card's whole content; none if it was shown already."""
         before = card.shown
         content = self._shown(card)
         if content == before:
@@ -237,7 +238,7 @@ class Cards:
         return card.shown
 
     def _item(self, item: Json) -> Iterator[Json]:
-        """Give the items of version 1 for one of version 2; none for a type it has not."""
+        """Yield the items of content in version 1 for one of version 2; none if it has none."""
         kind = item.get("type")
         if kind == "content" and not is_link(item.get("content")):
             if (block := block_to_v1(item.get("content"))) is not None:
@@ -252,7 +253,7 @@ class Cards:
                 yield text_content(text)
 
     def _card(self, call_id: str) -> tuple[_Card, bool]:
-        """Return the card of a call, made if there is none, and whether it was."""
+        """Return the card of a tool call, made if there is none, and whether it was made."""
         if call_id in self._cards:
             return self._cards[call_id], False
         if len(self._cards) >= _MOST:
@@ -261,7 +262,7 @@ class Cards:
         return card, True
 
     def _forget(self) -> None:
-        """Forget the card that ended first, with the terminals that it alone showed."""
+        """Forget the oldest card that has ended, with the terminals that it alone showed."""
         for call_id, card in self._cards.items():
             if card.ended and all(self.has_ended(v2.OF_TERMINAL, t) for t in card.terminals):
                 del self._cards[call_id]
@@ -276,14 +277,14 @@ class Cards:
 
 
 def _opened(shown: Json, card: _Card) -> Json:
-    """Return the members of a `tool_call`, which has a title."""
+    """Return the members `shown` of a `tool_call`, with the title that it must have."""
     name = shown.get("name")
     title = card.title or (name if isinstance(name, str) and name else NO_TITLE)
     return {**shown, "title": title}
 
 
 def _begins(update: Json) -> bool:
-    """Return True if an update tells a status that is not the end of a call."""
+    """Return True if an update tells a status of a tool call that has not ended."""
     status = update.get("status")
     return isinstance(status, str) and status not in _FINAL
 
@@ -293,6 +294,6 @@ def _is_terminal(item: Json) -> bool:
 
 
 def _size(item: Json) -> int:
-    """Return about how long a piece of content is."""
+    """Return the length of a piece of content in characters; a guess for what is no text."""
     text: Any = as_object(item.get("content")).get("text")
     return max(1, len(text)) if isinstance(text, str) else _AT_ONCE

@@ -1,7 +1,7 @@
 """Subagents of an agent of version 2, its children, as version 1 has them. SANS-IO.
 
-In both versions a child is announced on the session above it, and what it does comes under its own
-id. Where it stands is told in its own session in version 2, in version 1 on the session above it.
+In both versions a child is announced on the session above it, and its updates come under its own
+id. Its state is told in its own session in version 2, and on the session above it in version 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NOT_TOLD: Final = ("sessionUpdate", "background")
 
 
 def child_stands(child_id: str, state: Json) -> Json | None:
-    """Return the update on the session above that tells where a child stands; None if it is odd."""
+    """Return the update that tells a child's state on the session above; None if malformed."""
     if not isinstance(state.get("state"), str):
         return None
     told = {name: value for name, value in state.items() if name not in _NOT_TOLD}
@@ -23,9 +23,9 @@ def child_stands(child_id: str, state: Json) -> Json | None:
 
 
 def without_links(update: Json) -> Json | None:
-    """Return an update that links to no session; None if it is nothing else.
+    """Return an update without its links to sessions; None if its content is only a link.
 
-    One without a link is the very same object.
+    An update without links is returned as the very same object.
     """
     content = update.get("content")
     if isinstance(content, list) and any(is_link(each) for each in content):

@@ -1,6 +1,6 @@
 """Subagents of the bridge's sessions, their children, as version 2 has them. SANS-IO.
 
-Version 1 tells on the session above where a child stands, version 2 in the child's own session.
+Version 1 tells a child's state on the session above it, version 2 in the child's own session.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class Children:
     """The children that one client was told of."""
 
     def __init__(self) -> None:
-        """The client was told of none."""
+        """No child is known yet."""
         #: by each child's id, the session above it.
         self._above: dict[object, object] = {}
-        #: where each child stands.
+        #: the last state of each child, as the bridge told it.
         self._stands: dict[object, Json] = {}
 
     def forget(self, session_id: object) -> list[object]:
-        """Forget the children of a session; returns which they were."""
+        """Forget all subagents below a session; returns their ids."""
         forgotten = self._below(session_id)
         for each in forgotten:
             del self._above[each]
@@ -34,10 +34,11 @@ class Children:
         return forgotten
 
     def told(self, params: Json, anew: Container[object]) -> list[Json]:
-        """Return the parameters of the updates for a `subagent_update`: that on the session above,
-        and that of the child's own session which tells where it stands.
+        """Return the parameters of the updates for a `subagent_update`: one on the session above,
+        and one in the child's own session that tells its state, if they are news.
 
-        `anew`: sessions that are told anew just now. Where their children stand is no news.
+        `anew`: sessions whose whole state the client is about to be told. It is told the states of
+        their children with that (`told_anew`), not here.
         """
         update = params["update"]
         child_id, state = update.get("sessionId"), as_object(update.get("state"))
@@ -54,8 +55,8 @@ class Children:
         return told
 
     def told_anew(self, session_id: object, *, whole: bool) -> Iterator[tuple[object, Json]]:
-        """Give the ids of a session's children, each with an update for it: the end of its replay,
-        if the session's is `whole`, and where it stands.
+        """Yield the updates for the children of a session, each with its child's id: the child's
+        state, and before that the end of its replay if the session was replayed `whole`.
         """
         for child_id in self._below(session_id):
             if whole:
@@ -63,7 +64,7 @@ class Children:
             yield child_id, {"sessionUpdate": v2.STATE_UPDATE, "state": self._stood(child_id)}
 
     def _stood(self, child_id: object) -> object:
-        """Return the state of a child that is known; one of which none was told does nothing."""
+        """Return the last state of a child; `idle` if none was told."""
         return self._stands.get(child_id, {}).get("state", v2.IDLE)
 
     def work(self, session_id: object) -> bool:
@@ -71,18 +72,18 @@ class Children:
         return any(self._stood(each) in _AT_WORK for each in self._below(session_id))
 
     def session_of(self, child_id: object) -> object:
-        """Return the session to which a child belongs in the end; one that is no child itself."""
+        """Return the topmost session above a child; the session itself if it is no child."""
         while child_id in self._above:
             child_id = self._above[child_id]
         return child_id
 
     def _below(self, session_id: object) -> list[object]:
-        """Return the children of a session, and theirs, in the order of their announcements."""
+        """Return all subagents below a session, in the order of their announcements."""
         return [each for each in self._above if self.session_of(each) == session_id]
 
 
 def _state(said: Json, *, ends: bool) -> Json:
-    """Return where a child stands; if its work `ends` with that, with the stop reason."""
+    """Return the `state_update` for a child's state; with its stop reason if its work `ends`."""
     told: Json = {"sessionUpdate": v2.STATE_UPDATE, "state": said["state"], **meta_of(said)}
     reason = said.get("stopReason") if said["state"] == v2.IDLE and ends else None
     if isinstance(reason, str):
@@ -93,5 +94,5 @@ def _state(said: Json, *, ends: bool) -> Json:
 
 
 def is_told_anew(method: str) -> bool:
-    """Return True for a request with which a client is told anew how a session stands."""
+    """Return True for a request whose answer tells a client the state of a session anew."""
     return method in (protocol.SESSION_RESUME, protocol.ATTACH)

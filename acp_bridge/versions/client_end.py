@@ -1,9 +1,9 @@
-"""The end of a client that speaks version 2, of a bridge that speaks version 1.
+"""The bridge's end of a connection to a client that speaks version 2.
 
-Messages of the client go in and messages for the bridge come out, and the other way round.
+The bridge speaks version 1. The client's messages are translated for it, and its for the client.
 
-- A prompt is answered when its turn begins, with the id of its message; what the bridge answers is
-  how the turn ended, and becomes the one `idle` with a stop reason (invariant X3).
+- A prompt is answered when its turn begins, with the id of its message; the bridge's answer at the
+  end of the turn becomes the one state `idle` with a stop reason (invariant X3).
 - A prompt that never had a turn is withdrawn: -32800, or the error that says why.
 - The client gets no word of version 1, and nothing of the bridge's own that it did not ask for
   (invariant X1).
@@ -43,12 +43,12 @@ _GONE: Final = frozenset(
         *(protocol.SET_MODE, protocol.SET_MODEL),
     }
 )
-#: notifications of the bridge that its client has to ask for, by the ability that does.
+#: by each notification that a client has to ask for, the ability of `initialize` that does so.
 _ASKED_FOR: Final = {
     protocol.ACCEPTED: protocol.HEARS_ACCEPTED,
     protocol.SESSION_STATE: protocol.HEARS_STATE,
 }
-#: of a session that is not known: in version 2 no error.
+#: the method and error code of closing an unknown session: in version 2 no error.
 _CLOSED_ALREADY: Final = (protocol.SESSION_CLOSE, protocol.ErrorCode.RESOURCE_NOT_FOUND)
 #: states of a session in which its foreground works.
 _WORKS: Final = frozenset({LiveState.WORKING, LiveState.PERMISSION})
@@ -69,7 +69,7 @@ class _Asked:
     prompt_id: str = ""
     #: the turn of the prompt has begun: the request is answered.
     begun: bool = False
-    #: it was sent before, under the same key: its turn had begun then, and has ended.
+    #: the prompt was sent before under the same key, and its turn has ended.
     is_over: bool = False
 
 
@@ -79,23 +79,23 @@ class _Session:
 
     settings: Settings
     updates: ToV2
-    #: the state that was said last.
+    #: the state that the client was told last.
     state: str = v2.IDLE
     #: the id of the prompt whose turn runs.
     turn: str = ""
-    #: the bridge's last word for where it stands, and whether its subagents work.
+    #: the session's state as the bridge told it last, and whether its subagents work.
     word: object = None
     children_work: bool = False
-    #: the turns of which the end was said.
+    #: the ids of the last turns whose end the client was told.
     ended: list[str] = field(default_factory=list)
     background: Background = field(default_factory=Background)
 
 
 class ClientEnd:
-    """Translates between one client of version 2 and the bridge. Nothing here waits."""
+    """Translates between one client of version 2 and the bridge, each message at once."""
 
     def __init__(self, to_client: Callable[[Message], None], ids: str) -> None:
-        """`to_client` sends a message; `ids`: the beginning of message ids that are made here."""
+        """`to_client` sends a message; `ids`: the prefix of message ids that are made here."""
         self._send = to_client
         self._ids = ids
         self._numbers = count(1)
@@ -110,7 +110,10 @@ class ClientEnd:
     # --- from the client -----------------------------------------------------------------------
 
     def from_client(self, message: Message) -> list[Message]:
-        """Return the messages for the bridge; what can be answered here is answered."""
+        """Return the messages for the bridge that a client's message becomes.
+
+        A request that is refused is answered here.
+        """
         if "method" not in message:
             return [self._answer(message)]
         if "id" not in message:
@@ -143,7 +146,7 @@ class ClientEnd:
         return jsonrpc.request(inner, sent[0], sent[1] if is_object else given)
 
     def _translated(self, method: str, params: Json) -> tuple[str, Json]:
-        """Return method and parameters of version 1; raises RpcError."""
+        """Return a request's method and parameters in version 1; raises RpcError if it has none."""
         if method in _GONE:
             raise errors.unknown_method(method)
         match method:
@@ -182,7 +185,7 @@ class ClientEnd:
         return [message]
 
     def _withdrawals(self, session_id: object) -> list[Message]:
-        """Return what withdraws the client's prompts of a session that have not begun."""
+        """Return a `$/cancel_request` for each prompt of the client's that has no turn yet."""
         return [
             jsonrpc.notification(protocol.CANCEL_REQUEST, {"requestId": inner})
             for inner, asked in self._asked.items()
@@ -192,7 +195,7 @@ class ClientEnd:
         ]
 
     def _answer(self, message: Message) -> Message:
-        """Return the client's answer to a request of the bridge's."""
+        """Return the client's answer to a question; one unknown to version 1 becomes a cancel."""
         question = self._questions.pop(message.get("id"), "")
         result = message.get("result")
         if question == protocol.REQUEST_PERMISSION and isinstance(result, dict):
@@ -209,9 +212,9 @@ class ClientEnd:
     # --- from the bridge -----------------------------------------------------------------------
 
     def from_bridge(self, message: Message) -> bool:
-        """Send the client what a message of the bridge means to it.
+        """Send the client a message of the bridge in version 2.
 
-        Returns True instead if that is the message as it stands.
+        Returns True, and sends nothing, if the caller may pass the message on as it is.
         """
         method = message.get("method")
         params = as_object(message.get("params"))
@@ -233,7 +236,7 @@ class ClientEnd:
         return False
 
     def _ask(self, message: Message, method: str, params: Json) -> None:
-        """Ask the client what the bridge asks."""
+        """Send the client a request of the bridge in version 2."""
         self._questions[message["id"]] = method
         if method == protocol.REQUEST_PERMISSION:
             params = _permission(params)
@@ -254,7 +257,7 @@ class ClientEnd:
         return False
 
     def _told_of_child(self, params: Json) -> None:
-        """Tell of a subagent on the session above it, and in its own where it stands."""
+        """Send the client a `subagent_update`, and the subagent's state in its own session."""
         asked = self._asked.values()
         anew = [each.params.get("sessionId") for each in asked if is_told_anew(each.method)]
         for told in self._children.told(params, anew):
@@ -292,7 +295,7 @@ class ClientEnd:
                 self._fail(asked, error)
 
     def _fail(self, asked: _Asked, error: RpcError) -> None:
-        """Answer with an error; one about a session that is not known names the session."""
+        """Answer a request with an error, which names the session if that is not known."""
         told = error
         if error.code == protocol.ErrorCode.RESOURCE_NOT_FOUND and "sessionId" in asked.params:
             data = {**as_object(error.data), "sessionId": asked.params["sessionId"]}
@@ -300,7 +303,7 @@ class ClientEnd:
         self._send(jsonrpc.error(asked.id, told))
 
     def _result(self, asked: _Asked, result: Json) -> Json | None:
-        """Return a result in version 2, None for one that is the same."""
+        """Return the result of a request in version 2; None if it is the same in both."""
         session_id = asked.params.get("sessionId")
         match asked.method:
             case protocol.INITIALIZE:
@@ -327,7 +330,7 @@ class ClientEnd:
         return None
 
     def _left(self, session_id: object) -> None:
-        """Say that the turn which runs is over for the client: it has the session no more."""
+        """Forget a session that was closed or deleted; a turn that runs ends as cancelled."""
         if session := self._sessions.get(session_id):
             if session.turn:
                 self._end_turn(session_id, session, session.turn, {"stopReason": "cancelled"})
@@ -335,7 +338,10 @@ class ClientEnd:
         self._forget_children(session_id)
 
     def _end_replay(self, session_id: object, session: _Session, asked: _Asked, own: Json) -> None:
-        """Say that the replay is whole, and how the session stands, before the answer."""
+        """Send the end of a replay and the session's state, before `asked` is answered.
+
+        `own`: the result that the bridge gave, whose `_meta` has the state.
+        """
         session.updates.end_message()
         session.updates.replays = False
         replayed = asked.params.get(v2.REPLAY_FROM) is not None
@@ -356,7 +362,7 @@ class ClientEnd:
     # --- turns ---------------------------------------------------------------------------------
 
     def _accepted(self, params: Json) -> Json:
-        """Note the id of a prompt that is on disk; returns the parameters with the client's id."""
+        """Note the id of an accepted prompt; returns `params` with the client's own request id."""
         asked = self._asked.get(params.get("requestId"))
         if asked is None:
             return params
@@ -370,7 +376,7 @@ class ClientEnd:
         return {**params, "requestId": asked.id}
 
     def _stands(self, params: Json) -> None:
-        """Take where a session stands: a turn may have begun, or one of another's ended."""
+        """Take a session's state from the bridge: tell the client which turn began or ended."""
         session_id = params.get("sessionId")
         if (session := self._sessions.get(session_id)) is None:
             return
@@ -391,10 +397,10 @@ class ClientEnd:
             self._say_standing(session_id, session, session.state)
 
     def _turn(self, session_id: object, session: _Session, stands: Json) -> str:
-        """Return the turn that runs.
+        """Return the prompt id of the turn that runs; empty if none runs.
 
-        A turn of the client's goes on while its prompt has no outcome: hooks run, and their
-        feedback, which nobody has sent, runs inside the prompt (invariant Q11).
+        A turn of the client's goes on while its prompt is not answered: hooks, and the turn of
+        their feedback, which no client has sent, belong to it (invariant Q11).
         """
         turn = _turn_of(stands)
         is_mine = as_object(stands.get("turn")).get("mine") is True
@@ -407,11 +413,14 @@ class ClientEnd:
         return turn
 
     def _own_prompts(self, prompt_id: str) -> list[_Asked]:
-        """Return the requests that brought a prompt which has no outcome yet."""
+        """Return the client's unanswered requests that brought the prompt `prompt_id`."""
         return [each for each in self._asked.values() if each.prompt_id == prompt_id]
 
     def _answer_begun(self, session_id: object, session: _Session, turn: Json) -> None:
-        """Answer the client's own prompt whose turn has begun."""
+        """Answer the client's own requests for the prompt whose turn has begun.
+
+        `turn`: the member `turn` of the session's state.
+        """
         shown_as = session.updates.last_user_message if turn.get("edited") else ""
         for asked in self._own_prompts(session.turn) if session.turn else ():
             if not asked.begun:
@@ -423,7 +432,7 @@ class ClientEnd:
     def _insert(self, session_id: object, asked: _Asked, *, shown_as: str = "") -> None:
         """Show the client its own words, and answer its prompt with the id of their message.
 
-        `shown_as`: the id under which other words were shown in their place.
+        `shown_as`: the id of a message that shows them already, or others in their place.
         """
         asked.begun = True
         message = shown_as or asked.prompt_id or f"{self._ids}p{next(self._numbers)}"
@@ -435,7 +444,7 @@ class ClientEnd:
         self._send(jsonrpc.response(asked.id, {"messageId": message}))
 
     def _prompt_ended(self, asked: _Asked, answer: Ok | Err) -> None:
-        """Take the bridge's answer to a prompt: how its turn ended, or why it had none."""
+        """Tell how a prompt's turn ended, from the bridge's answer, or answer it if it had none."""
         session_id = asked.params.get("sessionId")
         session = self._known(session_id)
         if asked.begun:
@@ -461,7 +470,7 @@ class ClientEnd:
                     self._say_idle(session_id, session, _end_of(answer))
 
     def _end_turn(self, session_id: object, session: _Session, turn: str, end: Json) -> None:
-        """Say how a turn ended, once."""
+        """Tell the client how a turn ended, unless it was told before."""
         if turn in session.ended:
             return
         session.ended = [*session.ended[-9:], turn]
@@ -471,7 +480,7 @@ class ClientEnd:
         self._say_idle(session_id, session, end)
 
     def _end_other(self, session_id: object, session: _Session, turn: str, stands: Json) -> None:
-        """Say how the turn of which the client was told has ended, if another one runs, or none."""
+        """Tell the client how the turn it knows of ended, if `turn` is another one, or empty."""
         if session.turn and session.turn != turn:
             self._end_turn(session_id, session, session.turn, _end_told(stands, session.turn))
 
@@ -491,7 +500,7 @@ class ClientEnd:
         self._say_standing(session_id, session, v2.IDLE, **told, **meta_of(end))
 
     def _say_standing(self, session_id: object, session: _Session, state: str, **more: Any) -> None:
-        """Say a state, with what runs in the background; `more`: how a turn ended."""
+        """Send a state with the list of background work; `more`: how a turn ended."""
         session.state = state
         told = {"sessionUpdate": v2.STATE_UPDATE, "state": state, **more}
         self._say(session_id, session.background.in_state(told))
@@ -501,13 +510,13 @@ class ClientEnd:
         self._send(jsonrpc.notification(protocol.SESSION_UPDATE, params))
 
     def _session(self, session_id: object) -> _Session:
-        """Return what the client was told of a session that the bridge speaks of."""
+        """Return the record of a session that the bridge names, made and kept if there is none."""
         found = self._known(session_id)
         self._sessions[session_id] = found
         return found
 
     def _known(self, session_id: object) -> _Session:
-        """Return the same for a session that the client names; of an unknown one it is nothing."""
+        """Return the record of a session that the client names; if unknown a new one, not kept."""
         if isinstance(session_id, str) and session_id in self._sessions:
             return self._sessions[session_id]
         settings = Settings()
@@ -521,12 +530,12 @@ class ClientEnd:
 
 
 def _attaches_whole(method: str, params: Json) -> bool:
-    """Return True for a request that shows a live session from its beginning."""
+    """Return True for an `attach` that replays the session from its beginning."""
     return method == protocol.ATTACH and params.get("replay") is not False
 
 
 def _permission(params: Json) -> Json:
-    """Return the parameters of a question for a permission; in its agent's words if it has some."""
+    """Return a permission question's parameters in version 2, in the agent's own form if kept."""
     call = as_object(params.get("toolCall"))
     title = call.get("title")
     told = {key: value for key, value in without_said(params).items() if key != "toolCall"}
@@ -536,7 +545,7 @@ def _permission(params: Json) -> Json:
 
 
 def _opened(session: _Session, result: Json) -> Json:
-    """Return what the answer to a request that opens a session says."""
+    """Return the members that each answer to the opening of a session has: options, `_meta`."""
     return {**meta_of(result), "configOptions": session.settings.shown}
 
 
@@ -546,7 +555,7 @@ def _turn_of(stands: Json) -> str:
 
 
 def _state_of(stands: Json, session: _Session) -> str:
-    """Return version 2's word for where a session stands."""
+    """Return version 2's state of a session, for the state that the bridge tells."""
     word = stands.get("state")
     if not session.turn and word == LiveState.CANCELLING:  # what ends is work outside of a turn
         return session.state
@@ -557,7 +566,7 @@ def _state_of(stands: Json, session: _Session) -> str:
 
 
 def _end_of(answer: Ok | Err) -> Json:
-    """Return stop reason, error and `_meta` of a turn's end."""
+    """Return stop reason, error and `_meta` of a turn's end, from the answer to its prompt."""
     if isinstance(answer, Err):
         return {"stopReason": v2.ERROR, "error": answer.error.to_wire()}
     result = as_object(answer.result)
@@ -566,7 +575,7 @@ def _end_of(answer: Ok | Err) -> Json:
 
 
 def _end_told(stands: Json, turn: str) -> Json:
-    """Return stop reason and error of another client's turn, as far as it is told."""
+    """Return stop reason and error of `turn` from the session's state; empty if it has none."""
     last = as_object(stands.get("last"))
     if last.get("promptId") != turn:
         return {}
@@ -577,5 +586,5 @@ def _end_told(stands: Json, turn: str) -> Json:
 
 
 def _same(mine: RequestId, wanted: Any) -> bool:
-    """Return True for the same id: 1 and "1", and 1 and true, are different ones."""
+    """Return True if two ids are equal and of one type: 1, "1" and true all differ."""
     return type(mine) is type(wanted) and mine == wanted

@@ -1,8 +1,8 @@
 """Diffs of version 2 as version 1 has them. SANS-IO.
 
-Version 1 has a file's whole text before and after a change, version 2 a list of changes and a patch
-that need not hold either. So a file that is added becomes a diff, and everything else a text: what
-happens to which file, and the patch.
+A diff of version 1 has a file's whole text before and after a change; one of version 2 has a list
+of changes and a patch, which need not contain either text. So a file that is added becomes a diff,
+and everything else a text: what happens to which file, and the patch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BEGIN: Final = "diff --git "
 
 
 def diff_to_v1(diff: Json) -> list[Json]:
-    """Return the items of a tool call's content that show a diff."""
+    """Return the items of a tool call's content in version 1 that show a diff of version 2."""
     patch = as_object(diff.get("patch"))
     text = patch.get("text")
     whole = text if isinstance(text, str) else ""
@@ -57,7 +57,7 @@ def paths_of(diff: Json) -> list[str]:
 
 
 def is_understood(diff: Json) -> bool:
-    """Return True if it is known of each change what it does to which file."""
+    """Return True if each change of a diff has a known operation and the paths it needs."""
     changes = diff.get("changes")
     return isinstance(changes, list) and all(map(_is_known, changes))
 
@@ -78,13 +78,13 @@ def _paths(diff: Json) -> Iterator[str]:
     text = as_object(diff.get("patch")).get("text")
     for name in _in_patch(text if isinstance(text, str) else ""):
         if not any(_is_end(name, path) for path in told):
-            # Whether it is below the session's folder is not told.
+            # Whether the name is relative to the session's folder is not told.
             yield name
             yield f"/{name.lstrip('/')}"
 
 
 def _in_patch(patch: str) -> Iterator[str]:
-    """Give the name of each file that a patch changes, as its headers have it."""
+    """Yield the name of each file that a patch changes, as its headers have it."""
     old = new = 0  # lines of the hunk that are still to come
     for line in patch.split("\n"):
         if (old > 0 or new > 0) and line[:1] in ("", " ", "+", "-", "\\"):
@@ -108,7 +108,7 @@ def _line(change: Json) -> str:
 
 
 def _sections(patch: str) -> list[list[str]]:
-    """Return the lines of each file's part of a patch."""
+    """Return the parts of a git patch, one for each file, as lists of lines."""
     found: list[list[str]] = []
     for line in patch.split("\n"):
         if line.startswith(_BEGIN) or not found:
@@ -118,7 +118,7 @@ def _sections(patch: str) -> list[list[str]]:
 
 
 def _section_of(change: Json, sections: list[list[str]]) -> list[str] | None:
-    """Return the part of a patch that is about a changed file; None if it is not told for sure."""
+    """Return the one part of a patch about a change's file; None if there are none or several."""
     path = change.get("path")
     if not isinstance(path, str):
         return None
@@ -127,18 +127,18 @@ def _section_of(change: Json, sections: list[list[str]]) -> list[str] | None:
 
 
 def _is_about(section: list[str], path: str) -> bool:
-    """Return True if a part of a patch begins with the name of this file, which is absolute."""
+    """Return True if the first line of a part of a patch names the file of an absolute `path`."""
     _, found, name = section[0].rpartition(" b/")
     return bool(found) and _is_end(name, path)
 
 
 def _is_end(name: str, path: str) -> bool:
-    """Return True if an absolute path ends with a name."""
+    """Return True if the last parts of an absolute path are `name`."""
     return f"/{path.lstrip('/')}".endswith(f"/{name.lstrip('/')}")
 
 
 def _added(section: list[str]) -> str | None:
-    """Return the text of a file that a part of a patch adds as a whole, None if it does not."""
+    """Return the text of a file that is new in a part of a patch; None if it is not new."""
     body = next((at for at, line in enumerate(section) if line.startswith("@@")), None)
     if body is None:
         is_new = any(line.startswith("new file mode") for line in section)

@@ -1,4 +1,4 @@
-"""`initialize` of a client that speaks version 2, with a bridge that speaks version 1."""
+"""`initialize` between a client that speaks version 2 and the bridge, which speaks version 1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from acp_bridge import __version__, protocol
 from acp_bridge.protocol import Json, as_object, has, objects, own_meta, renamed, with_own_meta
 from acp_bridge.versions import v2
 
-#: what the translator itself has to be told by the bridge.
+#: the bridge's own notifications and members that the translator needs, as abilities.
 _HEARS: Final[Json] = {
     protocol.HEARS_ACCEPTED: True,
     protocol.HEARS_STATE: True,
@@ -18,8 +18,8 @@ _PROMPT: Final = ("image", "audio", "embeddedContext")
 
 
 def for_bridge(params: Json) -> Json:
-    """Return the parameters of `initialize` in version 1: what each client of version 2 can is
-    declared, and it has neither files nor terminals for the agent.
+    """Return the client's parameters of `initialize` in version 1. They declare what every client
+    of version 2 is able to do, and that it offers the agent neither files nor terminals.
     """
     can = as_object(params.get("capabilities"))
     meta = as_object(can.get("_meta"))
@@ -45,7 +45,7 @@ def for_bridge(params: Json) -> Json:
 
 
 def for_client(result: Json) -> Json:
-    """Return the answer to `initialize` in version 2."""
+    """Return the bridge's result of `initialize` in version 2."""
     can = as_object(result.get("agentCapabilities"))
     session: Json = {"prompt": {}, "mcp": {"stdio": {}}}
     for name in _PROMPT:
@@ -73,7 +73,7 @@ def for_client(result: Json) -> Json:
 
 
 def _info(info: Json) -> Json:
-    """Return what an agent says of itself, with the two members that version 2 wants."""
+    """Return an agent's `info` with a name and a version, which version 2 requires."""
     own = {"name": "acp-bridge", "version": __version__}
     return {**own, **{key: value for key, value in info.items() if isinstance(value, str)}}
 

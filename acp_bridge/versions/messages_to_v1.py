@@ -1,8 +1,8 @@
 """Messages of version 2 as version 1 shows them: in chunks, of which none is taken back. SANS-IO.
 
-Version 2 can also tell a message as a whole, and replace it. What goes on where the shown text ends
-is shown as one more chunk; a text that was replaced is shown as another message. Of what was shown
-only a length and a digest are kept.
+Version 2 can also tell a message as a whole, and replace it. If the new text begins with the shown
+one, the rest is shown as one more chunk; else the new text is shown as another message. Of the text
+that was shown only a length and a digest are kept.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from acp_bridge.protocol import Json
 from acp_bridge.versions import v2
 from acp_bridge.versions.blocks_to_v1 import block_to_v1, blocks_to_v1
 
-#: by each kind that tells a message as a whole, the kind of its chunks.
+#: the kinds of updates that tell a whole message, each with the kind that tells a chunk of it.
 WHOLE: Final = {
     v2.USER_MESSAGE: protocol.USER_MESSAGE,
     v2.AGENT_MESSAGE: protocol.AGENT_MESSAGE,
     v2.AGENT_THOUGHT: protocol.AGENT_THOUGHT,
 }
-#: texts that are digested at once: one alone costs more than all the rest.
+#: texts that are put into the digest in one go: to digest each alone would be slow.
 _TEXTS: Final = 50
 
 
 @dataclass(slots=True)
 class _Message:
-    """What was shown of one message."""
+    """The text that was shown of one message: its length and digest."""
 
     #: its id in version 1.
     shown_id: str
@@ -41,14 +41,14 @@ class _Message:
     last: list[str] = field(default_factory=list)
 
     def add(self, text: str) -> None:
-        """Note a text that is shown."""
+        """Add a text to what was shown."""
         self.length += len(text)
         self.last.append(text)
         if len(self.last) >= _TEXTS:
             self._digest()
 
     def begins(self, text: str) -> bool:
-        """Return True if all that was shown is the beginning of this text."""
+        """Return True if a text begins with all that was shown of the message."""
         if len(text) < self.length:
             return False
         self._digest()
@@ -63,11 +63,11 @@ class Messages:
     """The messages of one session that were shown."""
 
     def __init__(self) -> None:
-        """Nothing was shown."""
+        """No message was shown yet."""
         self._shown: dict[str, _Message] = {}
 
     def chunk(self, update: Json) -> list[Json]:
-        """Return the updates for a chunk of a message."""
+        """Return the updates of version 1 for a chunk of a message."""
         block, message_id = block_to_v1(update.get("content")), update.get("messageId")
         if block is None:
             return []
@@ -80,7 +80,7 @@ class Messages:
         return [{**update, "content": block, "messageId": message.shown_id}]
 
     def whole(self, update: Json) -> list[Json]:
-        """Return the updates for a message that is told as a whole: what was not shown of it."""
+        """Return the chunks for a message that is told as a whole: what was not shown of it yet."""
         blocks, message_id = blocks_to_v1(update.get("content")), update.get("messageId")
         if not blocks or not isinstance(message_id, str):
             return []
@@ -101,14 +101,14 @@ class Messages:
         return message
 
     def _replace(self, message_id: str, before: _Message) -> _Message:
-        """Begin another message for a text that is not the one that was shown."""
+        """Begin another message, under a new id, for a text that replaces the shown one."""
         number = before.replaced + 1
         self._shown[message_id] = _Message(f"{message_id}~{number + 1}", number)
         return self._shown[message_id]
 
 
 def _rest(blocks: list[Json], shown: int) -> list[Json]:
-    """Return the blocks behind so many characters, the first one cut if it is text."""
+    """Return the blocks without the first `shown` characters; a text block may be cut."""
     left = []
     for block in blocks:
         text = _as_text(block)
@@ -123,7 +123,7 @@ def _rest(blocks: list[Json], shown: int) -> list[Json]:
 
 
 def _as_text(block: Json) -> str:
-    """Return the text of a block, or of another block what tells it from every text."""
+    """Return the text of a text block; for any other its JSON, marked so that no text equals it."""
     text = block.get("text")
     if block.get("type") == "text" and isinstance(text, str):
         return text

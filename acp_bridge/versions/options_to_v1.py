@@ -1,6 +1,6 @@
 """Config options and commands of version 2 as version 1 has them. SANS-IO.
 
-The option of the category `mode` is told as version 1's modes, too.
+The option of the category `mode` is also told as the modes of version 1.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from acp_bridge.versions import v2
 
 
 def options_to_v1(options: object, *, booleans: bool) -> list[Json]:
-    """Return config options; `booleans`: the client takes options that are on or off."""
+    """Return config options in version 1; `booleans`: with those that are on or off."""
     types = ("select", "boolean") if booleans else ("select",)
     return [_option(each) for each in objects(options) if each.get("type") in types]
 
@@ -26,7 +26,7 @@ def _option(option: Json) -> Json:
 
 
 def mode_option(options: object) -> Json | None:
-    """Return the option that version 1 knows as modes, None if there is none."""
+    """Return the config option that version 1 knows as modes; None if there is none."""
     return next(
         (
             each
@@ -40,7 +40,7 @@ def mode_option(options: object) -> Json | None:
 
 
 def modes_to_v1(option: Json) -> Json:
-    """Return the modes that an option of the category `mode` stands for."""
+    """Return the `modes` of version 1 that an option of the category `mode` stands for."""
     modes = [
         {"id": each.get("value"), **{n: each[n] for n in ("name", "description") if n in each}}
         for each in _values(option)
@@ -49,19 +49,19 @@ def modes_to_v1(option: Json) -> Json:
 
 
 def _values(option: Json) -> Iterator[Json]:
-    """Give the values of an option, those in groups too."""
+    """Yield the values of an option, those in groups too."""
     for each in objects(option.get("options")):
         yield from objects(each["options"]) if "groupId" in each else [each]
 
 
 def setting_to_v2(params: Json) -> Json:
-    """Return the parameters of `session/set_config_option`, whose value has a type."""
+    """Return the parameters of `session/set_config_option` with the type of its value."""
     kind = "boolean" if isinstance(params.get("value"), bool) else "id"
     return {**params, "type": kind}
 
 
 def commands_to_v1(commands: object) -> list[Json]:
-    """Return the commands of a list that version 1 can show."""
+    """Return those commands of a list that version 1 can show, in its form."""
     told = []
     for each in objects(commands):
         if each.get("type") == "command":
@@ -73,7 +73,7 @@ def commands_to_v1(commands: object) -> list[Json]:
 
 
 def _input(value: object) -> Json | None:
-    """Return what stands behind a command's name, None if version 1 has no such thing."""
+    """Return the input that a command takes; None unless it is text, all that version 1 has."""
     given = as_object(value)
     if given.get("type") != "text":
         return None

@@ -1,4 +1,4 @@
-"""Pieces of the output of a terminal and of the content of a tool call, joined. SANS-IO."""
+"""Updates with a piece of text of a terminal or a tool call, taken apart to join them. SANS-IO."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from acp_bridge.versions import v2
 
 
 def text_of(said: Json) -> tuple[Json, str] | None:
-    """Return what a piece has beside its text, and the text; None for what is no piece of text.
+    """Return a piece without its text, and the text; None for an update that is no such piece.
 
-    A byte of a terminal's output is one character.
+    A byte of a terminal's output becomes one character.
     """
     match said:
         case {"sessionUpdate": v2.TERMINAL_OUTPUT_CHUNK, "data": str(data)}:
@@ -29,7 +29,7 @@ def text_of(said: Json) -> tuple[Json, str] | None:
 
 
 def with_text(said: Json, text: str) -> Json:
-    """Return a piece with another text, as `text_of` gives one."""
+    """Return the piece `said` with another text; the inverse of `text_of`."""
     if said["sessionUpdate"] == v2.TERMINAL_OUTPUT_CHUNK:
         return {**said, "data": b64encode(text.encode("latin-1")).decode()}
     return _with(said, text)

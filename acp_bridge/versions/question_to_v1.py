@@ -1,4 +1,4 @@
-"""What an agent of version 2 asks a person, as version 1 asks it. SANS-IO."""
+"""The questions that an agent of version 2 asks a person, in version 1. SANS-IO."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from acp_bridge.versions import v2
 from acp_bridge.versions.blocks_to_v1 import text_content
 from acp_bridge.versions.cards_to_v1 import Cards
 
-#: the kinds of options that version 1 has: whoever answers by a rule has to know what one does.
+#: the kinds of options that version 1 has: an option of another kind could not be answered by a
+#: rule.
 _OPTIONS: Final = ("allow_once", "allow_always", "reject_once", "reject_always")
 _MODES: Final = ("form", "url")
 
 
 def permission_to_v1(params: Json, cards: Cards, call_id: str) -> Json:
-    """Return the parameters of `session/request_permission`.
+    """Return the parameters of `session/request_permission` in version 1.
 
-    Raises RpcError if there is nothing to choose from.
-    Version 1 asks about a tool call: `call_id` is for a question about something else.
+    Version 1 asks about a tool call: a question about something else gets one of the id `call_id`.
+    Raises RpcError if it has no option that version 1 knows.
     """
     title, subject = params.get("title"), as_object(params.get("subject"))
     headline = title if isinstance(title, str) else ""
@@ -42,7 +43,7 @@ def permission_to_v1(params: Json, cards: Cards, call_id: str) -> Json:
 
 
 def _with_words(call: Json, title: str, description: object) -> Json:
-    """Return a call whose content has what a question says beside the call's own title."""
+    """Return a tool call with a question's title, if it differs, and description in its content."""
     said = [title] if title and title != call.get("title") else []
     if isinstance(description, str) and description:
         said.append(description)
@@ -52,9 +53,9 @@ def _with_words(call: Json, title: str, description: object) -> Json:
 
 
 def elicitation_to_v1(params: Json) -> Json:
-    """Return the parameters of `elicitation/create`; raises RpcError for a mode that is not known.
+    """Return `params` of `elicitation/create` unchanged: they are the same in both versions.
 
-    Both versions have the same.
+    Raises RpcError for a mode that is not known.
     """
     if params.get("mode") not in _MODES:
         raise errors.invalid("not known here", "mode")

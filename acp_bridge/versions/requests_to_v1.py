@@ -1,4 +1,4 @@
-"""Requests of a client of version 2 as version 1 has them."""
+"""Requests of a client of version 2, translated into version 1."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from acp_bridge.versions.settings_to_v2 import servers
 
 
 def resume(params: Json) -> tuple[str, Json]:
-    """Return method and parameters of a load, or of a resume; raises RpcError."""
+    """Return method and parameters of version 1 for `session/resume`: a load to replay all.
+
+    Raises RpcError for a replay from an unknown place.
+    """
     replay = params.get(v2.REPLAY_FROM)
     told = {key: value for key, value in params.items() if key != v2.REPLAY_FROM}
     told["mcpServers"] = servers(params.get("mcpServers"))
@@ -26,7 +29,7 @@ def resume(params: Json) -> tuple[str, Json]:
 
 
 def prompt(params: Json) -> Json:
-    """Return the parameters of a prompt, with its key where the bridge looks for it."""
+    """Return the parameters of a prompt with its idempotency key moved to the bridge's `_meta`."""
     key = params.get(v2.IDEMPOTENCY_KEY)
     told = {name: value for name, value in params.items() if name != v2.IDEMPOTENCY_KEY}
     if key is None:

@@ -1,4 +1,4 @@
-"""Turns what a session offers in version 1 into version 2: options, modes, commands, servers."""
+"""Config options, modes, models and commands in version 2; MCP servers in version 1."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.versions import v2
 
-#: an option that is made of the modes, or of the models, of an agent that has no such option.
+#: the ids of the options that are made of an agent's modes and models, if it has no such option.
 _MODE: Final = v2.MODE
 _MODEL: Final = "model"
 
 
 class Settings:
-    """Knows the options of one session as version 2 has them; modes and models are among them."""
+    """The config options of one session in version 2, modes and models among them."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
+        """No option is known yet."""
         self._options: list[Json] = []
         self._modes: Json = {}
         self._models: Json = {}
 
     def take(self, result: Json) -> None:
-        """Take what the answer to a request that opens a session says; what is absent stays."""
+        """Note the options, modes and models in a result or an update; those absent stay."""
         if isinstance(options := result.get("configOptions"), list):
             self._options = [_option(each) for each in objects(options)]
         self._modes = as_object(result.get("modes")) or self._modes
         self._models = as_object(result.get("models")) or self._models
 
     def set_mode(self, mode: object) -> None:
-        """Take the mode that holds now."""
+        """Note the id of the current mode."""
         self._modes = {**self._modes, "currentModeId": mode}
 
     @property
     def has_modes(self) -> bool:
-        """True once it is known which modes there are."""
+        """True if the available modes are known, and there are some."""
         return bool(objects(self._modes.get("availableModes")))
 
     @property
     def shown(self) -> list[Json]:
-        """All options, in version 2's form."""
+        """All config options in version 2, with those made of modes and models."""
         found = list(self._options)
         categories = [each.get("category") for each in found]
         modes = objects(self._modes.get("availableModes"))
@@ -73,7 +73,7 @@ class Settings:
         return SET_CONFIG_OPTION, {**rest, "configId": chosen, "value": value, **typed}
 
     def note_set(self, method: str, params: Json, result: Json) -> None:
-        """Take what has become of a request that `setting` has made."""
+        """Note the result of a request that was sent with what `setting` returned."""
         if method == SET_MODE:
             self.set_mode(params.get("modeId"))
         elif method == SET_MODEL:
@@ -108,7 +108,7 @@ def _option(option: Json) -> Json:
 
 
 def commands(listed: object) -> list[Json]:
-    """Return commands in version 2's form."""
+    """Return a list of available commands in version 2's form."""
     return [_command(each) for each in objects(listed)]
 
 

@@ -1,4 +1,4 @@
-"""Terminals of an agent of version 2 as texts: those of version 1 are a client's. SANS-IO."""
+"""Terminals of an agent of version 2, shown as text: version 1 has only a client's. SANS-IO."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, Final
 from acp_bridge.protocol import Json, as_object, has
 from acp_bridge.versions.blocks_to_v1 import fenced
 
-#: bytes of a terminal's output that are kept and shown: the end of it.
+#: bytes of a terminal's output that are kept and shown, from its end.
 SHOWN: Final = 16 * 1024
-#: what colours a text, moves the cursor or names the window.
+#: escape sequences that colour a text, move the cursor or name the window.
 _CONTROL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
@@ -23,15 +23,15 @@ class Terminal:
 
     command: str = ""
     output: bytes = b""
-    #: bytes that were told in all, and bytes at the beginning that are no longer kept.
+    #: bytes of output that came in all, and how many of them, at the beginning, are not kept.
     told: int = 0
     cut: int = 0
-    #: None while the command runs.
+    #: the exit status; None while the command runs.
     exit: Json | None = None
     can_cancel: bool = False
 
     def update(self, update: Json) -> None:
-        """Take a `terminal_update`: what it leaves out stays, null clears."""
+        """Note what a `terminal_update` tells: an absent member stays, null clears one."""
         if "command" in update:
             command = update["command"]
             self.command = command if isinstance(command, str) else ""
@@ -45,7 +45,7 @@ class Terminal:
             self.can_cancel = has(update["capabilities"], "cancel")
 
     def add(self, data: Any) -> None:
-        """Take more output, in base64."""
+        """Append output, given in base64; only its last `SHOWN` bytes are kept."""
         output = self.output + _decoded(data)
         self.told += len(output) - len(self.output)
         self.cut += max(0, len(output) - SHOWN)
@@ -76,7 +76,7 @@ class Terminal:
 
 
 def _decoded(data: Any) -> bytes:
-    """Return the bytes of a text in base64; none if it is not in base64."""
+    """Return the bytes of a text in base64; none if it is not valid base64."""
     if not isinstance(data, str):
         return b""
     try:

@@ -1,7 +1,7 @@
-"""The updates of one session of version 2 as updates of version 1, a function a row. SANS-IO.
+"""The updates of one session of version 2 as updates of version 1. SANS-IO.
 
-What version 1 has no word for is dropped: a strict client ends the connection at a kind of update
-that it does not know (docs/versions.md lists what that is).
+An update that version 1 has no kind for is dropped (docs/versions.md lists them): a strict client
+ends the connection at a kind that it does not know.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _PLAN_STATUSES: Final = ("pending", "in_progress", "completed")
 
 
 class Shown:
-    """What a client of version 1 is shown of one session."""
+    """Translates the updates of one session, and knows what a client of version 1 was shown."""
 
     def __init__(self, *, booleans: bool = False, compaction: bool = False) -> None:
         """`booleans`: the client takes config options that are on or off.
 
-        `compaction`: it takes what is told of the compaction of a conversation.
+        `compaction`: it takes updates about the compaction of a conversation.
         """
         self.messages = Messages()
         self.cards = Cards()
         #: the ids of the bridge's own prompts: an agent repeats their words.
         self.prompts: set[str] = set()
-        #: a prompt of the bridge's is open: what the user says is known.
+        #: a prompt of the bridge's is open: the user's words are its own, and shown already.
         self.prompting = False
         #: the option that version 1 knows as modes, as it was last told.
         self.mode: Json | None = None
@@ -78,7 +78,7 @@ class Shown:
         }
 
     def update(self, update: Json) -> list[Json]:
-        """Return the updates for one of version 2: none, one or several."""
+        """Return the updates of version 1 for one of version 2: none, one or several."""
         kind = update.get("sessionUpdate")
         row = self._rows.get(kind) if isinstance(kind, str) else None
         return row(update) if row else []
@@ -92,12 +92,12 @@ class Shown:
         return [] if self._is_echo(update) else self.messages.whole(update)
 
     def _is_echo(self, update: Json) -> bool:
-        """Return True for words of the user that the bridge itself has sent and shown."""
+        """Return True if an update repeats words of the user that the bridge sent and showed."""
         message_id = update.get("messageId")
         return self.prompting or (isinstance(message_id, str) and message_id in self.prompts)
 
     def _notice(self, update: Json) -> list[Json]:
-        """Show a warning or an error as a text; what is for information alone is not kept."""
+        """Return a message with a notice's text; none for one of the severity `info`."""
         if update.get("severity") == "info":
             return []
         self._notices += 1
@@ -111,13 +111,13 @@ class Shown:
     # --- settings ------------------------------------------------------------------------------
 
     def settings(self, options: object) -> Json:
-        """Return `configOptions`, and `modes` if there are some, and note the mode."""
+        """Return `configOptions` in version 1, and `modes` if there are some; notes the mode."""
         self.mode = mode_option(options)
         told: Json = {"configOptions": options_to_v1(options, booleans=self._booleans)}
         return {**told, "modes": modes_to_v1(self.mode)} if self.mode else told
 
     def mode_changed(self, options: object) -> list[Json]:
-        """Return the update that tells another mode, if the options have one."""
+        """Return the update that tells the current mode, if it changed with the new options."""
         before, now = self.mode, mode_option(options)
         self.mode = now or before
         if now is None or (before and before["currentValue"] == now["currentValue"]):
@@ -143,7 +143,7 @@ def _nothing(_update: Json) -> list[Json]:
 
 
 def _of_sessions(update: Json) -> list[Json]:
-    """Show what one session says to another."""
+    """Return an update with a message between two sessions, its content in version 1."""
     content = update.get("content")
     if isinstance(content, list):
         return [{**update, "content": blocks_to_v1(content)}]
@@ -158,7 +158,7 @@ def _commands(update: Json) -> list[Json]:
 
 
 def _plan(update: Json) -> list[Json]:
-    """Show the plan that was told last; version 1 has one alone."""
+    """Return the update that shows a plan of items; version 1 has one plan, the last told."""
     plan = as_object(update.get(protocol.PLAN))
     if plan.get("type") != "items":
         return []
@@ -168,7 +168,7 @@ def _plan(update: Json) -> list[Json]:
 
 
 def _entry(entry: Json) -> Json:
-    """Return an entry of a plan; one that was cancelled is over, and says so."""
+    """Return an entry of a plan in version 1; a cancelled one becomes completed, and says so."""
     told = dict(entry)
     status, content = entry.get("status"), entry.get("content")
     if status == v2.CANCELLED:

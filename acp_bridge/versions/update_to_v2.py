@@ -1,7 +1,7 @@
-"""Turns the updates of a session in version 1 into those of version 2, a function for each row.
+"""Translates the updates of a session in version 1 into those of version 2.
 
 - Version 2 wants an id for each message. A run of chunks without one gets an id that is made here.
-- In version 1 null leaves a member of a tool call as it is, in version 2 it clears it.
+- In version 1 null leaves a member of a tool call as it is, in version 2 it clears the member.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from acp_bridge.versions.settings_to_v2 import Settings, commands
 _OF_A_CALL: Final = (
     *("name", "title", "kind", "status", "content", "locations", "rawInput", "rawOutput"),
 )
-#: messages of the user's of which the ids are remembered.
+#: how many messages of the user's have their ids remembered.
 _REMEMBERED: Final = 200
-#: characters of two texts of which a patch is made; of longer ones it is said that they changed.
+#: the most characters of two texts of which a patch is made; longer ones are told without one.
 _MOST_COMPARED: Final = 400_000
 
 
@@ -30,24 +30,24 @@ class ToV2:
     """Translates the updates of one session, in their order."""
 
     def __init__(self, ids: str, settings: Settings) -> None:
-        """`ids`: the beginning of each message id that is made here."""
+        """`ids`: the prefix of each message id that is made here."""
         self._ids = ids
         self._settings = settings
         self._numbers = count(1)
-        #: the chunk before, if the next one may go on with its message, and the message's id.
+        #: the chunk before, if the next one may continue its message, and the id of that message.
         self._before: Json | None = None
         self._message = ""
-        #: the client is being shown the session from its beginning.
+        #: a replay of the session is on its way to the client.
         self.replays = False
-        #: the id of the prompt that the update is of, if that is known.
+        #: the id of the prompt that the update belongs to, if that is known.
         self._prompt: object = None
         #: the tool calls that the client was shown.
         self._calls: set[str] = set()
-        #: the id of the last message of the user's that was given one here.
+        #: the id of the last message of the user's that came without one of its own.
         self.last_user_message = ""
-        #: the same, if no replay or turn has ended since, and none begun.
+        #: the same; empty if a replay or a turn has begun or ended since.
         self.without_turn = ""
-        #: the ids of such messages, by their text; of the last ones alone.
+        #: the ids of the user's last messages, by their text.
         self._said: dict[str | None, str] = {}
         self._rows: dict[str, Callable[[Json], list[Json]]] = {
             **dict.fromkeys(v2.KINDS, _nothing),  # no word of an agent of version 1
@@ -66,7 +66,7 @@ class ToV2:
         }
 
     def end_message(self) -> None:
-        """Let the next chunk without an id begin another message."""
+        """Make the next chunk without an id begin a new message."""
         self._before = None
 
     def begin_replay(self) -> None:
@@ -76,25 +76,25 @@ class ToV2:
         self.end_message()
 
     def shown_as(self, blocks: object) -> str:
-        """Return the id under which the user's words were shown; empty if they were not."""
+        """Return the id of the user message that showed `blocks`; empty if none did."""
         words = objects(blocks)
         return self._said.get(_text(words), "") if words else ""
 
     def begun_as(self, blocks: object) -> str:
-        """Return the id under which the words of the turn that begins were shown; empty if not.
+        """Return the id of the user message that showed the words of a turn that begins, or "".
 
-        A client that loads a session is shown those of its own prompts, in the replay or behind it.
+        A client that loads a session is shown its own prompts in the replay, or right after it.
         """
         return self.without_turn if self.shown_as(blocks) == self.without_turn else ""
 
     def note_shown(self, blocks: list[Json], message: str) -> None:
-        """Note under which id the user's words are shown; the oldest are forgotten."""
+        """Note that `message` is the id of the user message with `blocks`; forget old ones."""
         self._said[_text(blocks)] = message
         if len(self._said) > _REMEMBERED:
             del self._said[next(iter(self._said))]
 
     def updates(self, params: Json) -> list[Json]:
-        """Return the parameters of `session/update` in version 2: of each update that this one is.
+        """Return the parameters of each `session/update` of version 2 for one of version 1.
 
         Parameters that are the same in both versions are the very same object.
         """
@@ -146,7 +146,7 @@ class ToV2:
     def _as_said(self, update: Json) -> list[Json]:
         said = as_object(update.get(protocol.SAID))
         if said.get("sessionUpdate") == v2.NOTICE and self.replays:
-            return []  # it is of then
+            return []  # a notice of an old turn is no news
         if "toolCallId" in said:
             self._calls.add(_call_id(said))
         return [said]
@@ -169,19 +169,19 @@ class ToV2:
 
 
 def _text(blocks: list[Json]) -> str | None:
-    """Return the text of the first block, if it has one."""
+    """Return the text of the first content block, if it has one."""
     text = blocks[0].get("text") if blocks else None
     return text if isinstance(text, str) else None
 
 
 def _call_id(update: Json) -> str:
-    """Return the id of a tool call; empty if it is no text."""
+    """Return the `toolCallId` of an update; empty if it is no string."""
     call = update.get("toolCallId")
     return call if isinstance(call, str) else ""
 
 
 def tool_call(update: Json) -> Json:
-    """Return a tool call, or an update of one, with the members that version 2 knows.
+    """Return a tool call, or an update of one, in version 2.
 
     One that is the same in both versions is the very same object.
     """
@@ -194,7 +194,7 @@ def tool_call(update: Json) -> Json:
 
 
 def _is_known(item: Json) -> bool:
-    """Return False for a terminal: version 2 knows those of the agent alone."""
+    """Return False for a client's terminal: version 2 has terminals of the agent only."""
     return item.get("type") != "terminal"
 
 
@@ -210,7 +210,10 @@ def _content(item: Json) -> Json:
 
 
 def _patch(path: object, old: object, new: object) -> str | None:
-    """Return a patch as git writes it, None if these are no texts, or too long to be compared."""
+    """Return a git patch from `old` to `new`; None if they are no texts, or too long to compare.
+
+    An `old` of None means that the file is new.
+    """
     before = "" if old is None else old
     if not (isinstance(path, str) and isinstance(before, str) and isinstance(new, str)):
         return None
@@ -226,12 +229,12 @@ def _patch(path: object, old: object, new: object) -> str | None:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a text with their ends; nothing but a newline ends one."""
+    """Return the lines of a text with their ends; only a newline ends a line."""
     *whole, last = text.split("\n")
     return [f"{line}\n" for line in whole] + ([last] if last else [])
 
 
-# --- what needs nothing to be known of the session ------------------------------------------------
+# --- translations that need no state of the session -----------------------------------------------
 
 
 def _nothing(_update: Json) -> list[Json]:

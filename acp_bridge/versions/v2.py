@@ -1,7 +1,7 @@
-"""The words of version 2 of ACP that differ from those of version 1, which `protocol.py` has.
+"""The names of version 2 of ACP that differ from those of version 1, which `protocol.py` has.
 
-They are those of the schema in fixtures/acp-v2: that of the TypeScript SDK 2.4.0, and what Preview
-(2026-11-20) adds to it.
+They are taken from the schema in fixtures/acp-v2: that of the TypeScript SDK 2.4.0, with the
+additions of Preview (2026-11-20).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from acp_bridge import protocol
 
 #: the version of the protocol, in `initialize`.
 VERSION: Final = 2
-#: the error for a version that nobody here speaks.
+#: the error code for a version of the protocol that is not supported.
 UNSUPPORTED_VERSION: Final = -32022
 
 # --- methods ------------------------------------------------------------------------------------
@@ -24,11 +24,11 @@ CANCEL_TERMINAL: Final = "terminal/cancel"
 
 # --- members ------------------------------------------------------------------------------------
 
-#: of `session/resume`: what is to be replayed.
+#: in `session/resume`: the part of the session that is to be replayed.
 REPLAY_FROM: Final = "replayFrom"
-#: a type of it: all.
+#: the type of `REPLAY_FROM` for a replay of everything.
 FROM_START: Final = "start"
-#: of `session/prompt` (Preview): the same for each attempt to send one prompt.
+#: in `session/prompt` (Preview): a key that is the same for each attempt to send one prompt.
 IDEMPOTENCY_KEY: Final = "idempotencyKey"
 
 # --- kinds of `session/update` ------------------------------------------------------------------
@@ -45,7 +45,7 @@ COMPACTION_UPDATE: Final = "compaction_update"
 COMPACTION_SUMMARY_CHUNK: Final = "compaction_summary_chunk"
 #: Preview: the end of a replay.
 REPLAY_COMPLETE: Final = "replay_complete"
-#: those that version 1 has not.
+#: the kinds of updates that version 1 has not.
 KINDS: Final = (
     *(USER_MESSAGE, AGENT_MESSAGE, AGENT_THOUGHT, STATE_UPDATE, REPLAY_COMPLETE),
     *(TOOL_CALL_CONTENT_CHUNK, TERMINAL_UPDATE, TERMINAL_OUTPUT_CHUNK),
@@ -53,7 +53,7 @@ KINDS: Final = (
 
 # --- values -------------------------------------------------------------------------------------
 
-#: states, in `STATE_UPDATE`.
+#: the states in `STATE_UPDATE`.
 RUNNING: Final = "running"
 REQUIRES_ACTION: Final = "requires_action"
 IDLE: Final = "idle"
@@ -66,7 +66,7 @@ CANCELLED: Final = "cancelled"
 PLAN_ID: Final = protocol.PLAN
 #: the one format of a diff's patch.
 GIT_PATCH: Final = "git_patch"
-#: types of work in `background`; a question is about the second one, too.
+#: the types of work in a state's `background`; `OF_TOOL_CALL` is a question's subject, too.
 OF_TERMINAL: Final = protocol.TERMINAL
 OF_TOOL_CALL: Final = protocol.TOOL_CALL
 OF_SUBAGENT: Final = "subagent"

@@ -1,1 +1,1 @@
-"""The page for a browser: its files, and the client of the bridge that each open page is."""
+"""The page for a browser: its files, its logins, and the bridge's clients that serve it."""

@@ -1,10 +1,10 @@
-"""A page's end of its WebSocket: who it is, what it shows now, and what its user does.
+"""The server's side of a page: its login, the view that it shows now, and its user's actions.
 
 The page sends one JSON object a message, the first one to log in, and gets messages that say which
-HTML goes where (`Tell` in `opened.py`); it has no model of its own.
+HTML to put where (`Tell` in `opened.py`); it has no model of its own.
 
 Invariants
-- Before the first message has proved a login nothing is told, and nothing is done.
+- Before its first message has proved a login, the page is told nothing, and nothing is done.
 - A page that is not visible has no session open.
 """
 
@@ -32,10 +32,10 @@ from acp_bridge.view.markup import text
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.streams import Incoming, Outgoing
 
-#: seconds for an answer of the bridge, and between two looks at the list.
+#: seconds for an answer of the bridge, and between two updates of the list of sessions.
 _PATIENCE: Final = 30.0
 _LOOKS: Final = 2.0
-#: bytes of the first message, and of any other.
+#: the most bytes of the first message, and of any other.
 _FIRST: Final = 8_192
 _LONGEST: Final = 1 << 20
 #: bytes that may wait for a page before it is told of more changes.
@@ -52,7 +52,7 @@ Join = Callable[[Incoming, Outgoing], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What a page may do: `may` is `look`, `approve` or `all`; `join` makes a client of it."""
+    """A page's login: `may` is `look`, `approve` or `all`; `join` serves clients with it."""
 
     name: str
     may: str
@@ -60,31 +60,31 @@ class Login:
 
 
 class Logins(Protocol):
-    """Who may come in."""
+    """Checks, makes and ends the logins of pages."""
 
     async def enter(self, secret: str) -> Login | None:
-        """Return the login with this secret, None if there is none (any more)."""
+        """Return the login that a secret belongs to; None if there is none (any more)."""
 
     async def exchange(self, code: str) -> str | None:
-        """Return the secret of a new login for a code, which counts no more; None for a bad one."""
+        """Use up a code for a new login, and return its secret; None if the code is not good."""
 
     async def leave(self, secret: str) -> None:
-        """Forget the login with this secret."""
+        """Remove the login that a secret belongs to."""
 
 
 class Visit:
-    """A page that has proved its login."""
+    """A page that has logged in."""
 
     def __init__(self, page: _Page, secret: str, logins: Logins, messages: _Messages) -> None:
         self._page, self._secret, self.logins, self._messages = page, secret, logins, messages
 
     @property
     def name(self) -> str:
-        """The name of its login."""
+        """The name of the page's login."""
         return self._page.login.name
 
     async def serve(self) -> bool:
-        """Serve the page until it is gone, or its user logs out, which returns True."""
+        """Serve the page until it is gone, or its user logs out; returns True for the latter."""
         logs_out = await self._page.run(self._messages)
         if logs_out:
             await self.logins.leave(self._secret)
@@ -93,7 +93,7 @@ class Visit:
 
 
 async def come_in(incoming: Incoming, outgoing: Outgoing, logins: Logins) -> Visit | None:
-    """Return a visit once a page's first message has proved its login; None if it has not.
+    """Wait for a page's first message; returns its visit, None if the message proves no login.
 
     The caller bounds the time.
     """
@@ -110,7 +110,7 @@ async def come_in(incoming: Incoming, outgoing: Outgoing, logins: Logins) -> Vis
 async def _proved(
     first: Json, logins: Logins, tell: Callable[[Json], None]
 ) -> tuple[str, Login | None]:
-    """Return the secret of the first message, or of the login that its code is changed for."""
+    """Return the secret in the first message, or a new one for its code, and the login."""
     secret = first.get("login")
     if isinstance(code := first.get("code"), str):
         secret = await logins.exchange(code.strip())
@@ -129,14 +129,17 @@ def _teller(outgoing: Outgoing) -> Callable[[Json], None]:
 
 
 class _Messages:
-    """The messages of a page, one JSON object each."""
+    """Reads the messages of a page, one JSON object a line."""
 
     def __init__(self, incoming: Incoming) -> None:
         self._incoming = incoming
         self._buffer = bytearray()
 
     async def next(self, longest: int = _LONGEST) -> Json | None:
-        """Return the next message; None at the end, and for one that is too long or no object."""
+        """Return the next message, of up to `longest` bytes.
+
+        None at the end, and for one that is longer or no object.
+        """
         while b"\n" not in self._buffer:
             data = await self._incoming.read()
             if not data or len(self._buffer) > longest:
@@ -175,7 +178,7 @@ class _Page:
     # -- its life
 
     async def run(self, messages: _Messages) -> bool:
-        """Serve until the page is gone, or the user logs out, which returns True."""
+        """Serve until the page is gone, or its user logs out; returns True for the latter."""
         async with self._tasks as tasks:
             tasks.start_soon(self._outgoing.run)
             tasks.start_soon(self._views)
@@ -188,7 +191,7 @@ class _Page:
         return logs_out
 
     async def _views(self) -> None:
-        """Show what is wanted, one after the other; nothing while the page is not visible."""
+        """Show the wanted view, the list or a session; nothing while the page is not visible."""
         while True:
             with anyio.CancelScope() as self._view:
                 if self._visible and self._wanted is None:
@@ -213,7 +216,7 @@ class _Page:
                 self.tell({"put": "sessions", "html": f"<li>{text(_said(why))}</li>"})
 
     async def _listed(self, connection: Connection) -> tuple[list[Json], list[Json]]:
-        """Return the sessions that are kept, the newest first, and those that live."""
+        """Return the stored sessions, the newest first, and the live ones."""
         found = as_object(await connection.request(acp.SESSION_LIST, {}, within=_PATIENCE))
         kept = objects(found.get("sessions"))[:_MOST_LISTED]
         told = as_object(await connection.request(acp.LIVE, {}, within=_PATIENCE))
@@ -239,7 +242,7 @@ class _Page:
                 self._opened = None
 
     async def _look_up(self) -> None:
-        """Learn the folders of the sessions."""
+        """Ask the bridge for its sessions, to note their folders and titles."""
         try:
             async with self._connection(NullListener()) as connection:
                 await connection.initialize("acp-bridge page", within=_PATIENCE)
@@ -249,7 +252,7 @@ class _Page:
 
     @asynccontextmanager
     async def _connection(self, listener: Listener) -> AsyncGenerator[Connection, None]:
-        """Give a connection to the bridge; it ends by itself once this end is closed."""
+        """Yield a new connection to the bridge with the login's rights; closed after the block."""
         mine, theirs = pair()
         self._tasks.start_soon(self.login.join, *theirs)
         async with connected(mine, listener) as connection:
@@ -308,7 +311,7 @@ class _Page:
 
 
 def _act(opened: Opened, message: Json) -> None:
-    """Do in a session what the user has chosen; what makes no sense is dropped."""
+    """Carry out a message of the page in its open session; an unknown one is dropped."""
     match message:
         case {"do": "stop"}:
             opened.stop()
@@ -325,7 +328,7 @@ def _act(opened: Opened, message: Json) -> None:
 
 
 def _number(value: Any) -> int:
-    """Return a number that a page has sent, as one or as text; -1 for anything else."""
+    """Return the integer that a page has sent, as a number or a text; -1 for anything else."""
     try:
         return int(value)
     except (ValueError, TypeError, OverflowError):

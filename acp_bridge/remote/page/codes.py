@@ -1,8 +1,8 @@
-"""The codes with which a phone comes in for the first time. SANS-IO.
+"""The codes with which a browser, on a phone, say, logs in for the first time. SANS-IO.
 
 Invariants
-- A code counts once, for five minutes, and only at the server that has made it.
-- What is kept is its hash. It has 39 random bits, and a server takes ten wrong ones a minute.
+- A code is good once, for five minutes, and only at the server that has made it.
+- Only its hash is kept. It has 39 random bits, and a server takes ten wrong ones a minute.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-#: seconds for which a code counts.
+#: seconds for which a code is good.
 LIFE: Final = 300.0
-#: letters and digits that look like no other one.
+#: the letters and digits of codes: none looks like another.
 _LETTERS: Final = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"
 _LENGTH: Final = 8
-#: codes that count at once; the oldest gives way.
+#: codes that are good at once; beyond that the oldest is dropped.
 _MOST: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a code is changed for: a login with this name, which may so much."""
+    """The login that a code is exchanged for, with its name and rights; `until`: its expiry."""
 
     name: str
     may: str
@@ -31,7 +31,7 @@ class Promise:
 
 
 class Codes:
-    """The codes that count now; `now` is in seconds, by any clock."""
+    """The codes that are good now; `now` is in seconds, by any clock."""
 
     def __init__(self) -> None:
         self._promises: dict[str, Promise] = {}
@@ -46,12 +46,12 @@ class Codes:
         return f"{code[:4]}-{code[4:]}"
 
     def take(self, code: str, now: float) -> Promise | None:
-        """Return what a code is changed for, once; None for one that doesn't count."""
+        """Use up a code, and return the login that it stands for; None for one that is not good."""
         self._forget(now)
         return self._promises.pop(_digest(code), None)
 
     def drop(self, name: str, now: float) -> bool:
-        """Let no code for this name count any more; returns True if one did."""
+        """Drop all codes for logins of this name; returns True if there were some."""
         self._forget(now)
         dropped = [key for key, promise in self._promises.items() if promise.name == name]
         for key in dropped:

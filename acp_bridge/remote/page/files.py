@@ -1,4 +1,4 @@
-"""The files of the page, and the headers that bound what a browser does with them. SANS-IO."""
+"""The files of the page, with headers that restrict what a browser does with them. SANS-IO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from acp_bridge.remote.door import Refusal
 from acp_bridge.view.style import session_style
 
 #: Scripts and styles are ours, the WebSocket goes to this server, and nothing else is fetched. The
-#: script makes HTML of what the server sends in one place, by the policy that is named here.
+#: script turns texts of the server into HTML in one place, by the Trusted Types policy `pieces`.
 POLICY: Final = "; ".join(
     (
         "default-src 'none'",
@@ -44,7 +44,7 @@ _FILES: Final = {
 
 
 def page_file(path: str) -> Refusal | None:
-    """Return the answer to a GET; None for a path that is none of the page's."""
+    """Return the answer to a GET with the page's file at a path; None if there is none."""
     if path not in _FILES:
         return None
     name, kind = _FILES[path]

@@ -1,8 +1,8 @@
-"""The logins of pages: each is a token that only a page can use, and that its idleness ends.
+"""The logins of pages: tokens that only a page can use, and that end after `IDLE` days unused.
 
-There is no cookie. A browser sends a cookie of this host to each of its ports, so to any server
-that an agent starts here. The secret of a login is kept by the browser for the page's own origin,
-and stands in the first message of each WebSocket alone.
+There is no cookie. A browser sends a cookie of this host to each of its ports, so also to any
+server that an agent starts here. The browser keeps the secret of a login for the page's own origin,
+and the page sends it only in the first message of each WebSocket.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from acp_bridge.runtime.log import event
 from acp_bridge.runtime.threads import in_thread
 from acp_bridge.wire.streams import Incoming, Outgoing
 
-#: days without use after which a login counts no more.
+#: days without use after which a login ends.
 IDLE: Final = 30
 
 #: Serves a client of the bridge with the rights of a token.
@@ -30,12 +30,12 @@ JoinAs = Callable[[Token, Incoming, Outgoing], Coroutine[Any, Any, None]]
 
 
 def today() -> date:
-    """Return this day."""
+    """Return today's date in UTC."""
     return datetime.now(UTC).date()
 
 
 class PageLogins:
-    """Who may come in with a page."""
+    """Checks, makes and ends the logins of pages."""
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class PageLogins:
         join_as: JoinAs,
         day: Callable[[], date] = today,
     ) -> None:
-        """`day` returns the present one."""
+        """`join_as` serves a client with the rights of a token; `day` returns today."""
         self._tokens, self._codes, self._join_as, self._day = tokens, codes, join_as, day
 
     async def enter(self, secret: str) -> Login | None:
-        """Return the login with this secret, None if there is none (any more)."""
+        """Return the login that a secret belongs to, and note its use; None if there is none."""
         token = self._tokens.find(secret, of_page=True)
         if token is None:
             return None
@@ -64,7 +64,7 @@ class PageLogins:
         return Login(token.name, token.may, partial(self._join_as, token))
 
     async def exchange(self, code: str) -> str | None:
-        """Return the secret of a new login for a code, which counts no more; None for a bad one."""
+        """Use up a code for a new login, and return its secret; None if the code is not good."""
         promise = self._codes.take(code, anyio.current_time())
         if promise is None:
             return None
@@ -73,13 +73,13 @@ class PageLogins:
         return secret if await self._written(partial(self._tokens.add, token)) else None
 
     async def leave(self, secret: str) -> None:
-        """Forget the login with this secret."""
+        """Remove the login that a secret belongs to."""
         token = self._tokens.find(secret, of_page=True)
         if token is not None:
             await self._written(partial(self._tokens.remove, token.name))
 
     async def _written(self, change: Callable[[], object]) -> bool:
-        """Change the tokens; returns False, and logs why, if that can't be."""
+        """Call `change` in a thread; returns False, and logs why, if it can't write the tokens."""
         try:
             await in_thread(change)
         except (OSError, Unusable) as why:

@@ -1,13 +1,13 @@
-"""One session that is open on a page: a client of the bridge, which looks on, answers and sets.
+"""One session that is open on a page: a client of the bridge that shows, answers and sets.
 
-Prompts are sent by clients of their own that leave as soon as the prompt is on disk, as
-`acp-bridge send` does. So this one sees their words where their turns begin, and a page that is
-gone takes no prompt with it.
+Each prompt is sent by a client of its own that leaves as soon as the prompt is on disk, as
+`acp-bridge send` does. So this client is shown the words of a prompt when its turn begins, and a
+page that is gone takes no prompt with it.
 
 Invariants
 - An answer goes to the very question that was shown: one that the agent has changed is another.
-- What was shown before the load is answered stands on the page at once, and whole.
-- A slow page holds up nobody: it is told less often, and misses nothing but states in between.
+- The updates of the replay are put on the page together, once the load is answered.
+- A slow page holds up nobody: it is told less often, and misses only intermediate states.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from acp_bridge.wire.jsonrpc import RpcError
 #: seconds for the answer to `initialize`, and to a load: the agent may have to start.
 _PATIENCE: Final = 5.0
 _LOADS: Final = 120.0
-#: seconds in which changes are gathered before the page is told; where that takes long, so many
-#: times as long, since the bridge does nothing else meanwhile.
+#: seconds in which changes are gathered before the page is told; at least `_PAUSES` times as long
+#: as the last telling took, since the bridge does nothing else meanwhile.
 _GATHERED: Final = 0.05
 _PAUSES: Final = 4
 _ABILITIES: Final = {acp.HEARS_STATE: True, acp.HEARS_QUEUE: True, acp.WHOLE_CALLS: True}
 
-#: Tells the page.
+#: Sends the page a message, such as `{"put": ID, "html": HTML}`.
 Tell = Callable[[Json], None]
 
 
@@ -60,9 +60,9 @@ class Opened:
         asks: bool,
         may_all: bool,
     ) -> None:
-        """`asks`: the page may answer questions; `may_all`: it may prompt and set, too.
+        """`asks`: the page may answer questions; `may_all`: it may prompt and change settings, too.
 
-        `room` returns as soon as the page has taken what it was told.
+        `room` waits until the page has taken most of what it was sent.
         """
         self.session_id = session_id
         self._tell, self._room = tell, room
@@ -110,7 +110,7 @@ class Opened:
         while True:
             await self._wake.wait()
             await anyio.sleep(max(_GATHERED, _PAUSES * took))
-            await self._room()  # over a slow line more is gathered, and the last state is told
+            await self._room()  # over a slow line more is gathered
             self._wake = anyio.Event()
             began = perf_counter()
             self._flush()
@@ -123,7 +123,7 @@ class Opened:
     # -- what the bridge sends
 
     def on_notification(self, method: str, params: Any) -> None:
-        """Take an update of the session, or what the bridge says of its state and its queue."""
+        """Show an update, the state or the queue of the session, as the bridge tells it."""
         params = as_object(params)
         if method == acp.LET_GO:
             self._line(one_line(params.get("reason")))
@@ -162,7 +162,7 @@ class Opened:
             self._line("the session was closed")
 
     def on_request(self, request: BridgeRequest) -> None:
-        """Show a permission request. Raises RpcError for any other request: it is not supported."""
+        """Show a permission question. Raises RpcError for any other request: none is supported."""
         if request.method != acp.REQUEST_PERMISSION or not self._asks:
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, f"{request.method} is not done here")
         if not options_of(request.params):
@@ -178,7 +178,7 @@ class Opened:
         self._tell({"say": f"The agent asks: {harmless(title)}"})
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
-        """Remove a question that is settled elsewhere, or asked anew."""
+        """Remove a question from the page that was settled elsewhere, or is asked anew."""
         request.give_up()
         for number, asked in list(self._questions.items()):
             if asked is request:
@@ -186,12 +186,12 @@ class Opened:
                 self._tell({"say": "A question is not asked any more"})
 
     async def room(self) -> None:
-        """Return at once: of what the page has not taken yet the last state is kept."""
+        """Return at once: a slow page holds up nobody, as only the last state is kept for it."""
 
     # -- what a person does
 
     def answer(self, number: int, option: int) -> None:
-        """Answer a question with the option at a place in its list."""
+        """Answer the question of a number with the option at the index `option` of its list."""
         request = self._questions.get(number)
         if request is None:
             self._line("that question is not asked any more: nothing was answered")
@@ -202,20 +202,20 @@ class Opened:
             self._forget(number)
 
     def stop(self) -> None:
-        """Stop the turn that runs, whoever asked for it, or what the agent does without one."""
+        """Stop the turn that runs, whoever sent its prompt, or work of the agent without a turn."""
         self._ask_for(acp.CANCEL_TURN, {})
 
     def drop(self, prompt_id: str) -> None:
-        """Let a prompt that waits never run."""
+        """Drop a waiting prompt from the queue."""
         self._ask_for(acp.QUEUE_DROP, {"promptId": prompt_id})
 
     def move(self, prompt_id: str, by: int) -> None:
-        """Move a prompt that waits by one place."""
+        """Move a waiting prompt by one place in the queue: up if `by` is -1, down if 1."""
         if (params := moved(self._rows, prompt_id, by)) is not None:
             self._ask_for(acp.QUEUE_MOVE, params)
 
     def choose(self, kind: str, at: int) -> None:
-        """Set the mode or the model to the value at a place in its list."""
+        """Set the mode or the model (`kind`) to the value at the index `at` of its list."""
         choices = self._settings.choices(kind)
         if choices is None or not 0 <= at < len(choices.values):
             return
@@ -229,12 +229,12 @@ class Opened:
         self._ask_for(method, params, was_set)
 
     def show_all(self) -> None:
-        """Show what is kept of the session's beginning, too."""
+        """Put all pieces of the session that are kept on the page, the earliest, too."""
         for each in self._shown.all():
             self._tell(each)
 
     def say(self, line: str) -> None:
-        """Tell the user something about what they did."""
+        """Show the user a line of text."""
         self._line(line)
 
     # -- internal

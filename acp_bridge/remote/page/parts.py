@@ -1,7 +1,7 @@
-"""What stands around a session on the page, as HTML: the list, the queue, questions. SANS-IO.
+"""The HTML around a session on the page: the list of sessions, the queue, questions. SANS-IO.
 
-Buttons say in `data-do` and further `data-` attributes what is sent when they are pressed. Texts of
-others go through `markup.text`, as in `view.html`.
+Buttons have the message that they send in `data-do` and further `data-` attributes. Texts that the
+bridge did not write are escaped by `markup.text`, as in `view.html`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from acp_bridge.view.markup import link, text
 from acp_bridge.view.queue_rows import Row
 from acp_bridge.view.settings_shown import KINDS, SettingsShown
 
-#: what a session does, in a word for people.
+#: the states of a session, in words for people.
 _STATES: Final = {
     LiveState.IDLE: "ready",
     LiveState.RUNNING: "working",
@@ -33,13 +33,13 @@ _STATES: Final = {
     LiveState.BLOCKED: "the agent is not ready",
     LiveState.CLOSED: "closed",
 }
-#: how the button of an option looks: what holds for longer stands out less.
+#: the CSS classes of an option's button: one that holds for longer stands out less.
 _CLASSES: Final = {"allow_once": "allow", "allow_always": "always"}
 _LONG: Final = 300
 
 
 def sessions(kept: Sequence[Json], live: Sequence[Json]) -> str:
-    """Return the list of sessions: those that live first, and of these those that ask."""
+    """Return the list of sessions: live ones with a question, other live ones, other `kept`."""
     rows = {str(row.get("sessionId")): row for row in live}
     titles = {str(each.get("sessionId")): each for each in kept}
     living = sorted(rows, key=lambda each: (not rows[each].get("asks"), each))
@@ -74,7 +74,7 @@ def _session(row: Json) -> str:
 
 
 def state(told: Json) -> str:
-    """Return what a session does now, as `_acp_bridge/state` tells it."""
+    """Return a session's state in words, from the params of `_acp_bridge/state`."""
     word = str(told.get("state", ""))
     shown = _STATES.get(LiveState(word), "") if word in set(LiveState) else ""
     others = told.get("clients")
@@ -83,10 +83,10 @@ def state(told: Json) -> str:
 
 
 def unopened(why: str, address: str | None, session_id: str) -> str:
-    """Return why a session can't be opened.
+    """Return the text that says why a session can't be opened.
 
-    `address`: the origin of the server that has it, whose page the user may open. There it has a
-    login of its own; nothing of this page's goes with the link.
+    `address`: the origin of the server that has the session; if there is one, the text has a link
+    to it on that server's page. The user has to log in there; nothing of this page goes with it.
     """
     told = text(f"can't be opened: {why}")
     if address is None:
@@ -95,7 +95,7 @@ def unopened(why: str, address: str | None, session_id: str) -> str:
 
 
 def question(number: int, params: Json, *, may: bool) -> str:
-    """Return a permission that is asked, with a button for each answer; none if not `may`."""
+    """Return a permission question, with a button for each option if the page `may` answer."""
     call = as_object(params.get("toolCall"))
     buttons = "".join(
         f'<button id="q{number}-{at}" class="{_class(option)}" data-do="answer"'
@@ -116,7 +116,7 @@ def _class(option: Json) -> str:
 
 
 def queue(rows: Iterable[Row], *, may: bool) -> str:
-    """Return the prompts that wait, each with what can be done about it."""
+    """Return the list of waiting prompts, with buttons to move or drop them if the page `may`."""
     listed = list(rows)
     items = "".join(_waiting(row, may=may) for row in listed)
     run = (
@@ -143,7 +143,7 @@ def _waiting(row: Row, *, may: bool) -> str:
 
 
 def settings(shown: SettingsShown) -> str:
-    """Return a list of choices for the mode and for the model, where the session has them."""
+    """Return select elements for the mode and for the model, where the session has them."""
     return "".join(filter(None, (_choices(shown, kind) for kind in KINDS)))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def drawn(text: str) -> str:
-    """Return a QR code in block characters; "" where the package that makes it is missing."""
+    """Return a QR code of a text in block characters; "" if the package `segno` is missing."""
     try:
         segno: Any = import_module("segno")
     except ImportError:

@@ -1,4 +1,4 @@
-"""The client of the bridge that sends one prompt of a page, and leaves when that is on disk."""
+"""The client of the bridge that sends one prompt of a page, and leaves when it is on disk."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Sender:
     def __init__(self) -> None:
         self._sent: Sent | None = None
         self._done = anyio.Event()
-        #: what the bridge has answered to a command such as `/queue`.
+        #: the text of the bridge's notices, its answer to a command such as `/queue`.
         self.said = ""
 
     def on_notification(self, method: str, params: Any) -> None:
-        """Note that the prompt is on disk, or what the bridge says to a command."""
+        """Note that the prompt is on disk, or collect the text of a notice."""
         params = as_object(params)
         if self._sent is None:
             return
@@ -39,19 +39,19 @@ class Sender:
             self.said += str(content.get("text", ""))
 
     def on_request(self, request: BridgeRequest) -> None:
-        """Leave a question to the clients that have a person. Raises RpcError."""
+        """Refuse a question by raising RpcError: other clients have a person to ask."""
         raise RpcError(ErrorCode.METHOD_NOT_FOUND, "this client only sends a prompt")
 
     def on_withdrawn(self, request: BridgeRequest) -> None:
         """Do nothing: no request is open."""
 
     async def room(self) -> None:
-        """Return at once."""
+        """Return at once: there is nothing to wait for."""
 
     async def send(
         self, connection: Connection, session_id: str, cwd: str, text: str, key: str
     ) -> None:
-        """Send a prompt under a key, and wait until it is on disk or answered.
+        """Send a prompt under an idempotency key, and wait until it is on disk or answered.
 
         Raises RpcError, NoAnswer, ConnectionLost.
         """

@@ -1,4 +1,4 @@
-"""What of a session stands on the page, and what has changed since the page was told. SANS-IO.
+"""The pieces of a session that are on the page, and those that changed since. SANS-IO.
 
 Invariant: the page has each piece once, in order; finished paragraphs are sent once.
 """
@@ -14,36 +14,36 @@ from acp_bridge.view.blocks import Extent, Voice
 from acp_bridge.view.html import article, rest, spoken
 from acp_bridge.view.pieces import Message, Piece, Pieces
 
-#: pieces that are kept, and how many the page has at first.
+#: the most pieces that are kept, and that are put on the page at first.
 _MOST: Final = 1_000
 _FIRST: Final = 100
-#: characters of HTML above which no further pieces are put there at first, and at all.
+#: characters of HTML above which no further pieces are put on the page: at first, and at all.
 _FIRST_LENGTH: Final = 500_000
 _LENGTH: Final = 5_000_000
 #: tool calls that may still change, and characters that are kept of a message.
 _MOST_CALLS: Final = 200
 _MOST_TEXT: Final = 400_000
-#: characters of a message that are read to who can't see it.
+#: characters of a message that a screen reader is given.
 _READ_OUT: Final = 600
 
 
 class SessionShown:
-    """Makes messages for the page of the updates of one session."""
+    """Turns the updates of one session into messages for the page."""
 
     def __init__(self) -> None:
         self._pieces = Pieces(_MOST_CALLS, _MOST_TEXT)
         self._kept: OrderedDict[int, Piece] = OrderedDict()
         self._changed: dict[int, Piece] = {}
-        #: of the messages on the page: how many of their paragraphs are there.
+        #: by number of a message that is on the page, how many of its paragraphs are there.
         self._there: dict[int, int] = {}
-        #: the first piece that is on the page.
+        #: the number of the first piece that is on the page.
         self._first = 0
-        #: the message whose end is to be read out.
+        #: the message that is to be read out once it has ended.
         self._speaking: Message | None = None
         self._read_out: list[str] = []
 
     def on_update(self, params: Json) -> None:
-        """Take the params of a `session/update`."""
+        """Note the update in the params of a `session/update`."""
         piece = self._pieces.add(params)
         if piece is None:
             return
@@ -57,13 +57,16 @@ class SessionShown:
         self._changed[piece.number] = piece
 
     def end_message(self) -> None:
-        """Have the last message read out: it has ended."""
+        """Note that the last message has ended: it is read out with the next changes."""
         if self._speaking is not None:
             self._read_out.append(one_line(self._speaking.text, _READ_OUT))
             self._speaking = None
 
     def whole(self, most: int = _FIRST, length: int = _FIRST_LENGTH) -> list[Json]:
-        """Return what puts the last pieces on the page, in the place of what was there."""
+        """Return messages that replace the page's pieces by the last ones, up to `most`.
+
+        `length`: characters of HTML above which no further piece is added.
+        """
         shown: list[Piece] = []
         html: list[str] = []
         for piece in reversed(self._kept.values()):
@@ -82,11 +85,11 @@ class SessionShown:
         return [{"put": "earlier", "html": more}, {"put": "pieces", "html": "".join(html[::-1])}]
 
     def all(self) -> list[Json]:
-        """Return what puts all pieces on the page that are kept, as far as it can take them."""
+        """Return messages that put all kept pieces on the page, up to `_LENGTH` characters."""
         return self.whole(_MOST, _LENGTH)
 
     def changes(self) -> list[Json]:
-        """Return what brings the page up to date."""
+        """Return messages that bring the page up to date since the last call."""
         told: list[Json] = []
         for number, piece in self._changed.items():
             if number >= self._first:
