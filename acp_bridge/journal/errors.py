@@ -50,7 +50,7 @@ class UnknownSession(JournalError):
     """There is no session of this id (invariant R2)."""
 
     def __init__(self, why: str = "its file is gone or empty") -> None:
-        """`why` is for the user."""
+        """`why`: the text for the user."""
         super().__init__(why)
 
 

@@ -107,7 +107,7 @@ class Unwritten:
     """The writes of one session that its file could not take yet."""
 
     def __init__(self) -> None:
-        """Nothing waits."""
+        """Start without any write."""
         #: the writes by their keys, the oldest first.
         self.writes: dict[object, Write] = {}
         self._keys = count()

@@ -256,7 +256,7 @@ def _shm_of(path: Path) -> Path:
 
 
 class Run(Protocol):
-    """Uses the index in a worker thread."""
+    """A function that uses the index in a worker thread."""
 
     def __call__(self, use: Callable[[sqlite3.Connection], Any], /) -> Awaitable[Any]:
         """Call `use` with the open index and return its result; raises IndexUnusable."""
@@ -529,7 +529,7 @@ class Index:
         return self._file.db
 
     def _mended(self, error: Exception) -> bool:
-        """Put the file aside if `error` is damage; returns whether another try has another file."""
+        """Put the file aside if `error` is damage; returns whether a retry gets another file."""
         file = self._file
         if file is None:
             return False

@@ -91,9 +91,8 @@ class Merger:
     def _continues(self, raw: bytes) -> bool:
         """Join a line if it differs from the open message's first one in its text alone.
 
-        Returns False if it is another line.
-
-        Nearly all of a long answer is such lines, and this costs a quarter of reading them whole.
+        Returns whether it was joined. Nearly all of a long answer is such lines, and this costs a
+        quarter of reading them whole.
         """
         head, tail = self._head, self._tail
         if not head or not raw.startswith(head) or not raw.endswith(tail):

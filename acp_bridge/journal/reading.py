@@ -191,6 +191,6 @@ def _up_to_date(home: Path, info: SessionInfo) -> SessionInfo:
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Return True if the index itself is at fault: not one, damaged, or without its table."""
+    """Return True if the index itself is at fault: no database, damaged, or without its table."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)

@@ -82,9 +82,9 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """How far a session was read: up to the row `last`, which had the sum `sum`.
+    """How far a session was read: up to the row `last`, whose lines had the sum `sum`.
 
-    `stamp`: that of its file then.
+    `stamp`: the stamp that its file had when it was read.
     """
 
     stamp: str = ""
@@ -322,7 +322,7 @@ def _parts(read: Iterable[Read]) -> Iterator[list[Read]]:
 
 
 def _use(file: Path, work: Callable[[sqlite3.Connection], T]) -> T:
-    """Return what `work` returns of the open index, under its lock and in one transaction.
+    """Open the index and return what `work` makes of it, under its lock and in one transaction.
 
     Raises sqlite3.Error, OSError.
     """

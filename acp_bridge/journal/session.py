@@ -210,14 +210,11 @@ class SessionJournal:
         self._file.write(Write((move,)))
 
     def leave_over(self, seq: int) -> None:
-        """Leave a waiting prompt over. Raises as `start_turn` does."""
+        """Make a waiting prompt a left-over one. Raises as `start_turn` does."""
         self._take(seq, Write((prompt_rows.move(seq, PromptState.WAITING, PromptState.LEFT_OVER),)))
 
     def drop(self, seq: int, outcome: Mapping[str, Any] = DROPPED) -> None:
-        """End a prompt that shall never run with `outcome`.
-
-        Raises JournalError: nothing is changed.
-        """
+        """End a prompt with `outcome`, so that it never runs. Raises JournalError."""
         self._file.write(Write((prompt_rows.end(seq, outcome, None),)))
 
     async def recover(self, said: Mapping[int, bytes] | None = None) -> list[PromptRow]:
@@ -231,7 +228,10 @@ class SessionJournal:
         return self.prompts(PromptState.LEFT_OVER)
 
     async def settle_left(self) -> None:
-        """Note what a killed bridge could not write of its prompts (Q5). Raises JournalError."""
+        """Note what became of prompts where a killed bridge could not write it (Q5).
+
+        The link of `left_queue` tells it, and is removed. Raises JournalError.
+        """
         if named := left_queue.read(self._file.path):
             not_ended = PromptState.WAITING, PromptState.LEFT_OVER, PromptState.SENT
             await self._make(*prompt_rows.settle(self.prompts(*not_ended), named))
@@ -264,7 +264,7 @@ class SessionJournal:
         return bool(self._file.value(sql, (turn, words_line(seq).decode())))
 
     def has_begun(self, seq: int) -> bool:
-        """Return whether a prompt had a turn of its own, as far as the file can say."""
+        """Return whether a prompt had a turn of its own; False if the file can't be read."""
         try:
             return bool(
                 self._file.value("SELECT EXISTS(SELECT 1 FROM updates WHERE turn = ?)", (seq,))
@@ -423,7 +423,7 @@ class SessionJournal:
             return frozenset(row[0].decode("utf-8", "surrogatepass") for row in rows)
 
     def add_ids(self, ids: Iterable[str]) -> None:
-        """Add ids to the used ones, which may have some. Raises JournalError as `record` does."""
+        """Add ids to the used ones, if they are new. Raises JournalError as `record` does."""
         sql = "INSERT OR IGNORE INTO used_ids VALUES (?)"
         statements = [(sql, (used.encode("utf-8", "surrogatepass"),)) for used in ids]
         self._file.write_or_keep(Write(tuple(statements)))

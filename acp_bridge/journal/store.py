@@ -62,7 +62,7 @@ class Files:
         return await in_thread(open_file, path, session_id)
 
     async def has(self, path: Path, session_id: str) -> bool:
-        """Return whether there is a session of this id, as far as can be seen from outside."""
+        """Return whether there is a session of this id, as far as it is seen without opening it."""
         return await in_thread(path.is_file)
 
     async def info(self, path: Path, session_id: str) -> SessionInfo | None:

@@ -36,11 +36,11 @@ class LossyWriter(io.RawIOBase):
         return self._fd
 
     def isatty(self) -> bool:
-        """Return True for a terminal."""
+        """Return True if the descriptor is a terminal."""
         return os.isatty(self._fd)
 
     def writable(self) -> bool:
-        """Return True."""
+        """Return True, as for any stream to write to."""
         return True
 
     def write(self, data: ReadableBuffer) -> int:

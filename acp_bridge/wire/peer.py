@@ -239,10 +239,9 @@ class Peer:
         self._reply(call_id, jsonrpc.error(call_id, error))
 
     def close(self, error: RpcError) -> None:
-        """Answer every own request with `error`, later ones too; the other side's answers to them
-        are dropped.
+        """Settle every open request of ours with `error`, and each later one at once.
 
-        Requests of the other side can still be answered.
+        The other side's answers to them are dropped; its own requests can still be answered.
         """
         if self._closed is not None:
             return

@@ -234,7 +234,7 @@ class Writer:
                 self._break()
 
     def _write(self, data: bytes | memoryview) -> int:
-        """Return how many bytes the system took, 0 if it has no room or the other end is gone."""
+        """Write what the system has room for; returns how many bytes it took, 0 on failure."""
         try:
             taken = os.write(self._descriptor.fd, data)
             self.taken += taken

@@ -63,7 +63,7 @@ _AWAY: Final = "the journal failed: the database can't be reached"
 
 @dataclass(slots=True, eq=False)
 class _Late:
-    """A write that is on its way to the database; if it can't be made now, `must` refuses it."""
+    """A write on its way to the database. `must`: if it can't be made now, it is not kept."""
 
     write: Write
     row: log.Row
@@ -446,10 +446,10 @@ class CopiedFile(SessionFile):
     # --- the copy ------------------------------------------------------------------------------
 
     def _apply(self, writes: Iterable[Write]) -> dict[int, JournalError]:
-        """Make writes in the copy that are in the log; returns the errors of those that its tables
-        refuse, by the `id` of the write.
+        """Make writes in the copy that are in the log.
 
-        Raises JournalError: the copy can't be written.
+        Returns the errors of those that its tables refuse, by the `id` of the write. Raises
+        JournalError: the copy can't be written.
         """
         refused: dict[int, JournalError] = {}
         if self.closed:  # the database has them
@@ -511,8 +511,8 @@ class CopiedFile(SessionFile):
     async def sync(self) -> None:
         """Wait until every write before this call is on the database's disk. Raises JournalError.
 
-        Writes of updates alone that follow the last other one are not waited for: they come to the
-        disk a moment later.
+        Updates after the last write of another kind are not waited for: they come to the disk a
+        moment later.
         """
         changes = (late for late in reversed(self._late) if late.write.statements)
         last = next(changes, None)
@@ -548,7 +548,10 @@ class CopiedFile(SessionFile):
             )
 
     async def rebase(self) -> None:
-        """Make the copy, as it is now, the base in the place of the log. Raises JournalError."""
+        """Send the copy, as it is now, to the database as the base, in the place of the log.
+
+        Raises JournalError.
+        """
         async with self._rebasing, self._database.connection(ALL) as connection:
             owned = self._lease.owner, self._fence
             await log.rebase(connection, self._session_id, self.path, *owned)

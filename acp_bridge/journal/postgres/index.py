@@ -46,8 +46,10 @@ class CopiedIndex(Index):
         await super().put(info, durable=durable, late=True)
 
     async def remove(self, session_id: str, *, known: bool, agent: str | None = None) -> None:
-        """Take a session out of the listing, as `Index.remove` does, and its content out of the
-        database."""
+        """Take a session out of the listing, as `Index.remove` does.
+
+        Its content leaves the database.
+        """
         await self._take_out(session_id, prompted=known, dropped=not known)
         if known and agent is not None:
             hidden = f"hidden:{agent}:{session_id}"

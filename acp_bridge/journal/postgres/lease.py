@@ -223,8 +223,8 @@ class Lease:
     async def _check(self, connection: AsyncConnection[Any], owner: str) -> None:
         """Raise HeldElsewhere if the bridge of this name is alive, as far as can be known.
 
-        A bridge of this machine is not, since the session's lock is ours. The error has the address
-        of that bridge, or else of a server on the same data folder, which passes the session on.
+        A bridge of this machine counts as dead, since the session's lock is ours. The error has the
+        address of the bridge, or else of a server on its data folder, which passes the session on.
         """
         cursor = await connection.execute(
             "SELECT machine, host, until > clock_timestamp(), coalesce(address, (SELECT"

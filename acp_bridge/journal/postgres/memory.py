@@ -30,7 +30,7 @@ _SIZE: Final = (
 
 
 class Saved(NamedTuple):
-    """How many bytes the database has of the file of which session of the agent."""
+    """How many bytes the database has of the file of a session of the agent."""
 
     agent_session_id: str = ""
     size: int = 0
