@@ -2,8 +2,9 @@
 
 Sans-IO but for `read_session`, which reads a session's file beside its bridge. Invariants
 - A bundle that was cut or changed, is of a newer form, or too large, is refused whole.
-- It has the transcript, the prompts and what turns took, nothing that decides anything: no folder,
-  mode, option or permission, and of a prompt that is to run its words alone (invariant R13).
+- It has the transcript, the prompts, and the times and usage of turns, nothing that decides
+  anything: no folder, mode, option or permission, and only the words of a prompt that is to run
+  (invariant R13).
 - The rows of the transcript are those of the session's file, so it is the same to the byte, unless
   secrets were masked in it.
 """
@@ -31,13 +32,13 @@ from acp_bridge.wire.jsonrpc import dumps, encode, read_object
 
 FORMAT: Final = "acp-bridge session"
 VERSION: Final = 1
-#: bytes and lines of a bundle at most.
+#: the most bytes and lines of a bundle.
 MOST_BYTES: Final = 256 * 1024 * 1024
 MOST_LINES: Final = 1_000_000
-#: ids that stand in one line.
+#: the most ids in one line.
 _IDS: Final = 1000
-#: characters of a name of the agent, as long as a word of a command line may be, and of a title:
-#: what an agent calls itself or a session may have any length.
+#: the most characters of an agent's name, which is as long as a word of a command line may be, and
+#: of a title: an agent may call itself, or a session, anything of any length.
 _NAME: Final = 128 * 1024
 _TITLE: Final = 1000
 _CHILD: Final = re.compile(r":\d{1,6}")
@@ -48,12 +49,12 @@ Mask = Callable[[Any], Any]
 
 
 class NotABundle(Exception):
-    """The file is not taken; the text says why, for the user."""
+    """A file is refused as a bundle, or none can be written; the text tells the user why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What a bundle has of a session."""
+    """The contents of a bundle: the transcript, prompts and notes of one session."""
 
     agent: str
     agent_info: str | None = None
@@ -73,7 +74,10 @@ class Bundle:
 
 
 def read_session(path: Path, info: SessionInfo) -> Bundle:
-    """Return what a session's file has at one moment. Raises JournalError."""
+    """Return a bundle of the session file `path` as it is at one moment. Raises JournalError.
+
+    The names of the session and its agent are those in `info`.
+    """
     with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
         db.execute("BEGIN")
         rows = all_rows(db)
@@ -91,20 +95,26 @@ def _waits_of_hook(row: PromptRow) -> bool:
 
 
 def _bare(row: PromptRow) -> PromptRow:
-    """Return a prompt with its words alone, and the mark of those that a hook has said."""
+    """Return a prompt whose only parameters are its words, and the mark if a hook has said them.
+
+    A prompt that is to run loses that mark.
+    """
     words = {"prompt": row.params.get("prompt")}
     mark = is_feedback(row.params) and row.state not in _LEFT_OVER
     return replace(row, params=with_own_meta(words, {FEEDBACK: True}) if mark else words)
 
 
 def _kept(row: Row, numbers: set[int]) -> tuple[int, bytes]:
-    """Return a row without lines that are damaged."""
+    """Return a row's turn, 0 if it is none of `numbers`, and its lines but for damaged ones."""
     lines = [line for line in row.lines.split(b"\n") if _fits(read_object(line), numbers)]
     return row.turn if row.turn in numbers else 0, b"\n".join(lines)
 
 
 def _fits(params: Json | None, numbers: set[int]) -> bool:
-    """Return True for a line of a transcript: an update, or what stands for a prompt's words."""
+    """Return True for a line of a transcript: an update, or one that stands for a prompt's words.
+
+    That prompt must be one of `numbers`.
+    """
     if params is None:
         return False
     if (seq := prompt_of(params)) is not None:
@@ -117,7 +127,7 @@ def _fits(params: Json | None, numbers: set[int]) -> bool:
 
 
 def with_masked(bundle: Bundle, mask: Mask) -> Bundle:
-    """Return the bundle with every text of it masked; the pieces of a message are joined first."""
+    """Return the bundle with `mask` applied to every text; chunks of a message are joined first."""
 
     def masked_row(row: PromptRow) -> PromptRow:
         told = mask(row.outcome), mask(row.agent_outcome)
@@ -143,7 +153,7 @@ def with_masked(bundle: Bundle, mask: Mask) -> Bundle:
 
 
 def written(bundle: Bundle) -> Iterator[bytes]:
-    """Give the lines of a bundle. Raises NotABundle if it would be too large to be taken."""
+    """Give the lines of a bundle's file, the sum last. Raises NotABundle if it gets too large."""
     total, size, count = sha256(), 0, 0
     for value in _values(bundle):
         line = encode(value)
@@ -182,7 +192,7 @@ def _bound() -> str:
 
 
 def read(data: bytes) -> Bundle:
-    """Return what a bundle's bytes hold. Raises NotABundle."""
+    """Return the bundle that the bytes of a file hold. Raises NotABundle if they hold none."""
     if len(data) > MOST_BYTES:
         raise NotABundle(f"it is larger than a session may be ({_bound()})")
     lines = data.split(b"\n")
@@ -203,7 +213,7 @@ def read(data: bytes) -> Bundle:
 
 
 class _Reader:
-    """Reads the lines between the first and the last one."""
+    """Makes a Bundle of the head of a file and of the lines between it and the sum."""
 
     def __init__(self, head: Json) -> None:
         agent, info, title = (head.get(name) for name in ("agent", "agentInfo", "title"))
@@ -218,7 +228,7 @@ class _Reader:
         self._ids: set[str] = set()
 
     def read(self, lines: list[bytes]) -> Bundle:
-        """Return the bundle. Raises NotABundle."""
+        """Return the bundle with what the lines hold. Raises NotABundle for one that is wrong."""
         for number, line in enumerate(lines, 2):
             value = read_object(line)
             if value is None or not self._take(value):
@@ -270,7 +280,7 @@ class _Reader:
 
 
 def _are_blocks(blocks: object) -> bool:
-    """Return True for the content blocks of a prompt."""
+    """Return True if `blocks` is a list of content blocks, as a prompt has it."""
     return isinstance(blocks, list) and all(
         isinstance(block, dict) and isinstance(block.get("type"), str) for block in blocks
     )
@@ -281,9 +291,9 @@ def _odd(line: int) -> NotABundle:
 
 
 def statements(bundle: Bundle) -> Iterator[Statement]:
-    """Give the statements that put a bundle into the file of a new session.
+    """Give the SQL statements that put a bundle into the file of a new session.
 
-    Prompts that waited are left over, in their order.
+    Prompts that waited are left over there, in the same order.
     """
     for row in bundle.prompts:
         state = PromptState.LEFT_OVER if row.state in _LEFT_OVER else row.state

@@ -32,7 +32,7 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 
-#: what a person is told of an error of SQLite, and of the file system.
+#: what a person is told of an error of SQLite, and of one of the file system, by its code.
 _OF_SQLITE: Final = {
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_IOERR: "the disk fails",
@@ -52,7 +52,10 @@ _OF_SYSTEM: Final = {
 
 
 def failure(error: Exception) -> JournalError:
-    """Return the error to raise from one of FAILURES, without its text, which may hold a path."""
+    """Return the JournalError to raise for one of FAILURES.
+
+    It leaves out the text of `error`, which may hold a path.
+    """
     if isinstance(error, FileNotFoundError):
         return JournalError(WAL_GONE if str(error.filename).endswith("-wal") else GONE)
     why = None
@@ -64,7 +67,7 @@ def failure(error: Exception) -> JournalError:
 
 
 def is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Return whether the file is bad in one place; other errors concern the whole of it."""
+    """Return whether an error says that a file is damaged in one place, and not as a whole."""
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR)
 
 
@@ -82,7 +85,10 @@ def journal_errors() -> Iterator[None]:
 
 
 def check_whole(connection: sqlite3.Connection) -> None:
-    """Look through all of a file. Raises JournalError if it is damaged, sqlite3.Error."""
+    """Check all of a database file for damage. Raises JournalError if there is some.
+
+    Raises sqlite3.Error if it can't be read.
+    """
     if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
         raise JournalError(f"the journal failed: {_OF_SQLITE[sqlite3.SQLITE_CORRUPT]}")
 
@@ -92,7 +98,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Run the block in one transaction: all of it is committed or nothing.
 
     Raises:
-        JournalError: rolled back; the connection stays usable.
+        JournalError: a statement failed, and all is rolled back; the connection stays usable.
     """
     with journal_errors(), connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -137,14 +143,18 @@ def connect(path: Path, *, wait: float, read_only: bool = False) -> sqlite3.Conn
 
 
 def _how_to_read(path: Path) -> str:
-    """Return how to open a file for reading; where there is no WAL, nobody has it open."""
+    """Return the parameters of the URI that opens a file for reading only.
+
+    Where there is no WAL, nobody has the file open.
+    """
     return "mode=ro" if wal_of(path).exists() else "mode=ro&immutable=1"
 
 
 async def in_thread(function: Callable[[*Args], T], *args: *Args) -> T:
-    """Run this in a worker thread and wait for its end, also when cancelled meanwhile.
+    """Run `function` in a worker thread and return its result.
 
-    Raises JournalError if the system has no room for a thread.
+    A cancelled caller waits for its end, too. Raises JournalError if the system has no room for a
+    thread.
     """
     try:
         limiter = _limiter.get()

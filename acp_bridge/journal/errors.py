@@ -10,7 +10,7 @@ WAL_GONE: Final = (
     "a part of this session's file (-wal) was removed or replaced. Close the session, or start your"
     " editor again, and load it again"
 )
-#: the same of a session in a database that another bridge has by now.
+#: the text of a JournalError when a bridge of another machine has taken a session of a database.
 TAKEN: Final = (
     "another machine has taken up this session, since this one had not reached the database for too"
     " long. Close the session, and load it again where it is open"
@@ -26,7 +26,10 @@ class JournalError(Exception):
 
 
 class NewerVersion(JournalError):
-    """The file was written by a newer acp-bridge; it is left as it is. The text names both."""
+    """The file was written by a newer acp-bridge and is left as it is.
+
+    The text names the file's version and the one that this acp-bridge knows.
+    """
 
 
 class IndexUnusable(JournalError):
@@ -37,17 +40,17 @@ class IndexUnusable(JournalError):
 
 
 class SessionExists(JournalError):
-    """A session of this id is kept here already."""
+    """A session can't be made, since there is one of its id already."""
 
     def __init__(self) -> None:
         super().__init__("the session exists already")
 
 
 class UnknownSession(JournalError):
-    """No session of this id is kept here (invariant R2)."""
+    """There is no session of this id (invariant R2)."""
 
     def __init__(self, why: str = "its file is gone or empty") -> None:
-        """`why` is for the user."""
+        """`why`: the text for the user."""
         super().__init__(why)
 
 
@@ -59,7 +62,7 @@ class HeldElsewhere(JournalError):
     """A bridge of another machine has the session."""
 
     def __init__(self, machine: str, address: str | None = None) -> None:
-        """`machine` is its name; `address`: where it is reached, as the database says."""
+        """`machine` is that machine's name, `address` where its bridge is reached, if anywhere."""
         self.machine, self.address = machine, address
         super().__init__(
             f"the session is open on the machine {machine}: close it there, or wait until its"

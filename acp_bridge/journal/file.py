@@ -5,7 +5,7 @@ Invariants
   `sync` returns, everything committed before it was called is on the disk (invariant K1).
 - fsync, checkpoint and close run in worker threads. The checkpoint never holds the writer's
   lock while it copies, so a write on the event loop does not wait for it.
-- What can't be written now is kept, and written before anything else is (invariant Q13).
+- A write that can't be made now is kept, and made before any later one (invariant Q13).
 - Our own descriptor of the WAL disturbs no lock: SQLite's are on the file and on `-shm`. The WAL
   is the same file for as long as the connection is open.
 - Nothing counts as written while another file, or none, has the name of the file or of its WAL:
@@ -13,10 +13,10 @@ Invariants
 - At the close everything goes into the file that was opened, wherever that is by then, and nothing
   of it into another file that has its name.
 
-What the file could not take is kept, in the order of the calls, until it can be written (invariant
-Q13). Of writes with the same key only the last one is kept; transitions of prompts always, since
-they are small, and no prompt is accepted meanwhile. Updates are kept up to `LIMIT_BYTES`: what is
-beyond is lost, and a notice takes its place.
+Writes that the file could not take are kept, in the order of the calls, until they can be made
+(invariant Q13). Of writes with the same key only the last one is kept; transitions of prompts are
+always kept, since they are small, and no prompt is accepted meanwhile. Updates are kept up to
+`LIMIT_BYTES`: those beyond are lost, and a notice takes their place.
 """
 
 import logging
@@ -54,11 +54,11 @@ logger = logging.getLogger(__name__)
 
 Statement: TypeAlias = tuple[str, tuple[object, ...]]
 
-#: bytes of updates that are kept for one session.
+#: the most bytes of updates that are kept for one session while its file can't be written.
 LIMIT_BYTES: Final = 8 * 1024 * 1024
-#: bytes; shorter rows of one turn become one row.
+#: the most bytes of a row to which updates of one turn are joined while they are kept.
 _ROW_BYTES: Final = 64 * 1024
-#: a session counts as one that had a prompt, and is listed from now on.
+#: the statement from which on a session counts as one that had a prompt, and is listed.
 PROMPTED: Final = "UPDATE session SET prompted = 1"
 INSERT_ROW: Final = "INSERT INTO updates(turn, lines) VALUES (?, ?)"
 #: No later try helps against these: a text or a value that SQLite can't take, a bug.
@@ -79,10 +79,10 @@ def may_pass(error: BaseException) -> bool:
 
 @dataclass(slots=True)
 class Write:
-    """Statements that belong into one transaction."""
+    """Statements, and updates to add to the transcript, that belong into one transaction."""
 
     statements: tuple[Statement, ...]
-    #: the updates among them: their turn, and lines of one read each.
+    #: the turn of the updates, and the updates: each item has the lines of one read.
     turn: int = 0
     lines: tuple[bytes, ...] = ()
     #: what became of a prompt by this write.
@@ -92,23 +92,23 @@ class Write:
 
     @property
     def row(self) -> bytes:
-        """The lines as one row of updates."""
+        """The `lines` as they stand in one row of the table of updates."""
         return b"\n".join(self.lines)
 
     @property
     def all(self) -> tuple[Statement, ...]:
-        """All statements, that of the updates last."""
+        """All statements to execute, the one that adds the updates last."""
         if not self.lines:
             return self.statements
         return (*self.statements, (INSERT_ROW, (self.turn, self.row)))
 
 
 class Unwritten:
-    """The writes of one session that wait for its file."""
+    """The writes of one session that its file could not take yet."""
 
     def __init__(self) -> None:
-        """Nothing waits."""
-        #: by their keys, in order.
+        """Start without any write."""
+        #: the writes by their keys, the oldest first.
         self.writes: dict[object, Write] = {}
         self._keys = count()
         self._bytes = 0
@@ -122,18 +122,21 @@ class Unwritten:
 
     @property
     def first(self) -> Write:
-        """The write that is to be tried next; raises StopIteration when nothing waits."""
+        """The oldest write, which is to be tried next; raises StopIteration if there is none."""
         return next(iter(self.writes.values()))
 
     def drop_first(self) -> None:
-        """Forget the first write: it is in the file, or can never be."""
+        """Forget the oldest write: it is in the file, or can never be."""
         write = self.writes.pop(next(iter(self.writes)))
         self._bytes -= sum(map(len, write.lines))
         if not self.writes:
             self._bytes, self._gap = 0, False
 
     def add(self, write: Write, key: object = None) -> None:
-        """Keep a write; it takes the place of an earlier one with the same key."""
+        """Keep a write; it takes the place of an earlier one with the same key.
+
+        Its updates are lost if there are too many, and a notice takes their place.
+        """
         size = sum(map(len, write.lines))
         if size and (self._gap or self._bytes + size > LIMIT_BYTES):
             lines = () if self._gap else (_missing(),)
@@ -148,7 +151,10 @@ class Unwritten:
             self.writes[next(self._keys) if key is None else key] = write
 
     def _joined(self, write: Write, size: int) -> bool:
-        """Add updates to the last write if it has nothing but updates of the same turn."""
+        """Add the updates of `write` to the last kept write; returns whether it was done.
+
+        It is if both have nothing but updates of the same turn, and not too many.
+        """
         last = next(reversed(self.writes.values()), None)
         if last is None or last.statements or write.statements or last.turn != write.turn:
             return False
@@ -159,7 +165,10 @@ class Unwritten:
 
 
 def last_value(writes: Iterable[Write], sql: str, key: str) -> object | None:
-    """Return the second value of the last statement of this kind whose first is `key`."""
+    """Return the value that the last statement `sql` among some writes gives to `key`.
+
+    `key` is the first of the statement's values, the result the second; None if there is none.
+    """
     found = None
     for statement, values in (each for write in writes for each in write.statements):
         if statement == sql and values[0] == key:
@@ -175,24 +184,25 @@ class SessionFile:
     """A migrated session file with its writing connection; used on one thread."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        """Take over the connection. Raises OSError."""
+        """Take over `connection`, which is open to the file `path`. Raises OSError."""
         self.path = path
         self.db = connection
         self.closed = False
-        #: a write is on its way: never here, since a call returns when it is made.
+        #: True while a write is on its way: never in this class, whose calls return when it's made.
         self.in_flight = False
-        #: told when a write is on its way.
+        #: called when a write goes on its way.
         self.on_late: Callable[[], None] = lambda: None
-        #: names this machine among those that may have the session; empty: it is a file alone.
+        #: the name of this machine among those that may have the session; empty: no other may.
         self.machine = ""
-        #: what could not be written yet.
+        #: the writes that could not be made yet.
         self.unwritten = Unwritten()
-        #: told, when the file's place is away, in how many seconds the turn that runs must end.
+        #: called when the session's database can't be reached, with the seconds until its turn must
+        #: end.
         self.on_away: Callable[[float], None] = lambda seconds: None
-        #: told when a place that was away takes writes again, or with why it never will.
+        #: called when that database takes writes again, with None, or never will, with the reason.
         self.on_back: Callable[[JournalError | None], None] = lambda lost: None
         self._wal = os.open(wal_of(path), os.O_RDWR | os.O_CLOEXEC)
-        #: the names, and the files that had them.
+        #: the paths of the file and of its WAL, and the identity of the file that each had.
         self._names = [(str(each), identity(os.stat(each))) for each in (path, wal_of(path))]
         self._commits = 0
         self._synced = 0
@@ -222,9 +232,9 @@ class SessionFile:
         return False
 
     def rewrite(self, statements: tuple[Statement, ...]) -> None:
-        """Write what changes how rows are kept and nothing that they say, in one transaction.
+        """Execute statements that change how rows are stored, but nothing that they say.
 
-        It follows the kept writes. Raises JournalError.
+        They are one transaction, after the writes that were kept. Raises JournalError.
         """
         self.catch_up()
         self._execute(Write(statements))
@@ -236,18 +246,18 @@ class SessionFile:
 
     @property
     def rows_in_flight(self) -> int:
-        """The number of rows of updates that are on their way."""
+        """The number of rows of updates that are on their way: none in this class."""
         return 0
 
     def then(self, action: Callable[[JournalError | None], None]) -> None:
-        """Call `action` once the last write was made, refused or kept: here at once.
+        """Call `action` once the last write was made, refused or kept: in this class at once.
 
-        It is given the error of a write that was refused after its call had returned.
+        It gets None, or the error of a write that was refused after its call had returned.
         """
         action(None)
 
     def write(self, write: Write) -> None:
-        """Write in one transaction, after the writes that were kept.
+        """Make a write in one transaction, after the writes that were kept.
 
         Raises JournalError; the write is not kept then.
         """
@@ -255,7 +265,7 @@ class SessionFile:
         self._execute(write)
 
     def write_or_keep(self, write: Write, key: object = None) -> None:
-        """Write in one transaction, now or when the file can be written again.
+        """Make a write in one transaction, now or when the file can be written again.
 
         `key`: a later write of the same key makes this one needless.
 
@@ -286,7 +296,7 @@ class SessionFile:
                     raise failure(error) from error
 
     def catch_up(self) -> None:
-        """Write what was kept. Raises JournalError if some of it still can't be written."""
+        """Make the writes that were kept. Raises JournalError if one still can't be made."""
         if self.closed:
             raise JournalError("the journal is closed")
         if self.unwritten.writes:
@@ -324,7 +334,10 @@ class SessionFile:
         self._commits += 1
 
     def value(self, sql: str, values: tuple[object, ...] = ()) -> Any:
-        """Return the first column of the first row, or None. Raises JournalError."""
+        """Return the first column of the first row that `sql` finds, None if it finds none.
+
+        Raises JournalError.
+        """
         try:
             row = self.db.execute(sql, values).fetchone()
         except FAILURES as error:
@@ -365,9 +378,9 @@ class SessionFile:
         return self._broken is not None
 
     async def checkpoint(self) -> None:
-        """Move a long WAL into the file, beside the writer. Raises JournalError.
+        """Copy a long WAL into the file, while writes go on. Raises JournalError.
 
-        After a failed fsync it moves any WAL: what that holds is written and synced anew.
+        After a failed fsync any WAL is copied: what it holds is written and synced anew.
         """
         if self.closed:
             return
@@ -429,7 +442,7 @@ def _closed_connection() -> sqlite3.Connection:
 
 
 def _checkpoint(path: Path) -> bool:
-    """Copy the WAL into the file and sync it; True if all of the WAL is there then."""
+    """Copy the WAL into the file and sync it; returns whether all of the WAL was copied."""
     with journal_errors(), closing(connect(path, wait=1)) as connection:
         _, there, moved = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         begin_wal(connection)
@@ -437,9 +450,9 @@ def _checkpoint(path: Path) -> bool:
 
 
 def begin_wal(connection: sqlite3.Connection) -> None:
-    """Start the WAL again, which the first write after a whole checkpoint does.
+    """Write the file's header page as it is, so that the WAL starts again from its beginning.
 
-    It syncs the WAL's header, so it belongs into a worker thread and not to the next write on the
-    event loop. The write is that of the file's header page: it changes nothing in it.
+    The first write after a whole checkpoint does that. It syncs the WAL's header, so it belongs
+    into a worker thread, and should not be the next write on the event loop.
     """
     connection.execute("PRAGMA application_id=0").close()

@@ -30,9 +30,9 @@ def stamp_of(path: Path) -> object:
 
 
 def make_folders(home: Path) -> None:
-    """Make the folder of all sessions, with mode 0700.
+    """Make the data folder and the folder of all sessions in it, with mode 0700.
 
-    Raises JournalError, also for one in which nothing can be made.
+    Raises JournalError, also if nothing can be made in the folder of the sessions.
     """
     sessions = home / "sessions"
     with journal_errors():
@@ -43,16 +43,16 @@ def make_folders(home: Path) -> None:
             raise OSError(errno.EROFS if read_only else errno.EACCES, "not writable")
 
 
-#: makes an open file of its path and its connection; a SessionFile, unless one is given.
+#: makes the object for an open file of its path and its connection; by default a SessionFile.
 Make: TypeAlias = Callable[[Path, sqlite3.Connection], SessionFile]
 
 
 def create_file(path: Path, info: SessionInfo, file: Make | None = None) -> SessionFile:
-    """Make a session's file, which is on disk on return.
+    """Make the file of a new session and open it with `file`; it is on disk on return.
 
-    It is complete before it has its name: no connection of this process may be in the file while
-    we close a descriptor of it, which drops SQLite's POSIX locks. Then another process that looks
-    into the file takes itself for the last one, and removes the WAL.
+    It is complete before it gets its name, since no connection of this process may be open to it
+    while we close a descriptor of it: that drops SQLite's POSIX locks, and another process that
+    looks into the file would take itself for the last one, and remove the WAL.
 
     Raises:
         JournalError: it is there already, or can't be written, and nothing is left of it.
@@ -96,7 +96,7 @@ def draft_of(path: Path) -> Path:
 
 
 def old_drafts(sessions: Path) -> list[Path]:
-    """Return the files of sessions whose making was cut off by a kill, a day ago or more.
+    """Return the paths of sessions' files whose making was cut off by a kill, a day ago or more.
 
     Raises JournalError.
     """
@@ -110,7 +110,7 @@ def old_drafts(sessions: Path) -> list[Path]:
 
 
 def remove_draft(path: Path) -> None:
-    """Remove what is left of the making of a session's file. Raises JournalError.
+    """Remove the draft of a session's file whose making was cut off. Raises JournalError.
 
     The caller holds the session's lock, whose file goes too if there is no such session.
     """
@@ -129,9 +129,9 @@ def _make(draft: Path, info: SessionInfo) -> None:
 
 
 def take_name(draft: Path, path: Path) -> None:
-    """Give a session's file, which nobody has open, its name; another that has the name is removed.
+    """Rename `draft`, a session's file that nobody has open, to `path`; a file there is removed.
 
-    It is on disk on return. Raises JournalError.
+    The file is on disk on return. Raises JournalError.
     """
     with journal_errors():
         with closing(connect(draft, wait=1)) as connection:
@@ -153,7 +153,7 @@ def _insert(connection: sqlite3.Connection, info: SessionInfo) -> None:
 def open_file(
     path: Path, session_id: str, file: Make | None = None
 ) -> tuple[SessionFile, SessionInfo]:
-    """Open a session's file.
+    """Open a session's file with `file`; returns it and the session's row.
 
     Raises:
         UnknownSession: it is not there, or is another session's.
@@ -194,7 +194,7 @@ def was_prompted(path: Path) -> bool:
 def read_info(path: Path, *, read_only: bool = False) -> SessionInfo | None:
     """Return the session's row from its own file, also one of an earlier version.
 
-    None if there is no file, or no session in it yet. `read_only`: as `connect` has it.
+    None if there is no file, or no session in it yet. `read_only`: as for `connect`.
 
     Raises:
         JournalError: the file can't be read.
@@ -206,7 +206,7 @@ def read_info(path: Path, *, read_only: bool = False) -> SessionInfo | None:
 
 
 def info_in(session: sqlite3.Connection) -> SessionInfo | None:
-    """Return the session's row; None if there is none yet. Raises sqlite3.Error."""
+    """Return the row of the session in an open file; None if it has none. Raises sqlite3.Error."""
     there = {name for (name,) in session.execute("SELECT name FROM pragma_table_info('session')")}
     if not there:  # it is being made
         return None
@@ -216,7 +216,7 @@ def info_in(session: sqlite3.Connection) -> SessionInfo | None:
 
 
 def remove_files(path: Path) -> None:
-    """Remove a session's file and all that stands beside it."""
+    """Remove a session's file, its lock file and all else beside it. Raises JournalError."""
     with journal_errors():
         remove(path)
         links = (left_queue.link_of(path), left_queue.draft_of(path))
@@ -225,7 +225,7 @@ def remove_files(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove logs before their file, as they would otherwise be played into a later file."""
+    """Remove a database file, its logs first: they'd be played into a later file of its name."""
     journal, shm = (path.with_name(f"{path.name}-{each}") for each in ("journal", "shm"))
     for each in (wal_of(path), journal, path, shm):
         each.unlink(missing_ok=True)

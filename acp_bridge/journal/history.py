@@ -23,7 +23,7 @@ PAGE_ROWS: Final = 256
 PAGE_SIZE: Final = 32 * 1024
 """Bytes that a thread reads and merges at a time: a few ms, part of it under the GIL."""
 
-#: If the last row can't be read, so many rows after the merged ones are looked through.
+#: If the last row's number can't be read, so many rows after the merged ones are looked through.
 SALVAGED_ROWS: Final = 100_000
 
 #: A value is NULL only where the file is damaged.
@@ -36,19 +36,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moment:
-    """How far a transcript went, for a replay up to there; made by `SessionJournal.moment`."""
+    """How far a transcript went at a moment, for a replay that ends there.
 
-    #: the moments that are open, until `close`.
+    `SessionJournal.moment` makes it.
+    """
+
+    #: the moments of the session that are not closed yet; this one is put among them.
     among: set["Moment"]
     last_row: int
-    #: the lines that could not be written by then, with the turns that they belong to.
+    #: turn and lines of each row that was not in the file yet.
     unwritten: list[tuple[int, bytes]]
 
     def __post_init__(self) -> None:
         self.among.add(self)
 
     def close(self) -> None:
-        """Note that nothing is read up to here any more."""
+        """Note that no replay up to this moment goes on any more."""
         self.among.discard(self)
 
 
@@ -63,7 +66,7 @@ class Row(NamedTuple):
 class Slice(NamedTuple):
     """Adjacent rows of one turn, `first` to `last`, and the merged lines that can replace them.
 
-    `shorter`: it is worth to replace them.
+    `shorter`: the merged lines are fewer, or shorter, so that it is worth to replace the rows.
     """
 
     first: int
@@ -126,7 +129,10 @@ def _salvage(connection: sqlite3.Connection, after: int, to: int) -> tuple[list[
 def read_entries(
     path: Path, merger: Merger, after: int, to: int, turn: int | None = None
 ) -> tuple[list[Entry], int]:
-    """Return the next page of a replay; the merger carries a growing message across pages.
+    """Return the entries of the next page of a replay, and the last id that it covers.
+
+    The parameters are those of `read_rows`; `merger` carries a message that still grows from page
+    to page.
 
     Raises:
         JournalError: the file can't be opened.
@@ -139,10 +145,10 @@ def read_entries(
 
 
 def snapshot(path: Path, after: int = 0) -> list[Row]:
-    """Return the rows behind one as they are at one moment, for a reader that no bridge knows of.
+    """Return all rows after the row `after`, as they are at one moment.
 
-    A bridge joins rows meanwhile, so pages that are read one by one would repeat what they hold.
-    Nothing of the file is changed. Raises JournalError: the file can't be opened.
+    It is for readers beside the bridge: that merges rows meanwhile, so pages that are read one by
+    one would repeat some. Nothing of the file is changed. Raises JournalError: it can't be opened.
     """
     with journal_errors(), closing(connect(path, wait=5, read_only=True)) as connection:
         connection.execute("BEGIN")
@@ -150,7 +156,10 @@ def snapshot(path: Path, after: int = 0) -> list[Row]:
 
 
 def all_rows(connection: sqlite3.Connection, after: int = 0) -> list[Row]:
-    """Return the rows behind one, as the open transaction has them; raises sqlite3.Error."""
+    """Return all rows after the row `after`, as the open transaction sees them.
+
+    Raises sqlite3.Error.
+    """
     rows: list[Row] = []
     to = _last_row(connection)
     while after < to:
@@ -177,7 +186,9 @@ def _last_row(connection: sqlite3.Connection) -> int:
 
 
 def read_slice(path: Path, after: int, to: int, turn: int) -> Slice | None:
-    """Return the next adjacent rows of one turn to merge, None if there are none up to `turn`.
+    """Return the next adjacent rows of one turn with after < id <= to, merged.
+
+    None if there are none, or if they are of a turn after `turn`.
 
     Raises:
         JournalError: the file can't be opened.

@@ -55,7 +55,7 @@ from acp_bridge.journal.schema import (
 )
 from acp_bridge.runtime import waits
 
-#: sessions in one page of a listing.
+#: the most sessions in one page of a listing.
 PAGE_ROWS: Final = 50
 
 T = TypeVar("T")
@@ -63,12 +63,13 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 COLUMNS: Final = ", ".join(field.name for field in fields(SessionInfo))
-#: true of a row whose values are texts. SQLite keeps others too, and one must hide no other (K2).
+#: SQL that is true of a row whose values are texts. SQLite keeps other values, too, and a row that
+#: has some must hide no other (K2).
 SOUND: Final = " AND ".join(
     f"typeof({name}) IN ('text', 'null')"
     for name in ("session_id", "cwd", "agent", "agent_session_id", "title", "updated_at")
 )
-#: seconds for another bridge to open, replace or close the index.
+#: seconds of a wait for another bridge that opens, replaces or closes the index.
 _LOCK_WAIT: Final = 5.0
 _LOCK_INTERVAL: Final = 0.01
 #: One try for a damaged file and one for the new file; a third if another bridge interferes.
@@ -80,7 +81,7 @@ class _Unfit(sqlite3.DatabaseError):
 
 
 def is_damage(error: Exception) -> bool:
-    """Return whether the file itself is at fault, so that another try would fail too."""
+    """Return whether an error is the file's own fault, so that another try would fail too."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
     return isinstance(error, _Unfit) or code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -120,14 +121,17 @@ class IndexFile:
             return True
 
     def close(self) -> None:
-        """Close it. Raises sqlite3.Error."""
+        """Close the file, under its lock if that can be had in time. Raises sqlite3.Error."""
         with ExitStack() as lock:
             with suppress(OSError):  # then SQLite's own look, whether the file has moved, must do
                 lock.enter_context(locked(self._path, waits.INDEX_CLOSE))
             self.db.close()
 
     def discard(self, error: Exception) -> None:
-        """Close it and put it aside, unless another bridge has. Raises sqlite3.Error, OSError."""
+        """Close the file and rename it as damaged, unless another bridge has replaced it.
+
+        `error` is for the log. Raises sqlite3.Error, OSError.
+        """
         with locked(self._path):
             with suppress(sqlite3.Error):
                 self.db.close()
@@ -159,9 +163,9 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def wipe(connection: sqlite3.Connection) -> None:
-    """Empty the WAL, which has every row as it was before, as far as that can be done now.
+    """Empty the WAL, which still has deleted rows, as far as that can be done now.
 
-    While another bridge reads, or the disk is full, the end of the last bridge does it.
+    While another bridge reads, or the disk is full, it can't: the last bridge does it at its end.
     """
     with suppress(sqlite3.Error):
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
@@ -227,7 +231,10 @@ def _fill(index: sqlite3.Connection, folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, wait: float = _LOCK_WAIT) -> Iterator[None]:
-    """Hold the lock of a shared file; raises BlockingIOError if another does for `wait` seconds."""
+    """Hold the lock of a shared file during the block.
+
+    Raises BlockingIOError if another process holds it for `wait` seconds.
+    """
     descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline = time.monotonic() + wait
@@ -249,17 +256,20 @@ def _shm_of(path: Path) -> Path:
 
 
 class Run(Protocol):
-    """Uses the index in a worker thread."""
+    """A function that uses the index in a worker thread."""
 
     def __call__(self, use: Callable[[sqlite3.Connection], Any], /) -> Awaitable[Any]:
         """Call `use` with the open index and return its result; raises IndexUnusable."""
 
 
 class Reloads:
-    """The table `reloads` of the index. Every method raises IndexUnusable."""
+    """Which versions of agents were seen to load a session again: the table `reloads` of the index.
+
+    Every method raises IndexUnusable.
+    """
 
     def __init__(self, run: Run) -> None:
-        """Touches nothing yet."""
+        """`run`: the way to the index, which is not touched yet."""
         self._run = run
 
     async def seen(self, agent: str, version: str) -> bool:
@@ -274,7 +284,7 @@ class Reloads:
         await self._run(lambda db: db.execute(what, (agent, version)))
 
     async def forget(self, agent: str, version: str) -> None:
-        """Forget it: this version of the agent would not load a session that it should know."""
+        """Forget that a reload worked: this version refused to load a session it should know."""
         what = "DELETE FROM reloads WHERE agent = ? AND version = ?"
         await self._run(lambda db: db.execute(what, (agent, version)))
 
@@ -283,7 +293,7 @@ class Index:
     """The file `index.db`, opened, or made, when it is first used."""
 
     def __init__(self, path: Path) -> None:
-        """Touches nothing yet."""
+        """`path` is not touched yet."""
         self._path = path
         self._file: IndexFile | None = None
         self._lock = anyio.Lock()
@@ -292,8 +302,8 @@ class Index:
     async def put(self, info: SessionInfo, *, durable: bool = False, late: bool = False) -> None:
         """Add or replace a session's row; if `durable`, it is on the disk on return.
 
-        An id at the agent that it had before stays hidden: the agent may list it still. `late`: the
-        session may have been deleted meanwhile, and stays so.
+        An id at the agent that the session had before stays hidden: the agent may list it still.
+        `late`: the session may have been deleted meanwhile, and stays so.
 
         Raises IndexUnusable.
         """
@@ -321,8 +331,9 @@ class Index:
     async def remove(self, session_id: str, *, known: bool, agent: str | None = None) -> None:
         """Take a session out of the listing.
 
-        If `known`, its id at the agent is kept: when the agent lists it, it is not a new one.
-        `agent`: its name, so that also a session that only the agent knows can be hidden.
+        If `known`, the session's id at the agent is kept, so that it is not taken for a new session
+        when the agent lists it. With `agent`, the agent's name, a session that only the agent knows
+        is hidden, too.
 
         Raises IndexUnusable.
         """
@@ -343,7 +354,7 @@ class Index:
         await self._run(work)
 
     async def bury(self, info: SessionInfo) -> bool:
-        """Add the row of a session that was deleted elsewhere; False if there is one.
+        """Add the row of a session that was deleted elsewhere; returns False if it is there.
 
         Raises SessionExists: the session is there, and not deleted; IndexUnusable.
         """
@@ -364,7 +375,7 @@ class Index:
     # -- sessions without a prompt -----------------------------------------------------------
 
     async def set_aside(self, session_id: str) -> None:
-        """Remember a session that was removed without a prompt. Raises IndexUnusable."""
+        """Mark a session as removed before it had a prompt. Raises IndexUnusable."""
         await self._run(
             lambda db: db.execute(
                 "UPDATE sessions SET deleted = 1, prompted = 0 WHERE session_id = ?", (session_id,)
@@ -376,17 +387,26 @@ class Index:
         return await self._one("deleted AND NOT prompted AND session_id = ?", session_id)
 
     async def unprompted(self, before: str) -> list[str]:
-        """Return sessions not used since then that may have no prompt. Raises IndexUnusable."""
+        """Return the ids of sessions not used since `before`, a time, that may have no prompt.
+
+        Raises IndexUnusable.
+        """
         return await self._ids("updated_at < ? AND (NOT prompted OR title IS NULL)", before)
 
     async def without_prompt(self) -> list[str]:
-        """Return the sessions that are not listed yet, newest first. Raises IndexUnusable."""
+        """Return the ids of sessions without a prompt, newest first: they are not listed yet.
+
+        Raises IndexUnusable.
+        """
         return await self._ids("NOT prompted")
 
     # -- what is listed -------------------------------------------------------------------
 
     async def session(self, session_id: str) -> tuple[SessionInfo | None, bool]:
-        """Return a session's row, and True if it was deleted for good. Raises IndexUnusable."""
+        """Return a session's row, None if there is none, and True if it was deleted for good.
+
+        Raises IndexUnusable.
+        """
         gone = await self._one("deleted AND prompted AND session_id = ?", session_id)
         return gone or await self._one("session_id = ?", session_id), gone is not None
 
@@ -417,12 +437,15 @@ class Index:
         return found, _make_cursor(found[-1]) if len(rows) > PAGE_ROWS else None
 
     async def agent_ids(self, agent: Owns) -> frozenset[str]:
-        """Return the agent's ids of all sessions, also of deleted ones. Raises IndexUnusable."""
+        """Return the ids at the agent of all its sessions, also of deleted ones.
+
+        Raises IndexUnusable.
+        """
         which = "agent_session_id FROM sessions WHERE agent_session_id IS NOT NULL"
         return frozenset(await self._of(agent, f"{which} AND owns(agent, agent_info)"))
 
     async def folders(self, agent: Owns, most: int) -> list[str]:
-        """Return the working folders of the agent's sessions, the newest first, at most so many.
+        """Return the working folders of the agent's sessions, the newest first, at most `most`.
 
         Raises IndexUnusable.
         """
@@ -473,7 +496,7 @@ class Index:
         return [session_id for (session_id,) in rows]
 
     async def close(self) -> None:
-        """Close it. Never raises."""
+        """Close the index. Never raises."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 file, self._file = self._file, None
@@ -506,7 +529,7 @@ class Index:
         return self._file.db
 
     def _mended(self, error: Exception) -> bool:
-        """After a failure, return whether another try would use another file."""
+        """Put the file aside if `error` is damage; returns whether a retry gets another file."""
         file = self._file
         if file is None:
             return False
@@ -532,7 +555,7 @@ def _hide(db: sqlite3.Connection, agent: str, agent_session_id: str) -> None:
 
 
 def _told(name: str, error: Exception) -> str:
-    """Return the error for the user, which holds no path."""
+    """Return what the user is told of an error of the index file `name`; it holds no path."""
     if isinstance(error, NewerVersion):
         return (
             f"the list of sessions ({name} in the data folder) was {error}: use that one, or move"

@@ -2,7 +2,7 @@
 
 The names survive a kill of the bridge, which what is kept in memory does not. They are the target
 of a symbolic link beside the file: a short one needs no block of a full disk, no limit on the size
-of files is applied to it, and it is replaced as a whole. What can't be read names nothing.
+of files is applied to it, and it is replaced as a whole. A link that can't be read names nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 
 class Went(Flag):
-    """What happened to a prompt that its session's file does not know."""
+    """What happened to a prompt without its session's file knowing of it."""
 
     NOTHING = 0
     SENT = 1
@@ -37,7 +37,7 @@ def draft_of(path: Path) -> Path:
 
 
 def read(path: Path) -> dict[int, Went]:
-    """Return the named prompts of a session's file, by number."""
+    """Return what the link of a session's file says: by prompt's number, what happened to it."""
     try:
         target = os.readlink(link_of(path))
     except OSError:
@@ -47,7 +47,10 @@ def read(path: Path) -> dict[int, Went]:
 
 
 def add(path: Path, seq: int, went: Went) -> None:
-    """Name one more prompt, or what else happened to it. Raises OSError."""
+    """Note in the link of a session's file that `went` happened to the prompt `seq`.
+
+    Raises OSError.
+    """
     named = read(path)
     named[seq] = named.get(seq, went) | went
     draft = draft_of(path)
@@ -57,7 +60,7 @@ def add(path: Path, seq: int, went: Went) -> None:
 
 
 def clear(path: Path) -> None:
-    """Name none any more: the file has it. Never raises."""
+    """Remove the link of a session's file, so that it names no prompt any more. Never raises."""
     with suppress(OSError):
         for link in (link_of(path), draft_of(path)):
             link.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from acp_bridge.journal.index import SOUND, is_damage
 from acp_bridge.journal.schema import INDEX_SCHEMA
 from acp_bridge.journal.store import Journal
 
-#: seconds that the making of a session's file takes at most.
+#: the most seconds that the making of a session's file takes.
 _MAKING = 60.0
 
 
@@ -36,19 +36,19 @@ class IndexState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """The session files of a home."""
+    """What was found of the session files in a data folder."""
 
     count: int
     #: bytes of all of them, with their write-ahead logs.
     size: int
-    #: the ids of those that can't be read or, if the index has them, are gone; and how many were
-    #: not looked at for want of time.
+    #: the ids of sessions whose file can't be read, or is gone though the index has them; and the
+    #: number of files that were not looked at for want of time.
     unreadable: tuple[str, ...]
     not_looked_at: int
 
 
 def index_state(home: Path) -> IndexState:
-    """Return the state of the index. Never raises for what is wrong with the file."""
+    """Return the state of the index in a data folder. Never raises, whatever is wrong with it."""
     path = home.absolute() / "index.db"
     try:
         if not path.exists():
@@ -72,7 +72,10 @@ def index_state(home: Path) -> IndexState:
 
 
 def look_at_sessions(home: Path, seconds: float) -> Sessions:
-    """Count the session files and find unreadable ones, in `seconds` at most. Raises OSError."""
+    """Count the session files of a data folder, and look for unreadable ones for `seconds` seconds.
+
+    Raises OSError.
+    """
     journal = Journal(home)
     paths = _session_files(home.absolute() / "sessions")
     listed = {journal.path(each): each for each in _listed(home.absolute() / "index.db")}
@@ -102,7 +105,10 @@ def _listed(index: Path) -> set[str]:
 
 
 def _holds_one(path: Path, *, made: bool) -> bool:
-    """Tell if a session can be read from a file. True for one that is being made, unless `made`."""
+    """Return whether a session can be read from a file.
+
+    A new file without a session is being made, and counts as readable unless `made`.
+    """
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):

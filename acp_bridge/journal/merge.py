@@ -4,8 +4,8 @@ Sans-IO. Invariants
 - Two chunks are joined only if they are adjacent, in the same turn, of the same kind and message,
   and differ in nothing but their text: `_meta`, annotations and unknown fields included.
 - A line that was not joined comes out as it went in, byte for byte.
-- What version 1 is shown of a tool call's content while pieces of it come is its whole content:
-  behind the joined pieces the last one is left.
+- While a tool call's content comes in pieces, updates show clients of version 1 the whole content
+  so far: only the last of these updates is left, behind the joined pieces.
 - Joining what was joined already changes nothing, wherever it was cut before (invariant R1).
 - A line that is no JSON object hides no other (invariant K2).
 """
@@ -38,15 +38,15 @@ Key: TypeAlias = tuple[str, str | None] | str | None
 class Entry(NamedTuple):
     """The params of one update.
 
-    `raw` is the line as it was recorded, None if it was joined from several; `params` is its value,
-    None if the line can't be read.
+    `raw` is the line as it was recorded, None if the entry was joined from several lines; `params`
+    is the line's value, None if it can't be read.
     """
 
     raw: bytes | None
     params: dict[str, Any] | None
 
     def line(self) -> bytes:
-        """Return the JSON text to keep."""
+        """Return the line of JSON by which the entry is kept."""
         return dumps(self.params) if self.raw is None else self.raw
 
 
@@ -59,13 +59,14 @@ class Merger:
         self._first = Entry(None, None)
         self._texts: list[str] = []
         self._size = 0
-        #: by tool call, the content that version 1 was shown last since the first of open pieces.
+        #: by tool call, the last entry that showed version 1 its whole content since the open entry
+        #: began.
         self._shown: dict[str, Entry] = {}
-        # The bytes around the text in a plain chunk's line; empty if the first one isn't plain.
+        # The bytes around the text in the open entry's line; empty if that is no plain chunk.
         self._head = self._tail = b""
 
     def feed(self, turn: int, lines: bytes) -> list[Entry]:
-        """Take one row of a turn; returns the entries that can't grow any more."""
+        """Take the lines of one row; returns the entries that are complete by now."""
         done: list[Entry] = []
         for raw in lines.split(b"\n"):
             if not raw or (turn == self._turn and self._continues(raw)):
@@ -88,9 +89,10 @@ class Merger:
         return done
 
     def _continues(self, raw: bytes) -> bool:
-        """Join a line that differs from the open message's first one in its text alone.
+        """Join a line if it differs from the open message's first one in its text alone.
 
-        Nearly all of a long answer is such lines, and this costs a quarter of reading them whole.
+        Returns whether it was joined. Nearly all of a long answer is such lines, and this costs a
+        quarter of reading them whole.
         """
         head, tail = self._head, self._tail
         if not head or not raw.startswith(head) or not raw.endswith(tail):
@@ -119,7 +121,7 @@ class Merger:
 
 
 def merged(rows: Iterable[tuple[int, bytes]]) -> list[Entry]:
-    """Return the entries of some rows (turn, lines)."""
+    """Return the merged entries of all rows, each of which is a turn and its lines."""
     merger = Merger()
     entries = [entry for turn, lines in rows for entry in merger.feed(turn, lines)]
     return entries + merger.flush()
@@ -148,7 +150,7 @@ def chunk_of(params: dict[str, Any] | None) -> tuple[Key, str]:
 
 
 def _piece(params: dict[str, Any], said: object) -> tuple[Key, str]:
-    """Return the same for what an agent of version 2 has said."""
+    """Return what `chunk_of` does for an update of version 2, which is `said`."""
     from acp_bridge.versions import pieces  # few sessions ever need it
 
     found = pieces.text_of(said) if type(said) is dict else None
@@ -159,9 +161,9 @@ def _piece(params: dict[str, Any], said: object) -> tuple[Key, str]:
 
 
 def shows_content(params: dict[str, Any] | None) -> str:
-    """Return the id of the tool call if an update shows version 1 its whole content, and no more.
+    """Return the id of a tool call if an update does nothing but show version 1 its whole content.
 
-    An empty text for any other.
+    Return an empty text for any other update.
     """
     if params is None or OF_VERSION_1 not in own_meta(params) or len(params) != 2:
         return ""
@@ -172,7 +174,7 @@ def shows_content(params: dict[str, Any] | None) -> str:
 
 
 def with_text(update: dict[str, Any], text: str) -> dict[str, Any]:
-    """Return a chunk with another text."""
+    """Return a chunk's update with `text` in the place of its own text."""
     if update["sessionUpdate"] != SAID_UPDATE:
         return {**update, "content": {**update["content"], "text": text}}
     from acp_bridge.versions import pieces

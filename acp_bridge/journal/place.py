@@ -7,8 +7,9 @@ Sans-IO. Invariants
   that was changed, is refused and never answered from elsewhere.
 
 Texts of the same kind and message that stand side by side are one text here, however they were
-cut, and a text that is empty is nothing. What version 1 is shown of a content while pieces of it
-come is nothing, too: the merger moves and drops it. It may be shown twice, since it is whole.
+cut, and a text that is empty is nothing. An update that shows version 1 the whole content of a tool
+call while pieces of it come is nothing, too: the merger moves and drops such updates. One may be
+shown twice, since its content is whole.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ Params = dict[str, Any]
 
 
 class WrongCursor(Exception):
-    """No cursor, or none of this transcript; the text says so to a client."""
+    """A client has sent what is no cursor, or none of this transcript; the text tells it so."""
 
 
 class Cursor(NamedTuple):
-    """A place as a client names it: how much stands before it, and the sum of that."""
+    """A place as a client names it: the units of the transcript before it, and their sum."""
 
     units: int
     sum: bytes
@@ -46,7 +47,7 @@ class Cursor(NamedTuple):
 
     @classmethod
     def read(cls, text: object) -> Cursor:
-        """Return the cursor that a client has given. Raises WrongCursor."""
+        """Return the cursor for the text that a client has sent. Raises WrongCursor."""
         try:
             found = urlsafe_b64decode(text) if isinstance(text, str) else b""
         except (NotBase64, ValueError):
@@ -58,20 +59,21 @@ class Cursor(NamedTuple):
 
 
 class Place:
-    """A place in one session's transcript, from its beginning on."""
+    """A place in one session's transcript: it is the beginning, and moves on with each `add`."""
 
     def __init__(self, session_id: str) -> None:
-        """Nothing stands before it yet."""
-        #: characters of text, and 1 for each other entry. They are those of UTF-16, in which half
-        #: of a character, as some agents send it, and the other half are what they are joined.
+        """Be the beginning of the transcript of the session `session_id`."""
+        #: how much of the transcript stands before the place: characters of text, and 1 for each
+        #: other entry. Characters are units of UTF-16: there two halves of a character, as some
+        #: agents send them, count the same apart and joined.
         self.units = 0
-        #: the id for the message of which the last text is a part, if that has none of its own.
+        #: the id to show for the message of the last text, if that message has no id of its own.
         self.message = ""
         self._sum = blake2b(digest_size=_SUM)
         self._frame(session_id.encode("utf-8", "surrogatepass"))
-        #: what the text that stands here shares with one that goes on with it.
+        #: the key, as `chunk_of` has it, of the text before the place; None behind another entry.
         self._key: Key = None
-        #: the same, and the message's id, for the session and each of its subagents.
+        #: the key and the id of the last message, by `sessionId`: the session and its subagents.
         self._messages: dict[object, tuple[Key, str]] = {}
 
     @property
@@ -80,14 +82,14 @@ class Place:
         return Cursor(self.units, self._sum.digest())
 
     def copy(self) -> Place:
-        """Return the same place, which goes on by itself."""
+        """Return another object for the same place, which moves on by itself."""
         copy = Place("")
         copy.units, copy.message = self.units, self.message
         copy._sum, copy._key, copy._messages = self._sum.copy(), self._key, {**self._messages}
         return copy
 
     def add(self, params: Params) -> None:
-        """Go on behind an entry of the transcript, or a piece of one."""
+        """Move the place behind the next entry of the transcript, or behind a piece of it."""
         key, text = chunk_of(params)
         if key is not None:
             self._add_text(params.get("sessionId"), key, text)
@@ -115,12 +117,12 @@ class Place:
         self.units += len(data) // 2
 
     def _frame(self, data: bytes) -> None:
-        """Add what is no text of a message to the sum, so that no text looks like it."""
+        """Add `data`, which is no text of a message, to the sum so that no text looks like it."""
         self._sum.update(b"\0%d %d\0" % (self.units, len(data)) + data)
 
 
 class Part(NamedTuple):
-    """The two parts of an entry that a place divides; None: there is no such part."""
+    """The parts of an entry before and after a place; None: there is no such part."""
 
     before: Params | None
     after: Params | None
@@ -131,7 +133,7 @@ class From:
 
     def __init__(self, session_id: str, cursor: Cursor | None) -> None:
         """`cursor`: None for the beginning."""
-        #: behind what was read.
+        #: the place behind the entries that were read.
         self.place = Place(session_id)
         self._cursor = cursor
         self._is_there = cursor is None
@@ -139,7 +141,10 @@ class From:
             self._look(cursor)
 
     def divide(self, params: Params) -> Part:
-        """Read the next entry. Raises WrongCursor."""
+        """Read the next entry; returns its parts before and after the cursor's place.
+
+        Raises WrongCursor.
+        """
         cursor = self._cursor
         if cursor is None or self._is_there:
             self.place.add(params)
@@ -157,7 +162,7 @@ class From:
         return Part(head, tail)
 
     def _look(self, cursor: Cursor) -> None:
-        """Note whether the place is reached. Raises WrongCursor."""
+        """Note whether the place that `cursor` names is reached. Raises WrongCursor."""
         if self.place.units >= cursor.units:
             if self.place.cursor != cursor:
                 raise WrongCursor("the session has nothing that goes on at this cursor")
@@ -181,5 +186,5 @@ def _cut(text: str, units: int) -> tuple[str, str]:
 
 
 def _with(params: Params, text: str) -> Params:
-    """Return a chunk with another text."""
+    """Return the params of a chunk with `text` in the place of its own text."""
     return {**params, "update": with_text(params["update"], text)}

@@ -1,7 +1,7 @@
 """The rows of prompts in a session's file: statements that change them, and how they are read.
 
 In the transcript a line stands for the words of a prompt, which are kept once, with its parameters:
-they may be megabytes of images. Short ones are read with the page in which they stand, long ones
+they may be megabytes of images. Short words are read with the page in which they stand, long ones
 one prompt at a time (R6). Words that are damaged hide nothing else (invariant K2).
 """
 
@@ -38,16 +38,17 @@ logger = logging.getLogger(__name__)
 
 
 SHORT_WORDS: Final = 2048
-"""Characters of a prompt's parameters that are read with the page in which its words stand."""
+"""The most characters of a prompt's parameters that are read with the page of its words."""
 
 #: the setting that has the user's order of prompts that wait: a list of their numbers.
 ORDER: Final = "order"
 
-#: the beginning of the settings that have the receipts of prompts which were sent under a key.
+#: how the keys of settings begin that have the receipts of prompts which were sent under a key.
 #: Older bridges leave such settings alone.
 _SENT_UNDER: Final = "promptKey:"
 
-#: the beginnings of the settings that have when the turn of a prompt began, and when it ended.
+#: how the keys of settings begin that have when the turn of a prompt began, and when it ended; the
+#: prompt's number follows.
 BEGAN: Final = "turnBegan:"
 ENDED: Final = "turnEnded:"
 
@@ -61,13 +62,15 @@ def words_line(seq: int) -> bytes:
 
 
 def prompt_of(params: dict[str, Any]) -> int | None:
-    """Return the number of the prompt whose words belong here; None for an update."""
+    """Return the number of the prompt for whose words a line stands; None for an update."""
     seq = params.get(_WORDS)
     return seq if len(params) == 1 and type(seq) is int else None
 
 
 async def pages(path: Path, entries: list[Entry]) -> AsyncIterator[list[dict[str, Any]]]:
-    """Give a page of a transcript, divided where long words stand: those are read apart.
+    """Give a page of a transcript as lists of params.
+
+    A list ends, and another begins, where the long words of a prompt stand: they are read there.
 
     Raises:
         JournalError: the file can't be opened.
@@ -100,7 +103,10 @@ def read_words(path: Path, seq: int, *, read_only: bool = False) -> list[dict[st
 
 
 def with_short_words(path: Path, entries: list[Entry]) -> list[Entry]:
-    """Put short words where they belong; long ones are read apart, each as a page of its own."""
+    """Return the entries with short words of prompts in the place of the lines that stand for them.
+
+    A line that stands for long words is left as it is: `pages` reads those.
+    """
     seqs = [seq for entry in entries if entry.params and (seq := prompt_of(entry.params))]
     if not seqs:
         return entries
@@ -119,9 +125,10 @@ def with_short_words(path: Path, entries: list[Entry]) -> list[Entry]:
 def words_in(
     connection: sqlite3.Connection, seqs: list[int], limit: int | None = None
 ) -> dict[int, list[dict[str, Any]]]:
-    """Return the words of those prompts whose parameters are readable and not over the limit.
+    """Return the words of some prompts as updates, by the prompt's number.
 
-    Each is marked with its prompt's id.
+    A prompt is left out if its parameters are damaged, or longer than `limit` characters. Each
+    update is marked with its prompt's id.
     """
     marks = ", ".join("?" * len(seqs))
     try:
@@ -144,7 +151,7 @@ def words_in(
 
 
 def accept(seq: int, prompt_id: str, params: Mapping[str, Any]) -> tuple[Statement, ...]:
-    """Return the statements that add a prompt that waits, and bind its key to it, if it has one."""
+    """Return the statements that add a waiting prompt, and bind its key, if it has one, to it."""
     statements: list[Statement] = [
         ("INSERT INTO prompts(seq, prompt_id, state) VALUES (?, ?, 'waiting')", (seq, prompt_id)),
         ("INSERT INTO prompt_params VALUES (?, ?)", (seq, dumps(params).decode())),
@@ -165,15 +172,15 @@ def change(seq: int, params: Mapping[str, Any]) -> Statement:
 
 
 def sum_of_words(params: Mapping[str, Any]) -> str:
-    """Return a sum that tells a prompt's words from others; the order of their members is no word.
+    """Return a checksum of a prompt's words, the same for any order of the members of an object.
 
-    It is of the words as JSON, so any text has one, lone surrogates too.
+    It is made of the words as JSON, so any text has one, lone surrogates too.
     """
     return sha256(json.dumps(params["prompt"], sort_keys=True).encode()).hexdigest()
 
 
 def receipt_key(key: str) -> str:
-    """Return the setting that has the receipt of the prompt that was sent under a key."""
+    """Return the key of the setting that has the receipt of the prompt sent under `key`."""
     return _SENT_UNDER + dumps(key).decode()
 
 
@@ -189,7 +196,7 @@ def take_receipt_back(key: str) -> Statement:
 
 
 def answer_receipt(key: str, receipt: Receipt, told: Mapping[str, Any]) -> Statement:
-    """Return the statement that notes what the clients of a key were told."""
+    """Return the statement that notes in a receipt what the clients of its prompt are told."""
     answered = {"seq": receipt.seq, "words": receipt.words, "told": told}
     given = dumps(answered).decode(), receipt_key(key)
     return "UPDATE settings SET value = ? WHERE key = ?", given
@@ -223,7 +230,7 @@ def ended(seq: int) -> Statement:
 def settle(rows: Iterable[PromptRow], named: Mapping[int, Went]) -> list[Statement]:
     """Return the statements that note what `named` says became of prompts that have not ended.
 
-    Prompts that the agent got are `SENT`; those that had ended have the outcome `UNRECORDED`.
+    Prompts that the agent got become `SENT`; those that had ended get the outcome `UNRECORDED`.
     """
     statements: list[Statement] = []
     for row in rows:
@@ -240,7 +247,10 @@ def settle(rows: Iterable[PromptRow], named: Mapping[int, Went]) -> list[Stateme
 
 
 def recover(said: Mapping[int, bytes]) -> list[Statement]:
-    """Return what ends the turns that ran, with these updates, and leaves waiting prompts over."""
+    """Return the statements that end the turns that ran, and leave waiting prompts over.
+
+    `said`: by prompt's number, the lines of updates that end its transcript.
+    """
     interrupted = dumps(INTERRUPTED).decode()
     return [
         *((INSERT_ROW, (seq, lines)) for seq, lines in said.items()),
@@ -268,9 +278,9 @@ def turns_finished(db: sqlite3.Connection, unwritten: Iterable[Write]) -> int:
 
 
 def read(db: sqlite3.Connection, states: Sequence[PromptState]) -> list[PromptRow]:
-    """Return the prompts in these states (none given: all), as read; raises sqlite3.Error.
+    """Return the prompts in these states (none given: all), by number; raises sqlite3.Error.
 
-    Those that wait or are left over come in the user's order.
+    Prompts that wait or are left over come in the user's order. Damaged ones are left out.
     """
     wanted = states or tuple(PromptState)
     marks = ", ".join("?" * len(wanted))
@@ -279,7 +289,7 @@ def read(db: sqlite3.Connection, states: Sequence[PromptState]) -> list[PromptRo
 
 
 def find(db: sqlite3.Connection, unwritten: Iterable[Write], seq: int) -> PromptRow | None:
-    """Return one prompt, with an outcome that is not written yet; None if it is damaged.
+    """Return the prompt `seq`, with its outcome if only `unwritten` has that; None if damaged.
 
     Raises sqlite3.Error.
     """
@@ -293,7 +303,10 @@ def find(db: sqlite3.Connection, unwritten: Iterable[Write], seq: int) -> Prompt
 
 
 def _in_order(db: sqlite3.Connection, rows: list[PromptRow]) -> list[PromptRow]:
-    """Put the prompts that the user has moved into their order, on the places that they have."""
+    """Put the rows of prompts that the user has moved into the user's order.
+
+    They share the places in the list that they have together; all others keep theirs.
+    """
     here = {row.seq: row for row in rows if row.state in _UNSENT}
     moved = [here[seq] for seq in dict.fromkeys(_order(db)) if seq in here] if here else []
     seqs = {row.seq for row in moved}
@@ -316,13 +329,13 @@ def _order(db: sqlite3.Connection) -> list[int]:
 
 
 def _ended_well(agent_outcome: str) -> bool:
-    """Return False for an error and for `cancelled`; what can't be read counts as ended well."""
+    """Return False for an outcome that is an error or `cancelled`; a damaged one counts as good."""
     answer = read_object(agent_outcome)
     return answer is None or not ("error" in answer or answer.get("stopReason") == "cancelled")
 
 
 def _prompt(row: tuple[Any, ...]) -> PromptRow | None:
-    """Read a row; None if it is damaged, since it must hide no other (invariant K2)."""
+    """Return the prompt of a row; None if it is damaged, which hides no other (invariant K2)."""
     seq, prompt_id, params, state, outcome, agent_outcome = row
     given = read_object(params)
     if given is None or state not in PromptState.__members__.values():

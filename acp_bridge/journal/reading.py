@@ -1,4 +1,4 @@
-"""Reads what is kept, beside bridges that live or have died, for commands. Nothing is changed.
+"""Reads the index and sessions' files for commands, also beside a bridge. Nothing is changed.
 
 Invariants
 - No file is made, migrated, mended or checkpointed: what is damaged or of an earlier version is
@@ -54,9 +54,9 @@ def all_sessions(home: Path) -> list[SessionInfo]:
 
 
 def index_rows(home: Path) -> tuple[list[SessionInfo], list[SessionInfo]]:
-    """Return what the index has of sessions, and of those deleted, hidden or set aside.
+    """Return the index's rows of sessions, and its rows of those deleted, hidden or set aside.
 
-    Nothing if there is none. Raises IndexUnusable.
+    Both are empty if there is no index. Raises IndexUnusable.
     """
     index = home.absolute() / "index.db"
     if not index.is_file():
@@ -74,7 +74,7 @@ def _unreadable(error: Exception) -> IndexUnusable:
 def transcript(home: Path, session_id: str) -> Iterator[dict[str, Any]]:
     """Give the recorded updates of a session, messages joined, up to the moment of the first step.
 
-    Each is the params of `session/update` without the session's id.
+    Each item is the params of `session/update` without the session's id.
 
     Raises:
         UnknownSession: it has no file here.
@@ -89,9 +89,9 @@ def transcript(home: Path, session_id: str) -> Iterator[dict[str, Any]]:
 
 
 def in_turns(home: Path, session_id: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give the same without the words of prompts, each update with the turn in which it came.
+    """Give the updates as `transcript` does, but for prompts' words, each with its turn.
 
-    That is the number of its prompt, 0 outside of any. Raises as `transcript` does.
+    The turn is the number of its prompt, 0 outside of any. Raises as `transcript` does.
     """
     for turn, params in _entries(snapshot(_path(home, session_id))):
         if prompt_of(params) is None:
@@ -99,7 +99,10 @@ def in_turns(home: Path, session_id: str) -> Iterator[tuple[int, dict[str, Any]]
 
 
 def _entries(rows: list[Row]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give the lines of some rows that can be read, each with its turn."""
+    """Give the turn and the params of each entry of some rows, messages joined.
+
+    Damaged lines are left out.
+    """
     for turn, same in groupby(rows, key=attrgetter("turn")):
         for entry in merged((row.turn, row.lines) for row in same):
             if entry.params is not None:
@@ -114,9 +117,9 @@ def turns_of(home: Path, session_id: str) -> list[TurnRow]:
 
 
 def usage_of(home: Path, session_id: str) -> list[tuple[int, dict[str, Any]]]:
-    """Return what was told of the usage of each turn, in order; raises as `transcript` does.
+    """Return what agents told of the usage of each turn, in order; raises as `transcript` does.
 
-    Of each the number, 0 outside of any, and what `session/prompts/account.py` keeps.
+    Each item is a turn's number, 0 outside of any, and what `session/prompts/account.py` keeps.
     """
     path = _path(home, session_id)
     with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
@@ -146,7 +149,10 @@ def _path(home: Path, session_id: str) -> Path:
 
 
 def _of_index(path: Path, which: str = "NOT deleted") -> list[SessionInfo]:
-    """Return such rows of the index; raises sqlite3.Error, IndexUnusable."""
+    """Return the rows of the index for which the SQL `which` is true.
+
+    Raises sqlite3.Error, IndexUnusable.
+    """
     with closing(connect(path, wait=5, read_only=True)) as db:
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version > INDEX_SCHEMA.version:
@@ -159,7 +165,10 @@ def _of_index(path: Path, which: str = "NOT deleted") -> list[SessionInfo]:
 
 
 def _of_files(home: Path) -> list[SessionInfo]:
-    """Return what the files of the sessions say; raises OSError if their folder can't be read."""
+    """Return the row of each session from its own file; one that can't be read is left out.
+
+    Raises OSError if the folder can't be read.
+    """
     found: list[SessionInfo] = []
     folder = home.absolute() / "sessions"
     try:
@@ -182,6 +191,6 @@ def _up_to_date(home: Path, info: SessionInfo) -> SessionInfo:
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Return True if the index itself is at fault: not one, damaged, or without its table."""
+    """Return True if the index itself is at fault: no database, damaged, or without its table."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)

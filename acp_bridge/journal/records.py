@@ -17,7 +17,7 @@ def now(*, minus: timedelta = timedelta(0)) -> str:
 
 
 def days_ago(days: float) -> str:
-    """Return a time of the past in the form of `now`."""
+    """Return the time `days` days ago in the form of `now`."""
     return now(minus=timedelta(days=days))
 
 
@@ -67,7 +67,7 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The prompt that was accepted under a key: its number, a sum of its words as sent."""
+    """The prompt that was accepted under a key: its number, and a checksum of its words as sent."""
 
     seq: int
     words: str

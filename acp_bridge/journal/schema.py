@@ -243,7 +243,7 @@ def _apply(connection: sqlite3.Connection, script: str, version: int) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Divide a script; `executescript` would commit the transaction around it."""
+    """Give the statements of a script one by one: `executescript` would commit the transaction."""
     statement = ""
     for part in script.split(";"):
         statement += part + ";"

@@ -1,4 +1,4 @@
-"""Finds words in what was said, by an index of its own beside the sessions: SQLite's FTS5.
+"""Finds words in what was said in sessions, by an index beside their files: SQLite's FTS5.
 
 Invariants
 - Commands make it when somebody searches; no bridge ever waits for it. Sessions are read beside
@@ -49,16 +49,16 @@ _TABLES: Final = """
     CREATE INDEX of_session ON pieces(session, stays);
     CREATE VIRTUAL TABLE said USING fts5(text, tokenize = 'unicode61 remove_diacritics 2');
 """
-#: characters of a piece; a longer message is several pieces, cut at the end of a line.
+#: the most characters of a piece; a longer message is several pieces, cut at the end of a line.
 _PIECE: Final = 20_000
-#: sessions, or characters, that are written at once.
+#: the most sessions, or characters, that are written at once.
 _AT_ONCE: Final = 50
 _CHARACTERS: Final = 4_000_000
 #: A file that was changed so short ago may be changed again without another stamp.
 _UNSURE_NS: Final = 2_000_000_000
 _ROW: Final = "SELECT coalesce(CAST(lines AS BLOB), x'') FROM updates WHERE id = ?"
 #: Thai, Lao, Burmese, Khmer, Chinese and Japanese stand without spaces between their words: in the
-#: index each character is a word, behind this one, which is no part of any.
+#: index each of their characters is a word, between two `_SPACE`, which are no part of any word.
 _UNSPACED: Final = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff]"
@@ -82,7 +82,10 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """How far a session was read: up to the row `last`, which had this sum."""
+    """How far a session was read: up to the row `last`, whose lines had the sum `sum`.
+
+    `stamp`: the stamp that its file had when it was read.
+    """
 
     stamp: str = ""
     last: int = 0
@@ -91,9 +94,9 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What was read of a session, and how far it is known by that.
+    """The pieces that were read of a session's file, and how far the session is `known` by that.
 
-    `anew`: from its beginning. `stays`: what does not change any more.
+    `anew`: it was read from its beginning. `stays`: the pieces that don't change any more.
     """
 
     path: Path
@@ -125,14 +128,14 @@ class Asked:
 
     @property
     def query(self) -> str:
-        """What FTS5 is asked for: all of it, in quotes, so that nothing is its syntax."""
+        """The query for FTS5: all phrases and words, in quotes, so that nothing is its syntax."""
         phrases, words = map(_spaced, self.phrases), map(_spaced, self.words)
         return " AND ".join([*map('"{}"'.format, phrases), *map('"{}"*'.format, words)])
 
     def place(self, text: str) -> str:
-        """Return the words around the first place in a text in which something of it stands.
+        """Return an excerpt of a text around the first phrase or word that stands in it.
 
-        The beginning of the text if FTS5 has found it in another form.
+        If none does, since FTS5 has found another form of it, return the beginning of the text.
         """
         text = text.replace(_SPACE, "")
         for term in (*self.phrases, *self.words):
@@ -147,7 +150,7 @@ class Asked:
 
 
 def _spaced(text: str) -> str:
-    """Return a text with a break before and behind each character that is a word."""
+    """Return a text with `_SPACE` before and behind each character of `_UNSPACED`."""
     return _BETWEEN.sub(_SPACE, text) if _UNSPACED.search(text) else text
 
 
@@ -164,10 +167,10 @@ def _has_word(text: str) -> bool:
 def search(
     home: Path, paths: Mapping[str, Path], text: str, progress: Callable[[int, int], None]
 ) -> dict[str, str]:
-    """Return the sessions in which all words of a text were said at once, each with a place.
+    """Return the sessions of which one piece has all words of a text, each with an excerpt of it.
 
     `paths`: the files of all sessions by their ids. What was said since the last search is read
-    first: `progress` is told how many sessions have been read, and of how many.
+    first: `progress` is called with the number of sessions read, and of those to read.
 
     Raises JournalError: it can't be searched; the text says why.
     """
@@ -193,9 +196,9 @@ def search(
 
 
 def forget(file: Path, path: Path) -> None:
-    """Take what was said in a session that is deleted out of the index. Never raises.
+    """Take what was said in a deleted session out of the index. Never raises.
 
-    Where that fails, the next search does it.
+    `file` is the index, `path` the session's file. Where it fails, the next search does it.
     """
     if not file.exists():
         return
@@ -233,7 +236,10 @@ def _read_changed(
 
 
 def _stamp(path: Path) -> str | None:
-    """Return the stamp of a file, an empty one if it may be changed under the same stamp."""
+    """Return the stamp of a file, None if it is gone.
+
+    It is empty if the file was changed so lately that another change might not change the stamp.
+    """
     try:
         newest = max(each.stat().st_mtime_ns for each in (path, wal_of(path)) if each.exists())
         return str(stamp_of(path)) if time.time_ns() - newest > _UNSURE_NS else ""
@@ -242,7 +248,7 @@ def _stamp(path: Path) -> str | None:
 
 
 def _read(path: Path, known: Known, stamp: str) -> Read:
-    """Return what a session's file has beyond what is known. Raises JournalError."""
+    """Return what a session's file has behind what is known of it. Raises JournalError."""
     with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
         found = db.execute("SELECT merged_to FROM session").fetchone()
         merged_to = int(found[0] or 0) if found else 0
@@ -298,7 +304,10 @@ def _pieces(params: dict[str, Any]) -> Iterator[Piece]:
 
 
 def _parts(read: Iterable[Read]) -> Iterator[list[Read]]:
-    """Give what was read in parts that are written at once: so many, or so many characters."""
+    """Give what was read in lists that are written at once.
+
+    Each has `_AT_ONCE` sessions or a few more than `_CHARACTERS` characters at most.
+    """
     part: list[Read] = []
     for each in read:
         part.append(each)
@@ -313,7 +322,10 @@ def _parts(read: Iterable[Read]) -> Iterator[list[Read]]:
 
 
 def _use(file: Path, work: Callable[[sqlite3.Connection], T]) -> T:
-    """Hold the lock and do this in one transaction. Raises sqlite3.Error, OSError."""
+    """Open the index and return what `work` makes of it, under its lock and in one transaction.
+
+    Raises sqlite3.Error, OSError.
+    """
     with locked(file), closing(_open(file)) as db:
         db.execute("BEGIN IMMEDIATE")
         done = work(db)
@@ -322,7 +334,7 @@ def _use(file: Path, work: Callable[[sqlite3.Connection], T]) -> T:
 
 
 def _open(file: Path) -> sqlite3.Connection:
-    """Open the index; one that is missing or of another version is made. The lock is held."""
+    """Open the index, which is made if it is missing or of another version. Its lock is held."""
     if file.exists():
         db = _connected(file)
         try:
@@ -350,7 +362,7 @@ def _connected(file: Path) -> sqlite3.Connection:
 
 
 def _remove(file: Path) -> None:
-    """Remove the index, its journal first: that would be played into the next one."""
+    """Remove the index, SQLite's journal of it first: that would be played into the next index."""
     for each in (file.with_name(f"{file.name}-journal"), file):
         each.unlink(missing_ok=True)
 
@@ -361,7 +373,10 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
 
 
 def _drop(db: sqlite3.Connection, stays: Callable[[str], bool]) -> dict[str, Known]:
-    """Take all sessions out that don't stay; returns how far the others are known."""
+    """Take the sessions out of the index whose file's name `stays` refuses.
+
+    Returns how far the others are known, by that name.
+    """
     known = {}
     gone = []
     for number, name, *read in db.execute("SELECT id, name, stamp, last, sum FROM sessions"):
@@ -378,7 +393,10 @@ def _drop(db: sqlite3.Connection, stays: Callable[[str], bool]) -> dict[str, Kno
 
 
 def _write(part: list[Read], db: sqlite3.Connection) -> None:
-    """Write what was read; texts that are no more, not even as the beginning of one, leave."""
+    """Write the pieces that were read in the place of older ones.
+
+    If an older text is gone, and is not the beginning of a new one, it leaves the file's bytes.
+    """
     went = False
     for read in part:
         if not read.path.is_file():  # it was deleted meanwhile
@@ -400,7 +418,7 @@ def _write(part: list[Read], db: sqlite3.Connection) -> None:
 
 
 def _replaced(db: sqlite3.Connection, session: int, read: Read) -> list[tuple[int, str]]:
-    """Return the pieces, number and text, in whose place those come that were read."""
+    """Return number and text of each piece in the index that is replaced by what was read."""
     prompts = {piece.prompt for piece in (*read.stays, *read.may_change)} - {None}
     rows = db.execute(
         "SELECT pieces.id, text, prompt, stays FROM pieces JOIN said ON said.rowid = pieces.id"
@@ -432,12 +450,12 @@ def _delete(db: sqlite3.Connection, numbers: list[tuple[int]]) -> None:
 
 
 def _leave_nothing(db: sqlite3.Connection) -> None:
-    """Write the index of words anew, in which deleted ones stand until then."""
+    """Have FTS5 write its index of words anew: deleted ones stand there until then."""
     db.execute("INSERT INTO said(said) VALUES ('optimize')")
 
 
 def _places(asked: Asked, db: sqlite3.Connection) -> dict[str, str]:
-    """Return for each session in which it was found the words around the newest place."""
+    """Return an excerpt of the newest piece with a match, by the file's name of its session."""
     newest = db.execute(
         "SELECT name, max(pieces.id) FROM said JOIN pieces ON pieces.id = said.rowid"
         " JOIN sessions ON sessions.id = session WHERE said MATCH ? GROUP BY sessions.id",

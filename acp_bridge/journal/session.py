@@ -48,27 +48,28 @@ class SessionJournal:
     ) -> None:
         """Take over an open file; `info` is what it says of the session.
 
-        `on_closed` is told once, with what could not be written to the end.
+        `on_closed` is called once, at the close, with the session's id and the writes that could
+        not be made by then.
         """
         self.info = info
         self._file = file
         self._on_closed = on_closed
         self._compacting = anyio.Lock()
-        #: moments that are read up to: compaction moves rows, so it waits for them.
+        #: the moments that are open: compaction moves rows, so it waits until each is closed.
         self._readers: set[Moment] = set()
         #: the number of the prompt that was accepted last, once one was.
         self._numbered = 0
-        #: called when a write is on its way: what tells of it must not leave before it is made.
+        #: called when a write goes on its way: no message may tell of it before it is made.
         self.on_late: Callable[[], None] = lambda: None
         file.on_late = lambda: self.on_late()
-        #: called when the place of the journal is away, with the seconds until turns must end.
+        #: called when the journal's database is away, with the seconds until turns must end.
         self.on_away: Callable[[float], None] = lambda seconds: None
         file.on_away = lambda seconds: self.on_away(seconds)
-        #: called when it takes writes again after that, or after it had refused one with
-        #: DatabaseAway; or with why it never will again.
+        #: called with None when the database takes writes again after that, or after it had refused
+        #: one with DatabaseAway; or with the error that says why it never will.
         self.on_back: Callable[[JournalError | None], None] = lambda lost: None
         file.on_back = lambda lost: self.on_back(lost)
-        #: told of the lines of each row of the transcript, once they are written or kept.
+        #: called with the lines of each row of the transcript, once they are written or kept.
         self.follower: Callable[[bytes], None] | None = None
 
     # -- completions -----------------------------------------------------------------------
@@ -82,7 +83,8 @@ class SessionJournal:
         """Call `action` once the write before this call was made, refused or kept in memory.
 
         That is at once unless one is `in_flight`. The actions are called in the order of the
-        writes; each gets the error if its write was refused after the call of that had returned.
+        writes; each gets None, or the error if its write was refused after the call that made it
+        had returned.
         """
         self._file.then(action)
 
@@ -113,7 +115,8 @@ class SessionJournal:
     def start_turn(self, seq: int, *, shown: bool = False) -> None:
         """Note that a waiting prompt is about to be sent; its words begin the transcript of `seq`.
 
-        `shown`: they stand in the turn that it was to join, so an empty row begins it.
+        `shown`: the words stand in the turn that the prompt was to join, so an empty row begins its
+        own.
 
         Raises:
             RuntimeError: the prompt does not wait: a bug of the caller, nothing is changed.
@@ -135,7 +138,7 @@ class SessionJournal:
         self._follow(words)
 
     def return_to_queue(self, seq: int, origin: PromptState = PromptState.SENT) -> None:
-        """Let a prompt wait again that was to be sent, or was left over.
+        """Let a prompt in the state `origin` wait again: it was to be sent, or was left over.
 
         Raises JournalError when the journal is closed.
         """
@@ -143,18 +146,18 @@ class SessionJournal:
         self._file.write_or_keep(Write((move,)))
 
     def change_params(self, seq: int, params: Mapping[str, Any]) -> None:
-        """Keep other parameters for a prompt. Raises JournalError when the journal is closed."""
+        """Replace the parameters of a prompt. Raises JournalError when the journal is closed."""
         self._file.write_or_keep(Write((prompt_rows.change(seq, params),)))
 
     def edit(self, seq: int, params: Mapping[str, Any]) -> None:
-        """Give a prompt that waits or is left over other words.
+        """Replace the parameters of a prompt that waits or is left over, for the user's edit.
 
         Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
         """
         self._file.write(Write((prompt_rows.change(seq, params),)))
 
     def reorder(self, seqs: Iterable[int]) -> None:
-        """Set the user's order of prompts that wait or are left over, all that may be moved.
+        """Set the user's order of the prompts that wait or are left over: `seqs` has all of them.
 
         Acknowledge it only after `sync`. Raises JournalError: nothing is changed, now or later.
         """
@@ -162,16 +165,22 @@ class SessionJournal:
         self._file.write(Write(((prompt_rows.SET, (prompt_rows.ORDER, order)),)))
 
     def put_back_order(self, seqs: list[int]) -> None:
-        """Set the order that was there before. Raises JournalError when the journal is closed."""
+        """Set the order `seqs` again, since a change of it was not made after all.
+
+        Raises JournalError when the journal is closed.
+        """
         self.set(prompt_rows.ORDER, seqs)
 
     @property
     def order(self) -> list[int]:
-        """The user's order, as it was set last. Raises JournalError."""
+        """The numbers of prompts in the user's order, as it was set last. Raises JournalError."""
         return self.get(prompt_rows.ORDER) or []
 
     def began_turn(self, seq: int) -> bool:
-        """Return False if a prompt has joined the turn of another. Raises JournalError."""
+        """Return True if a prompt has a turn of its own, False if it has joined that of another.
+
+        Raises JournalError.
+        """
         sql = "SELECT count(*) FROM (SELECT 1 FROM updates WHERE turn = ? LIMIT 1)"
         return bool(self._file.value(sql, (seq,)))
 
@@ -201,24 +210,28 @@ class SessionJournal:
         self._file.write(Write((move,)))
 
     def leave_over(self, seq: int) -> None:
-        """Leave a waiting prompt over. Raises as `start_turn` does."""
+        """Make a waiting prompt a left-over one. Raises as `start_turn` does."""
         self._take(seq, Write((prompt_rows.move(seq, PromptState.WAITING, PromptState.LEFT_OVER),)))
 
     def drop(self, seq: int, outcome: Mapping[str, Any] = DROPPED) -> None:
-        """End a prompt that shall never run. Raises JournalError: nothing is changed."""
+        """End a prompt with `outcome`, so that it never runs. Raises JournalError."""
         self._file.write(Write((prompt_rows.end(seq, outcome, None),)))
 
     async def recover(self, said: Mapping[int, bytes] | None = None) -> list[PromptRow]:
         """Take over from another bridge; returns the prompts that are left over, in order (Q6).
 
-        Prompts that it had sent are done, `INTERRUPTED` if they have no outcome. `said`: by prompt,
-        lines for `record` that end its transcript. Raises JournalError: nothing is changed.
+        Prompts that the other bridge had sent become done, `INTERRUPTED` if they have no outcome.
+        `said`: by prompt, the lines, as for `record`, that end its transcript. Raises JournalError:
+        nothing is changed.
         """
         await self._make(*prompt_rows.recover(said or {}))
         return self.prompts(PromptState.LEFT_OVER)
 
     async def settle_left(self) -> None:
-        """Note what a killed bridge could not write of its prompts (Q5). Raises JournalError."""
+        """Note what became of prompts where a killed bridge could not write it (Q5).
+
+        The link of `left_queue` tells it, and is removed. Raises JournalError.
+        """
         if named := left_queue.read(self._file.path):
             not_ended = PromptState.WAITING, PromptState.LEFT_OVER, PromptState.SENT
             await self._make(*prompt_rows.settle(self.prompts(*not_ended), named))
@@ -251,7 +264,7 @@ class SessionJournal:
         return bool(self._file.value(sql, (turn, words_line(seq).decode())))
 
     def has_begun(self, seq: int) -> bool:
-        """Return whether a prompt had a turn, as far as the file can say."""
+        """Return whether a prompt had a turn of its own; False if the file can't be read."""
         try:
             return bool(
                 self._file.value("SELECT EXISTS(SELECT 1 FROM updates WHERE turn = ?)", (seq,))
@@ -260,7 +273,7 @@ class SessionJournal:
             return False
 
     def answer_receipt(self, key: str, told: Mapping[str, Any]) -> None:
-        """Note what the clients of a key are told, if the prompt has another outcome already.
+        """Note in a key's receipt what its clients are told, if the prompt has another outcome.
 
         Raises JournalError when the journal is closed, or if the receipt can't be read.
         """
@@ -279,15 +292,16 @@ class SessionJournal:
     def turns_finished(self) -> int:
         """Count the turns that the agent itself has ended well (invariant R10).
 
-        One with an error, or cancelled, does not count: it may be forgotten. Raises JournalError.
+        A turn with an error, or a cancelled one, does not count: the agent may have forgotten it.
+        Raises JournalError.
         """
         with journal_errors():
             return prompt_rows.turns_finished(self._file.db, self._file.to_come)
 
     async def take_in(self, statements: Iterable[Statement]) -> None:
-        """Fill a new session with what was exported of another; it counts as prompted from then on.
+        """Fill a new session by executing the statements of an exported one.
 
-        Raises JournalError: nothing is changed.
+        It counts as prompted from then on. Raises JournalError: nothing is changed.
         """
         await self._make(*statements, (PROMPTED, ()))
         self.info = replace(self.info, prompted=True)
@@ -296,7 +310,7 @@ class SessionJournal:
 
     @property
     def behind(self) -> bool:
-        """True while something unwritten is kept in memory, where a kill would lose it."""
+        """True while writes that could not be made are kept in memory, where a kill loses them."""
         return bool(self._file.unwritten.writes)
 
     @property
@@ -310,7 +324,7 @@ class SessionJournal:
         return self._file.broken
 
     def catch_up(self) -> None:
-        """Write what could not be written before. Raises JournalError: it still can't be."""
+        """Make the writes that could not be made before. Raises JournalError if one still can't."""
         self._file.catch_up()
 
     def record(self, turn: int, lines: bytes) -> None:
@@ -334,13 +348,16 @@ class SessionJournal:
     def words(self, seq: int) -> list[dict[str, Any]]:
         """Return the words of a prompt as the updates that stand for them in the transcript.
 
-        None if they are damaged.
+        There are none if the words are damaged. Raises JournalError.
         """
         with journal_errors():
             return prompt_rows.words_in(self._file.db, [seq]).get(seq, [])
 
     def moment(self) -> Moment:
-        """Return how far the transcript goes; compaction waits for its end. Raises JournalError."""
+        """Return how far the transcript goes now; no rows are merged until the moment is closed.
+
+        Raises JournalError.
+        """
         lines = [(write.turn, write.row) for write in self._file.unwritten if write.lines]
         return Moment(self._readers, self._last_row(), lines)
 
@@ -363,9 +380,9 @@ class SessionJournal:
                 moment.close()
 
     async def stretch(self, after: int, to: int, turn: int | None = None) -> Pages:
-        """Give the rows behind one and up to another; raises as `replay` does.
+        """Give the transcript of the rows with after < id <= to in pages; raises as `replay` does.
 
-        The caller has a moment open that is not behind the first row.
+        The caller has a moment open that was made when `after` was the last row, or earlier.
         """
         merger = Merger()
         await self.made()
@@ -406,14 +423,16 @@ class SessionJournal:
             return frozenset(row[0].decode("utf-8", "surrogatepass") for row in rows)
 
     def add_ids(self, ids: Iterable[str]) -> None:
-        """Remember ids as used; one may be so already. Raises JournalError as `record` does."""
+        """Add ids to the used ones, if they are new. Raises JournalError as `record` does."""
         sql = "INSERT OR IGNORE INTO used_ids VALUES (?)"
         statements = [(sql, (used.encode("utf-8", "surrogatepass"),)) for used in ids]
         self._file.write_or_keep(Write(tuple(statements)))
 
     def change_info(self, **changes: Any) -> None:
-        """Change fields of `info`, not in the index: see `Journal.touch`. Raises as `record` does,
-        and for a text that is no Unicode."""
+        """Change fields of `info` and of the file, but not of the index: that is `Journal.touch`.
+
+        Raises as `record` does, and for a text that is no Unicode.
+        """
         columns = ", ".join(f"{name} = ?" for name in changes)
         sql = f"UPDATE session SET {columns}"
         self._file.write_or_keep(Write(((sql, tuple(changes.values())),)), key=sql)
@@ -436,9 +455,9 @@ class SessionJournal:
         self.set(f"{turns.USAGE}{turn}", told)
 
     def usage(self) -> list[tuple[int, dict[str, Any]]]:
-        """Return what was told of the usage of each turn, in order; 0 is the number of none.
+        """Return what the agent told of the usage of each turn, in order of time.
 
-        Raises JournalError.
+        Each item is the turn's number, 0 outside of any, and what was told. Raises JournalError.
         """
         with journal_errors():
             return turns.usage(self._file.db)
@@ -463,7 +482,7 @@ class SessionJournal:
         return self._file.sync()
 
     def checkpoint(self) -> Coroutine[Any, Any, None]:
-        """Move a long WAL into the file, or any after a failed fsync. Raises JournalError."""
+        """Copy a long WAL, or any after a failed fsync, into the file. Raises JournalError."""
         return self._file.checkpoint()
 
     async def close(self) -> None:
@@ -472,7 +491,7 @@ class SessionJournal:
             self._on_closed(self.info.session_id, self._file.unwritten)
 
     async def _make(self, *statements: Statement) -> None:
-        """Write all of it or nothing, and wait for that. Raises JournalError."""
+        """Execute all statements or none, and wait until it is done. Raises JournalError."""
         self._file.write(Write(statements))
         refused: list[JournalError] = []
         self._file.then(lambda error: refused.extend([error] if error else []))
@@ -491,7 +510,10 @@ class SessionJournal:
         return last + self._file.rows_in_flight
 
     def _take(self, seq: int, write: Write) -> None:
-        """Move a waiting prompt; RuntimeError if it does not wait, as far as the file can say."""
+        """Make `write`, which moves the waiting prompt `seq`.
+
+        Raises RuntimeError if the prompt does not wait, as far as the file can say; JournalError.
+        """
         if not self._file.unwritten.writes and not self._file.in_flight:
             self._expect(seq, PromptState.WAITING)
         self._file.write_or_keep(write)
@@ -503,7 +525,7 @@ class SessionJournal:
 
 
 def _shortened(part: Slice) -> tuple[Statement, ...]:
-    """Return the statements that put one row in the place of several."""
+    """Return the statements that put the one merged row of a slice in the place of its rows."""
     if not part.shorter:
         return ()
     return (

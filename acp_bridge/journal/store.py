@@ -39,61 +39,70 @@ from acp_bridge.runtime.keyed_locks import KeyedLocks
 logger = logging.getLogger(__name__)
 
 
-#: sessions without a prompt, the newest, into whose files the first listing looks.
+#: the most sessions without a prompt, the newest, into whose files the first listing looks.
 _LOOKED_AT: Final = 100
 
 
 class Files:
-    """The files of the sessions, as a journal uses them; all but `index` raise JournalError."""
+    """Makes, opens and looks at the files of sessions for a journal.
+
+    All methods but `index` raise JournalError.
+    """
 
     def index(self, home: Path) -> Index:
-        """Return the listing of the sessions in a folder."""
+        """Return the index of the sessions in the data folder."""
         return Index(home / "index.db")
 
     async def create(self, path: Path, info: SessionInfo) -> SessionFile:
-        """Make a session's file; as `create_file`."""
+        """Make and open a session's file, as `create_file` does."""
         return await in_thread(create_file, path, info)
 
     async def open(self, path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
-        """Open a session's file; as `open_file`."""
+        """Open a session's file; returns it and the session's row, as `open_file` does."""
         return await in_thread(open_file, path, session_id)
 
     async def has(self, path: Path, session_id: str) -> bool:
-        """Return whether there is a session of this id, as far as can be seen from outside."""
+        """Return whether there is a session of this id, as far as it is seen without opening it."""
         return await in_thread(path.is_file)
 
     async def info(self, path: Path, session_id: str) -> SessionInfo | None:
-        """Return a session's row; None if there is none."""
+        """Return a session's row from its file; None if there is none."""
         info = await in_thread(read_info, path)
         return info if info and info.session_id == session_id else None
 
     async def was_prompted(self, path: Path, session_id: str) -> bool:
-        """Return whether a session has had a prompt; as the function of this name."""
+        """Return whether a session has had a prompt, as `files.was_prompted` does."""
         return await in_thread(was_prompted, path)
 
     async def take(self, session_id: str) -> None:
-        """Become the only one who may delete a session; the caller holds its lock here."""
+        """Make this bridge the only one that may delete a session: for files its lock is enough.
+
+        The caller holds that lock on this machine.
+        """
 
 
 class IndexRows:
     """Brings the rows of the index up to date with the sessions' own files.
 
     A row that could not be written is written with the next one, before the next listing, and at
-    the end. A listing that can't be used hinders nobody. A session that had its first prompt is
-    listed, also if the bridge was killed before it could say so: the first listing looks into the
-    files of those that had none.
+    the end. An index that can't be used hinders nobody. A session that had its first prompt is
+    listed, also if the bridge was killed before the index had that: the first listing looks into
+    the files of sessions that have no prompt by the index.
     """
 
     def __init__(self, index: Index, info: Callable[[str], Awaitable[SessionInfo | None]]) -> None:
         """`info` reads a session's row from its file; it raises JournalError."""
         self._index = index
         self._info = info
-        #: what the index could not take yet, by session.
+        #: the rows that the index could not take yet, by session id.
         self._unwritten: dict[str, SessionInfo] = {}
         self._looked = False
 
     async def put(self, info: SessionInfo, *, durable: bool = False) -> None:
-        """Bring the row of a session up to date, now or later; if `durable`, it is on the disk."""
+        """Bring the row of a session up to date, now or when the index can be used again.
+
+        If `durable`, a row that is written now is on the disk on return.
+        """
         self._unwritten.pop(info.session_id, None)
         try:
             await self._index.put(info, durable=durable)
@@ -104,7 +113,7 @@ class IndexRows:
             await self.catch_up()
 
     def forget(self, session_id: str) -> None:
-        """Write no row of this session any more: it was removed."""
+        """Drop the row that waits to be written of a session that was removed."""
         self._unwritten.pop(session_id, None)
 
     async def catch_up(self) -> None:
@@ -117,7 +126,9 @@ class IndexRows:
                     del self._unwritten[session_id]
 
     async def look(self) -> None:
-        """Write the missing rows, and look for first prompts, before a listing.
+        """Write the missing rows, and those of sessions whose first prompt the index does not have.
+
+        It is called before a listing.
 
         Raises IndexUnusable.
         """
@@ -135,15 +146,15 @@ class Journal:
     """All sessions under one home folder. The folder is not touched before the first call."""
 
     def __init__(self, home: Path, files: Files | None = None) -> None:
-        """`home` is made when it is needed; `files`: if the sessions are not only there."""
+        """`home` is made when it is needed. `files`: if sessions are not in that folder alone."""
         self._home = home.absolute()
         self._files = files or Files()
-        #: what is known of all sessions, also of those that were removed.
+        #: the rows of all sessions, also of those that were removed.
         self.index = self._files.index(self._home)
         self._rows = IndexRows(self.index, self._info)
         self._open: dict[str, SessionJournal] = {}
         self._locks = KeyedLocks()
-        #: what closed files lack, with a stamp of the file as it was then.
+        #: by session id, the writes that a closed file lacks, and a stamp of the file at its close.
         self._unwritten: dict[str, tuple[object, Unwritten]] = {}
 
     def path(self, session_id: str) -> Path:
@@ -175,7 +186,7 @@ class Journal:
         agent_info: str | None = None,
         prompted: bool = True,
     ) -> SessionJournal:
-        """Make a new session; it is on disk when this returns, and in an index that can be used.
+        """Make a new session; on return it is on disk, and in the index if that can be used.
 
         If it is not `prompted` yet, it is listed from its first prompt on.
 
@@ -234,9 +245,9 @@ class Journal:
             return session
 
     async def known(self, session_id: str) -> tuple[SessionInfo | None, bool]:
-        """Return a session's row, and True if the session was deleted for good.
+        """Return a session's row, None if there is none, and True if it was deleted for good.
 
-        The index says it where the file is gone or can't be read. Raises IndexUnusable.
+        Where the file is gone or can't be read, the index says it. Raises IndexUnusable.
         """
         if (session := self._live(session_id)) is not None:
             return session.info, False
@@ -276,8 +287,8 @@ class Journal:
     ) -> None:
         """Change the row of an open session, in its file at once, then in the listing.
 
-        It becomes the newest of the listing. Raises JournalError as `SessionJournal.record` does;
-        UnknownSession if the session is not open here.
+        The session becomes the newest of the listing. Raises JournalError as
+        `SessionJournal.record` does; UnknownSession if the session is not open here.
         """
         session = self._live(session_id)
         if session is None:
@@ -290,7 +301,7 @@ class Journal:
             await self._rows.put(session.info)
 
     async def note_agent(self, session_id: str, agent_session_id: str | None, agent: Owns) -> None:
-        """Note which agent has taken an open session, and under which id; raises as `touch` does.
+        """Note which agent has an open session now, and under which id; raises as `touch` does.
 
         A session that was kept under a former name of the agent has its name from now on.
         """
@@ -323,9 +334,9 @@ class Journal:
     async def delete(self, session_id: str, *, known: bool, agent: str | None = None) -> None:
         """Delete a session; an unknown one is no error. Raises JournalError, IndexUnusable.
 
-        `known`: remember that the agent's session was ours, or, if the agent's name is given, that
-        one which only the agent knows is not to be listed. The caller holds the session's lock
-        (`lock_path`), so no other bridge has it open.
+        `known`: remember that the agent's session was ours, so that it is not listed as a new one;
+        with `agent`, the agent's name, that is so for a session that only the agent knows, too. The
+        caller holds the session's lock (`lock_path`), so no other bridge has it open.
         """
         async with self._locks.hold(session_id):
             await self._close_one(session_id)
@@ -338,7 +349,7 @@ class Journal:
     async def set_aside(self, session_id: str) -> None:
         """Remove the files of a session that never had a prompt; one that had is left alone.
 
-        It can be made anew under its id. The caller holds the session's lock. Raises JournalError.
+        The session can be made anew under its id. The caller holds its lock. Raises JournalError.
         """
         async with self._locks.hold(session_id):
             if (session := self._live(session_id)) is not None:
@@ -353,7 +364,7 @@ class Journal:
                 await self._remove(session_id)
 
     async def old_drafts(self) -> tuple[Path, ...]:
-        """Return the locks of sessions whose making was cut off, a day ago or more.
+        """Return the lock files of sessions whose making was cut off, a day ago or more.
 
         Raises JournalError.
         """
@@ -361,7 +372,10 @@ class Journal:
         return tuple(path.with_suffix(".lock") for path in found)
 
     async def remove_draft(self, lock: Path) -> None:
-        """Remove what such a making has left; the caller holds the lock. Raises JournalError."""
+        """Remove what is left of a session whose making was cut off; the caller holds its `lock`.
+
+        Raises JournalError.
+        """
         await in_thread(remove_draft, lock.with_suffix(".db"))
 
     async def _close_one(self, session_id: str) -> None:
@@ -377,7 +391,7 @@ class Journal:
         self._unwritten.pop(session_id, None)  # not before: what can't be removed is used again
 
     async def close(self) -> None:
-        """Close everything. Never raises."""
+        """Close all open sessions and the index. Never raises."""
         with anyio.CancelScope(shield=True):
             for session in [*self._open.values()]:
                 await session.close()

@@ -1,7 +1,7 @@
 """What is kept of each turn beside its updates: when it began and ended, who ran it, its costs.
 
 It stands among the settings of a session's file, so an older bridge on the same file leaves it
-alone; turns that one ran have no times.
+alone; turns that an older bridge ran have no times.
 """
 
 import re
@@ -17,14 +17,14 @@ from acp_bridge.journal.records import PromptRow
 from acp_bridge.protocol import as_object
 from acp_bridge.wire.jsonrpc import dumps, loads
 
-#: the beginning of the settings that have what an agent told of the usage of a turn, behind it the
-#: turn's number; outside of any it is 0 with an addition.
+#: how the keys of settings begin that have what an agent told of the usage of a turn. The turn's
+#: number follows; for usage outside of any turn it is 0 with a suffix.
 USAGE: Final = "usage:"
 _NOTE: Final = re.compile(r"(?:turnBegan|turnEnded|usage):([1-9]\d{0,17})|usage:0\.[0-9a-f]{8}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
-#: bytes of a note at most.
+#: the most bytes of a note.
 _NOTE_BYTES: Final = 10_000
-#: stands in what was told in a turn that ran before the session was imported.
+#: the key that marks the usage of a turn that ran before the session was imported.
 ELSEWHERE: Final = "elsewhere"
 
 
@@ -56,7 +56,7 @@ def read(db: sqlite3.Connection) -> list[TurnRow]:
 def usage(db: sqlite3.Connection) -> list[tuple[int, dict[str, Any]]]:
     """Return what agents told of the usage of each turn, and outside of any, in order of time.
 
-    Raises sqlite3.Error.
+    Each item is the turn's number, 0 outside of any, and what was told. Raises sqlite3.Error.
     """
     kept = _settings(db, USAGE).items()
     found = [(_number(key), as_object(told)) for key, told in kept]
@@ -64,13 +64,13 @@ def usage(db: sqlite3.Connection) -> list[tuple[int, dict[str, Any]]]:
 
 
 def notes(db: sqlite3.Connection, turns: Container[int]) -> dict[str, object]:
-    """Return what is kept of turns, as it stands among the settings; raises sqlite3.Error."""
+    """Return the settings that have times and usage of these turns; raises sqlite3.Error."""
     kept = {**_settings(db, "turn"), **_settings(db, USAGE)}
     return {key: value for key, value in kept.items() if is_note(key, value, turns)}
 
 
 def is_note(key: str, value: object, turns: Container[int]) -> bool:
-    """Return True for a note of one of these turns, or of what was told outside of any."""
+    """Return True if a setting is a note of one of these turns, or of usage outside of any."""
     found = _NOTE.fullmatch(key)
     if found is None or (found[1] and int(found[1]) not in turns):
         return False
@@ -80,7 +80,10 @@ def is_note(key: str, value: object, turns: Container[int]) -> bool:
 
 
 def taken_over(kept: Mapping[str, object], turns: Iterable[int]) -> Iterator[Statement]:
-    """Give the statements for notes of turns that ran in another home, which all say so."""
+    """Give the statements that keep the notes of turns which ran in another data folder.
+
+    Each of the turns gets a note of its usage, with the mark `ELSEWHERE`.
+    """
     whole = {**{f"{USAGE}{number}": {} for number in turns}, **kept}
     for key, value in whole.items():
         marked = {**as_object(value), ELSEWHERE: True} if key.startswith(USAGE) else value
@@ -88,7 +91,7 @@ def taken_over(kept: Mapping[str, object], turns: Iterable[int]) -> Iterator[Sta
 
 
 def _number(key: str) -> int:
-    """Return the number of a turn from the name of its setting; 0 for none."""
+    """Return the number of a turn from the key of its usage; 0 for usage outside of any turn."""
     number = key.removeprefix(USAGE)
     return int(number) if number.isdecimal() and len(number) < 20 else 0
 

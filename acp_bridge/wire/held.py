@@ -1,7 +1,7 @@
-"""The way to the other end of a connection, on which what is written can be held back for a while.
+"""The outgoing stream of a connection, on which bytes can be held back for a while.
 
-What stands behind a hold leaves when that hold and all before it were let go, in the order of
-writing. Nobody waits meanwhile; what is held counts as `pending`.
+Bytes written after a hold are sent when that hold and all earlier ones have ended, in the order of
+writing. No writer waits meanwhile; bytes that are held back count as `pending`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from acp_bridge.wire.streams import Outgoing
 
 
 class _Hold:
-    """One hold, and the bytes that were written behind it and before the next one."""
+    """One hold, and the bytes that were written after it and before the next one."""
 
     __slots__ = ("data", "over")
 
@@ -26,20 +26,20 @@ class _Hold:
 
 
 class Held:
-    """Passes bytes on to a stream in their order, and keeps those behind a hold until it is over.
+    """Passes bytes on to a stream in their order, and keeps those after a hold until it has ended.
 
-    It is an `Outgoing`, and owns the one that it is given.
+    It is an `Outgoing` itself, and owns the stream that it passes them on to.
     """
 
     def __init__(self, to: Outgoing) -> None:
-        """Nothing is held."""
+        """`to`: the stream that gets the bytes."""
         self._to = to
         self._holds: deque[_Hold] = deque()
         self._bytes = 0
         self._let_go = anyio.Event()
 
     def hold(self) -> Callable[[], None]:
-        """Hold back what is written from now on; returns what lets it go."""
+        """Hold back all bytes that are written from now on; returns the function that ends this."""
         hold = _Hold()
         self._holds.append(hold)
 
@@ -59,7 +59,7 @@ class Held:
         self._let_go = anyio.Event()
 
     def write(self, data: bytes) -> None:
-        """Send now or as soon as there is room and nothing before it is held."""
+        """Send `data` now, or as soon as there is room and no earlier hold is left."""
         if self._holds:
             self._holds[-1].data += data
             self._bytes += len(data)
@@ -83,14 +83,14 @@ class Held:
     async def drain_below(self, limit: int) -> None:
         """Wait until fewer than `limit` bytes are pending, or the other end is gone.
 
-        Whoever holds something back lets it go in time.
+        Bytes that are held back are waited for, too: whoever called `hold` must end it in time.
         """
         while self._bytes and self.pending >= limit:
             await self._let_go.wait()
         await self._to.drain_below(limit)
 
     async def flush(self, seconds: float) -> bool:
-        """Wait at most that long until all is written; returns whether it is."""
+        """Wait at most `seconds` seconds until all is written; returns whether it is."""
         with anyio.move_on_after(seconds):
             while self._bytes:
                 await self._let_go.wait()
@@ -98,7 +98,7 @@ class Held:
         return False
 
     def close(self) -> None:
-        """Close the way; what is pending is dropped."""
+        """Close the stream; bytes that are pending are dropped."""
         self._holds.clear()
         self._bytes = 0
         self._let_go.set()

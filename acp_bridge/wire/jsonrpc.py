@@ -53,8 +53,8 @@ UNSET: Final = _Unset.UNSET
 class RpcError(Exception):
     """An error as it goes over the wire; it holds only what the other side may read.
 
-    One that is made here says its sentence in `data.details` too, and nothing else there: that is
-    what clients show a person (invariant P16).
+    An error of the bridge's own has its message in `data.details` too, and nothing else in `data`:
+    clients show a person that text (invariant P16).
     """
 
     def __init__(self, code: int, message: str) -> None:
@@ -64,9 +64,10 @@ class RpcError(Exception):
 
     @classmethod
     def received(cls, code: int, message: str, data: Any = UNSET) -> Self:
-        """Make the other side's own error: `data` stays as it is, but for null.
+        """Return the error that the other side sent, with its `data` as it is.
 
-        There are clients that die of a null (P16); the message takes its place.
+        Only where that is null, `{"details": message}` takes its place: some clients die of a null
+        (P16).
         """
         error = cls(code, message)
         if data is not None:
@@ -94,8 +95,8 @@ class RpcError(Exception):
 class Malformed:
     """A line that is no message.
 
-    `id` is the one to answer to, None if none can be read. `answer` says that it had an id and no
-    method, so that it is probably a spoiled answer; `asks`, that it is a request, only too long.
+    `id` is the id to answer to, None if none can be read. `answer`: the line had an id and no
+    method, so it is probably a spoiled answer. `asks`: it is a request that is only too long.
     """
 
     id: RequestId
@@ -127,7 +128,7 @@ Answer: TypeAlias = Ok | Err
 
 
 def request(id: RequestId, method: str, params: Any = UNSET) -> Message:
-    """Make a request; without `params` the key is left out."""
+    """Return a request; without `params` the key is left out."""
     message: Message = {"jsonrpc": "2.0", "id": id, "method": method}
     if params is not UNSET:
         message["params"] = params
@@ -135,7 +136,7 @@ def request(id: RequestId, method: str, params: Any = UNSET) -> Message:
 
 
 def notification(method: str, params: Any = UNSET) -> Message:
-    """Make a notification; without `params` the key is left out."""
+    """Return a notification; without `params` the key is left out."""
     message: Message = {"jsonrpc": "2.0", "method": method}
     if params is not UNSET:
         message["params"] = params
@@ -143,12 +144,12 @@ def notification(method: str, params: Any = UNSET) -> Message:
 
 
 def response(id: RequestId, result: Any) -> Message:
-    """Make a successful answer."""
+    """Return the answer to the request `id` that has a result."""
     return {"jsonrpc": "2.0", "id": id, "result": result}
 
 
 def error(id: RequestId, error: RpcError) -> Message:
-    """Make a failed answer."""
+    """Return the answer to the request `id` that has an error."""
     return {"jsonrpc": "2.0", "id": id, "error": error.to_wire()}
 
 
@@ -188,12 +189,12 @@ def encode(message: Message) -> bytes:
 
 
 def dumps(value: Any) -> bytes:
-    """Return JSON on one line, without the newline; any text survives, lone surrogates too."""
+    """Return a value as JSON on one line, without the newline; lone surrogates survive, too."""
     return encode(value)[:-1]
 
 
 def loads(text: bytes | str) -> Any:
-    """Return the value of a text that `dumps` or an agent wrote, None if it is damaged."""
+    """Return the value of a JSON text that `dumps` or an agent wrote, None if it is damaged."""
     try:
         return from_json(text)
     except ValueError:
@@ -209,7 +210,7 @@ def read_object(text: bytes | str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-#: Takes lines with the message of each, or with None if one of them was not plain JSON.
+#: A listener; it gets lines and the message of each, or None if one of them was not plain JSON.
 Heard: TypeAlias = Callable[[list[bytes], Sequence[Message | Malformed] | None], None]
 
 
@@ -218,13 +219,13 @@ class Decoder:
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
-        #: is told of whole lines and the messages in them, before these are handed over.
+        #: is called with whole lines and the messages in them, before `feed` returns these.
         self.heard: Heard | None = None
         #: bytes that are kept of each end of a line that is too long.
         self._ends = min(limit, 4096)
-        #: what is kept of a line whose end has not come; empty when none is begun.
+        #: the bytes that are kept of a line whose end has not come; empty when none is begun.
         self.partial = bytearray()
-        #: the end of the line that is discarded, where its id may stand; None while none is.
+        #: the last bytes of a line that is discarded, where its id may stand; None if none is.
         self._end: bytes | None = None
         self._reported = False
 
@@ -258,7 +259,7 @@ class Decoder:
             self.partial += tail
 
     def _finish(self, end: bytes, found: list[Message | Malformed]) -> None:
-        """Complete the line that was being kept, or of which the two ends were kept."""
+        """End the unfinished line with `end`, and add its message, or a `Malformed`, to `found`."""
         self._keep(end, found)
         if self._end is None:
             self._decode([bytes(self.partial)], found)
@@ -267,7 +268,10 @@ class Decoder:
         self.partial, self._end, self._reported = bytearray(), None, False
 
     def _report(self, found: list[Message | Malformed], *, end: bytes) -> None:
-        """Report a line that is too long, once: an answer without an id when its end is known."""
+        """Add the `Malformed` of a line that is too long to `found`, once.
+
+        An answer whose id was not read yet waits until the line's `end` is known.
+        """
         if not self._reported:
             line = _too_long(bytes(self.partial), end, self._limit)
             if end or not line.answer or line.id is not None:
@@ -297,9 +301,10 @@ class Decoder:
             self.heard(lines, found[before:] if plain else None)
 
     def _unreadable(self, line: bytes) -> Malformed:
-        """Return what is known of a line that is no JSON: whether it answers a request.
+        """Return the `Malformed` for a line that is no JSON.
 
-        Only an answer has its id: an error that answers such a request has none (JSON-RPC).
+        It has the line's id only if the line is an answer: the error that answers a request which
+        can't be read has no id (JSON-RPC).
         """
         id, answer, _ = read_ends(line[: self._ends], line[-self._ends :])
         error = RpcError(ErrorCode.PARSE_ERROR, "Parse error")
@@ -327,8 +332,8 @@ def _checked(value: Any) -> Message | Malformed:
     return value
 
 
-#: The types of an id, and no subclass of them: a bool is no number here, and True == 1 would find
-#: another's request.
+#: The types of an id, and no subclass of them: a bool is no number, though True == 1, and would
+#: find the request of id 1.
 _ID_TYPES: Final = frozenset({int, str, float, type(None)})
 
 

@@ -14,10 +14,11 @@ _LAST_ID: Final = re.compile(rb',\s*"id"\s*:\s*' + _SCALAR + rb"\s*\}\s*$")
 
 
 def read_ends(head: bytes, end: bytes) -> tuple[str | int | float | None, bool, bool]:
-    """Return the id of a JSON-RPC message, and if it is an answer, and if it is a request.
+    """Return a JSON-RPC message's id, True if it is an answer, and True if it is a request.
 
-    The id is read if it stands before the first list or object, or behind the last one; None if
-    it doesn't, or if the line is no message at all.
+    `head` and `end` are the first and the last bytes of its line. The id is found if it stands
+    before the first list or object, or behind the last one; else, or if the line is no message at
+    all, it is None.
     """
     at, known = 1, dict[bytes, Any]()
     while member := _MEMBER.match(head, at):

@@ -36,15 +36,15 @@ class LossyWriter(io.RawIOBase):
         return self._fd
 
     def isatty(self) -> bool:
-        """Return True for a terminal."""
+        """Return True if the descriptor is a terminal."""
         return os.isatty(self._fd)
 
     def writable(self) -> bool:
-        """Return True."""
+        """Return True, as for any stream to write to."""
         return True
 
     def write(self, data: ReadableBuffer) -> int:
-        """Write as much as there is room for; returns the length of all, as if it were written."""
+        """Write as much as there is room for; returns the length of `data` all the same."""
         text = bytes(data)
         with self._turn:
             rest = whole = b"\n" + text if self._cut else text
@@ -58,7 +58,7 @@ class LossyWriter(io.RawIOBase):
 
 
 def text_stream(fd: int) -> io.TextIOWrapper:
-    """Return a stream for prints, tracebacks and logs."""
+    """Return a stream of text to `fd` for prints, tracebacks and logs; it may drop some of them."""
     return io.TextIOWrapper(
         LossyWriter(fd),
         encoding="utf-8",

@@ -92,7 +92,7 @@ class Peer:
         self._internal_error = internal_error
         self._spoiled_answer = spoiled_answer
         self._decoder = Decoder(limit)
-        #: makes messages of each message that comes in; None: they are handed over as they are.
+        #: returns the messages to hand over for one that came in; None: each is handed over itself.
         self.translate: Callable[[Message], Iterable[Message]] | None = None
         self._calls: set[RequestId] = set()
         self._asked: dict[RequestId, Callable[[Answer], None]] = {}
@@ -111,7 +111,7 @@ class Peer:
         self.feed_messages(self._decoder.feed(data))
 
     def tell_lines(self, heard: Heard) -> None:
-        """Tell this of every line that is read, before its message is handed over."""
+        """Call `heard` with all lines that are read, before their messages are handed over."""
         self._decoder.heard = heard
 
     @property
@@ -120,11 +120,14 @@ class Peer:
         return len(self._decoder.partial)
 
     def drop_unfinished(self) -> None:
-        """Forget the line whose end has not come; nothing more is fed."""
+        """Drop the bytes of a line whose end has not come; nothing may be fed after that."""
         self._decoder.partial = bytearray()
 
     def eof(self) -> None:
-        """Take the end of the stream; an unterminated last line counts. Own requests stay open."""
+        """Handle the end of the stream; a last line without its newline counts as a line.
+
+        Own requests stay open.
+        """
         self.feed_messages(self._decoder.eof())
 
     def feed_messages(self, messages: Iterable[Message | Malformed]) -> None:
@@ -196,13 +199,13 @@ class Peer:
     # -- messages that go out
 
     def send_through(self, send: Callable[[bytes], None]) -> None:
-        """Send through this from now on; it must neither block nor raise."""
+        """Use `send` for all that is sent from now on; it must neither block nor raise."""
         self._send = send
 
     def request(self, method: str, params: Any, on_answer: Callable[[Answer], None]) -> int:
         """Send a request; `on_answer` is called exactly once. Returns the id, for `cancel`.
 
-        After `close` it is called at once, before this returns. Raises what `encode` raises, and
+        After `close`, `on_answer` is called before this returns. Raises what `encode` raises, and
         then nothing was sent.
         """
         self._last_id += 1
@@ -236,9 +239,9 @@ class Peer:
         self._reply(call_id, jsonrpc.error(call_id, error))
 
     def close(self, error: RpcError) -> None:
-        """Settle every own request with this error, later ones too; answers are dropped.
+        """Settle every open request of ours with `error`, and each later one at once.
 
-        Requests of the other side can still be answered.
+        The other side's answers to them are dropped; its own requests can still be answered.
         """
         if self._closed is not None:
             return

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NoReturn
 
-#: Containers inside each other. pydantic_core stops there, too; `encode` reaches deeper.
+#: Lists and objects inside each other. pydantic_core stops there, too; `encode` reaches deeper.
 MAX_DEPTH: Final = 200
 
 
 def slow_loads(line: bytes) -> Any:
-    """Read lone surrogates, which JSON allows and pydantic_core refuses.
+    """Return the value of a JSON line, which may have lone surrogates: pydantic_core refuses them.
 
     Raises ValueError for what JSON doesn't allow, and for what is nested too deep.
     """

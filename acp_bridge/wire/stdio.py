@@ -92,7 +92,7 @@ class _Descriptor:
 
 
 class Reader:
-    """Reads the bytes that are there, up to `chunk` at a time."""
+    """Reads the bytes that a descriptor has ready, at most `chunk` at a time."""
 
     def __init__(self, fd: int, chunk: int = 1 << 18) -> None:
         self._descriptor = _Descriptor(fd, os.O_RDONLY)
@@ -137,9 +137,11 @@ class Reader:
 class Writer:
     """Writes in order without ever making the caller wait. `run` must be running.
 
-    The first write of a loop iteration goes straight to the system when nothing is waiting; those
-    after it are joined and written by `run` one iteration later, or when there is room. So a
-    lone message costs no round trip, and a burst costs one system call for many.
+    The first write of a loop iteration goes straight to the system when nothing is waiting; later
+    ones are joined and written by `run` one iteration later, or when there is room. So a lone
+    message costs no round trip, and a burst costs one system call for many.
+
+    `on_broken` is called by `run` when the other end is gone, but not after `close`.
     """
 
     def __init__(self, fd: int, *, on_broken: Callable[[], None] | None = None) -> None:
@@ -163,7 +165,7 @@ class Writer:
         return len(self._buffer)
 
     def write(self, data: bytes) -> None:
-        """Send now or as soon as there is room; dropped if the other end is gone."""
+        """Send `data` now or as soon as there is room; drop it if the other end is gone."""
         if self.broken:
             return
         if self._direct:
@@ -206,7 +208,7 @@ class Writer:
                 self._report_progress()
 
     async def flush(self, seconds: float) -> bool:
-        """Wait at most that long until all is written; returns whether it is."""
+        """Wait at most `seconds` seconds until all is written; returns whether it is."""
         with anyio.move_on_after(seconds):
             await self.drain_below(1)
         return not self._buffer and not self.broken
@@ -217,7 +219,7 @@ class Writer:
         self._descriptor.close()
 
     async def _flush_some(self) -> None:
-        """Write once what is pending, with one checkpoint at least."""
+        """Write a part of what is pending; if the system takes nothing, wait until it has room."""
         with memoryview(self._buffer)[:_WRITE_SIZE] as piece:
             taken = self._write(piece)
         if self.broken:
@@ -232,7 +234,7 @@ class Writer:
                 self._break()
 
     def _write(self, data: bytes | memoryview) -> int:
-        """Return how many bytes the system took, 0 if it has no room or the other end is gone."""
+        """Write what the system has room for; returns how many bytes it took, 0 on failure."""
         try:
             taken = os.write(self._descriptor.fd, data)
             self.taken += taken

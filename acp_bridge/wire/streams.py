@@ -6,14 +6,14 @@ from typing import Protocol, TypeAlias
 
 
 class Incoming(Protocol):
-    """The bytes that the other end sends (`wire.stdio.Reader`)."""
+    """The stream of bytes from the other end of a connection (`wire.stdio.Reader`)."""
 
     async def read(self) -> bytes: ...
     def close(self) -> None: ...
 
 
 class Outgoing(Protocol):
-    """The way to the other end (`wire.stdio.Writer`)."""
+    """The stream of bytes to the other end of a connection (`wire.stdio.Writer`)."""
 
     @property
     def pending(self) -> int: ...

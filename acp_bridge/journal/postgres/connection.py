@@ -19,18 +19,18 @@ from acp_bridge.journal.errors import DatabaseAway, JournalError
 from acp_bridge.journal.postgres.tables import migrate
 from acp_bridge.settings import DatabaseUrl
 
-#: connections at a time, but for that of a lease; so many are kept while nobody uses them.
+#: the most connections in use, not counting that of a lease, and the most that are kept unused.
 _KEPT: Final = 8
-#: seconds in which what is asked is done, unless more is asked for.
+#: seconds for which a caller gets a connection, unless it asks for another time.
 _ANSWER: Final = 10.0
-#: seconds for what moves all of a session.
+#: seconds for what transfers all of a session.
 ALL: Final = 600.0
 _OPTIONS: Final = (
     "-c lock_timeout=5s -c idle_in_transaction_session_timeout=10s -c synchronous_commit=on"
 )
-#: no SQLSTATE: the certificate is not the server's, or it has none.
+#: a state that is no SQLSTATE: the certificate is not the server's, or the server has none.
 _UNSAFE: Final = "unsafe"
-#: the first characters of an SQLSTATE, and what a person is told of it; these may pass.
+#: the first characters of an SQLSTATE, and what a person is told of it: of errors that may pass.
 _AWAY: Final = {
     "08": "the database can't be reached",
     "57P": "the database is shutting down or starting",
@@ -40,7 +40,7 @@ _AWAY: Final = {
     "40": "the database was held by another for too long",
     "25P03": "the database was left waiting for too long",
 }
-#: those after which nothing of a statement is done, for certain.
+#: the first characters of SQLSTATEs after which nothing of a statement is done, for certain.
 _NOTHING_DONE: Final = ("53", "55P03", "40", "25P03")
 _REFUSED: Final = {
     "28": "the database refused the login: look at .pgpass or PGPASSWORD, and at the user's name",
@@ -63,7 +63,10 @@ _SAID: Final = (
 
 
 def failure(error: psycopg.Error) -> JournalError:
-    """Return the error to raise, without the server's text."""
+    """Return the JournalError to raise for an error of psycopg, without the server's text.
+
+    It is a DatabaseAway if a later try may work.
+    """
     state = error.sqlstate or _said(error)
     for kind, known in ((DatabaseAway, _AWAY), (JournalError, _REFUSED)):
         for start in sorted(known, key=len, reverse=True):
@@ -90,7 +93,7 @@ class Database:
     """A database that is migrated when it is first used; its connections are kept for a while."""
 
     def __init__(self, url: DatabaseUrl) -> None:
-        """Touches nothing yet."""
+        """`url`: the address of the database, to which nothing connects yet."""
         self._url = url
         self._free: list[AsyncConnection[Any]] = []
         self._migrated = False
@@ -114,9 +117,9 @@ class Database:
     async def connection(
         self, within: float = _ANSWER, *, first: bool = False
     ) -> AsyncIterator[AsyncConnection[Any]]:
-        """Give a connection in autocommit for so many seconds; one that failed is thrown away.
+        """Give a connection in autocommit for at most `within` seconds; one that failed is closed.
 
-        `first`: without a wait for those who have one.
+        `first`: don't wait for a place if as many as are allowed are in use.
 
         Raises JournalError; DatabaseAway if a later try may work.
         """
@@ -146,9 +149,9 @@ class Database:
             self._free.append(connection)
 
     async def _kept(self) -> AsyncConnection[Any] | None:
-        """Return a connection that is free, and of which the server has said nothing since.
+        """Return a free connection that the server has not closed, None if there is none.
 
-        It says nothing to one that waits, unless it closes it.
+        A server sends nothing on a connection that waits, unless it closes it.
         """
         while self._free:
             connection = self._free.pop()

@@ -1,10 +1,10 @@
 """The sum of all that a session's file has, by which two files are compared; nothing is changed.
 
 Invariants
-- The same rows have the same sum, also in a file of an earlier version. What tells which writes of
-  a log a copy has is none of them.
+- The same rows have the same sum, also in a file of an earlier version. The setting that tells
+  which writes of a log a copy has is left out.
 - A file that is damaged, or of which a killed bridge has left something to settle, is refused.
-- Memory stays flat: a row is read after the other.
+- Memory stays flat: one row is read after the other.
 """
 
 import sqlite3

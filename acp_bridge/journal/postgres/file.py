@@ -2,18 +2,19 @@
 
 Invariants
 - The writes of a session are made one after the other, first in the database and then in the copy.
-  Nobody is told of one before. What waits to be made goes there together, in one statement, which
-  is also what finds out whether the session is still this bridge's.
-- Whether a write was made of which no answer came is looked up by its number before it is sent
-  again. One that has none when half of the lease has passed is given up: what waits for it goes on
-  as if the database were away, and before it is looked up a new fence keeps it from coming later.
+  Nobody is told of a write before that. Writes that wait go to the database together, in one
+  statement, which also finds out whether the session is still this bridge's.
+- If no answer to a write came, it is looked up by its number whether it was made, before it is sent
+  again. A write without an answer when half of the lease has passed is given up: what waits for it
+  goes on as if the database were away, and before it is looked up a new fence keeps it from getting
+  into the log later.
 - A write that the session's tables refuse is in the log all the same, and refused in each copy.
-- Updates are made without a wait for the database's disk, all else with one; so are all that were
-  made before. What a database has lost of them when it comes back, the copy has: it becomes the
-  base.
+- Updates are made without a wait for the database's disk, all other writes with one, which covers
+  all that were made before. The updates that a database has lost when it comes back are in the
+  copy, which becomes the base.
 - While the database is away, no prompt is accepted and none is sent; all else is kept in memory.
-- What another bridge's session lacks when it has taken this one's stays on this machine, in a file
-  with a name of its own, and goes nowhere.
+- If another bridge has taken the session, the writes that were kept stay on this machine, in a file
+  with a name of its own, and are sent nowhere.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ logger = logging.getLogger(__name__)
 
 Action = Callable[[JournalError | None], None]
 
-#: writes, and their bytes, that go to the database in one statement.
+#: the most writes, and bytes of them, that go to the database in one statement.
 _BATCH: Final = 500
 _BATCH_BYTES: Final = 1024 * 1024
-#: bytes on their way from which more is kept, as if the database were away. Nobody who has a client
-#: comes there: an agent is not read while so much waits for the client.
+#: bytes of writes on their way, from which on more are kept, as if the database were away. No
+#: session with a client gets there: an agent is not read while so much waits for the client.
 _MOST_BYTES: Final = 4 * LIMIT_BYTES
-#: bytes of writes behind a base from which a new one is worth its way, if it is not longer itself.
+#: bytes of writes behind a base from which on a new base is sent, if that is not longer itself.
 _LOG_BYTES: Final = 1024 * 1024
 #: seconds between two looks for what became of a write.
 _LOOK: Final = 0.5
@@ -62,7 +63,7 @@ _AWAY: Final = "the journal failed: the database can't be reached"
 
 @dataclass(slots=True, eq=False)
 class _Late:
-    """A write that is on its way."""
+    """A write on its way to the database. `must`: if it can't be made now, it is not kept."""
 
     write: Write
     row: log.Row
@@ -78,7 +79,7 @@ class _Late:
                 logger.exception("journal: what waited for a write has failed")
 
     async def wait(self) -> JournalError | None:
-        """Wait for the end of the write; returns its error if it was refused."""
+        """Wait until the write was made, refused or kept; returns the error if it was refused."""
         refused: list[JournalError | None] = []
         over = anyio.Event()
 
@@ -92,7 +93,7 @@ class _Late:
 
 
 class CopiedFile(SessionFile):
-    """A session's file whose writes are made in the database first."""
+    """A session's file as a copy: each write is made in the database first, then in the copy."""
 
     def __init__(
         self,
@@ -102,9 +103,9 @@ class CopiedFile(SessionFile):
         lease: Lease,
         memories: Memories | None = None,
     ) -> None:
-        """`take_up` is called before anything is written.
+        """The caller calls `take_up` before anything is written.
 
-        `memories`: of the agent, if that is the built-in one.
+        `memories`: the files of the built-in agent, if that is the agent.
         """
         super().__init__(path, connection)
         self._memories = memories
@@ -114,25 +115,26 @@ class CopiedFile(SessionFile):
         self.machine = lease.machine
         self._session_id = ""
         self._fence = 0
-        #: the number of the last write that the database, and the copy, has.
+        #: the number of the last write that was made in the database.
         self._applied = 0
         self._late: deque[_Late] = deque()
         self._late_bytes = 0
-        #: what is on its way to the database, and what was given up of that.
+        #: the writes that were sent to the database, and those of them that were given up, of which
+        #: nobody knows yet if they were made.
         self._sent: list[Write] = []
         self._unsure: list[Write] = []
         self._more = anyio.Event()
         self._closing = False
-        #: somebody is to be told when the database can be written again.
+        #: True if `on_back` is to be called when the database can be written again.
         self._awaited = False
         self._log_bytes = 0
         self._rebasing, self._saving = anyio.Lock(), anyio.Lock()
         self._lost: JournalError | None = None
 
     def take_up(self, head: log.Head, saved: Saved) -> None:
-        """Be the copy of a session that this bridge has, as the database says.
+        """Become the copy of the session of which `head` is what the database says.
 
-        `saved`: what it has of the agent's memory.
+        `saved`: how much of the agent's memory the database has.
         """
         self._saved = saved
         self._session_id = head.info.session_id
@@ -162,14 +164,14 @@ class CopiedFile(SessionFile):
         super().look()
 
     def then(self, action: Action) -> None:
-        """Call `action` once the last write was made, refused or kept."""
+        """Call `action` once the last write was made, refused (with the error) or kept."""
         if self._late:
             self._late[-1].actions.append(action)
         else:
             action(None)
 
     def write(self, write: Write) -> None:
-        """Send a write on its way; what becomes of it is told by `then`. Raises JournalError."""
+        """Queue a write for the database; `then` tells what becomes of it. Raises JournalError."""
         self._check()
         if self._is_behind:
             raise self._refusal()
@@ -177,7 +179,7 @@ class CopiedFile(SessionFile):
         self.on_late()
 
     def write_or_keep(self, write: Write, key: object = None) -> None:
-        """Send a write on its way, or keep it while the database is away. Raises JournalError."""
+        """Queue a write for the database, or keep it while that is away. Raises JournalError."""
         if Went.SENT in write.went:
             self.write(write)
             return
@@ -190,7 +192,7 @@ class CopiedFile(SessionFile):
             self.on_late()
 
     def _refusal(self) -> DatabaseAway:
-        """Return what refuses a write that may be made later; who wants it is told when."""
+        """Return the error for a write that can't be made now; `on_back` is called when it can."""
         self._await()
         return DatabaseAway(_AWAY)
 
@@ -201,7 +203,7 @@ class CopiedFile(SessionFile):
 
     @property
     def _is_behind(self) -> bool:
-        """True while nothing more is sent to the database than what waits by now."""
+        """True while new writes are kept: the database is away, or too many bytes wait for it."""
         return self._away or self._late_bytes > _MOST_BYTES
 
     @property
@@ -229,14 +231,14 @@ class CopiedFile(SessionFile):
         self.unwritten.add(write, key)
 
     def catch_up(self) -> None:
-        """Have what was kept be written. Raises JournalError while some of it is not."""
+        """Have `run` make the writes that were kept. Raises JournalError while one is not made."""
         self._check()
         if self._away:
             self._more.set()
             raise DatabaseAway(_AWAY)
 
     def give_up(self) -> None:
-        """Keep what waits, since the database does not answer."""
+        """Keep the writes that wait for the database, which does not answer, or refuse them."""
         self._await()
         self._unsure = self._unsure or self._sent
         self._keep_late()
@@ -244,7 +246,7 @@ class CopiedFile(SessionFile):
     # --- the way to the database ---------------------------------------------------------------
 
     async def run(self) -> None:
-        """Make the writes, until the file is closed; those that were kept are tried again."""
+        """Make the queued writes until the file is closed; kept ones are tried again and again."""
         while not self.closed or self._late:
             tries = self._away or self._awaited
             with anyio.move_on_after(waits.JOURNAL_RETRY if tries else None):
@@ -269,9 +271,9 @@ class CopiedFile(SessionFile):
                 self._sent = []
 
     async def _tell_back(self, *, sure: bool) -> None:
-        """Tell that the database can be written, if it can. Raises as `_look_up` does.
+        """Call `on_back` if the database can be written. Raises as `_look_up` does if it can't.
 
-        `sure`: something was written just now.
+        `sure`: it has just been written.
         """
         if not sure:
             await self._look_up()
@@ -279,9 +281,10 @@ class CopiedFile(SessionFile):
         self.on_back(None)
 
     async def _make_late(self) -> None:
-        """Make what waits longest, as much as goes together.
+        """Make the oldest queued writes, as many as go into one statement.
 
-        Raises DatabaseAway: it is kept; JournalError: it can't be made.
+        Raises DatabaseAway: all queued writes were kept, or refused; JournalError: these can't be
+        made.
         """
         batch: list[_Late] = []
         size = 0
@@ -320,7 +323,7 @@ class CopiedFile(SessionFile):
         late.ended(error)
 
     def _keep_late(self) -> None:
-        """Keep all that waits but for what must be made now: that is refused."""
+        """Keep all queued writes but for those that must be made now: these are refused."""
         while self._late:
             late = self._late[0]
             if not late.must:
@@ -329,7 +332,7 @@ class CopiedFile(SessionFile):
             self._leaves(self._refusal() if late.must else None)
 
     async def _make_kept(self) -> None:
-        """Make what was kept, the first first. Raises as `_make_late` does."""
+        """Make the writes that were kept, the oldest first. Raises as `_make_late` does."""
         kept = self.unwritten
         if self._unsure:
             await self._look_up()
@@ -344,9 +347,9 @@ class CopiedFile(SessionFile):
         event("journal.caught_up", session=self.path.stem)
 
     async def _look_up(self) -> None:
-        """Find out if what was given up is in the log; if not, it can't come there any more.
+        """Find out if the writes that were given up are in the log; if so, make them in the copy.
 
-        Raises JournalError, as `_ship` does.
+        If not, they can't get there any more. Raises JournalError, as `_ship` does.
         """
         self._lease.check()
         async with self._database.connection() as connection:
@@ -357,14 +360,17 @@ class CopiedFile(SessionFile):
         self._unsure = []
 
     def _apply_unsure(self) -> None:
-        """Make in the copy what was given up, and is in the log. Raises JournalError."""
+        """Make in the copy the given-up writes, which are in the log. Raises JournalError."""
         made, self._unsure = self._unsure, []
         for write in made:
             self._forget(write)
         self._apply(made)
 
     def _forget(self, made: Write) -> None:
-        """Keep a write no more, if it is still the first that is kept, or joined with others."""
+        """Take a write that was made out of the kept ones, if it is the first of them.
+
+        Updates that were joined with it since are still kept.
+        """
         first = self.unwritten.first if self.unwritten.writes else None
         if first is None or first.statements != made.statements or first.turn != made.turn:
             return
@@ -374,7 +380,7 @@ class CopiedFile(SessionFile):
             self.unwritten.drop_first()
 
     async def _ship(self, rows: Iterable[log.Row]) -> None:
-        """Put what is on its way into the log; these are the rows of `_sent`.
+        """Put `rows`, which are those of the writes in `_sent`, into the database's log.
 
         Raises DatabaseAway: none of them is there, or they were given up; JournalError: this bridge
         has lost the session.
@@ -425,9 +431,9 @@ class CopiedFile(SessionFile):
         )
 
     async def _last(self, connection: log.Connection) -> int:
-        """Return the number of the last write in the log; none that was sent before comes later.
+        """Return the number of the last write in the log; none sent before can get there later.
 
-        It is on the disk of the database, and of the copies for which that waits. Raises
+        That write is on the disk of the database, and of the replicas for which that waits. Raises
         JournalError: this bridge has lost the session.
         """
         owned = self._lease.owner, self._lease.owners
@@ -440,9 +446,10 @@ class CopiedFile(SessionFile):
     # --- the copy ------------------------------------------------------------------------------
 
     def _apply(self, writes: Iterable[Write]) -> dict[int, JournalError]:
-        """Make writes in the copy that are in the log; returns those that its tables refuse.
+        """Make writes in the copy that are in the log.
 
-        Raises JournalError: the copy can't be written.
+        Returns the errors of those that its tables refuse, by the `id` of the write. Raises
+        JournalError: the copy can't be written.
         """
         refused: dict[int, JournalError] = {}
         if self.closed:  # the database has them
@@ -456,10 +463,13 @@ class CopiedFile(SessionFile):
         return refused
 
     def _catch_up(self) -> None:
-        """Write nothing in the copy that the database does not have."""
+        """Do nothing: the copy gets no write that the database does not have."""
 
     def _lose(self, error: JournalError) -> None:
-        """Write nothing any more: another has the session, or the copy is none any more."""
+        """Give the session up for `error`: another bridge has it, or the copy can't be used.
+
+        Queued writes are refused, kept ones are put into a file of their own, `on_back` is called.
+        """
         event("journal.lost", session=self.path.stem, what=error)
         self._lost = error
         self._unsure = []
@@ -478,7 +488,7 @@ class CopiedFile(SessionFile):
                 self._set_aside()
 
     def _set_aside(self) -> None:
-        """Make what could not be written in the copy, and give that a name of its own."""
+        """Make the kept writes in the copy, and save it under a name of its own."""
         with transaction(self.db):
             for write in self.unwritten:
                 log.make(self.db, write.all)
@@ -487,7 +497,10 @@ class CopiedFile(SessionFile):
         self.unwritten = Unwritten()
 
     def rewrite(self, statements: tuple[tuple[str, tuple[object, ...]], ...]) -> None:
-        """Write in the copy alone what changes how rows are kept. Raises JournalError."""
+        """Execute statements in the copy alone that change how rows are stored.
+
+        Raises JournalError.
+        """
         self.look()
         with transaction(self.db):
             for sql, values in statements:
@@ -496,10 +509,10 @@ class CopiedFile(SessionFile):
     # --- the rest ------------------------------------------------------------------------------
 
     async def sync(self) -> None:
-        """Wait until all that was written before this call, but for updates alone, is on the
-        database's disk. Raises JournalError.
+        """Wait until every write before this call is on the database's disk. Raises JournalError.
 
-        Updates are made in their order, too, and come to the disk a moment later.
+        Updates after the last write of another kind are not waited for: they come to the disk a
+        moment later.
         """
         changes = (late for late in reversed(self._late) if late.write.statements)
         last = next(changes, None)
@@ -510,9 +523,9 @@ class CopiedFile(SessionFile):
             raise refused
 
     async def checkpoint(self) -> None:
-        """Move a long WAL into the file, and a long log into a new base. Raises JournalError.
+        """Copy a long WAL into the file, and replace a long log by a new base. Raises JournalError.
 
-        What the built-in agent has written behind the end of the turn is saved, too.
+        What the built-in agent has written to its memory since the end of the turn is saved, too.
         """
         await super().checkpoint()
         await self._save_memory()
@@ -521,9 +534,9 @@ class CopiedFile(SessionFile):
         await self.rebase()
 
     async def _save_memory(self) -> None:
-        """Save what is new of what the built-in agent remembers. Raises JournalError.
+        """Save the new part of the built-in agent's memory in the database. Raises JournalError.
 
-        That is done before the end of a turn is told: whoever has seen it can go on elsewhere.
+        It is done before clients are told of a turn's end: who has seen that can go on elsewhere.
         """
         if self.closed or not self._memories:
             return
@@ -535,16 +548,20 @@ class CopiedFile(SessionFile):
             )
 
     async def rebase(self) -> None:
-        """Put the copy, as it is now, in the place of the log. Raises JournalError."""
+        """Send the copy, as it is now, to the database as the base, in the place of the log.
+
+        Raises JournalError.
+        """
         async with self._rebasing, self._database.connection(ALL) as connection:
             owned = self._lease.owner, self._fence
             await log.rebase(connection, self._session_id, self.path, *owned)
             self._log_bytes = 0
 
     async def close(self) -> bool:
-        """Close the copy, once what is on its way was made, and let others have the session.
+        """Close the copy, once queued writes were made, and let other bridges have the session.
 
-        Never raises; returns False if it was closed before.
+        It waits for them for two seconds at most. Never raises; returns False if it was closed
+        before.
         """
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(_CLOSE):

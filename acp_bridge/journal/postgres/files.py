@@ -1,4 +1,4 @@
-"""The sessions of a database, as a journal uses them: each is worked on in a copy here."""
+"""The sessions of a database for a journal: each is worked on in a copy on this machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NONE: Final = Saved()
 
 
 class DatabaseFiles(Files):
-    """Sessions that are kept in a database; one opening fetches all of a session."""
+    """Sessions that are kept in a database; to open one is to fetch all of it into a copy."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class DatabaseFiles(Files):
         tasks: TaskGroup,
         memories: Memories | None = None,
     ) -> None:
-        """`tasks` makes the writes of the sessions that are open; `memories`: as `CopiedFile`."""
+        """`tasks` makes the writes of open sessions; `memories`: as for `CopiedFile`."""
         self._memories = memories
         self._database = database
         self._lease = lease
@@ -57,7 +57,7 @@ class DatabaseFiles(Files):
             file.on_away(seconds)
 
     def index(self, home: Path) -> Index:
-        """Return the listing of all sessions of the database."""
+        """Return the index of all sessions of the database, whose copy is in `home`."""
         return CopiedIndex(home / "index.db", self._database, self._lease.owners)
 
     async def create(self, path: Path, info: SessionInfo) -> SessionFile:
@@ -83,7 +83,7 @@ class DatabaseFiles(Files):
         return self._taken_up(file, log.Head(info, 0, 0, owner, fence))
 
     async def open(self, path: Path, session_id: str) -> tuple[SessionFile, SessionInfo]:
-        """Fetch a session that nobody else has.
+        """Claim a session, fetch it into its copy, and open that; returns it and the session's row.
 
         Raises UnknownSession; HeldElsewhere: a bridge of another machine has it; JournalError.
         """
@@ -135,7 +135,7 @@ class DatabaseFiles(Files):
         return info is not None and info.prompted
 
     async def take(self, session_id: str) -> None:
-        """Become the only one who may delete a session; one that is not there is no error.
+        """Claim a session, so that only this bridge may delete it; one not there is no error.
 
         Raises HeldElsewhere, JournalError.
         """
@@ -162,9 +162,10 @@ async def opened(
 ) -> AsyncIterator[Journal]:
     """Give the journal of a bridge whose sessions are kept in a database.
 
-    `home`: the data folder, which has the copies. `seconds`: of the lease. `tasks` works for it,
-    and is cancelled after the end; `follow`: as `Lease` has it. `memories`: the folder in which the
-    built-in agent remembers, if it is the agent. `address`: as `Lease` has it.
+    `home`: the data folder, which has the copies. `seconds`: how long the lease lasts. `tasks` gets
+    the tasks that work for the journal, and is cancelled by the caller after the end. `memories`:
+    the folder in which the built-in agent remembers, if it is the agent. `follow` and `address`: as
+    for `Lease`.
     """
     copies = home / "databases" / url.folder
     async with Database(url) as database:

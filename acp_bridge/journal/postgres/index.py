@@ -1,4 +1,4 @@
-"""The listing of a database's sessions: a copy here, brought up to date before each use."""
+"""The index of a database's sessions: a copy on this machine, brought up to date at each use."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _FIELDS = "cwd, agent, agent_session_id, title, updated_at, agent_info, prompted
 
 
 class CopiedIndex(Index):
-    """The rows of all sessions of a database. Each change is made there first."""
+    """The index of all sessions of a database; each change is made there, then in the copy."""
 
     def __init__(self, path: Path, database: Database, owners: list[str]) -> None:
-        """Nothing is asked of the database yet. `owners`: the names that this bridge has had."""
+        """`path`: the copy. `owners`: the names that this bridge has had in the database."""
         super().__init__(path)
         self._database = database
         self._owners = owners
-        #: the last change that this copy has.
+        #: the number of the last change that this copy has.
         self._changes = 0
 
     async def put(self, info: SessionInfo, *, durable: bool = False, late: bool = False) -> None:
-        """Replace a session's row, as `Index.put`.
+        """Replace a session's row, as `Index.put` does.
 
-        One that was deleted, or is another bridge's by now, stays as it is.
+        The row stays as it is if the session was deleted, or is another bridge's by now.
         """
         await self._change(
             f"{COUNT} UPDATE acp_bridge.sessions SET (changed, {_FIELDS}) ="
@@ -46,7 +46,10 @@ class CopiedIndex(Index):
         await super().put(info, durable=durable, late=True)
 
     async def remove(self, session_id: str, *, known: bool, agent: str | None = None) -> None:
-        """Take a session and all that it says out of the database, as `Index.remove`."""
+        """Take a session out of the listing, as `Index.remove` does.
+
+        Its content leaves the database.
+        """
         await self._take_out(session_id, prompted=known, dropped=not known)
         if known and agent is not None:
             hidden = f"hidden:{agent}:{session_id}"
@@ -59,7 +62,10 @@ class CopiedIndex(Index):
         await super().remove(session_id, known=known, agent=agent)
 
     async def set_aside(self, session_id: str) -> None:
-        """Remember a session that was removed without a prompt, as `Index.set_aside`."""
+        """Mark a session as removed before it had a prompt, as `Index.set_aside` does.
+
+        Its content leaves the database.
+        """
         await self._take_out(session_id, prompted=False, dropped=False)
         await super().set_aside(session_id)
 

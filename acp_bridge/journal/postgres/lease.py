@@ -35,7 +35,7 @@ from acp_bridge.runtime.log import event
 
 #: seconds in which a guard has killed all that it guards.
 KILL: Final = 6.0
-#: what two clocks may go apart, as a part of the time.
+#: how far two clocks may go apart, as a fraction of the time that has passed.
 _DRIFT: Final = 0.01
 #: renewals in the time of one lease.
 _RENEWALS: Final = 6
@@ -45,9 +45,10 @@ _RELEASE: Final = 2.0
 _ANSWER: Final = 4.0
 #: seconds between two tries of a renewal that has failed.
 _RETRY: Final = 1.0
-#: days for which the row of a bridge that has ended stays, if nothing names it.
+#: days for which the row of a bridge that has ended stays, if no session is that bridge's.
 _KEPT: Final = 1
 
+#: a clock in seconds that goes on while the machine sleeps, if the system has one.
 now: Final[Callable[[], float]] = (
     (lambda: time.clock_gettime(time.CLOCK_BOOTTIME))
     if hasattr(time, "CLOCK_BOOTTIME")
@@ -68,9 +69,9 @@ class Lease:
     ) -> None:
         """Nothing is asked of the database yet.
 
-        `home`: the folder of this machine's copies. `follow` is told each time at which this bridge
-        must have stopped, on the clock of `now`. `address`: the origin under which other machines
-        reach this bridge.
+        `home`: the folder of this machine's copies. `seconds`: how long the lease lasts. `follow`
+        is called at each renewal with the time at which this bridge must have stopped, on the clock
+        of `now`. `address`: the origin under which other machines reach this bridge.
         """
         self._database = database
         self._home = home
@@ -79,17 +80,17 @@ class Lease:
         self._address = address
         self._host = ""
         self._begun = anyio.Lock()
-        #: for so many seconds from a renewal on this bridge may write.
+        #: the seconds for which this bridge may write after a renewal.
         self._lasts = seconds * (1 - _DRIFT) - KILL
-        #: the next renewal.
+        #: set at the next renewal.
         self._renewal = anyio.Event()
         #: the sessions, with their fences, that this bridge has left.
         self._left: list[tuple[str, int]] = []
         #: the names that this bridge has had; the last one is its name now.
         self.owners: list[str] = []
-        #: until when it may write and have agents work.
+        #: the time, by `now`, until which this bridge may write and have agents work.
         self.until = 0.0
-        #: told once half of that time has passed in vain, with the seconds that are left.
+        #: called when half of that time has passed without a renewal, with the seconds left.
         self.on_half: Callable[[float], None] = lambda seconds: None
 
     @property
@@ -113,13 +114,16 @@ class Lease:
         return self._lasts / 2
 
     async def begin(self) -> None:
-        """Have a lease; one that holds is left as it is. Raises JournalError."""
+        """Get a lease, unless this bridge has one that is not over. Raises JournalError."""
         async with self._begun:
             if not self.owners or self.over:
                 await self._renew()
 
     async def run(self) -> None:
-        """Renew the lease until cancelled, once it has begun; that of a server begins here."""
+        """Renew the lease again and again until cancelled, once it has begun.
+
+        That of a server, which has an address, begins here; any other with `begin`.
+        """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
             wait = 0.0 if self._address else self._seconds / _RENEWALS
@@ -129,7 +133,7 @@ class Lease:
                 wait = self._seconds / _RENEWALS if renewed else _RETRY
 
     async def _watch(self) -> None:
-        """Tell that half of the time has passed, also while a renewal waits for an answer."""
+        """Call `on_half` when half of the time has passed, also while a renewal is unanswered."""
         while True:
             renewal = self._renewal
             if (left := self.until - now()) > 0:
@@ -190,7 +194,9 @@ class Lease:
         self.owners.append(owner)
 
     async def claim(self, session_id: str) -> Head:
-        """Become the one that may write a session; the caller holds its lock on this machine.
+        """Make this bridge the only one that may write a session; returns what the database has.
+
+        The caller holds the session's lock on this machine.
 
         Raises:
             UnknownSession: the database has none of this id, or it was deleted.
@@ -217,8 +223,8 @@ class Lease:
     async def _check(self, connection: AsyncConnection[Any], owner: str) -> None:
         """Raise HeldElsewhere if the bridge of this name is alive, as far as can be known.
 
-        One of this machine is not, since the session's lock is ours. Where it is not reached from
-        elsewhere, a server of the same data folder is, which passes the session on.
+        A bridge of this machine counts as dead, since the session's lock is ours. The error has the
+        address of the bridge, or else of a server on its data folder, which passes the session on.
         """
         cursor = await connection.execute(
             "SELECT machine, host, until > clock_timestamp(), coalesce(address, (SELECT"
@@ -232,7 +238,10 @@ class Lease:
             raise HeldElsewhere(str(row[0]), row[3])
 
     async def release(self, session_id: str, fence: int) -> None:
-        """Let others have a session, now or when the database can be reached. Never raises."""
+        """Let other bridges have a session, now or when the database can be reached.
+
+        `fence`: the one under which this bridge had it. Never raises.
+        """
         self._left.append((file_name(session_id), fence))
         with suppress(JournalError):
             async with self._database.connection(_RELEASE) as connection:
@@ -256,7 +265,7 @@ class Lease:
             self._left = [each for each in self._left if each not in left]
 
     async def end(self) -> None:
-        """Give the lease up: whoever asks may have what is left. Never raises."""
+        """Give the lease up: any bridge may have the sessions of this one. Never raises."""
         with suppress(JournalError):
             if self.owners:
                 async with self._database.connection() as connection:
@@ -273,9 +282,10 @@ class Lease:
 
 
 def _host(home: Path) -> str:
-    """Return what is the same for two bridges that see each other's locks, until a restart.
+    """Return a text that is the same for bridges that see each other's locks, until a restart.
 
-    That is the folder of the copies, by a name that is kept in it, and the running system.
+    It has the name of the folder of copies `home`, which is kept there, and the system's boot id.
+    Raises JournalError.
     """
     file = home / "host"
     with journal_errors():

@@ -1,4 +1,4 @@
-"""The rows of all sessions in the database: which there are, which were deleted, who has one.
+"""Reads and adds rows of sessions in the database: alive ones, deleted ones, and who has one.
 
 Every function raises psycopg.Error.
 """
@@ -50,13 +50,13 @@ async def holder(connection: Connection, session_id: str) -> str | None:
 
 
 async def was_deleted(connection: Connection, session_id: str) -> bool:
-    """Return True for a session that was deleted for good, and not one that was set aside."""
+    """Return True for a session that was deleted for good, False for one that was set aside."""
     cursor = await connection.execute(_STATE, (file_name(session_id),))
     return await cursor.fetchone() == (True, True)
 
 
 async def bury(connection: Connection, info: SessionInfo) -> bool:
-    """Add the row of a deleted session; False if there is one.
+    """Add the row of a session that was deleted elsewhere; returns False if it is there already.
 
     Raises SessionExists: the session is there, and not deleted.
     """

@@ -1,12 +1,12 @@
 """A session in the database: a base, and the log of the writes behind it.
 
 The base is a whole session file as it was after write number `base`; the log has each write after
-it, one a row, in the order in which they were made. The file that they make together is the same
-wherever it is made, since each write is made in it by the same statements.
+it, one a row, in the order in which they were made. The file that base and log make together is the
+same wherever it is made, since each write is made in it by the same statements.
 
 Invariants
 - A file is whole, and on the disk, before it has its name; it is of one moment of the database.
-- The database gets a base and loses the writes that it holds in one transaction.
+- The database gets a base and loses the writes that the base holds in one transaction.
 - A write changes the rows of a session's tables and nothing else, whoever has put it there: a
   statement that would attach a file, make a trigger or set a pragma is refused. So is a base whose
   tables are not those of a session.
@@ -42,16 +42,16 @@ from acp_bridge.wire.jsonrpc import dumps, loads
 
 #: the setting of a copy that says which write was made in it last.
 APPLIED: Final = "journal:applied"
-#: bytes of a base in one row.
+#: the most bytes of a base in one row.
 PART: Final = 256 * 1024
-#: writes, and their bytes, that are made in a new copy in one transaction.
+#: the most writes, and bytes of them, that are made in a new copy in one transaction.
 _PAGE: Final = 1000
 _PAGE_BYTES: Final = 1024 * 1024
 _COLUMNS: Final = ", ".join(field.name for field in fields(SessionInfo))
 _MARKS: Final = ", ".join(["%s"] * len(fields(SessionInfo)))
-#: begins a statement that changes what is listed: `changes` of `one` is the number of the change.
+#: the beginning of a statement that changes what is listed: `one.changes` is the change's number.
 COUNT: Final = "WITH one AS (UPDATE acp_bridge.listing SET changes = changes + 1 RETURNING changes)"
-#: what a write may do in a copy.
+#: the actions of SQLite that a write may do in a copy.
 _ALLOWED: Final = {
     *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_READ),
     *(sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_TRANSACTION),
@@ -72,7 +72,7 @@ class Row(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return how much it holds, in bytes or characters."""
+        """The size of the write: the characters of its statements and the bytes of its lines."""
         return len(self.statements) + len(self.lines or b"")
 
 
@@ -87,14 +87,14 @@ class Head(NamedTuple):
 
 
 def row_of(n: int, write: Write) -> Row:
-    """Return the row of a write."""
+    """Return the log's row of a write, whose number is `n`."""
     statements = [[sql, [_json(value) for value in values]] for sql, values in write.statements]
     lines = write.row if write.lines else None
     return Row(n, dumps(statements).decode(), write.turn, lines)
 
 
 def statements_of(row: Row) -> Iterator[Statement]:
-    """Give the statements of a row. Raises JournalError for one that holds no write."""
+    """Give the statements of the write in a row. Raises JournalError for a row that holds none."""
     try:
         for sql, values in loads(row.statements):
             yield str(sql), tuple(_value(value) for value in values)
@@ -113,15 +113,15 @@ def _value(value: Any) -> object:
 
 
 def applied(n: int) -> Statement:
-    """Return the statement by which a copy has the number of the write that was made last."""
+    """Return the statement that notes in a copy that the last write in it has the number `n`."""
     return SET, (APPLIED, str(n))
 
 
 def values_of(info: SessionInfo) -> tuple[Any, ...]:
     """Return the columns of a session as PostgreSQL takes them.
 
-    Its texts have no NUL, for which U+FFFD stands there; a file keeps it. SQLite has numbers for
-    what is true or not.
+    PostgreSQL's texts have no NUL, so U+FFFD stands for it; the session's file keeps it. `prompted`
+    may be a number, as SQLite has it, and becomes a bool.
     """
     session_id, *texts, prompted = astuple(info)
     plain = (text if text is None else text.replace("\0", "\ufffd") for text in texts)
@@ -155,11 +155,11 @@ async def put(
     sure: bool,
     prompted: bool,
 ) -> bool:
-    """Put writes into the log, in one statement; returns False, and puts none, if it does not fit.
+    """Put writes into the log, in one statement; returns False, and puts none, if they don't fit.
 
-    Their numbers follow that of the last write, and the session must be this owner's. `sure`: they,
-    and all that came before, are on the disk on return. `prompted`: the session is listed from now
-    on. Raises psycopg.Error.
+    Their numbers must follow that of the last write in the log, and the session must be this
+    owner's under this fence. `sure`: they, and all writes before, are on the disk on return.
+    `prompted`: the session is listed from now on. Raises psycopg.Error.
     """
     listed = ", prompted = true, changed = changes FROM one" if prompted else ""
     cursor = await connection.execute(
@@ -191,10 +191,10 @@ async def put(
 async def fence(
     connection: Connection, session_id: str, owner: str, owners: Sequence[str]
 ) -> tuple[int, int] | None:
-    """Let nothing into the log any more that was put under an earlier fence of one of the owners.
+    """Give a session of one of `owners` to `owner` under a new fence.
 
-    Returns the new fence, with `owner` behind it, and the number of the last write; None if the
-    session is none of theirs. Raises psycopg.Error.
+    A write that was sent under an earlier fence can't get into the log any more. Returns the new
+    fence and the number of the last write; None if the session is not theirs. Raises psycopg.Error.
     """
     cursor = await connection.execute(
         "UPDATE acp_bridge.sessions SET owner = %s, fence = fence + 1"
@@ -209,7 +209,8 @@ async def store(
 ) -> int:
     """Put a session file into the database, as the base of a session that `owner` has.
 
-    Its writes begin anew, whatever number the file has of those of another log. Returns its fence.
+    The numbers of its writes begin anew, whatever number the file has of another log. Returns the
+    session's fence.
 
     Raises:
         SessionExists: the database has one of this id, and nothing is changed.
@@ -246,10 +247,10 @@ async def store(
 async def rebase(
     connection: Connection, session_id: str, path: Path, owner: str, fence: int
 ) -> int:
-    """Put a copy, as it is now, in the place of the base and of the writes that it holds.
+    """Put a copy, as it is now, in the place of the base and of the writes that the copy holds.
 
-    Returns the number of its last write. Raises as `store` does; JournalError if the session is not
-    this owner's, and nothing is changed.
+    Returns the number of the copy's last write. Raises as `store` does; JournalError if the session
+    is not this owner's, and nothing is changed.
     """
     name = file_name(session_id)
     async with _copy_of(path) as copy:
@@ -291,7 +292,7 @@ async def _copy_of(path: Path) -> AsyncIterator[Path]:
 
 
 def _copied(path: Path) -> Path:
-    """Copy a session file, as it is at one moment and without a WAL, beside it.
+    """Copy a session file, as it is at one moment, into one beside it without a WAL; returns that.
 
     Raises JournalError, also for one that is damaged.
     """
@@ -331,8 +332,8 @@ def _forget_applied(path: Path) -> None:
 async def fetch(connection: Connection, session_id: str, path: Path, *, copy: bool = True) -> int:
     """Make a session's file of what the database has; returns the number of its last write.
 
-    A file that has the name is replaced. The caller holds the session's lock. The file knows that
-    number if it is a `copy` to work on, and not if it goes its own way.
+    A file that has the name is replaced. The caller holds the session's lock. `copy`: the file is a
+    copy to work on, and keeps that number; else it has nothing to do with the database any more.
 
     Raises:
         UnknownSession: the database has none of this id, or it was deleted.
@@ -362,9 +363,9 @@ async def fetch(connection: Connection, session_id: str, path: Path, *, copy: bo
 
 
 def set_aside(path: Path, applied: int) -> None:
-    """Give a copy, as it is now, another name, which tells the number of its last common write.
+    """Save a copy, as it is now, under another name, for it has writes the database does not have.
 
-    Raises JournalError.
+    The name tells `applied`, the number of the last write that both have. Raises JournalError.
     """
     copy = _copied(path)
     with journal_errors():
@@ -374,7 +375,7 @@ def set_aside(path: Path, applied: int) -> None:
 
 
 def set_aside_if_ahead(path: Path, applied: int) -> None:
-    """Set a copy aside that has writes which the database does not have. Raises JournalError."""
+    """Save a copy by `set_aside` if it has writes after `applied`. Raises JournalError."""
     if path.exists() and applied_in_file(path) > applied:
         set_aside(path, applied)
 
@@ -433,7 +434,10 @@ async def _fetch_writes(connection: Connection, found: Head, copy: sqlite3.Conne
 
 
 def _opened(draft: Path, session_id: str) -> sqlite3.Connection:
-    """Open a base, which only rows can be written into from now on. Raises JournalError."""
+    """Open a base so that nothing but its rows can be changed.
+
+    Raises JournalError, also if it is no base of the session.
+    """
     with journal_errors():
         copy = connect(draft, wait=1)
         try:
@@ -458,7 +462,7 @@ def _authorize(action: int, *_: object) -> int:
 
 
 def _make(copy: sqlite3.Connection, rows: list[Row]) -> None:
-    """Make writes in a copy. Raises JournalError."""
+    """Make the writes of some rows in a copy, in one transaction. Raises JournalError."""
     with transaction(copy):
         for row in rows:
             make(copy, tuple(statements_of(row)))
@@ -466,9 +470,10 @@ def _make(copy: sqlite3.Connection, rows: list[Row]) -> None:
 
 
 def make(copy: sqlite3.Connection, statements: Sequence[Statement]) -> sqlite3.Error | None:
-    """Make all of a write or nothing of it, inside a transaction.
+    """Execute all statements of a write or none, inside the caller's transaction.
 
-    Returns the error of one that the tables refuse, as they do in each copy. Raises sqlite3.Error.
+    Returns the error if the tables refuse the write, as they do in each copy; else None. Raises
+    sqlite3.Error.
     """
     try:
         if len(statements) == 1:

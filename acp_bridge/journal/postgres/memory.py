@@ -1,8 +1,8 @@
 """What the built-in agent remembers of a session, in the database beside the session.
 
-It is a file of the agent that only grows. Before the end of a turn is told, what is new of it is
-added to what the database has; whoever opens the session on another machine has the file again.
-What an agent had written in a turn that its machine did not survive is not there.
+It is a file of the agent that only grows. Before clients are told of the end of a turn, the new
+part of the file is added to what the database has; whoever opens the session on another machine has
+the file again. What an agent had written in a turn that its machine did not survive is lost there.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from acp_bridge.journal.schema import make_folder
 
 #: the ids of the built-in agent's sessions, which are the names of their files.
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
-#: bytes that are added in one statement.
+#: the most bytes that are added in one statement.
 _PART: Final = 1024 * 1024
-#: how many bytes the database has of the file of this agent's session, -1 if of another's.
+#: SQL for the number of bytes that the database has of the file of an agent's session; it is -1 if
+#: those are another session's.
 _SIZE: Final = (
     "coalesce((SELECT CASE agent_session_id WHEN %s THEN at + length(data) ELSE -1 END"
     " FROM acp_bridge.memories WHERE memories.name = sessions.name ORDER BY at DESC LIMIT 1), 0)"
@@ -29,23 +30,24 @@ _SIZE: Final = (
 
 
 class Saved(NamedTuple):
-    """How many bytes of which file the database has."""
+    """How many bytes the database has of the file of a session of the agent."""
 
     agent_session_id: str = ""
     size: int = 0
 
 
 class Memories:
-    """The files of the built-in agent on this machine."""
+    """The files on this machine in which the built-in agent remembers its sessions."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder`: where the agent has them."""
+        """`folder`: where the agent has the files."""
         self._folder = folder
 
     async def restore(self, connection: Connection, session_id: str) -> Saved:
-        """Have the file of a session be on this machine as the database has it, if it has any.
+        """Write the agent's file of a session as the database has it, if it has any.
 
-        A file that goes on where the database ends stays: the agent has worked on here since.
+        A file here that begins with the same bytes stays: the agent has worked on since. Returns
+        what the database has.
 
         Raises psycopg.Error; JournalError: the file can't be written.
         """
@@ -68,9 +70,10 @@ class Memories:
         saved: Saved,
         owned: tuple[str, int],
     ) -> Saved:
-        """Add what is new of a session's file, while the session is this owner's with this fence.
+        """Add the new part of a session's file to the database; returns what that has then.
 
-        A database that has lost the end of what it had is given that again.
+        Nothing is added if the session is not that of `owned`, owner and fence. A database that has
+        lost the end of what it had is given that again.
 
         Raises psycopg.Error, JournalError.
         """
@@ -110,7 +113,7 @@ class Memories:
     async def _size(
         self, connection: Connection, name: str, agent_session_id: str, owned: tuple[str, int]
     ) -> int | None:
-        """Return `_SIZE`; None if the session is not this owner's."""
+        """Return the value of `_SIZE` for a session; None if it is not that of `owned`."""
         cursor = await connection.execute(
             f"SELECT {_SIZE} FROM acp_bridge.sessions"
             " WHERE name = %s AND owner = %s AND fence = %s",

@@ -1,8 +1,8 @@
 """The tables of a journal in PostgreSQL; brings a database up to date.
 
 A session is a row of the listing, a base (the bytes of its SQLite file as that was after one write)
-and the writes behind the base, in order. Its key is the name of its file, since an index takes no
-id of any length. Scripts are only ever added at the end.
+and the writes behind the base, in order. Its key is the name of its file, since an id may be too
+long for an index. Scripts are only ever added at the end.
 """
 
 from typing import Any, Final
@@ -14,8 +14,8 @@ from acp_bridge.journal.errors import JournalError, NewerVersion
 _LOCK: Final = 0x6163705F62726964  # "acp_brid"
 #: `listing` has one row: whoever changes what is listed counts it up, so changes come in its order.
 #: `address` of a bridge: the origin under which other machines reach it, if they do.
-#: `base` is the number of the write that the base goes up to, `applied` that of the last one. A row
-#: that is `dropped` is there for other machines' listings alone, which had it before.
+#: `base` is the number of the write that the base goes up to, `applied` that of the last write. A
+#: row that is `dropped` is there for other machines alone, which had it in their listings before.
 MIGRATIONS: Final = (
     """
     CREATE TABLE acp_bridge.listing(changes bigint NOT NULL);
@@ -54,7 +54,7 @@ MIGRATIONS: Final = (
 async def migrate(connection: AsyncConnection[Any]) -> None:
     """Bring the database up to date, in one transaction under one lock.
 
-    Raises psycopg.Error; JournalError, NewerVersion: it is left as it is.
+    Raises psycopg.Error; JournalError, NewerVersion: the database is left as it is.
     """
     if connection.info.parameter_status("server_encoding") != "UTF8":
         raise JournalError("the database does not keep text as UTF-8: make one with ENCODING UTF8")

@@ -3,8 +3,8 @@
 Invariants
 - No secret is in it: a command line is seen by every user of the machine. One with a secret is
   refused, and no message repeats a part of what was given.
-- It says by itself which database it means. What libpq would take from PGHOST, PGPORT or PGDATABASE
-  is asked for, so that an editor and a shell with other variables don't mean two by one URL.
+- It says by itself which database it means. Host, port and name are not taken from PGHOST, PGPORT
+  and PGDATABASE, so that an editor and a shell with other variables don't mean two by one URL.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ EXAMPLE: Final = "postgresql://db.example.org/sessions"
 _SCHEMES: Final = ("postgresql", "postgres")
 _PORT: Final = "5432"
 _MOST_PORT: Final = 65535
-#: what may stand behind the question mark, as libpq names it: where the database is, who logs in,
-#: and how safe the way there is. How it is waited for is the journal's own matter.
+#: the options that may stand behind the question mark, as libpq names them: where the database is,
+#: who logs in, and how safe the way there is. Timeouts are the journal's own matter.
 _OPTIONS: Final = frozenset(
     {
         *("dbname", "host", "hostaddr", "port", "user"),
@@ -35,7 +35,7 @@ _OPTIONS: Final = frozenset(
         *("sslcert", "sslcertmode", "sslcrl", "sslcrldir", "sslkey", "sslrootcert", "sslsni"),
     }
 )
-#: what holds a secret, or names who has one.
+#: options that hold a secret, or name a file or service that does.
 _SECRETS: Final = frozenset(
     {
         *("passfile", "password", "service", "servicefile", "sslpassword"),
@@ -51,7 +51,7 @@ _HOST_AND_PORT: Final = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(.*))?", re.DOT
 
 
 def parse(text: str) -> DatabaseUrl:
-    """Read a URL. Raises ValueError with a sentence that repeats nothing of it."""
+    """Read the URL of a database. Raises ValueError with a sentence that repeats nothing of it."""
     scheme, found, rest = text.partition("://")
     if not found or scheme.lower() not in _SCHEMES:
         raise ValueError(f"a database's URL begins with postgresql://, such as {EXAMPLE}")
@@ -75,7 +75,10 @@ def parse(text: str) -> DatabaseUrl:
 
 
 def _place(place: str) -> dict[str, str]:
-    """Return what stands before the question mark, by libpq's names; what is empty is left out."""
+    """Return the parts before the question mark by libpq's names for them; empty ones are left out.
+
+    Raises ValueError.
+    """
     authority, _, database = place.partition("/")
     login, _, servers = authority.rpartition("@")
     user, has_password, _ = login.partition(":")
@@ -118,13 +121,19 @@ def _is_port(text: str) -> bool:
 
 
 def _folder(servers: list[tuple[str, str]], database: str) -> str:
-    """Return a short name, the same in any order of the servers and any case of their names."""
+    """Return a short name of a database for the folder of its copies.
+
+    It is the same in any order of the servers and any case of their names.
+    """
     named = sorted(f"{host if host[0] in '/@' else host.lower()}:{port}" for host, port in servers)
     return sha256("\n".join([database, *named]).encode()).hexdigest()[:16]
 
 
 def _unescaped(text: str) -> str:
-    """Return the text without percent signs, which say nothing that is not text."""
+    """Return the text with its percent escapes decoded.
+
+    Raises ValueError for a bad escape, or if the result is no UTF-8 or has control characters.
+    """
     try:
         if _BAD_ESCAPE.search(text):
             raise ValueError
