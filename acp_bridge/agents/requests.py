@@ -148,7 +148,7 @@ class Question(Protocol):
         """Tell the client that nobody waits for its answer any more."""
 
     def end(self) -> None:
-        """Answer the process in the client's place, and tell the client so."""
+        """Answer the process that the request was cancelled, and call it back from the client."""
 
 
 @dataclass(slots=True)

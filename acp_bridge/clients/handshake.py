@@ -103,7 +103,10 @@ def _has_other_form(can: Json) -> bool:
 
 
 def for_client(agent: Json, settings: Json) -> Json:
-    """Return the client's answer to `initialize`, from the agent's; `settings` stand in `_meta`."""
+    """Return what a client is answered to `initialize`: the agent's answer, with the bridge's own.
+
+    `settings` are added to the bridge's own members of `_meta`.
+    """
     agent = _without_kept_back(agent)
     capabilities = _without_kept_back(as_object(agent.get("agentCapabilities")))
     session = _without_kept_back(as_object(capabilities.get("sessionCapabilities")))

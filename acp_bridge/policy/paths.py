@@ -227,7 +227,10 @@ def _expression(pattern: str, place: Place) -> str:
 
 
 def _names(pattern: str, folder: str) -> list[str]:
-    """Return the regular expression of each name in `folder` and `pattern`; a `**` stays."""
+    """Return a regular expression for each name on the path that `pattern` means in `folder`.
+
+    A `**` is returned as it is; `.` and `..` are resolved.
+    """
     found = [re.escape(name) for name in folder.split("/") if name]
     for name in pattern.split("/"):
         if name == "..":

@@ -204,7 +204,7 @@ def is_wrapper(words: tuple[str, ...], expands: frozenset[int]) -> bool:
 
 
 def is_runner(name: str) -> bool:
-    """Return True for the name of a program of which `run_by` tells what it runs."""
+    """Return True for a program that runs others, such as `env`: `run_by` returns what it runs."""
     loads = name.startswith(("ld-linux", "ld-musl", "ld.so"))
     return name in _RUNNERS or name in _CARRIERS or name == "ssh" or loads
 

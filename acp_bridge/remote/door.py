@@ -138,7 +138,7 @@ class Door:
         return Stranger() if path == PAGE else self._login(headers, address, now)
 
     def failed(self, address: str, now: float) -> None:
-        """Count a failed login of a page as a wrong token of its address."""
+        """Count a failed login of a page like a wrong token that came from `address`."""
         self._failures.note(address, now)
 
     def _is_own(self, headers: Headers, host: str) -> bool:

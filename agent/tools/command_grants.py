@@ -69,7 +69,8 @@ def first_words(command: str) -> tuple[str, ...]:
 
 
 def _listed(first_words: list[str]) -> frozenset[str]:
-    """Returns the options and marks listed for a command's first words; none if they aren't."""
+    """Returns what `KNOWN_COMMANDS` lists for a command with these first words: its options, and
+    marks such as `OPERANDS`; an empty set if it doesn't have the command."""
     named = (_program(first_words[0]), *first_words[1:])
     options = KNOWN_COMMANDS.get(named)
     if options is None and _NAME.fullmatch(named[-1]):

@@ -112,7 +112,10 @@ class UsageLimit:
             self._core.spawn(self._wait, self._waits, resets + waits.RESET)
 
     async def _wait(self, scope: anyio.CancelScope, until: float) -> None:
-        """Let the queue go on at this time of the wall clock, which may be set meanwhile."""
+        """Wait until the wall clock says `until`, also if it is set meanwhile; then end the hold.
+
+        Cancelling `scope` ends the wait, and the hold stays.
+        """
         with scope:
             while True:
                 left = until - time()
