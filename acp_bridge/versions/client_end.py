@@ -377,9 +377,10 @@ class ClientEnd:
         for update in session.background.take(params):
             self._say(session_id, update)
         turn, session.word = self._turn(session_id, session, params), params.get("state")
+        shown = session.updates.without_turn  # of a turn that follows at once: before this is told
         self._end_other(session_id, session, turn, params)
         if turn and turn != session.turn and turn not in session.ended:
-            session.turn = turn
+            session.turn, session.updates.without_turn = turn, shown
             session.updates.end_message()
             self._say_state(session_id, session, v2.RUNNING)
             self._answer_begun(session_id, session, as_object(params.get("turn")))
