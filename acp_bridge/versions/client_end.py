@@ -71,6 +71,8 @@ class _Asked:
     begun: bool = False
     #: it was sent before, under the same key: its turn had begun then, and has ended.
     is_over: bool = False
+    #: the client has asked to be shown the session from its beginning since.
+    replayed: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -137,8 +139,11 @@ class ClientEnd:
         if protocol.after_of(*sent) is not None:
             self._known(params.get("sessionId")).updates.replays = True
         elif sent[0] == protocol.SESSION_LOAD or _attaches_whole(method, params):
-            self._known(params.get("sessionId")).updates.begin_replay()
-            self._forget_children(params.get("sessionId"))
+            session_id = params.get("sessionId")
+            self._known(session_id).updates.begin_replay()
+            self._forget_children(session_id)
+            for each in self._asked.values():
+                each.replayed |= each.params.get("sessionId") == session_id
         is_object = isinstance(given, dict) or sent[1]
         return jsonrpc.request(inner, sent[0], sent[1] if is_object else given)
 
@@ -452,14 +457,21 @@ class ClientEnd:
             case Ok({"stopReason": "cancelled"}):
                 self._send(jsonrpc.error(asked.id, errors.cancelled()))
             case Ok(result) if own_meta(as_object(result)).get("delivery") == "steered":
-                self._insert(session_id, asked)  # its words have joined a turn, which has ended
+                # Its words have joined a turn, which has ended.
+                self._insert(session_id, asked, shown_as=self._shown_as(session, asked))
             case _:  # a command of the bridge's own, or a prompt that a hook has refused
                 alone = session.state == v2.IDLE
                 if alone:
                     self._say_state(session_id, session, v2.RUNNING)
-                self._insert(session_id, asked)
+                self._insert(session_id, asked, shown_as=self._shown_as(session, asked))
                 if alone:
                     self._say_idle(session_id, session, _end_of(answer))
+
+    def _shown_as(self, session: _Session, asked: _Asked) -> str:
+        """Return the id under which a replay, or what came behind it, has shown the client's words;
+        empty if none has."""
+        shown = session.updates.shown_as(asked.params.get("prompt"))
+        return shown if asked.replayed or shown == asked.prompt_id else ""
 
     def _end_turn(self, session_id: object, session: _Session, turn: str, end: Json) -> None:
         """Say how a turn ended, once."""
