@@ -71,6 +71,8 @@ class _Asked:
     begun: bool = False
     #: the prompt was sent before under the same key, and its turn has ended.
     is_over: bool = False
+    #: the client has asked to be shown the session from its beginning since.
+    replayed: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -140,8 +142,11 @@ class ClientEnd:
         if protocol.after_of(*sent) is not None:
             self._known(params.get("sessionId")).updates.replays = True
         elif sent[0] == protocol.SESSION_LOAD or _attaches_whole(method, params):
-            self._known(params.get("sessionId")).updates.begin_replay()
-            self._forget_children(params.get("sessionId"))
+            session_id = params.get("sessionId")
+            self._known(session_id).updates.begin_replay()
+            self._forget_children(session_id)
+            for each in self._asked.values():
+                each.replayed |= each.params.get("sessionId") == session_id
         is_object = isinstance(given, dict) or sent[1]
         return jsonrpc.request(inner, sent[0], sent[1] if is_object else given)
 
@@ -383,9 +388,10 @@ class ClientEnd:
         for update in session.background.take(params):
             self._say(session_id, update)
         turn, session.word = self._turn(session_id, session, params), params.get("state")
+        shown = session.updates.without_turn  # of a turn that follows at once: before this is told
         self._end_other(session_id, session, turn, params)
         if turn and turn != session.turn and turn not in session.ended:
-            session.turn = turn
+            session.turn, session.updates.without_turn = turn, shown
             session.updates.end_message()
             self._say_state(session_id, session, v2.RUNNING)
             self._answer_begun(session_id, session, as_object(params.get("turn")))
@@ -460,14 +466,21 @@ class ClientEnd:
             case Ok({"stopReason": "cancelled"}):
                 self._send(jsonrpc.error(asked.id, errors.cancelled()))
             case Ok(result) if own_meta(as_object(result)).get("delivery") == "steered":
-                self._insert(session_id, asked)  # its words have joined a turn, which has ended
+                # Its words have joined a turn, which has ended.
+                self._insert(session_id, asked, shown_as=self._shown_as(session, asked))
             case _:  # a command of the bridge's own, or a prompt that a hook has refused
                 alone = session.state == v2.IDLE
                 if alone:
                     self._say_state(session_id, session, v2.RUNNING)
-                self._insert(session_id, asked)
+                self._insert(session_id, asked, shown_as=self._shown_as(session, asked))
                 if alone:
                     self._say_idle(session_id, session, _end_of(answer))
+
+    def _shown_as(self, session: _Session, asked: _Asked) -> str:
+        """Return the id under which a replay, or what came behind it, has shown the client's words;
+        empty if none has."""
+        shown = session.updates.shown_as(asked.params.get("prompt"))
+        return shown if asked.replayed or shown == asked.prompt_id else ""
 
     def _end_turn(self, session_id: object, session: _Session, turn: str, end: Json) -> None:
         """Tell the client how a turn ended, unless it was told before."""

@@ -101,7 +101,7 @@ async def test_an_agent_does_not_wait_for_a_load_that_may_wait_for_the_agent(
     """A load that was read waits for a fork, say, which needs the agent's answer."""
     async with living(tmp_path, first=first(), client_limit=LIMIT) as here:
         agent, (view,) = await here.agent(), here.session.transcript.views
-        ahead = view.begin_replay(ahead=True)
+        ahead = view.begin_replay(ahead={})
         agent.says_text(LONG_TEXT)
         assert here.texts() == []
         await here.session.from_agent.room(agent)

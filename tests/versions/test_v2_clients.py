@@ -253,6 +253,29 @@ async def test_words_that_join_a_turn_make_no_second_end_of_it(tmp_path: Path) -
         assert echoes[-1]["messageId"] == answer["messageId"]
 
 
+async def test_words_that_join_a_turn_behind_a_replay_are_shown_once(tmp_path: Path) -> None:
+    agent = Agent()
+    agent.script["initialize"]["_meta"] = {"steering": {"supported": True}}
+    agent.script["_session/steering"] = {"outcome": "injected"}
+    joins = agent.stops_at("_session/steering")
+    gate = agent.stops_at("session/prompt")
+    async with v2_bench(tmp_path, agent) as it:
+        session = await it.new()
+        await it.editor.result(it.editor.prompt(session, "hello"))
+        own = {"_meta": {"acp_bridge": {"delivery": "steer"}}}
+        block = {"type": "text", "text": "more"}
+        params = {"sessionId": session, "prompt": [block], **own}
+        joined = it.editor.send("session/prompt", params)
+        await it.editor.resumed(session)
+        joins.open()
+        gate.open()
+        answer = await it.editor.result(joined)
+        words = it.editor.updates(session, "user_message", "user_message_chunk")
+        shown = [each["messageId"] for each in words if "more" in str(each["content"])]
+        assert shown == [answer["messageId"]]
+        await it.editor.idle(session)
+
+
 async def test_a_live_session_is_attached_to_as_it_is_resumed(tmp_path: Path) -> None:
     async with v2_bench(tmp_path) as it:
         session = await it.new()

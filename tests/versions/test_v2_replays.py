@@ -128,6 +128,46 @@ async def test_a_prompt_whose_turn_begins_behind_a_replay_has_its_words_and_its_
         assert (await here.client.result(waits))["messageId"] == shown_last["messageId"]
 
 
+async def test_the_words_of_a_prompt_that_waits_behind_anothers_turn_are_shown_once_after_a_replay(
+    tmp_path: Path,
+) -> None:
+    async with shown(tmp_path) as here:
+        await here.begun("one", here.it.editor)
+        waits = here.client.prompt(here.session, "two")
+        await here.reads(await here.asks())
+        here.agent.gate("one").open()
+        await until(lambda: here.agent.gate("two").reached)
+        answer = await here.client.result(waits)
+        assert here.told().count("two") == 1
+        words = here.client.updates(here.session, "user_message_chunk", "user_message")[-1]
+        assert words["messageId"] == answer["messageId"]
+        here.agent.gate("two").open()
+        await until(lambda: here.told()[-2:] == ["two ends", "idle/end_turn"])
+
+
+@pytest.mark.hazard("X3")
+@pytest.mark.parametrize("whose", ["mine", "another's"])
+async def test_a_turn_that_ends_while_three_resumes_wait_has_one_end_behind_the_last_replay(
+    tmp_path: Path, whose: str
+) -> None:
+    async with shown(tmp_path) as here:
+        await here.begun("one", here.client if whose == "mine" else here.it.editor)
+        first = await here.asks()
+        bare = {"sessionId": here.session, **CWD}
+        second = here.client.send("session/resume", bare)
+        third = here.client.send("session/resume", {**bare, "replayFrom": {"type": "start"}})
+        await here.client.handled()
+        here.agent.gate("one").open()
+        await until(lambda: here.it.editor.states(here.session)[-1:] == ["idle/end_turn"])
+        await here.reads(first)
+        await here.client.result(second)
+        await here.client.result(third)
+        await until(lambda: here.told()[-1:] == ["idle/end_turn"])
+        assert here.told() == ["running", f"answer {third}", "one ends", "idle/end_turn"]
+        ends = [each for each in here.client.states(here.session) if "/" in each]
+        assert ends == ["idle/end_turn"]
+
+
 @pytest.mark.hazard("X3")
 async def test_a_prompt_that_is_given_up_when_its_turn_runs_and_is_not_told_yet_ends_cancelled(
     tmp_path: Path,

@@ -91,6 +91,23 @@ async def test_sent_again_when_it_was_withdrawn_it_is_withdrawn(tmp_path: Path) 
         assert ran(it) == ["before"]
 
 
+async def test_sent_twice_at_once_and_taken_back_once_it_is_answered_when_its_turn_begins(
+    tmp_path: Path,
+) -> None:
+    gate = (agent := Agent()).stops_at("session/prompt")
+    async with v2_bench(tmp_path, agent) as it:
+        session = await it.new()
+        first, second = send(it.editor, session), send(it.editor, session)
+        it.editor.cancel_request(first)
+        assert (await it.editor.refusal(first)).code == -32800
+        await until(lambda: agent.params("session/prompt"))
+        assert (await it.editor.result(second))["messageId"]
+        assert it.editor.states(session) == ["running"]
+        gate.open()
+        await it.editor.idle(session)
+        assert ran(it) == ["hello"]
+
+
 async def test_sent_again_when_its_turn_was_stopped_it_is_the_message_of_then(
     tmp_path: Path,
 ) -> None:

@@ -73,7 +73,7 @@ class Hold:
         self.reading = places.begin() if view.takes_cursors else None
         self._places = places
         view.replays += whole
-        self._replay = view.begin_replay(whole=replays, ahead=moment is not None)
+        self._replay = view.begin_replay(whole=replays, ahead=stands if moment else None)
 
     def begins(self, view: ClientView) -> bool:
         """Begin the replay of this view; False if what waited for it has been sent meanwhile."""
@@ -215,7 +215,9 @@ class Replay:
 
     def _new_hold(self, view: ClientView, *, replays: bool, whole: bool) -> Hold:
         """Return a hold on what happens from now on, for a client that is shown the session."""
-        places, stands = self._transcript.places, self._stands(view)
+        # What waits for a load that was read meanwhile comes behind this one's answer.
+        places, stood = self._transcript.places, None if replays else view.stood
+        stands = stood or self._stands(view)
         if replays and view.may_lag and not self._journal.behind:
             moment = self._journal.moment()
             return LaggingHold(view, places, stands, moment, self._catching_up, whole=whole)

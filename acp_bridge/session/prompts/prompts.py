@@ -355,7 +355,7 @@ class Prompts:
     def _tell_untold(self, prompt: Prompt) -> None:
         told, prompt.untold = prompt.untold, []
         for request in told:
-            if request in prompt.again:
+            if request in prompt.asked:  # also once it has taken the place of the first
                 self.tell_accepted(request, prompt.prompt_id)
 
     def withdraw(self, key: int, client: Client, request_id: object) -> bool:

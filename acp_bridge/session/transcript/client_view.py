@@ -115,8 +115,8 @@ class ClientView:
         #: each replay that was asked for, and what is to be done behind it; None if there is none.
         self._backlog: list[_Waiting] | None = None
         self._waiting_bytes = 0
-        #: replays whose load has been read, and that have not begun.
-        self._ahead: set[object] = set()
+        #: by replay whose load has been read and that has not begun, how the session stood then.
+        self._ahead: dict[object, Json] = {}
         self._caught_up = anyio.Event()
         self._quiet = Quiet.NONE
         #: lines that wait for the end of the quiet, with the kind of the state that they tell.
@@ -308,11 +308,11 @@ class ClientView:
 
     # --- a replay ------------------------------------------------------------------------------
 
-    def begin_replay(self, *, whole: bool = True, ahead: bool = False) -> object:
+    def begin_replay(self, *, whole: bool = True, ahead: Json | None = None) -> object:
         """Let updates wait from now on for the end of a replay; returns a token for `end_replay`.
 
         `whole`: all that is recorded by now is replayed, so it is not to be shown beside that.
-        `ahead`: the replay begins later, with `begins`.
+        `ahead`: the replay begins later, with `begins`, and this is how the session stands now.
         """
         if whole:
             self._kept = [each for each in self._kept if not each.recorded]
@@ -324,8 +324,8 @@ class ClientView:
             self._backlog = []
             self._caught_up = anyio.Event()
         self._backlog.append(replay)
-        if ahead:
-            self._ahead.add(replay)
+        if ahead is not None:
+            self._ahead[replay] = ahead
         return replay
 
     @property
@@ -333,11 +333,14 @@ class ClientView:
         """True if a load was read and its replay has not begun."""
         return bool(self._ahead)
 
+    @property
+    def stood(self) -> Json | None:
+        """How the session stood up to where the client is shown it, if a load was read since."""
+        return next(iter(self._ahead.values()), None)
+
     def begins(self, replay: object) -> bool:
         """Begin a replay that was ahead; False if what waited for it has been sent meanwhile."""
-        waited = replay in self._ahead
-        self._ahead.discard(replay)
-        return waited
+        return self._ahead.pop(replay, None) is not None
 
     def let_pass(self) -> None:
         """Send what waits for replays that have not begun: their loads may wait for the agent.
@@ -364,7 +367,7 @@ class ClientView:
         What came after another replay was asked for waits for that one; while an earlier replay has
         not ended, nothing is sent. Does nothing for a replay that has ended.
         """
-        self._ahead.discard(replay)
+        self._ahead.pop(replay, None)
         backlog = self._backlog or []
         at = next((at for at, each in enumerate(backlog) if replay in (None, each)), None)
         if at is None:
