@@ -424,7 +424,7 @@ class ClientEnd:
                 shown_as = shown_as or session.updates.begun_as(asked.params.get("prompt"))
                 self._insert(session_id, asked, shown_as=shown_as)
                 shown_as = shown_as or asked.prompt_id
-        session.updates.without_turn = ""
+        session.updates.without_turn = ()
 
     def _insert(self, session_id: object, asked: _Asked, *, shown_as: str = "") -> None:
         """Show the client its own words, and answer its prompt with the id of their message.
@@ -480,7 +480,7 @@ class ClientEnd:
         session.ended = [*session.ended[-9:], turn]
         if session.turn == turn:
             session.turn = ""
-        session.updates.without_turn = ""
+        session.updates.without_turn = ()
         self._say_idle(session_id, session, end)
 
     def _end_other(self, session_id: object, session: _Session, turn: str, stands: Json) -> None:
