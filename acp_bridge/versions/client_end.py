@@ -112,10 +112,7 @@ class ClientEnd:
     # --- from the client -----------------------------------------------------------------------
 
     def from_client(self, message: Message) -> list[Message]:
-        """Return the messages for the bridge that a client's message becomes.
-
-        A request that is refused is answered here.
-        """
+        """Return the client's message as messages for the bridge; none if it is refused here."""
         if "method" not in message:
             return [self._answer(message)]
         if "id" not in message:
@@ -433,7 +430,7 @@ class ClientEnd:
                 shown_as = shown_as or session.updates.begun_as(asked.params.get("prompt"))
                 self._insert(session_id, asked, shown_as=shown_as)
                 shown_as = shown_as or asked.prompt_id
-        session.updates.without_turn = ""
+        session.updates.without_turn = ()
 
     def _insert(self, session_id: object, asked: _Asked, *, shown_as: str = "") -> None:
         """Show the client its own words, and answer its prompt with the id of their message.
@@ -477,8 +474,7 @@ class ClientEnd:
                     self._say_idle(session_id, session, _end_of(answer))
 
     def _shown_as(self, session: _Session, asked: _Asked) -> str:
-        """Return the id under which a replay, or what came behind it, has shown the client's words;
-        empty if none has."""
+        """Return the id of the message in a replay, or behind it, that has a prompt's words, or ""."""
         shown = session.updates.shown_as(asked.params.get("prompt"))
         return shown if asked.replayed or shown == asked.prompt_id else ""
 
@@ -489,7 +485,7 @@ class ClientEnd:
         session.ended = [*session.ended[-9:], turn]
         if session.turn == turn:
             session.turn = ""
-        session.updates.without_turn = ""
+        session.updates.without_turn = ()
         self._say_idle(session_id, session, end)
 
     def _end_other(self, session_id: object, session: _Session, turn: str, stands: Json) -> None:

@@ -45,8 +45,8 @@ class ToV2:
         self._calls: set[str] = set()
         #: the id of the last message of the user's that came without one of its own.
         self.last_user_message = ""
-        #: the same; empty if a replay or a turn has begun or ended since.
-        self.without_turn = ""
+        #: the ids of such messages since a replay or a turn began or ended last.
+        self.without_turn: tuple[str, ...] = ()
         #: the ids of the user's last messages, by their text.
         self._said: dict[str | None, str] = {}
         self._rows: dict[str, Callable[[Json], list[Json]]] = {
@@ -72,7 +72,7 @@ class ToV2:
     def begin_replay(self) -> None:
         """Forget what the client was shown: it is shown the session from its beginning."""
         self._calls.clear()
-        self.replays, self.without_turn = True, ""
+        self.replays, self.without_turn = True, ()
         self.end_message()
 
     def shown_as(self, blocks: object) -> str:
@@ -85,7 +85,7 @@ class ToV2:
 
         A client that loads a session is shown its own prompts in the replay, or right after it.
         """
-        return self.without_turn if self.shown_as(blocks) == self.without_turn else ""
+        return shown if (shown := self.shown_as(blocks)) in self.without_turn else ""
 
     def note_shown(self, blocks: list[Json], message: str) -> None:
         """Note that `message` is the id of the user message with `blocks`; forget old ones."""
@@ -121,7 +121,10 @@ class ToV2:
             self._message = self._prompt if isinstance(self._prompt, str) else made
             if update.get("sessionUpdate") == protocol.USER_MESSAGE:
                 self.last_user_message = self._message
-                self.without_turn = self._message
+                goes_on = (
+                    before is not None and before.get("sessionUpdate") == protocol.USER_MESSAGE
+                )
+                self.without_turn = (*(self.without_turn if goes_on else ()), self._message)
                 self.note_shown([as_object(update.get("content"))], self._message)
         return [{**update, "messageId": self._message}]
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import anyio
 import pytest
 
 from acp_bridge.wire.jsonrpc import RpcError
@@ -267,7 +268,9 @@ async def test_words_that_join_a_turn_behind_a_replay_are_shown_once(tmp_path: P
         params = {"sessionId": session, "prompt": [block], **own}
         joined = it.editor.send("session/prompt", params)
         await it.editor.resumed(session)
+        await until(lambda: joins.reached)
         joins.open()
+        await anyio.wait_all_tasks_blocked()  # and the agent's word for it was read
         gate.open()
         answer = await it.editor.result(joined)
         words = it.editor.updates(session, "user_message", "user_message_chunk")

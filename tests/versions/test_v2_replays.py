@@ -128,19 +128,22 @@ async def test_a_prompt_whose_turn_begins_behind_a_replay_has_its_words_and_its_
         assert (await here.client.result(waits))["messageId"] == shown_last["messageId"]
 
 
+@pytest.mark.parametrize("more", [[], ["and more"]])
 async def test_the_words_of_a_prompt_that_waits_behind_anothers_turn_are_shown_once_after_a_replay(
-    tmp_path: Path,
+    tmp_path: Path, more: list[str]
 ) -> None:
     async with shown(tmp_path) as here:
         await here.begun("one", here.it.editor)
-        waits = here.client.prompt(here.session, "two")
+        blocks = [{"type": "text", "text": text} for text in ["two", *more]]
+        params = {"sessionId": here.session, "prompt": blocks}
+        waits = here.client.send("session/prompt", params)
         await here.reads(await here.asks())
         here.agent.gate("one").open()
         await until(lambda: here.agent.gate("two").reached)
         answer = await here.client.result(waits)
         assert here.told().count("two") == 1
-        words = here.client.updates(here.session, "user_message_chunk", "user_message")[-1]
-        assert words["messageId"] == answer["messageId"]
+        words = here.client.updates(here.session, "user_message_chunk", "user_message")
+        assert words[-1 - len(more)]["messageId"] == answer["messageId"]
         here.agent.gate("two").open()
         await until(lambda: here.told()[-2:] == ["two ends", "idle/end_turn"])
 
