@@ -474,7 +474,7 @@ class ClientEnd:
                     self._say_idle(session_id, session, _end_of(answer))
 
     def _shown_as(self, session: _Session, asked: _Asked) -> str:
-        """Return the id of the message in a replay, or behind it, that has a prompt's words, or ""."""
+        """Return the id of the message in or behind a replay that has a prompt's words, or ""."""
         shown = session.updates.shown_as(asked.params.get("prompt"))
         return shown if asked.replayed or shown == asked.prompt_id else ""
 
