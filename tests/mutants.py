@@ -43,6 +43,7 @@ TARGETS: dict[str, Tests] = {
         "tests/session/test_from_agent.py",
         "tests/session/test_restart.py",
         "tests/session/test_late_writes.py",
+        "tests/session/test_journal_away.py",
         "tests/session/test_budget_untold.py",
         "tests/session/test_usage_limit.py",
         "tests/bridge/test_cards.py",

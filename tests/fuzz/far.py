@@ -141,6 +141,8 @@ class FarLife(Life):
             if prompt := caller.prompts.get(key(message["id"])):
                 prompt.stoppable = prompt.own_stop = True
                 caller.notify("$/cancel_request", {"requestId": message["id"]})
+        if "never-reads-stdin" in self.behaviours:
+            self._stop_the_deaf()  # when it was closed first there may have been no line
         await super().all_answered()
 
     # --- the end -------------------------------------------------------------------------------

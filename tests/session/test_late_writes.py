@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.journal import PromptState
+from acp_bridge.journal import GONE, PromptState
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import SESSION_CANCEL, SESSION_PROMPT, STEERING
 from acp_bridge.updates import notices
@@ -145,6 +145,26 @@ async def test_a_prompt_whose_start_is_not_noted_late_is_answered_and_never_sent
         assert "journal" in answer["message"]
         assert SESSION_PROMPT not in agent.heard
         await here.turn(agent)
+
+
+@pytest.mark.hazard("Q5", "Q9")
+async def test_a_prompt_whose_file_is_gone_before_its_start_is_noted_is_answered_with_that(
+    tmp_path: Path,
+) -> None:
+    async with late(tmp_path) as (here, agent, gate):
+        other = ClientEnd()
+        here.session.transcript.attach(other.client)
+        gate.shut = True
+        request = here.prompt()
+        await gate.let_through(lambda: here.session.now.running)
+        (file,) = (tmp_path / "sessions").glob("*.db")
+        file.unlink()
+        gate.open()
+        answer = await here.answered(request)
+        assert answer["message"] == f"the prompt was not sent: {GONE}"
+        assert SESSION_PROMPT not in agent.heard
+        shown = [str(each) for each in other.sent.messages]
+        assert any(answer["message"] in each for each in shown)  # as the end of its turn
 
 
 @pytest.mark.hazard("Q9", "Q1")
