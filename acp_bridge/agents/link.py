@@ -163,8 +163,10 @@ class AgentCommand:
         patient: bool = False,
     ) -> AgentProcess:
         """Start a process; see `AgentProcess.start`, which raises StartFailed."""
-        start = partial(AgentProcess.start, tasks, self.words, self.parent)
-        return await start(
+        return await AgentProcess.start(
+            tasks,
+            self.words,
+            self.parent,
             self.open_files,
             self.folder,
             patient=patient,

@@ -40,6 +40,7 @@ from acp_bridge.journal.connection import (
     failure,
     in_thread,
     journal_errors,
+    transaction,
     wal_of,
 )
 from acp_bridge.journal.errors import JournalError
@@ -320,13 +321,12 @@ class SessionFile:
 
     def _execute(self, write: Write) -> None:
         statements = write.all
-        try:  # not `transaction`: this is the hot path
+        try:  # not `journal_errors`: this is the hot path
             self._look()
             if len(statements) == 1:
                 self.db.execute(*statements[0])
             elif statements:
-                with self.db:  # commits at its end, or rolls back
-                    self.db.execute("BEGIN IMMEDIATE")
+                with transaction(self.db):
                     for statement in statements:
                         self.db.execute(*statement)
         except FAILURES as error:
@@ -338,10 +338,8 @@ class SessionFile:
 
         Raises JournalError.
         """
-        try:
+        with journal_errors():
             row = self.db.execute(sql, values).fetchone()
-        except FAILURES as error:
-            raise failure(error) from error
         return None if row is None else row[0]
 
     async def sync(self) -> None:

@@ -10,15 +10,18 @@ from typing import Any, Final, Protocol
 _OWN_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
-def now(*, minus: timedelta = timedelta(0)) -> str:
-    """Return the time in UTC, less `minus`, as ISO 8601 of fixed width: it sorts as text."""
-    time = datetime.now(UTC) - minus
-    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
+def now() -> str:
+    """Return the time in UTC as ISO 8601 of fixed width, so that it sorts as text."""
+    return _iso(datetime.now(UTC))
 
 
 def days_ago(days: float) -> str:
     """Return the time `days` days ago in the form of `now`."""
-    return now(minus=timedelta(days=days))
+    return _iso(datetime.now(UTC) - timedelta(days=days))
+
+
+def _iso(time: datetime) -> str:
+    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def file_name(session_id: str) -> str:

@@ -322,7 +322,7 @@ def _checked(value: Any) -> Message | Malformed:
     if type(value) is not dict:
         return _invalid(None, "not an object")
     id = value.get("id")
-    if type(id) not in _ID_TYPES:
+    if not is_id(id):
         return _invalid(None, "the id is neither a string nor a number")
     if "method" in value:
         if type(value["method"]) is not str:

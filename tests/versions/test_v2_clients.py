@@ -1,6 +1,7 @@
 """Clients that speak version 2, in front of agents that speak version 1, on a living bridge."""
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -9,7 +10,7 @@ from acp_bridge.wire.jsonrpc import RpcError
 from tests.sessions.agent import Agent, until
 from tests.sessions.bench import HELLO as OLD_HELLO
 from tests.sessions.world import SETUP
-from tests.versions.v2_editor import CWD, HELLO, V2Editor, v2_bench
+from tests.versions.v2_editor import CWD, HELLO, V2Bench, V2Editor, v2_bench
 
 
 async def test_initialize_is_answered_in_the_version_that_was_asked_for(tmp_path: Path) -> None:
@@ -232,19 +233,29 @@ async def test_a_close_ends_the_turn_before_it_is_answered(tmp_path: Path) -> No
         assert it.editor.states(session) == ["running", "idle/cancelled"]
 
 
-@pytest.mark.hazard("X3")
-async def test_words_that_join_a_turn_make_no_second_end_of_it(tmp_path: Path) -> None:
+def that_takes_words() -> Agent:
+    """An agent that takes words into a turn that runs."""
     agent = Agent()
     agent.script["initialize"]["_meta"] = {"steering": {"supported": True}}
     agent.script["_session/steering"] = {"outcome": "injected"}
+    return agent
+
+
+def steers(it: V2Bench, session: str) -> Any:
+    """The id of a prompt whose words are to join the turn that runs."""
+    own = {"_meta": {"acp_bridge": {"delivery": "steer"}}}
+    block = {"type": "text", "text": "more"}
+    return it.editor.send("session/prompt", {"sessionId": session, "prompt": [block], **own})
+
+
+@pytest.mark.hazard("X3")
+async def test_words_that_join_a_turn_make_no_second_end_of_it(tmp_path: Path) -> None:
+    agent = that_takes_words()
     gate = agent.stops_at("session/prompt")
     async with v2_bench(tmp_path, agent) as it:
         session = await it.new()
         await it.editor.result(it.editor.prompt(session, "hello"))
-        own = {"_meta": {"acp_bridge": {"delivery": "steer"}}}
-        block = {"type": "text", "text": "more"}
-        params = {"sessionId": session, "prompt": [block], **own}
-        joined = it.editor.send("session/prompt", params)
+        joined = steers(it, session)
         await until(lambda: agent.params("_session/steering"))
         gate.open()
         answer = await it.editor.result(joined)
@@ -255,18 +266,13 @@ async def test_words_that_join_a_turn_make_no_second_end_of_it(tmp_path: Path) -
 
 
 async def test_words_that_join_a_turn_behind_a_replay_are_shown_once(tmp_path: Path) -> None:
-    agent = Agent()
-    agent.script["initialize"]["_meta"] = {"steering": {"supported": True}}
-    agent.script["_session/steering"] = {"outcome": "injected"}
+    agent = that_takes_words()
     joins = agent.stops_at("_session/steering")
     gate = agent.stops_at("session/prompt")
     async with v2_bench(tmp_path, agent) as it:
         session = await it.new()
         await it.editor.result(it.editor.prompt(session, "hello"))
-        own = {"_meta": {"acp_bridge": {"delivery": "steer"}}}
-        block = {"type": "text", "text": "more"}
-        params = {"sessionId": session, "prompt": [block], **own}
-        joined = it.editor.send("session/prompt", params)
+        joined = steers(it, session)
         await it.editor.resumed(session)
         await until(lambda: joins.reached)
         joins.open()

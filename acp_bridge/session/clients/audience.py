@@ -69,8 +69,7 @@ class Standing:
         self._word = LiveState.IDLE
         self._since = anyio.current_time()
         self._told: tuple[object, ...] = ()
-        #: what runs in the background, and what waits, as the clients were told it.
-        self._background: tuple[Json, ...] | None = None
+        #: what waits, as the clients were told it.
         self._queue: list[Json] = []
 
     def follow(self, after: SessionState) -> None:
@@ -81,7 +80,7 @@ class Standing:
         word = self._word_for(after)
         if word != self._word:
             self._word, self._since = word, anyio.current_time()
-        around, self._background = after.around, after.around.background
+        around = after.around
         stands = word, len(now.waiting), around.clients, now.running, around.background
         if stands != self._told:
             self._told = stands
@@ -155,8 +154,8 @@ class Standing:
             "waiting": len(self._core.now.waiting),
             "clients": len(self._transcript.views),
         }
-        if self._background is not None:
-            told["background"] = list(self._background)
+        if (background := self._core.state.around.background) is not None:
+            told["background"] = list(background)
         return told
 
     def _word_for(self, stand: SessionState) -> LiveState:
