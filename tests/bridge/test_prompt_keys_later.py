@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from acp_bridge.journal import PromptState, file
+from acp_bridge.journal import PromptState
 from acp_bridge.wire.jsonrpc import RpcError
 from tests.bridge.keyed import Keyed, left_over, session
 from tests.sessions.agent import Agent, until
 from tests.sessions.world import SETUP
-from tests.support.slow_disk import no_sync
+from tests.support.slow_disk import break_disk
 
 # --- when it has ended ---------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ async def test_a_prompt_that_the_disk_did_not_take_runs_when_it_is_sent_again(
     async with session(tmp_path) as here:
         here.gate.open()
         with monkeypatch.context() as patch:
-            patch.setattr(file, "sync_file", no_sync)
+            break_disk(patch)
             asked = [here.send("work", "a") for _ in range(2)]
             for each in asked:
                 assert "not taken" in (await here.editor.refusal(each)).message

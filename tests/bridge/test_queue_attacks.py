@@ -13,7 +13,7 @@ from tests.journal.test_unwritten import full
 from tests.sessions.agent import Agent, Gate, until
 from tests.sessions.bench import bench
 from tests.sessions.world import SETUP
-from tests.support.slow_disk import FailingDisk, SlowDisk, no_sync
+from tests.support.slow_disk import FailingDisk, SlowDisk, break_disk
 
 
 @pytest.mark.hazard("Q16", "Q9")
@@ -68,7 +68,7 @@ async def test_a_drop_that_can_not_be_synced_is_said_to_be_done_and_not_on_disk(
     async with queued(tmp_path) as here:
         params = await here.params("three")
         with monkeypatch.context() as patch:
-            patch.setattr(file, "sync_file", no_sync)
+            break_disk(patch)
             said = await here.says("/queue drop 3")
             refused = await here.editor.refused("_acp_bridge/queue/drop", params)
         assert said.startswith("Dropped prompt 3, but the disk has not taken that")

@@ -13,7 +13,7 @@ from tests.sessions.agent import Agent, Gate, Json, until
 from tests.sessions.bench import Bench, bench
 from tests.sessions.editor import Editor
 from tests.sessions.world import SETUP
-from tests.support.slow_disk import SlowDisk, no_sync
+from tests.support.slow_disk import SlowDisk, break_disk
 
 IMAGE: Json = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
 
@@ -368,7 +368,7 @@ async def test_a_change_that_can_not_be_synced_is_refused_and_leaves_all_as_it_w
 ) -> None:
     async with queued(tmp_path) as here:
         with monkeypatch.context() as patch:
-            patch.setattr(file, "sync_file", no_sync)
+            break_disk(patch)
             said = await here.says(f"/queue {command}")
         assert said.startswith("Nothing is changed: the journal can't be written")
         assert here.waiting() == await here.order() == ["one", "two", "three"]

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
-
 from acp_bridge.journal import PromptState, SessionJournal
 from acp_bridge.protocol import without_prompt_id
 
@@ -47,12 +45,3 @@ def unreadable(journal: SessionJournal, table: str) -> Iterator[None]:
         yield
     finally:
         db.execute(f"ALTER TABLE lost RENAME TO {table}")
-
-
-def break_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every fsync fail from now on."""
-
-    def refuse(descriptor: int) -> None:
-        raise OSError(5, "no")
-
-    monkeypatch.setattr("acp_bridge.journal.file.sync_file", refuse)

@@ -13,11 +13,12 @@ from acp_bridge.journal.errors import JournalError
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import ACCEPTED, SESSION_PROMPT
 from acp_bridge.runtime import waits
-from tests.session.journals import break_sync, failing
+from tests.session.journals import failing
 from tests.session.living import CANCELLED, DONE, Living, first, living
 from tests.session.memory import ClientEnd, Json, Outgoing
 from tests.session.played_agent import BUSY
 from tests.session.waiting import quiet, until
+from tests.support.slow_disk import break_disk
 
 pytestmark = pytest.mark.usefixtures("no_errors")
 
@@ -79,7 +80,7 @@ async def test_prompts_are_taken_again_though_nobody_speaks_when_a_failed_fsync_
 
     async with living(tmp_path, first=first()) as here:
         with monkeypatch.context() as patch:
-            break_sync(patch)
+            break_disk(patch)
             patch.setattr("acp_bridge.journal.file._checkpoint", refuse)
             assert "not taken" in (await here.answered(here.prompt("one")))["message"]
             await until(lambda: tried)
@@ -186,7 +187,7 @@ async def test_after_a_turn_the_session_is_listed_with_its_new_time_whatever_els
         agent, request_id = await here.agent(), here.prompt()
         turn, before = await agent.asked(SESSION_PROMPT), here.journal.info.updated_at
         with monkeypatch.context() as patch:
-            break_sync(patch)
+            break_disk(patch)
             agent.answer(turn, DONE)
             assert await here.answered(request_id) == DONE
             await until(lambda: here.journal.info.updated_at > before)

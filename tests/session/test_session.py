@@ -19,10 +19,11 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.settings import Delivery, OnCancel
 from acp_bridge.wire.jsonrpc import RpcError
-from tests.session.journals import break_sync, failing, recorded_texts
+from tests.session.journals import failing, recorded_texts
 from tests.session.living import CANCELLED, DONE, first, living
 from tests.session.memory import ClientEnd
 from tests.session.waiting import quiet, until
+from tests.support.slow_disk import break_disk
 
 pytestmark = pytest.mark.usefixtures("no_errors")
 
@@ -99,7 +100,7 @@ async def test_a_prompt_that_the_journal_does_not_take_is_answered_and_never_sen
     async with living(tmp_path, first=first()) as here:
         agent = await here.agent()
         if at == "sync":
-            break_sync(monkeypatch)
+            break_disk(monkeypatch)
             request_id = here.prompt()
         else:
             with failing(here.journal, at):

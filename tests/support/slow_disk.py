@@ -1,6 +1,12 @@
 """A disk whose fsync takes until a test lets it end, or fails."""
 
 import threading
+from pathlib import Path
+
+import pytest
+
+from acp_bridge.journal import file
+from acp_bridge.journal.errors import JournalError
 
 
 class SlowDisk:
@@ -27,3 +33,13 @@ class FailingDisk(SlowDisk):
 def no_sync(_descriptor: int) -> None:
     """Fail at once, as the fsync of a broken disk does."""
     raise OSError(5, "no disk")
+
+
+def break_disk(patch: pytest.MonkeyPatch) -> None:
+    """Let the disk sync nothing until `patch` is undone: no fsync, no checkpoint that mends one."""
+
+    def no_checkpoint(_path: Path) -> bool:
+        raise JournalError("no disk")
+
+    patch.setattr(file, "sync_file", no_sync)
+    patch.setattr(file, "_checkpoint", no_checkpoint)
