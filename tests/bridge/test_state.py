@@ -181,8 +181,30 @@ async def test_who_is_being_shown_the_session_is_told_where_it_stands_after_that
         runs = [each.get("turn", {}).get("text") for each in told]
         if told[0]["state"] == "idle":  # the number of clients, if it was told before the prompt
             del told[0], runs[0]
-        assert ({each["state"] for each in told}, runs) == ({"running"}, [None, "two", "two"])
+        assert ({each["state"] for each in told}, runs) == ({"running"}, [None, "two"])
         gate.open()
+
+
+@pytest.mark.hazard("V1")
+async def test_who_is_being_shown_the_session_is_told_no_state_twice(tmp_path: Path) -> None:
+    async with bench(tmp_path, client_limit=1) as it:
+        session_id = await it.new()
+        await it.editor.stop_reason(it.editor.prompt(session_id, "one"))
+        slow = await it.joined(state=True)
+
+        async def told_by_a_load() -> list[Json]:
+            before, shown = len(slow.asked(STATE)), len(slow.texts(session_id))
+            slow.way.stuck = 1
+            load = slow.send("session/load", {**SETUP, "sessionId": session_id})
+            await until(lambda: len(slow.texts(session_id)) > shown)
+            await it.editor.ask("_acp_bridge/live", {})  # which looks at the state
+            slow.way.take_all()
+            await slow.result(load)
+            await slow.handled()
+            return [each["params"] for each in slow.asked(STATE)[before:]]
+
+        for told in await told_by_a_load(), await told_by_a_load():
+            assert [(each["state"], each["clients"]) for each in told] == [("idle", 2)]
 
 
 @pytest.mark.hazard("V2", "P2")

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import anyio
 
@@ -69,6 +70,8 @@ class Standing:
         self._word = LiveState.IDLE
         self._since = anyio.current_time()
         self._told: tuple[object, ...] = ()
+        #: what each client was told last, since its last load, but for the seconds.
+        self._heard: WeakKeyDictionary[ClientView, Json] = WeakKeyDictionary()
         #: what waits, as the clients were told it.
         self._queue: list[Json] = []
 
@@ -129,8 +132,15 @@ class Standing:
             view.then(partial(self._say, view, self.told_to(view.client)))
 
     def _say(self, view: ClientView, told: Json) -> None:
-        if not view.over:
+        heard = {**told, "seconds": 0}
+        if not view.over and heard != self._heard.get(view):
+            self._heard[view] = heard
             view.client.peer.notify(SESSION_STATE, told)
+
+    def for_load(self, view: ClientView) -> Json:
+        """Return the state for the answer to a client's load, behind which it is told once more."""
+        self._heard.pop(view, None)
+        return self.told_to(view.client)
 
     def told_to(self, client: Client) -> Json:
         """Return the parameters of `_acp_bridge/state` for a client."""

@@ -167,7 +167,7 @@ class Replay:
         return Hold(view, places, stands, moment, replays=True, whole=whole)
 
     def _stands(self, view: ClientView) -> Json:
-        return self._audience.standing.told_to(view.client)
+        return self._audience.standing.for_load(view)
 
     async def load(
         self,
