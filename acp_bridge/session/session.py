@@ -163,7 +163,6 @@ class Session:
             pauses,
             self.audience,
             self.recovery,
-            self.folder,
             updates,
             agent_replays=context.agent_replays,
         )
@@ -349,7 +348,8 @@ class Session:
         """Start a process for the session if none runs, and swap a provisional one at once."""
         if self.now.provisional:
             self._provisional.hasten()
-        self.feed(ev.Warm())
+        if not self.now.takes_requests:
+            self.feed(ev.Warm())
 
     # --- what clients ask ----------------------------------------------------------------------
 

@@ -30,14 +30,8 @@ class WorkingFolder:
         self._core = core
         self._journal = journal
         self._deadline = deadline
-        self._said: str | None = None
         #: how the turn ended after which the repository was looked at last.
         self._noted: Json = {}
-
-    def take_said(self) -> str | None:
-        """Return, once, the notice that the repository here differs from the kept one, or None."""
-        said, self._said = self._said, None
-        return said
 
     async def note(self, end: Json, within: float = waits.REPOSITORY) -> None:
         """Keep the repository's state at the end of a turn, unless that is done. Never raises.
@@ -59,13 +53,13 @@ class WorkingFolder:
         except JournalError as exc:
             event("journal.failed", session=self._core.id, what=exc)
 
-    async def compare(self) -> None:
+    async def compare(self) -> str | None:
         """Compare the repository with its state after the last turn on another machine, once.
 
-        `take_said` then has the notice of a difference. Never raises.
+        Returns the notice of a difference, or None. Never raises.
         """
         if not self._journal.machine:
-            return
+            return None
         from acp_bridge.session.repository import look
         from acp_bridge.updates.repository import Standing, stands_otherwise
 
@@ -75,12 +69,13 @@ class WorkingFolder:
             told = told[-_TOLD:] if isinstance(told, list) else []
             there = Standing.of(kept)
             if there is None or self._journal.machine in (kept.get("machine"), *told):
-                return
+                return None
             here = await look(self._core.workspace.cwd, waits.REPOSITORY, self._deadline)
             if here is None:
-                return
+                return None
             self._journal.set(_KEY, {**kept, "told": [*told, self._journal.machine]})
             if there.is_other(here):
-                self._said = stands_otherwise(str(kept.get("name")), there, here)
+                return stands_otherwise(str(kept.get("name")), there, here)
         except JournalError as exc:
             event("journal.failed", session=self._core.id, what=exc)
+        return None

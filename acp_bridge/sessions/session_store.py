@@ -206,7 +206,7 @@ class SessionStore:
             hooks = await look(self._context.settings.home, workspace.cwd)
             session = Session(self._context, self._pool, journal, lock, workspace, None, hooks)
             await session.recovery.run()
-            await session.folder.compare()
+            session.replay.said = await session.folder.compare()
         except BaseException as exc:
             if journal:
                 await journal.close()

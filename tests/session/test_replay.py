@@ -127,6 +127,16 @@ async def test_a_resume_shows_nothing_and_is_answered_alike(tmp_path: Path) -> N
         assert shown_to(client) == ["now"]
 
 
+async def test_what_was_found_at_the_opening_is_shown_to_the_first_client_alone(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as here:
+        here.session.replay.said = "The folder differs."
+        shown, _ = await loads(here, ClientEnd())
+        assert "".join(shown).strip() == "The folder differs."
+        assert (await loads(here, ClientEnd()))[0] == []
+
+
 @pytest.mark.hazard("R1", "T3")
 async def test_the_last_state_of_each_kind_comes_last_in_one_order_fit_for_the_client(
     tmp_path: Path,

@@ -38,7 +38,6 @@ from acp_bridge.session.requests.user_settings import UserSettings
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
 from acp_bridge.session.transcript.places import Places
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
-from acp_bridge.session.working_folder import WorkingFolder
 from acp_bridge.updates import notices
 from acp_bridge.updates.late_replay import LateReplay
 from acp_bridge.updates.open_cards import ReplayedCards
@@ -135,7 +134,6 @@ class Replay:
         pauses: Pauses,
         audience: Audience,
         recovery: Recovery,
-        folder: WorkingFolder,
         updates: Updates,
         *,
         agent_replays: bool,
@@ -149,7 +147,8 @@ class Replay:
         self._pauses = pauses
         self._audience = audience
         self._recovery = recovery
-        self._folder = folder
+        #: a notice for the client that is shown the session next.
+        self.said: str | None = None
         self._updates = updates
         self._agent_replays = agent_replays
         self._pacing = pacing = audience.pacing
@@ -271,8 +270,9 @@ class Replay:
     def _say_what_waits(self, view: ClientView, request: ClientRequest) -> None:
         if self._journal.behind:
             view.replay(notices.notice(notices.UNRECORDED))
-        if said := self._folder.take_said():
-            view.replay(notices.notice(said))
+        if self.said:
+            view.replay(notices.notice(self.said))
+            self.said = None
         if left := self._prompts.left_over:
             view.replay(notices.notice(notices.left_over(self._prompts.numbered(left))))
         if self._pauses.told is not Standstill.OPEN and (said := self._pauses.said):
