@@ -435,6 +435,31 @@ async def test_a_question_does_not_wait_for_who_has_come_back_and_is_not_to_be_a
         here.gate.open()
 
 
+@pytest.mark.hazard("N2", "V3", "Q9")
+@pytest.mark.parametrize("returns", [False, True])
+async def test_what_is_asked_in_the_turn_of_one_that_closed_the_session_and_went_does_not_wait(
+    tmp_path: Path, returns: bool
+) -> None:
+    async with turn(tmp_path) as here:
+        old = await attached(here.it, here.id)
+        old.prompt(here.id, "work")
+        await old.handled()
+        await old.ask("session/close", {"sessionId": here.id})
+        its_turn = here.it.agent.stops_at("session/prompt")
+        here.gate.open()
+        await until(lambda: its_turn.reached)
+        await leaves(old, "noticed")
+        if returns:
+            await leaves(await attached(here.it, here.id), "noticed")
+        here.asks()
+        (one,) = await here.it.editor.got(PERMISSION)
+        cancelled = {"outcome": {"outcome": "cancelled"}}
+        here.it.editor.answers_with(one, cancelled)
+        await here.it.settled()
+        assert here.answers() == ([] if returns else [cancelled])
+        its_turn.open()
+
+
 @pytest.mark.hazard("N2", "V3")
 @pytest.mark.parametrize("asked_first", [True, False])
 async def test_the_answer_of_who_has_come_back_is_that_of_the_only_client(

@@ -342,6 +342,7 @@ class Audience:
         """Send the open questions, and the state, to a client that was just shown the session."""
         self._detached.discard(client)
         self._closed_by_one = False
+        self._prompts.note_opened(client)
         self.go_on(client)
 
     def go_on(self, client: Client) -> None:
@@ -356,6 +357,8 @@ class Audience:
         """Take the session from a client; `closes`: the client closed it while others have it."""
         had = client in self._detached or self._transcript.view_of(client) is not None
         self._closed_by_one |= closes and had
+        if closes:
+            self._prompts.note_closed(client)
         self._detached.discard(client)
         if self._transcript.detach(client) or closes:
             self._questions.withdraw(client, closes=closes)

@@ -95,6 +95,8 @@ class Prompt:
     #: for one that was to join a turn, what the answer tells: "steered" or "queued".
     delivery: str = ""
     prompt_id: str = field(default_factory=lambda: uuid4().hex)
+    #: those of its clients that have closed the session, by identity.
+    closed_by: set[object] = field(default_factory=set)
     #: the requests that wait for its end beside its own (`/queue wait`).
     waits: list[ClientRequest] = field(default_factory=list)
 
@@ -191,10 +193,28 @@ class Prompts:
     def away(self, *keys: int) -> list[Client]:
         """Return the ended connections of clients with names that have sent these prompts.
 
-        Such a client may come back, and its prompts are its own then.
+        Such a client may come back, and its prompts are its own then; but for one that has closed
+        the session.
         """
-        asked = [each for key in keys if key in self._open for each in self._open[key].asked]
-        return [each.client for each in asked if each.client.gone and each.client.abilities.name]
+        prompts = [self._open[key] for key in keys if key in self._open]
+        return [
+            each.client
+            for prompt in prompts
+            for each in prompt.asked
+            if each.client.gone and each.client.abilities.name
+            if each.client.identity not in prompt.closed_by
+        ]
+
+    def note_closed(self, client: Client) -> None:
+        """Note that a client has closed the session, which goes on with its prompts."""
+        for prompt in self._open.values():
+            if prompt.is_of(client):
+                prompt.closed_by.add(client.identity)
+
+    def note_opened(self, client: Client) -> None:
+        """Note that a client has the session again, if it had closed it."""
+        for prompt in self._open.values():
+            prompt.closed_by.discard(client.identity)
 
     def sent_under(self, name: str) -> int | None:
         """Return the key here of the prompt that clients sent under this key of theirs, or None."""
