@@ -65,23 +65,34 @@ class Dialog:
 
 
 @dataclass(slots=True, eq=False)
+class Seen:
+    """What the editor was shown of a session, as far as it counts for a replay."""
+
+    #: the place in the transcript up to which it was shown; None: not known.
+    cursor: object = None
+    #: it was shown from its beginning.
+    whole: bool = False
+    shown: Shown = field(default_factory=Shown)
+    words: OwnWords = field(default_factory=OwnWords)
+    #: the ids of whole user messages that were shown.
+    whole_words: deque[object] = field(default_factory=lambda: deque(maxlen=_MESSAGES))
+
+
+@dataclass(slots=True, eq=False)
 class Session:
     """A session that the editor has open, or has asked to open."""
 
     id: str
-    #: the params of the request that opened it last, and that request while it is not answered.
+    #: the params of the request that opened it last.
     opened: Json
+    #: a request to open it that is not answered.
     opening: Asked | None = None
     #: the editor has it open.
     had: bool = False
-    #: the place in the transcript up to which it was shown; None: not known.
-    cursor: object = None
-    #: the editor was shown it from its beginning.
-    whole: bool = False
-    shown: Shown = field(default_factory=Shown)
-    words: OwnWords = field(default_factory=OwnWords)
-    #: it is loaded once more: updates that come before its first prompt may be older than the load.
-    awaits_replay: bool = False
+    seen: Seen = field(default_factory=Seen)
+    #: it is loaded once more: what was seen before. It counts again if the load is refused, and
+    #: updates that come before the session's first prompt may belong to it.
+    before: Seen | None = None
     #: the id of its first prompt, if a load has told that.
     first: object = None
     #: it is being opened again on this connection: until that is done nothing is sent to it.
@@ -98,8 +109,6 @@ class Session:
     #: the replay fits what the editor was shown; there are missed updates that can't be shown.
     fits: bool = True
     unseen: bool = False
-    #: the ids of whole user messages that the editor was shown.
-    whole_words: deque[object] = field(default_factory=lambda: deque(maxlen=_MESSAGES))
     #: updates with states that wait until the session is open again.
     states: list[Message] = field(default_factory=list)
     #: the editor was told that the line is down.
@@ -107,6 +116,20 @@ class Session:
     #: it comes from another bridge, and is not open at this one yet.
     moves: bool = False
     notices: deque[object] = field(default_factory=lambda: deque(maxlen=_NOTICES))
+
+    @property
+    def setup(self) -> Json:
+        """The params with which it is opened again: those of a request that opens it go first."""
+        return self.opening.params if self.opening else self.opened
+
+    @property
+    def all_seen(self) -> list[Seen]:
+        """What was seen, also before a load that is not answered."""
+        return [self.seen, *([self.before] if self.before else [])]
+
+    def refuse(self) -> None:
+        """Forget the request that opens it: the session is for the editor as it was before."""
+        self.seen, self.before, self.opening = self.before or self.seen, None, None
 
 
 @dataclass(slots=True, eq=False)

@@ -545,7 +545,8 @@ class Machine:
     def _reopened(self, session: Session, message: Message) -> None:
         """Take the answer to the request that opens a session again.
 
-        After an error another request is tried, or the bridge that has the session now. The answer
+        After an error another request is tried, or the bridge that has the session now. An error
+        for a request of the editor's own is its answer, and what it had is opened again. The answer
         is ignored if the session was removed or replaced meanwhile.
         """
         if self._sessions.get(session.id) is not session:
@@ -556,6 +557,11 @@ class Machine:
             self._reopen(session, way)
         elif errors.held_at(error.get("data")) and not session.moves:
             self._out.elsewhere(session.id, message)
+        elif error and session.had and (opening := session.opening):
+            self._asked.pop(opening.id, None)
+            self._out.to_editor({**message, "id": opening.id})
+            session.refuse()
+            self._open_again(session)
         else:
             self._has_answer(session, message)
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 
 from acp_bridge.connect import rules
 from acp_bridge.connect.dialects import First
-from acp_bridge.connect.kept import Asked, Session
-from acp_bridge.connect.shown import OwnWords, Replayed, Shown
+from acp_bridge.connect.kept import Asked, Seen, Session
+from acp_bridge.connect.shown import Replayed
 from acp_bridge.connect.way_out import WayOut
 from acp_bridge.protocol import (
     CURSOR,
@@ -82,18 +82,19 @@ class Sessions:
             return
         session = self.get(asked.session_id) if asked.method == SESSION_PROMPT else None
         if session and not asked.repeated:
-            session.words.add(asked.params.get("prompt"))
+            for seen in session.all_seen:
+                seen.words.add(asked.params.get("prompt"))
 
     def _note_opening(self, asked: Asked, session_id: str) -> None:
-        new = Session(session_id, asked.params)
-        session = self._sessions.setdefault(session_id, new)
-        session.opening, session.opened = asked, asked.params
+        session = self._sessions.setdefault(session_id, Session(session_id, asked.params))
+        session.opening = asked
         replays = self.dialect.replays(asked.method, asked.params)
+        if session.had and replays:
+            session.before = session.before or session.seen
+        if not session.had:
+            session.opened = asked.params
         if replays or not session.had:
-            session.cursor, session.shown, session.whole = None, Shown(), replays
-            session.words = OwnWords()
-            session.whole_words.clear()
-            session.awaits_replay = session.had
+            session.seen = Seen(whole=replays)
 
     def note_failed(self, asked: Asked) -> None:
         """Note that a request was answered with an error here, not by the server."""
@@ -101,7 +102,7 @@ class Sessions:
         if asked.method in rules.SHOWS:
             self._left.pop(str(asked.session_id), None)
         if session and session.opening is asked:
-            session.opening, session.awaits_replay = None, False
+            session.refuse()
             if not session.had:
                 del self._sessions[session.id]
 
@@ -111,11 +112,12 @@ class Sessions:
         if asked.method in rules.MAKES and isinstance(result, dict):
             self._make(asked, result)
         elif asked.method in rules.SHOWS and (session := self.get(asked.session_id)):
-            self._note_opened(session, message)
+            self._note_opened(session, asked, message)
         elif asked.method in rules.LEAVES:
             message = self._leave(asked, message)
         elif asked.method == SESSION_PROMPT and (session := self.get(asked.session_id)):
-            session.words.end(asked.params.get("prompt"))
+            for seen in session.all_seen:
+                seen.words.end(asked.params.get("prompt"))
         if isinstance(result := message.get("result"), dict) and not self.tells_cursors:
             message = {**message, "result": without_cursor(result)}
         self._out.to_editor(message)
@@ -129,17 +131,24 @@ class Sessions:
         session_id = result.get("sessionId")
         if isinstance(session_id, str):
             session = self._sessions[session_id] = Session(session_id, asked.params, had=True)
-            session.whole, session.cursor = asked.method == SESSION_NEW, cursor_of(result)
+            session.seen = Seen(cursor_of(result), whole=asked.method == SESSION_NEW)
 
-    def _note_opened(self, session: Session, message: Message) -> None:
-        result, session.opening = message.get("result"), None
-        session.awaits_replay = False
-        if isinstance(result, dict):
-            session.had = True
-            self._note_place(session, cursor_of(result))
-            session.stands = as_object(own_meta(result).get("state"))
-        elif not session.had:
-            self._sessions.pop(session.id, None)
+    def _note_opened(self, session: Session, asked: Asked | None, message: Message) -> None:
+        """Note the answer to a request that opens a session; `asked`: the editor's, if it is one.
+
+        After an error the session is as it was before the request.
+        """
+        result = message.get("result")
+        if not isinstance(result, dict):
+            session.refuse()
+            if not session.had:
+                self._sessions.pop(session.id, None)
+            return
+        session.opening, session.before, session.had = None, None, True
+        if asked:
+            session.opened = asked.params
+        self._note_place(session, session.seen, cursor_of(result))
+        session.stands = as_object(own_meta(result).get("state"))
 
     def note_stands(self, params: Json) -> None:
         """Note a session's state: which turn runs, and how the last one ended."""
@@ -154,7 +163,7 @@ class Sessions:
             session = self._sessions.pop(str(asked.session_id), None)
             if session and session.opening:  # a load that was sent behind it is still to come
                 self._note_opening(session.opening, session.id)
-                self._sessions[session.id].words = session.words
+                self._sessions[session.id].seen.words = session.seen.words
         return message
 
     def _begin(self, session: Session, asked: Asked, turn: str) -> None:
@@ -207,7 +216,7 @@ class Sessions:
             return
         for each in asked:
             if each.method == SESSION_PROMPT:
-                session.words.add(each.params.get("prompt"))
+                session.seen.words.add(each.params.get("prompt"))
         session.begun += before.begun if before else []
         for each in list(session.begun):
             self._end_turn(session, each, session.stands)
@@ -227,35 +236,35 @@ class Sessions:
             return
         update = as_object(params.get("update"))
         if session.reopening:
+            session.before = None  # on this connection all of it is of the replay
             self._show_again(session, message, params, update)
         else:
             self._note_state(session, update)
             self._out.to_editor(message)
             self._note_notice(session, params, update)
-            if not self._is_of_replay(session, params, update):
-                return
+        seen = self._seen_by(session, params, update)
         # Where there are cursors, what has none is not recorded; a holder may know of none.
-        if session.replayed is None and (cursor is not None or session.cursor is None):
-            session.shown.note(params)
-        self._note_place(session, cursor)
+        if session.replayed is None and (cursor is not None or seen.cursor is None):
+            seen.shown.note(params)
+        self._note_place(session, seen, cursor)
 
-    def _is_of_replay(self, session: Session, params: Json, update: Json) -> bool:
-        """Return False for an update that may be older than a load that is not answered."""
+    def _seen_by(self, session: Session, params: Json, update: Json) -> Seen:
+        """Return what an update is to be added to: it may be older than a load not answered yet."""
         prompt = self.dialect.whole_words(update)
         is_words = prompt is not None or update.get("sessionUpdate") == USER_MESSAGE
         prompt = prompt or own_meta(params).get(PROMPT_ID)
         if is_words and session.opening and not session.had:
             session.first = session.first or prompt
         if is_words and session.first in (None, prompt):
-            session.awaits_replay = False
-        return not session.awaits_replay
+            session.before = None
+        return session.before or session.seen
 
-    def _note_place(self, session: Session, cursor: object) -> None:
+    def _note_place(self, session: Session, seen: Seen, cursor: object) -> None:
         # A whole replay begins before the place up to which the session was shown.
         if cursor is not None and session.replayed is None:
-            session.cursor = cursor
+            seen.cursor = cursor
             if not session.reopening:
-                session.words.pass_by()
+                seen.words.pass_by()
 
     def _show_again(self, session: Session, message: Message, params: Json, update: Json) -> None:
         if self.dialect.is_state(update) and not self.dialect.ends(update):
@@ -276,8 +285,9 @@ class Sessions:
 
     def _is_known(self, session: Session, params: Json, update: Json) -> bool:
         if update.get("sessionUpdate") == USER_MESSAGE:
-            own = self.dialect.replays_own_words and session.words.take(update.get("content"))
-            if own or update.get("messageId") in session.whole_words:
+            seen = session.seen
+            own = self.dialect.replays_own_words and seen.words.take(update.get("content"))
+            if own or update.get("messageId") in seen.whole_words:
                 return True
         return self._note_notice(session, params, update)
 
@@ -294,7 +304,8 @@ class Sessions:
 
     def _note_state(self, session: Session, update: Json) -> None:
         if (words := self.dialect.whole_words(update)) is not None:
-            session.whole_words.append(words)
+            for seen in session.all_seen:
+                seen.whole_words.append(words)
         if self.dialect.is_state(update):
             session.runs = self.dialect.runs(update)
         if self.dialect.ends(update):
@@ -333,32 +344,32 @@ class Sessions:
 
         `closes`: a close and a load of it are sent next, so nothing is replayed.
         """
+        opening = session.opening
         if closes:
-            session.opening, session.awaits_replay = None, False
+            session.refuse()
             return self.dialect.after(session.id, session.opened, None)
-        if session.awaits_replay and (opening := session.opening):
-            session.awaits_replay = False
+        if session.before and opening:
             return opening.method, opening.params
-        if session.cursor is not None and self.has_cursors:
-            return self.dialect.after(session.id, session.opened, session.cursor)
+        if session.seen.cursor is not None and self.has_cursors:
+            return self.dialect.after(session.id, session.setup, session.seen.cursor)
         return self._whole(session)
 
     def _whole(self, session: Session) -> tuple[str, Json]:
-        whole = self.dialect.whole(session.id, session.opened) if session.whole else None
+        whole = self.dialect.whole(session.id, session.setup) if session.seen.whole else None
         if whole is not None:
-            session.replayed = Replayed(session.shown, session.words)
-            session.shown = session.replayed.now
+            session.replayed = Replayed(session.seen.shown, session.seen.words)
+            session.seen.shown = session.replayed.now
             return whole
         if (opening := session.opening) and self._replays(session):
             return opening.method, opening.params
         session.unseen = session.had
-        return self.dialect.after(session.id, session.opened, None)
+        return self.dialect.after(session.id, session.setup, None)
 
     def other_way(self, session: Session, error: Json) -> tuple[str, Json] | None:
         """Return another request that opens a session, if `error` refuses its cursor; else None."""
-        if as_object(error.get("data")).get(REASON) != CURSOR or session.cursor is None:
+        if as_object(error.get("data")).get(REASON) != CURSOR or session.seen.cursor is None:
             return None
-        session.cursor = None
+        session.seen.cursor = None
         return self._whole(session)
 
     def reopened(self, session: Session, message: Message) -> None:
@@ -376,12 +387,12 @@ class Sessions:
         states, session.states = session.states, []
         had = session.had
         if not isinstance(result, dict):
-            session.had, session.cursor = False, None
+            session.had, session.opening = False, None
             self._sessions.pop(session.id, None)
             if had:
                 self._out.say(session.id, rules.not_reopened(self._where, message.get("error")))
             return
-        self._note_opened(session, message)
+        self._note_opened(session, session.opening, message)
         self._take_left(session.id)
         for asked in list(session.begun):
             self._end_turn(session, asked, session.stands)

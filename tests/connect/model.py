@@ -10,6 +10,8 @@ from acp_bridge.connect.machine import Machine
 from acp_bridge.connect.way_out import Action, HangUp, ToEditor, ToServer
 from acp_bridge.protocol import Json, as_object, own_meta
 
+#: a folder with which no session may be opened.
+REFUSED = "/refused"
 CAPABILITIES = {"_meta": {"acp_bridge": {"promptKey": True, "cursors": True}}}
 
 
@@ -110,6 +112,10 @@ class Server:
         session = self.sessions[name]
         if method == "_acp_bridge/queue/list":
             self._reply(id, {"prompts": []})
+            return
+        if params.get("cwd") == REFUSED:
+            error = {"code": -32602, "message": "cwd: is refused"}
+            self.out.append({"jsonrpc": "2.0", "id": id, "error": error})
             return
         place = (0, 0)
         if method == "session/resume":

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.connect.model import World, sessions_of
+from tests.connect.model import REFUSED, World, sessions_of
 
 #: what happens, and how often.
 STEPS = {
@@ -21,6 +21,7 @@ STEPS = {
     "list": 1,
     "mode": 1,
     "load": 1,
+    "refused load": 1,
     "cut": 3,
     "connect": 9,
     "refuse": 3,
@@ -88,6 +89,15 @@ def say(world: World, step: str, name: str, which: int) -> None:
             world.send("session/load", {"sessionId": name, "cwd": "/w", "mcpServers": []})
             while world.to_server:
                 world.server_reads()
+        case "refused load" if name and not opening(world):
+            how = "session/load" if which % 2 else "session/resume"
+            world.send(how, {"sessionId": name, "cwd": REFUSED, "mcpServers": []})
+
+
+def opening(world: World) -> bool:
+    """Return True while a request that opens a session is not answered."""
+    methods = [each["method"] for id, each in world.sent.items() if id not in world.answered]
+    return "session/load" in methods or "session/resume" in methods
 
 
 def finish(world: World) -> None:
@@ -144,8 +154,8 @@ def judge(world: World) -> None:
         said = [text for kind, text in server.sessions[name].entries if kind.startswith("agent")]
         assert world.texts(name) == "".join(said)
         users = [text for kind, text in world.shown.get(name, []) if kind.startswith("user")]
-        loads = [each for each in world.sent.values() if each["method"] == "session/load"]
-        is_loaded = name in [each["params"]["sessionId"] for each in loads]
+        loads = [each["params"] for each in world.sent.values() if "load" in each["method"]]
+        is_loaded = name in [each["sessionId"] for each in loads if each["cwd"] != REFUSED]
         assert len(users) == len(set(users)) if is_loaded else not users
     # each prompt ran once, in order, or never where a Stop came first
     for name, session in server.sessions.items():
