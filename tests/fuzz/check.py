@@ -93,7 +93,8 @@ class Check:
         # So is what waited as the session was closed for all.
         # Words that were to join a turn may be shown in it, and again when they are sent again.
         left = (HOLDER_ENDED, KEPT, UNREAD, NOT_JOINED)
-        answer = None if any(each in str(prompt.answer) for each in left) else prompt.answer
+        open_still = prompt.given_up or any(each in str(prompt.answer) for each in left)
+        answer = None if open_still else prompt.answer
         if said + held > (3 if prompt.steers else 1) or (held and answer):
             raise Lost(where)
         if prompt.number in self._ledger.begun and (said, held) != (1, 0):

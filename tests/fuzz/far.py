@@ -139,7 +139,7 @@ class FarLife(Life):
             await caller.client.until_recorded(lambda: not caller.unanswered(), _RUNS + 1)
         for message in caller.unanswered():
             if prompt := caller.prompts.get(key(message["id"])):
-                prompt.stoppable = prompt.own_stop = True
+                prompt.stoppable = prompt.own_stop = prompt.given_up = True
                 caller.notify("$/cancel_request", {"requestId": message["id"]})
         if "never-reads-stdin" in self.behaviours:
             self._stop_the_deaf()  # when it was closed first there may have been no line

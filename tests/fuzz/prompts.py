@@ -49,6 +49,8 @@ class Prompt:
     unseen: bool = False
     #: something that may cancel it was sent after it.
     stoppable: bool = False
+    #: its client has given up the request when it seemed to be left over: then it stays so.
+    given_up: bool = False
     accepted: bool = False
     #: its bridge was kept when its client ended, and was not ended before all had come to rest.
     kept: bool = False
