@@ -41,8 +41,7 @@ from acp_bridge.session.from_agent import FromAgent
 from acp_bridge.session.opening import Workspace
 from acp_bridge.session.process.agent_processes import AgentProcesses, ProcessPool
 from acp_bridge.session.process.memory import Memory
-from acp_bridge.session.process.provisional import Provisional
-from acp_bridge.session.process.restart import Restart
+from acp_bridge.session.process.restart import Provisional, Restart
 from acp_bridge.session.process.silence import Silence
 from acp_bridge.session.process.sleep import Sleep
 from acp_bridge.session.process.work import Background, Work

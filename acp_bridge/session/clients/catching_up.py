@@ -18,8 +18,7 @@ from acp_bridge.protocol import CONTEXT, Json, own_meta
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.audience import Audience
 from acp_bridge.session.core import Core
-from acp_bridge.session.transcript.client_view import ClientView
-from acp_bridge.session.transcript.lag import Lag
+from acp_bridge.session.transcript.client_view import ClientView, Lag
 from acp_bridge.session.transcript.places import Mark
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 

@@ -11,7 +11,7 @@
 - In a bridge that is kept without a client, a question that nobody can answer now waits for the
   next one: a connection that ends is no answer.
 - Nor is it for a client with a name, in any bridge: the question waits until that one comes back,
-  or somebody else answers.
+  or somebody else answers. It does not wait for one that has closed the session.
 """
 
 from __future__ import annotations

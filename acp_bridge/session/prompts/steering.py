@@ -38,7 +38,7 @@ from acp_bridge.runtime.log import event
 from acp_bridge.session.core import Core, SessionState
 from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.prompts import Prompt, Prompts
-from acp_bridge.session.prompts.unsent import Unsent
+from acp_bridge.session.prompts.turn import Unsent
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
 from acp_bridge.wire.jsonrpc import Answer, Err, Ok

@@ -1,7 +1,13 @@
-"""Begins a turn at the agent, and cancels it, as the machine has decided."""
+"""Begins a turn at the agent, and cancels it, as the machine has decided.
+
+A prompt must not be sent to the agent before the journal has noted that it is: without the note it
+could be run once more after a kill (invariant Q5). Where the journal makes its writes at once no
+prompt has to wait.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from acp_bridge.agents.link import Link
@@ -30,12 +36,39 @@ from acp_bridge.session.prompts import answers
 from acp_bridge.session.prompts.account import Account
 from acp_bridge.session.prompts.hooks import SessionHooks
 from acp_bridge.session.prompts.prompts import Prompt, Prompts
-from acp_bridge.session.prompts.unsent import Unsent
 from acp_bridge.session.prompts.usage_limit import UsageLimit
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
 from acp_bridge.updates import notices
 from acp_bridge.updates.updates import Updates
 from acp_bridge.wire.jsonrpc import Answer, Err
+
+
+class Unsent:
+    """One prompt whose note is on its way into the journal; it is sent when the note is made."""
+
+    def __init__(
+        self, journal: SessionJournal, key: int, refused: Callable[[int, JournalError], None]
+    ) -> None:
+        """The note is the last write; `refused` is called if the journal does not take it."""
+        self.key = key
+        #: its note is on its way.
+        self.waits = True
+        #: it was stopped meanwhile.
+        self.stopped = False
+        self._refused = refused
+        self._send: Callable[[], object] | None = None
+        journal.then(self._noted)
+
+    def send(self, send: Callable[[], object]) -> None:
+        """Have `send` called once the note is made."""
+        self._send = send
+
+    def _noted(self, error: JournalError | None) -> None:
+        self.waits = False
+        if error:
+            self._refused(self.key, error)
+        elif self._send:
+            self._send()
 
 
 class Turn:

@@ -7,10 +7,14 @@
 - After the answer `cancelled` nothing at all is shown until the client speaks again, or a turn
   or other work begins (invariant C23); after a load, nothing but the conversation.
 - What this client can't take is converted here, where it leaves for it.
+- What a client has not been sent that reads more slowly than the agent speaks is in the journal:
+  its rows are read on from where the client is. What is in no row, an answer say, waits for the row
+  behind which it comes.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -20,6 +24,8 @@ import anyio
 
 from acp_bridge.clients.abilities import is_converted
 from acp_bridge.clients.client import Client
+from acp_bridge.journal.errors import JournalError
+from acp_bridge.journal.place import Place
 from acp_bridge.protocol import (
     AGENT_MESSAGE,
     AGENT_THOUGHT,
@@ -33,9 +39,11 @@ from acp_bridge.protocol import (
     own_meta,
     with_cursor,
 )
-from acp_bridge.session.transcript.lag import Lag
 from acp_bridge.session.transcript.places import Mark, Noted
 from acp_bridge.wire.jsonrpc import encode, notification
+
+#: the bytes that are counted for a waiting action whose size is not given.
+_ACTION = 512
 
 
 def _is_state(params: Json) -> bool:
@@ -94,6 +102,83 @@ class _Kept:
     state: object
     line: bytes
     recorded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    row: int
+    size: int
+    action: Callable[[], None]
+
+
+class Lag:
+    """How far behind one client is in one session."""
+
+    def __init__(self, last_row: Callable[[], int]) -> None:
+        """The client has all that is recorded.
+
+        `last_row` returns the number of the row that was recorded last.
+        """
+        #: the place in the transcript up to which the client has it, if that is known.
+        self.place: Place | None = None
+        self.row = last_row()
+        #: an action that has waited is being run.
+        self.does = False
+        #: the row that is read now is not shown to the client.
+        self.hides = False
+        self.over = anyio.Event()
+        self.waiting_bytes = 0
+        self._last_row = last_row
+        self._waiting: deque[_Late] = deque()
+
+    def wait(self, action: Callable[[], None], size: int = _ACTION) -> None:
+        """Call `action` once the client has all that is recorded by now; `size`: its bytes."""
+        self._wait(self._now(), size, action)
+
+    def hide(self) -> None:
+        """Leave out, for this client, the row that was recorded last: it shows that by itself."""
+        row = self._now()
+        self._wait(row - 1, _ACTION, lambda: self._hide(True))
+        self._wait(row, _ACTION, lambda: self._hide(False))
+
+    def _hide(self, hides: bool) -> None:
+        self.hides = hides
+
+    def _now(self) -> int:
+        """Return the last recorded row's number, or the last known if the journal can't say."""
+        try:
+            return self._last_row()
+        except JournalError:
+            return max([self.row, *(each.row for each in self._waiting)])
+
+    def _wait(self, row: int, size: int, action: Callable[[], None]) -> None:
+        self.waiting_bytes += size
+        self._waiting.append(_Late(row, size, action))
+
+    @property
+    def until(self) -> int:
+        """The row up to which to read the journal next: where something waits, else the last."""
+        return self._waiting[0].row if self._waiting else self._last_row()
+
+    def go_on(self) -> bool:
+        """Run the actions that wait for rows which the client has; False if there are none."""
+        done = False
+        while self._waiting and self._waiting[0].row <= self.row:
+            waiting = self._waiting.popleft()
+            self.waiting_bytes -= waiting.size
+            self.does = done = True
+            try:
+                waiting.action()
+            finally:
+                self.does = False
+        return done
+
+    def give_up(self) -> None:
+        """Run all actions that wait, without the rows before them, and set `over`."""
+        while self._waiting:
+            self.row = max(self.row, self._waiting[0].row)
+            self.go_on()
+        self.over.set()
 
 
 class ClientView:
