@@ -177,6 +177,16 @@ def opened_to_append(path: Path) -> int:
     return fd
 
 
+def _is_no_late_read(record: logging.LogRecord) -> bool:
+    """Return False for the error of a read from a UNIX socket that ends as it is cancelled.
+
+    anyio then resolves a future that has ended already; nothing is lost by it.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    is_late = type(error).__name__ == "InvalidStateError"
+    return not is_late or "Future.set_result" not in record.getMessage()
+
+
 def configure(
     level: str, file: Path | None, stderr: str | None = None, *, rotated: bool = False
 ) -> None:
@@ -198,5 +208,6 @@ def configure(
         handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.handlers[:] = handlers
     logging.lastResort = handlers[0]  # of libraries: Python's own waits for who reads stderr
+    logging.getLogger("asyncio").addFilter(_is_no_late_read)
     logger.propagate = False
     logger.setLevel(level.upper())

@@ -1,13 +1,17 @@
 """The log: one line an event, nothing secret in it."""
 
+import asyncio
 import errno
 import io
 import logging
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
+import anyio.abc
 import pytest
 
 from acp_bridge.runtime import log
@@ -211,3 +215,36 @@ def test_what_an_agent_put_in_the_place_of_the_log_is_not_written_to(
     with pytest.raises(OSError):  # noqa: PT011 - each has another number
         log.RotatedFile(rotated)
     assert not (tmp_path / "bashrc").exists()
+
+
+class Records(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+@pytest.mark.usefixtures("written")
+def test_a_read_that_is_cancelled_as_its_bytes_come_is_no_error() -> None:
+    async def race() -> None:
+        ours, theirs = socket.socketpair()
+        with theirs, anyio.fail_after(5):
+            stream = await anyio.abc.UNIXSocketStream.from_socket(ours)
+            async with stream, anyio.create_task_group() as tasks:
+                tasks.start_soon(stream.receive)
+                await anyio.wait_all_tasks_blocked()
+                loop = asyncio.get_running_loop()
+                # The next round of the loop cancels the read before it looks at the byte.
+                loop.call_soon(tasks.cancel_scope.cancel)
+                theirs.send(b"x")
+            loop.call_exception_handler({"message": "another"})
+
+    records = Records()
+    logging.getLogger("asyncio").addHandler(records)
+    try:
+        anyio.run(race)
+    finally:
+        logging.getLogger("asyncio").removeHandler(records)
+    assert records.said == ["another"]
