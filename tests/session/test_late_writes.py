@@ -105,6 +105,20 @@ async def test_a_stop_before_the_prompt_has_left_ends_it_and_the_agent_hears_of_
         assert await here.answered(following) == DONE
 
 
+@pytest.mark.hazard("C1")
+async def test_a_stop_behind_a_prompt_whose_note_was_late_reaches_the_agent(tmp_path: Path) -> None:
+    async with late(tmp_path) as (here, agent, gate):
+        gate.shut = True
+        request = here.prompt()
+        await gate.let_through(lambda: here.session.now.running)
+        gate.open()
+        turn = await agent.asked(SESSION_PROMPT)
+        here.session.audience.cancel(here.client.client, None)
+        await until(lambda: SESSION_CANCEL in agent.heard)
+        agent.answer(turn, CANCELLED)
+        assert await here.answered(request) == CANCELLED
+
+
 @pytest.mark.hazard("Q5")
 async def test_a_prompt_whose_bridge_ends_before_it_has_left_is_never_sent(
     tmp_path: Path,

@@ -10,6 +10,7 @@ from acp_bridge.agents.link import AgentCommand
 from acp_bridge.agents.parent import AgentParent, Phase
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import ASK, SESSION_PROMPT, SESSION_RESUME, SET_MODE
+from acp_bridge.runtime import waits
 from tests.session.living import CANCELLED, DONE, Living, Prepare, first, living, resumes
 from tests.session.played_agent import PlayedAgent
 from tests.session.waiting import quiet, until
@@ -102,6 +103,22 @@ async def test_a_setting_is_taken_at_once_and_answered_before_the_process_is_rep
         ready = await here.agent(2)
         ready.answer(await ready.asked(SET_MODE), {})  # it has what the user chose
         ready.answer(await ready.asked(SESSION_PROMPT), DONE)
+
+
+async def test_a_request_that_is_not_answered_holds_the_replacement_up_for_its_time_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with provisional(tmp_path) as (here, _):
+        agent = await here.agent()
+        here.session.user_settings.note_result({"modes": MODES})
+        here.asks(SET_MODE, modeId="edit")
+        await agent.asked(SET_MODE)
+        monkeypatch.setattr(waits, "REQUEST", 0)
+        prompt = here.prompt()
+        ready = await here.agent(2)
+        monkeypatch.undo()
+        ready.answer(await ready.asked(SESSION_PROMPT), DONE)
+        assert await here.answered(prompt) == DONE
 
 
 async def test_what_needs_the_model_waits_for_the_next_process_and_has_it_come(
