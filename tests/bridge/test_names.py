@@ -567,18 +567,20 @@ async def test_what_is_asked_in_the_turn_of_one_that_has_come_back_to_observe_do
 
 
 @pytest.mark.hazard("N2", "V3", "Q9")
-async def test_a_question_does_not_wait_for_who_closes_the_session_and_goes_at_once(
+async def test_a_question_does_not_wait_for_who_could_not_open_the_session_from_its_cursor(
     tmp_path: Path,
 ) -> None:
     async with turn(tmp_path) as here:
-        old = await attached(here.it, here.id)
         here.asks()
-        await old.got(PERMISSION)
         (one,) = await here.it.editor.got(PERMISSION)
+        late = await here.it.joined_with(named(cursors=True))
+        given = {"sessionId": await here.it.new(), "replay": False}
+        another = await late.ask("_acp_bridge/attach", given)
+        own = {"after": another["_meta"]["acp_bridge"]["cursor"]}
+        given = {"sessionId": here.id, "_meta": {"acp_bridge": own}}
+        assert "cursor" in str(await late.refused("_acp_bridge/attach", given))
         cancelled = {"outcome": {"outcome": "cancelled"}}
         here.it.editor.answers_with(one, cancelled)
-        old.says({"id": 999, "method": "session/close", "params": {"sessionId": here.id}})
-        await leaves(old, "noticed")
         await here.it.settled()
-        assert here.answers() == [chosen("no")]
+        assert here.answers() == [cancelled]
         here.gate.open()

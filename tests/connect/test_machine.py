@@ -86,19 +86,26 @@ def say(world: World, step: str, name: str, which: int) -> None:
             world.send("session/list", {})
         case "mode" if name:
             world.send("session/set_mode", {"sessionId": name, "modeId": "m"})
-        case "load" if name and which == 0 and world.up:
+        case _ if name:
+            load(world, step, name, which)
+
+
+def load(world: World, step: str, name: str, which: int) -> None:
+    """Let the editor load a session that it has, or give a load up."""
+    match step:
+        case "load" if which == 0 and world.up:
             world.settle()  # what is on its way is shown before, as on any line
             world.load(name, "/w")
             while world.to_server:
                 world.server_reads()
-        case "broken load" if name and world.up and not opening(world):
+        case "broken load" if world.up and not opening(world):
             world.settle()
             world.load(name, BROKEN)
             while world.to_server:
                 world.server_reads()
-        case "refused load" if name and not opening(world):
+        case "refused load" if not opening(world):
             world.refused_load(name, "load" if which % 2 else "resume")
-        case "two loads" if name and world.up and not opening(world):
+        case "two loads" if world.up and not opening(world):
             world.settle()
             first = which % 2
             if first:

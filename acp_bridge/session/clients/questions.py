@@ -314,17 +314,17 @@ class Questions:
             about = without_terminals(about)
         return {**params, "toolCall": in_name_of(child, {"title": "", **about})}
 
-    def withdraw(self, client: Client, *, closes: bool) -> None:
+    def withdraw(self, client: Client, *, closes: bool, returns: bool) -> None:
         """Withdraw all open questions from a client that does not have the session any more.
 
-        `closes`: it has left on purpose. Else the questions wait for it, if it has a name.
+        `closes`: it has left on purpose. `returns`: the questions wait for it, if it has a name.
         """
         for question in self.open:
             if (at_client := question.asked.get(client)) is not None:
                 client.peer.cancel(at_client.request_id)
             if closes:
                 question.awaits_no_more(client)
-            self._withdraw(question, client, None, returns=not closes)
+            self._withdraw(question, client, None, returns=returns)
 
     # --- answers -------------------------------------------------------------------------------
 
