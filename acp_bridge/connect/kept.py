@@ -89,6 +89,8 @@ class Session:
     openings: list[Asked] = field(default_factory=list)
     #: the editor has it open.
     had: bool = False
+    #: a request to close or delete it that is not answered.
+    leaving: Asked | None = None
     seen: Seen = field(default_factory=Seen)
     #: it is loaded once more: what was seen before, which counts again if the load is refused.
     before: Seen | None = None

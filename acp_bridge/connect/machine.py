@@ -184,8 +184,8 @@ class Machine:
         """
         self._refuses = not self._out.up
         for id, asked in list(self._asked.items()):
-            waits = asked.again is Again.ONCE or asked.method == INITIALIZE
-            if self._refuses and waits and not asked.line:
+            waits = asked.again is Again.ONCE and not asked.line
+            if self._refuses and (waits or asked.method == INITIALIZE):
                 self._drop(id, asked, rules.no_line(self._where))
         return self._out.taken()
 

@@ -81,12 +81,14 @@ class Sessions:
     # --- requests and answers ------------------------------------------------------------------
 
     def note_sent(self, asked: Asked) -> None:
-        """Note that a request is sent now: a load that begins, or the words of a prompt."""
+        """Note that a request is sent now: a load or a close that begins, the words of a prompt."""
         if asked.method in rules.SHOWS and asked.session_id is not None:
             self._note_opening(asked, asked.session_id)
             return
-        session = self.get(asked.session_id) if asked.method == SESSION_PROMPT else None
-        if session and not asked.repeated:
+        session = self.get(asked.session_id)
+        if session and asked.method in rules.LEAVES and session.id == asked.session_id:
+            session.leaving = asked
+        elif session and asked.method == SESSION_PROMPT and not asked.repeated:
             for seen in session.all_seen:
                 seen.words.add(asked.params.get("prompt"))
 
@@ -106,6 +108,8 @@ class Sessions:
         session = self.get(asked.session_id)
         if session and asked in session.openings:
             self._refuse(session, asked)
+        if session and session.leaving is asked:
+            session.leaving = None
         if asked.method in rules.SHOWS and not (session and session.openings):
             self._take_left(asked.session_id)
 
@@ -175,6 +179,8 @@ class Sessions:
                 for each in session.openings:
                     self._note_opening(each, session.id)
                 self._sessions[session.id].seen.words = session.seen.words
+        elif session := self._sessions.get(str(asked.session_id)):
+            session.leaving = None
         return message
 
     def _begin(self, session: Session, asked: Asked, turn: str) -> None:
@@ -402,7 +408,7 @@ class Sessions:
     def reopened(self, session: Session, message: Message) -> None:
         """Take the answer to the request that opens a session again: show what was held back.
 
-        After an error the session is forgotten, and the editor is told.
+        After an error the session is forgotten, and the editor is told unless it was leaving it.
         """
         session.reopening = False
         result = message.get("result")
@@ -416,7 +422,7 @@ class Sessions:
         if not isinstance(result, dict):
             session.had, session.openings = False, []
             self._sessions.pop(session.id, None)
-            if had:
+            if had and not session.leaving:
                 self._out.say(session.id, rules.not_reopened(self._where, message.get("error")))
             self._end_turns(session)
             return

@@ -4,7 +4,7 @@ import pytest
 
 from tests.connect.model import BROKEN, REFUSED, Transcript, World
 from tests.connect.test_machine import greeted
-from tests.connect.test_machine_cases import error, notices, running, working
+from tests.connect.test_machine_cases import error, notices, opened, running, working
 
 
 def whole(world: World) -> list[tuple[str, str]]:
@@ -112,3 +112,37 @@ def test_a_turn_of_version_2_in_a_session_that_is_lost_ends(how: str) -> None:
         refusal = {"id": here.to_server.pop(0)["id"], "error": {"code": -32603, "message": "no"}}
         here.do(here.machine.from_server({"jsonrpc": "2.0", **refusal}))
     assert here.states() == ["running/", "idle/end_turn"]
+
+
+@pytest.mark.hazard("N2")
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_session_that_the_editor_has_deleted_is_not_said_to_be_lost(*, refused: bool) -> None:
+    """Where the answer was lost, but where the delete is refused the session is the editor's."""
+    world = opened()
+    asked = world.send("session/delete", {"sessionId": "s0"})
+    answer = {"id": asked, "error": {"code": -32603, "message": "no"}}
+    if refused:
+        world._do(world.machine.from_server({"jsonrpc": "2.0", **answer}))
+    world.cut()
+    world.connect()
+    world.server_reads()
+    world.machine_reads()
+    gone = {"code": -32002, "message": "unknown"}
+    while world.to_server:
+        again = {"jsonrpc": "2.0", "id": world.to_server.popleft()["id"], "error": gone}
+        world._do(world.machine.from_server(again))
+    assert ("error" in world.answered[asked]) is refused
+    assert len(notices(world)) == refused
+
+
+def test_an_initialize_whose_answer_was_lost_does_not_wait_without_end_either() -> None:
+    world = World()
+    world.connect()
+    asked = world.send("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+    world.cut()
+    world._do(world.machine.wait_no_more())
+    assert "there is no line to host" in error(world, asked)
+    world.connect()
+    again = world.send("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+    world.settle()
+    assert "result" in world.answered[again]
