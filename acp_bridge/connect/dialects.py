@@ -15,6 +15,7 @@ from acp_bridge.protocol import (
     SESSION_LOAD,
     SESSION_RESUME,
     Json,
+    after_of,
     as_object,
     can_own,
     own_meta,
@@ -37,6 +38,11 @@ def opening(session_id: str, opened: Json) -> Json:
     """
     given: Json = {name: opened[name] for name in _OPENED if name in opened}
     return {**given, "sessionId": session_id}
+
+
+def _attaches_whole(method: str, params: Json) -> bool:
+    replays = params.get("replay") is not False and after_of(method, params) is None
+    return method == ATTACH and replays
 
 
 class First:
@@ -79,7 +85,11 @@ class First:
 
     def replays(self, method: str, params: Json) -> bool:
         """Return True for a request that replays a session from its beginning."""
-        return method == SESSION_LOAD or (method == ATTACH and params.get("replay") is not False)
+        return method == SESSION_LOAD or _attaches_whole(method, params)
+
+    def cursor_in(self, method: str, params: Json) -> object:
+        """Return the cursor that the editor itself names in a request to open a session."""
+        return after_of(method, params)
 
     def after(self, session_id: str, opened: Json, cursor: object) -> tuple[str, Json]:
         """Return the request that replays a session from a cursor on; None: without a replay."""
@@ -159,7 +169,13 @@ class Second(First):
     def replays(self, method: str, params: Json) -> bool:
         if method == SESSION_RESUME:
             return as_object(params.get(v2.REPLAY_FROM)).get("type") == v2.FROM_START
-        return method == ATTACH and params.get("replay") is not False
+        return _attaches_whole(method, params)
+
+    def cursor_in(self, method: str, params: Json) -> object:
+        place = as_object(params.get(v2.REPLAY_FROM))
+        if method == SESSION_RESUME:
+            return place.get("cursor") if place.get("type") == REPLAY_AFTER else None
+        return after_of(method, params)
 
     def after(self, session_id: str, opened: Json, cursor: object) -> tuple[str, Json]:
         params = opening(session_id, opened)

@@ -85,18 +85,23 @@ class Session:
     id: str
     #: the params of the request that opened it last.
     opened: Json
-    #: a request to open it that is not answered.
-    opening: Asked | None = None
+    #: the requests to open it that are not answered, as they were sent.
+    openings: list[Asked] = field(default_factory=list)
     #: the editor has it open.
     had: bool = False
+    #: a request to close or delete it that is not answered.
+    leaving: Asked | None = None
     seen: Seen = field(default_factory=Seen)
-    #: it is loaded once more: what was seen before. It counts again if the load is refused, and
-    #: updates that come before the session's first prompt may belong to it.
+    #: it is loaded once more: what was seen before, which counts again if the load is refused.
     before: Seen | None = None
+    #: the replay of that load has begun: updates before it belong to what was seen before.
+    in_replay: bool = False
     #: the id of its first prompt, if a load has told that.
     first: object = None
     #: it is being opened again on this connection: until that is done nothing is sent to it.
     reopening: bool = False
+    #: the id of the request that does that.
+    reopened_by: RequestId = None
     #: compares a whole replay, which is on its way, with what the editor was shown.
     replayed: Replayed | None = None
     #: prompts whose answer has begun a turn that has not ended (version 2).
@@ -118,6 +123,11 @@ class Session:
     notices: deque[object] = field(default_factory=lambda: deque(maxlen=_NOTICES))
 
     @property
+    def opening(self) -> Asked | None:
+        """The last request to open it that is not answered."""
+        return self.openings[-1] if self.openings else None
+
+    @property
     def setup(self) -> Json:
         """The params with which it is opened again: those of a request that opens it go first."""
         return self.opening.params if self.opening else self.opened
@@ -127,9 +137,14 @@ class Session:
         """What was seen, also before a load that is not answered."""
         return [self.seen, *([self.before] if self.before else [])]
 
-    def refuse(self) -> None:
-        """Forget the request that opens it: the session is for the editor as it was before."""
-        self.seen, self.before, self.opening = self.before or self.seen, None, None
+    def refuse(self, asked: Asked | None) -> None:
+        """Forget a request that opens it, None: all of them.
+
+        After the last one the session is for the editor as it was before.
+        """
+        self.openings = [each for each in self.openings if asked and each is not asked]
+        if not self.openings:
+            self.seen, self.before = self.before or self.seen, None
 
 
 @dataclass(slots=True, eq=False)

@@ -184,8 +184,8 @@ class Machine:
         """
         self._refuses = not self._out.up
         for id, asked in list(self._asked.items()):
-            waits = asked.again is Again.ONCE or asked.method == INITIALIZE
-            if self._refuses and waits and not asked.line:
+            waits = asked.again is Again.ONCE and not asked.line
+            if self._refuses and (waits or asked.method == INITIALIZE):
                 self._drop(id, asked, rules.no_line(self._where))
         return self._out.taken()
 
@@ -200,7 +200,7 @@ class Machine:
 
         `told`: the notice for each session; empty: that the token was refused, and `why`.
         """
-        self._sessions.say_to_all(told or rules.is_refused(self._where, why))
+        self._sessions.end(told or rules.is_refused(self._where, why))
         for id, asked in list(self._asked.items()):
             self._drop(id, asked, rules.no_line(self._where, why))
         return self._out.taken()
@@ -372,6 +372,10 @@ class Machine:
             self._out.to_server(message)
         elif asked.line and asked.method == SESSION_PROMPT:  # it may have been read
             asked.given_up = True
+        elif session := self._sessions.reopened_for(asked):
+            asked.given_up = True
+            told = {"requestId": session.reopened_by}
+            self._out.to_server(jsonrpc.notification(CANCEL_REQUEST, told))
         else:
             self._drop(asked.id, asked, errors.cancelled())
 
@@ -540,7 +544,7 @@ class Machine:
 
     def _reopen(self, session: Session, way: tuple[str, Json]) -> None:
         session.reopening = True
-        self._request_own(*way, partial(self._reopened, session))
+        session.reopened_by = self._request_own(*way, partial(self._reopened, session))
 
     def _reopened(self, session: Session, message: Message) -> None:
         """Take the answer to the request that opens a session again.
@@ -560,7 +564,7 @@ class Machine:
         elif error and session.had and (opening := session.opening):
             self._asked.pop(opening.id, None)
             self._out.to_editor({**message, "id": opening.id})
-            session.refuse()
+            session.refuse(opening)
             self._open_again(session)
         else:
             self._has_answer(session, message)
@@ -589,7 +593,8 @@ class Machine:
             )
         self._flush()
 
-    def _request_own(self, method: str, params: Any, take: Take) -> None:
+    def _request_own(self, method: str, params: Any, take: Take) -> str:
         id = f"acp-bridge connect {next(self._numbers)}"
         self._own[id] = take
         self._out.to_server(jsonrpc.request(id, method, params))
+        return id

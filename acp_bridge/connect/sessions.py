@@ -73,38 +73,50 @@ class Sessions:
         session = self.get(session_id)
         return session is None or not session.reopening
 
+    def reopened_for(self, asked: Asked) -> Session | None:
+        """Return the session that is opened again for this request of the editor's, or None."""
+        session = self.get(asked.session_id)
+        return session if session and session.reopening and session.opening is asked else None
+
     # --- requests and answers ------------------------------------------------------------------
 
     def note_sent(self, asked: Asked) -> None:
-        """Note that a request is sent now: a load that begins, or the words of a prompt."""
+        """Note that a request is sent now: a load or a close that begins, the words of a prompt."""
         if asked.method in rules.SHOWS and asked.session_id is not None:
             self._note_opening(asked, asked.session_id)
             return
-        session = self.get(asked.session_id) if asked.method == SESSION_PROMPT else None
-        if session and not asked.repeated:
+        session = self.get(asked.session_id)
+        if session and asked.method in rules.LEAVES and session.id == asked.session_id:
+            session.leaving = asked
+        elif session and asked.method == SESSION_PROMPT and not asked.repeated:
             for seen in session.all_seen:
                 seen.words.add(asked.params.get("prompt"))
 
     def _note_opening(self, asked: Asked, session_id: str) -> None:
         session = self._sessions.setdefault(session_id, Session(session_id, asked.params))
-        session.opening = asked
+        session.openings = [*(each for each in session.openings if each is not asked), asked]
         replays = self.dialect.replays(asked.method, asked.params)
         if session.had and replays:
-            session.before = session.before or session.seen
+            session.before, session.in_replay = session.before or session.seen, False
         if not session.had:
             session.opened = asked.params
         if replays or not session.had:
-            session.seen = Seen(whole=replays)
+            session.seen = Seen(self.dialect.cursor_in(asked.method, asked.params), whole=replays)
 
     def note_failed(self, asked: Asked) -> None:
         """Note that a request was answered with an error here, not by the server."""
         session = self.get(asked.session_id)
-        if asked.method in rules.SHOWS:
-            self._left.pop(str(asked.session_id), None)
-        if session and session.opening is asked:
-            session.refuse()
-            if not session.had:
-                del self._sessions[session.id]
+        if session and asked in session.openings:
+            self._refuse(session, asked)
+        if session and session.leaving is asked:
+            session.leaving = None
+        if asked.method in rules.SHOWS and not (session and session.openings):
+            self._take_left(asked.session_id)
+
+    def _refuse(self, session: Session, asked: Asked | None) -> None:
+        session.refuse(asked)
+        if not (session.had or session.openings):
+            self._sessions.pop(session.id, None)
 
     def pass_answer(self, asked: Asked, message: Message) -> None:
         """Send the editor the answer to a request, and note what it says of the session."""
@@ -136,19 +148,21 @@ class Sessions:
     def _note_opened(self, session: Session, asked: Asked | None, message: Message) -> None:
         """Note the answer to a request that opens a session; `asked`: the editor's, if it is one.
 
-        After an error the session is as it was before the request.
+        After an error the session is as it was before the request. One that is still to be answered
+        is a load of a session that the editor has.
         """
         result = message.get("result")
         if not isinstance(result, dict):
-            session.refuse()
-            if not session.had:
-                self._sessions.pop(session.id, None)
+            self._refuse(session, asked)
             return
-        session.opening, session.before, session.had = None, None, True
+        openings = [each for each in session.openings if each is not asked]
+        session.openings, session.before, session.had = [], None, True
         if asked:
             session.opened = asked.params
         self._note_place(session, session.seen, cursor_of(result))
         session.stands = as_object(own_meta(result).get("state"))
+        for each in openings:
+            self._note_opening(each, session.id)
 
     def note_stands(self, params: Json) -> None:
         """Note a session's state: which turn runs, and how the last one ended."""
@@ -161,9 +175,12 @@ class Sessions:
             message = {"jsonrpc": "2.0", "id": asked.id, "result": {}}
         if "result" in message or gone:
             session = self._sessions.pop(str(asked.session_id), None)
-            if session and session.opening:  # a load that was sent behind it is still to come
-                self._note_opening(session.opening, session.id)
+            if session and session.openings:  # loads that were sent behind it are still to come
+                for each in session.openings:
+                    self._note_opening(each, session.id)
                 self._sessions[session.id].seen.words = session.seen.words
+        elif session := self._sessions.get(str(asked.session_id)):
+            session.leaving = None
         return message
 
     def _begin(self, session: Session, asked: Asked, turn: str) -> None:
@@ -183,6 +200,11 @@ class Sessions:
             session.begun.remove(asked)
             session.ended.append(asked.turn)
             self._out.show(session.id, {"update": end})
+
+    def _end_turns(self, session: Session) -> None:
+        """Tell the end of all turns of a session that the editor has no more."""
+        for asked in list(session.begun):
+            self._end_turn(session, asked, {})
 
     # --- sessions that move --------------------------------------------------------------------
 
@@ -212,6 +234,8 @@ class Sessions:
     def _take_left(self, session_id: str | None) -> None:
         before, asked = self._left.pop(str(session_id), (None, []))
         session = self.get(session_id)
+        if session is None and before:
+            self._end_turns(before)
         if session is None or not (before or asked):
             return
         for each in asked:
@@ -236,7 +260,7 @@ class Sessions:
             return
         update = as_object(params.get("update"))
         if session.reopening:
-            session.before = None  # on this connection all of it is of the replay
+            session.in_replay = True  # on this connection all of it is
             self._show_again(session, message, params, update)
         else:
             self._note_state(session, update)
@@ -256,8 +280,8 @@ class Sessions:
         if is_words and session.opening and not session.had:
             session.first = session.first or prompt
         if is_words and session.first in (None, prompt):
-            session.before = None
-        return session.before or session.seen
+            session.in_replay = True
+        return session.seen if session.in_replay else session.before or session.seen
 
     def _note_place(self, session: Session, seen: Seen, cursor: object) -> None:
         # A whole replay begins before the place up to which the session was shown.
@@ -335,6 +359,12 @@ class Sessions:
             if session.had:
                 self._out.say(session.id, text)
 
+    def end(self, text: str) -> None:
+        """Show a notice in each session, and tell the end of its turns: there is no line more."""
+        self.say_to_all(text)
+        for session in self._sessions.values():
+            self._end_turns(session)
+
     def to_reopen(self) -> Iterable[Session]:
         """Return the sessions that are to be opened again on a new connection."""
         return list(self._sessions.values())
@@ -345,10 +375,11 @@ class Sessions:
         `closes`: a close and a load of it are sent next, so nothing is replayed.
         """
         opening = session.opening
+        session.replayed, session.states = None, []
         if closes:
-            session.refuse()
+            session.refuse(None)
             return self.dialect.after(session.id, session.opened, None)
-        if session.before and opening:
+        if session.before and opening and not session.in_replay:
             return opening.method, opening.params
         if session.seen.cursor is not None and self.has_cursors:
             return self.dialect.after(session.id, session.setup, session.seen.cursor)
@@ -369,13 +400,15 @@ class Sessions:
         """Return another request that opens a session, if `error` refuses its cursor; else None."""
         if as_object(error.get("data")).get(REASON) != CURSOR or session.seen.cursor is None:
             return None
+        if not (session.had or session.seen.whole):  # the editor has named a cursor itself
+            return None
         session.seen.cursor = None
         return self._whole(session)
 
     def reopened(self, session: Session, message: Message) -> None:
         """Take the answer to the request that opens a session again: show what was held back.
 
-        After an error the session is forgotten, and the editor is told.
+        After an error the session is forgotten, and the editor is told unless it was leaving it.
         """
         session.reopening = False
         result = message.get("result")
@@ -387,10 +420,11 @@ class Sessions:
         states, session.states = session.states, []
         had = session.had
         if not isinstance(result, dict):
-            session.had, session.opening = False, None
+            session.had, session.openings = False, []
             self._sessions.pop(session.id, None)
-            if had:
+            if had and not session.leaving:
                 self._out.say(session.id, rules.not_reopened(self._where, message.get("error")))
+            self._end_turns(session)
             return
         self._note_opened(session, session.opening, message)
         self._take_left(session.id)

@@ -545,3 +545,42 @@ async def test_a_client_of_version_2_with_a_name_is_told_the_id_too(tmp_path: Pa
         here.it.editor.answers_with((await here.it.editor.got(PERMISSION))[0], chosen("yes"))
         assert await here.answered() == chosen("yes")
         here.gate.open()
+
+
+@pytest.mark.hazard("N2", "V3", "Q9")
+async def test_what_is_asked_in_the_turn_of_one_that_has_come_back_to_observe_does_not_wait(
+    tmp_path: Path,
+) -> None:
+    async with turn(tmp_path) as here:
+        old = await attached(here.it, here.id)
+        old.prompt(here.id, "work")
+        await old.handled()
+        its_turn = here.it.agent.stops_at("session/prompt")
+        here.gate.open()
+        await until(lambda: its_turn.reached)
+        await leaves(old, "noticed")
+        await attached(here.it, here.id, observer=True)
+        await here.it.editor.ask("session/close", {"sessionId": here.id})
+        here.asks()
+        assert (await here.answered())["code"] == -32601
+        its_turn.open()
+
+
+@pytest.mark.hazard("N2", "V3", "Q9")
+async def test_a_question_does_not_wait_for_who_could_not_open_the_session_from_its_cursor(
+    tmp_path: Path,
+) -> None:
+    async with turn(tmp_path) as here:
+        here.asks()
+        (one,) = await here.it.editor.got(PERMISSION)
+        late = await here.it.joined_with(named(cursors=True))
+        given = {"sessionId": await here.it.new(), "replay": False}
+        another = await late.ask("_acp_bridge/attach", given)
+        own = {"after": another["_meta"]["acp_bridge"]["cursor"]}
+        given = {"sessionId": here.id, "_meta": {"acp_bridge": own}}
+        assert "cursor" in str(await late.refused("_acp_bridge/attach", given))
+        cancelled = {"outcome": {"outcome": "cancelled"}}
+        here.it.editor.answers_with(one, cancelled)
+        await here.it.settled()
+        assert here.answers() == [cancelled]
+        here.gate.open()

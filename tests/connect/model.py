@@ -12,6 +12,8 @@ from acp_bridge.protocol import Json, as_object, own_meta
 
 #: a folder with which no session may be opened.
 REFUSED = "/refused"
+#: a folder with which each replay ends half-way, in an error.
+BROKEN = "/broken"
 CAPABILITIES = {"_meta": {"acp_bridge": {"promptKey": True, "cursors": True}}}
 
 
@@ -122,18 +124,26 @@ class Server:
             cursor = own_meta(params).get("after")
             assert cursor is not None or self.may_show_nothing
             cursor = cursor or self._end(session)
-            if self.refuses_cursors:
+            if self.refuses_cursors and own_meta(params).get("after"):
                 self.refuses_cursors = False
                 error = {"code": -32602, "message": "no", "data": {"reason": "cursor"}}
                 self.out.append({"jsonrpc": "2.0", "id": id, "error": error})
                 return
             place = (int(cursor.split(":")[0]), int(cursor.split(":")[1]))
+        is_broken = params.get("cwd") == BROKEN
+        had, end = name in self.has, len(session.entries)
         self.has.add(name)
         index, offset = place
-        for number in range(index, len(session.entries)):
+        for number in range(index, index + (end - index + 1) // 2 if is_broken else end):
             kind, text = session.entries[number]
             if rest := text[offset if number == index else 0 :]:
                 self._show(name, kind, rest, f"{number}:{len(text)}")
+        if is_broken:
+            if not had:
+                self.has.discard(name)
+            error = {"code": -32603, "message": "it broke"}
+            self.out.append({"jsonrpc": "2.0", "id": id, "error": error})
+            return
         own = {"cursor": self._end(session)}
         self._reply(id, {"_meta": {"acp_bridge": own}})
         for question in session.questions:
@@ -255,6 +265,8 @@ class World:
         self.given: dict[str, Json] = {}
         self.asked: set[str] = set()
         self.shown: dict[str, list[tuple[str, str]]] = {}
+        #: what was shown before a load, which counts if that is refused.
+        self.before: dict[int, list[tuple[str, str]]] = {}
         #: by the words of a prompt, that a Stop was said for it.
         self.stopped: set[str] = set()
 
@@ -279,6 +291,9 @@ class World:
         if method is None:
             assert message["id"] not in self.answered, "a second answer"
             self.answered[message["id"]] = message
+            if "error" in message and message["id"] in self.before:
+                name = self.sent[message["id"]]["params"]["sessionId"]
+                self.shown[name] = self.before[message["id"]]
         elif method == "session/request_permission":
             assert message["id"] not in self.dialogs
             question = own_meta(message["params"])["question"]
@@ -304,6 +319,16 @@ class World:
         self.sent[id] = message
         self._do(self.machine.from_editor(message))
         return id
+
+    def load(self, name: str, cwd: str) -> int:
+        """Load a session once more: what was shown before gives way, unless that is refused."""
+        id = len(self.sent)
+        self.before[id], self.shown[name] = self.shown.get(name, []), []
+        return self.send("session/load", {"sessionId": name, "cwd": cwd, "mcpServers": []})
+
+    def refused_load(self, name: str, how: str = "load") -> int:
+        params = {"sessionId": name, "cwd": REFUSED, "mcpServers": []}
+        return self.send(f"session/{how}", params)
 
     def notify(self, method: str, params: Json) -> None:
         message = {"jsonrpc": "2.0", "method": method, "params": params}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.connect.model import REFUSED, World, sessions_of
+from tests.connect.model import BROKEN, World, sessions_of
 
 #: what happens, and how often.
 STEPS = {
@@ -22,6 +22,9 @@ STEPS = {
     "mode": 1,
     "load": 1,
     "refused load": 1,
+    "broken load": 1,
+    "cancelled load": 1,
+    "two loads": 1,
     "cut": 3,
     "connect": 9,
     "refuse": 3,
@@ -83,15 +86,39 @@ def say(world: World, step: str, name: str, which: int) -> None:
             world.send("session/list", {})
         case "mode" if name:
             world.send("session/set_mode", {"sessionId": name, "modeId": "m"})
-        case "load" if name and which == 0 and world.up:
+        case _ if name:
+            load(world, step, name, which)
+
+
+def load(world: World, step: str, name: str, which: int) -> None:
+    """Let the editor load a session that it has, or give a load up."""
+    match step:
+        case "load" if which == 0 and world.up:
             world.settle()  # what is on its way is shown before, as on any line
-            world.shown[name] = []
-            world.send("session/load", {"sessionId": name, "cwd": "/w", "mcpServers": []})
+            world.load(name, "/w")
             while world.to_server:
                 world.server_reads()
-        case "refused load" if name and not opening(world):
-            how = "session/load" if which % 2 else "session/resume"
-            world.send(how, {"sessionId": name, "cwd": REFUSED, "mcpServers": []})
+        case "broken load" if world.up and not opening(world):
+            world.settle()
+            world.load(name, BROKEN)
+            while world.to_server:
+                world.server_reads()
+        case "refused load" if not opening(world):
+            world.refused_load(name, "load" if which % 2 else "resume")
+        case "two loads" if world.up and not opening(world):
+            world.settle()
+            first = which % 2
+            if first:
+                world.refused_load(name)
+            world.load(name, "/w")
+            if not first:
+                world.refused_load(name)
+            while world.to_server:
+                world.server_reads()
+        case "cancelled load":
+            loads = [id for id, each in world.sent.items() if "load" in each["method"]]
+            for id in [id for id in loads if id not in world.answered]:
+                world.notify("$/cancel_request", {"requestId": id})
 
 
 def opening(world: World) -> bool:
@@ -155,7 +182,7 @@ def judge(world: World) -> None:
         assert world.texts(name) == "".join(said)
         users = [text for kind, text in world.shown.get(name, []) if kind.startswith("user")]
         loads = [each["params"] for each in world.sent.values() if "load" in each["method"]]
-        is_loaded = name in [each["sessionId"] for each in loads if each["cwd"] != REFUSED]
+        is_loaded = name in [each["sessionId"] for each in loads if each["cwd"] == "/w"]
         assert len(users) == len(set(users)) if is_loaded else not users
     # each prompt ran once, in order, or never where a Stop came first
     for name, session in server.sessions.items():

@@ -158,3 +158,26 @@ def test_a_turn_whose_session_is_back_before_its_load_is_answered_is_told_to_hav
             editor.refers(B, A)
     editor.answers(A, ended("refusal"))
     assert [each["stopReason"] for each in editor.ends()] == ["refusal"]
+
+
+@pytest.mark.parametrize("how", ["refused", "given up", "unreached"])
+def test_a_turn_of_a_session_that_is_not_found_where_its_load_was_followed_to_ends(
+    how: str,
+) -> None:
+    editor = Editor()
+    editor.to[A].clear()
+    editor.says("session/resume", WHOLE, 3)
+    editor.refers(A, B)
+    if how != "unreached":
+        editor.do(editor.router.line_up(B))
+        editor.greets(B)
+    if how == "refused":
+        editor._answers(B, {"error": {"code": -32603, "message": "no"}})
+    elif how == "unreached":
+        editor.do(editor.router.unreached(B, "no"))
+    else:
+        told = {"method": "$/cancel_request", "params": {"requestId": 3}}
+        editor.do(editor.router.from_editor({"jsonrpc": "2.0", **told}))
+        editor.do(editor.router.line_down(B))
+    assert "error" in next(each for each in editor.got if each.get("id") == 3)
+    assert [each["stopReason"] for each in editor.ends()] == ["end_turn"]

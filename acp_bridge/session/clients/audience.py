@@ -353,15 +353,18 @@ class Audience:
         self.standing.welcome()
         self._core.settle()
 
-    def leave(self, client: Client, *, closes: bool = False) -> None:
-        """Take the session from a client; `closes`: the client closed it while others have it."""
-        had = client in self._detached or self._transcript.view_of(client) is not None
-        self._closed_by_one |= closes and had
+    def leave(self, client: Client, *, closes: bool = False, had: bool = True) -> None:
+        """Take the session from a client; `closes`: the client closed it while others have it.
+
+        `had`: False if it was only about to open it, so that no question comes to wait for it.
+        """
+        held = client in self._detached or self._transcript.view_of(client) is not None
+        self._closed_by_one |= closes and held
         if closes:
             self._prompts.note_closed(client)
         self._detached.discard(client)
         if self._transcript.detach(client) or closes:
-            self._questions.withdraw(client, closes=closes)
+            self._questions.withdraw(client, closes=closes, returns=had and not closes)
         self._core.settle()
         self._end_if_left()
 
@@ -399,7 +402,7 @@ class Audience:
         # What waits for a load that was read is in the transcript of whoever opens it again.
         for view in self._transcript.views:
             if view.is_ahead:
-                self._questions.withdraw(view.client, closes=True)
+                self._questions.withdraw(view.client, closes=True, returns=False)
                 self._transcript.detach(view.client)
         if by and not self._ended:
             self._transcript.end_quiet_of_all()

@@ -178,8 +178,13 @@ class Questions:
         return _is_of_session(link, call) and ((self._kept and seen) or bool(away))
 
     def _away(self, call: Call, guarded: bool) -> list[Client]:
-        """Return the ended connections of clients whose turn runs, and that could be asked."""
+        """Return the ended connections of clients whose turn runs, and that could be asked.
+
+        One that has come back is not away, also if it may not be asked any more.
+        """
+        here = [view.client.identity for view in self._transcript.views]
         clients = self._prompts.away(*self._core.now.unanswered[:1])
+        clients = [each for each in clients if each.identity not in here]
         return [each for each in clients if self._may_ask(each, call, guarded)]
 
     def _may_ask(self, client: Client, call: Call, guarded: bool) -> bool:
@@ -220,10 +225,8 @@ class Questions:
         question.note = partial(self._note_end, question)
         link.at_clients.add(question)
         self.all.append(question)
-        here = [view.client.identity for view in self._transcript.views]
         for client in self._away(call, guarded) if _is_of_session(link, call) else []:
-            if client.identity not in here:
-                question.awaits(client)
+            question.awaits(client)
         try:
             question.asked = {client: _AtClient() for client in clients}
             question.count = len(clients) + len(question.awaited)
@@ -311,17 +314,17 @@ class Questions:
             about = without_terminals(about)
         return {**params, "toolCall": in_name_of(child, {"title": "", **about})}
 
-    def withdraw(self, client: Client, *, closes: bool) -> None:
+    def withdraw(self, client: Client, *, closes: bool, returns: bool) -> None:
         """Withdraw all open questions from a client that does not have the session any more.
 
-        `closes`: it has left on purpose. Else the questions wait for it, if it has a name.
+        `closes`: it has left on purpose. `returns`: the questions wait for it, if it has a name.
         """
         for question in self.open:
             if (at_client := question.asked.get(client)) is not None:
                 client.peer.cancel(at_client.request_id)
             if closes:
                 question.awaits_no_more(client)
-            self._withdraw(question, client, None, returns=not closes)
+            self._withdraw(question, client, None, returns=returns)
 
     # --- answers -------------------------------------------------------------------------------
 

@@ -199,7 +199,7 @@ class Replay:
             request.answer(self.result(request, hold.stands, attached=attached, cursor=cursor))
         except WrongCursor as exc:
             if not has_it:
-                self._audience.leave(request.client)
+                self._audience.leave(request.client, had=False)
             raise errors.wrong_cursor(str(exc)) from None
         except JournalError as exc:
             raise self._unreadable(exc) from exc
