@@ -96,8 +96,8 @@ async def test_a_session_goes_on_after_a_replay_that_the_journal_broke_off(
 ) -> None:
     replay = SessionJournal.replay
 
-    async def broken(self: SessionJournal) -> AsyncIterator[list[dict[str, Any]]]:
-        async for page in replay(self):
+    async def broken(self: SessionJournal, **more: Any) -> AsyncIterator[list[dict[str, Any]]]:
+        async for page in replay(self, **more):
             yield page
             raise JournalError("broken")
 

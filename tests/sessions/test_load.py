@@ -103,8 +103,8 @@ async def test_a_session_goes_on_after_a_load_that_was_cancelled_or_that_the_jou
 ) -> None:
     replay = SessionJournal.replay
 
-    async def broken(self: SessionJournal) -> AsyncIterator[list[Json]]:
-        async for page in replay(self):
+    async def broken(self: SessionJournal, **more: Any) -> AsyncIterator[list[Json]]:
+        async for page in replay(self, **more):
             yield page
             raise JournalError("broken")
 
