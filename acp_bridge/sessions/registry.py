@@ -276,12 +276,13 @@ class Sessions:
         await self._store.check_not_lost(session_id)
         return await self._import(request, session_id, workspace, replay=replay)
 
-    async def _anew(self, request: ClientRequest, session_id: str, workspace: Workspace) -> Json:
-        """Open a session anew that was removed because it never had a prompt; return the answer."""
+    async def _anew(self, request: ClientRequest, session_id: str, workspace: Workspace) -> object:
+        """Answer the load of a session that was removed without a prompt: it is opened anew."""
         session, link, _ = await self._create(session_id, request, workspace, known=True)
         session.transcript.attach(request.client)
         link.adopt(session.from_agent)
-        return session.replay.result(request, cursor=_cursor(session, request))
+        session.replay.answer(request, _cursor(session, request))
+        return ANSWERED
 
     # --- fork ----------------------------------------------------------------------------------
 
@@ -395,7 +396,7 @@ class Sessions:
         if not replay:  # what the agent replayed is recorded, and not shown (spec: session/resume)
             session.replay.replay_state(await _attach(session, request))
         session.journal.set(IMPORTING, False)
-        request.answer(session.replay.result(request, cursor=_cursor(session, request)))
+        session.replay.answer(request, _cursor(session, request))
         session.early = None
         early.go_on()
         return ANSWERED

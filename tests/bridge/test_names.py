@@ -7,9 +7,10 @@ import pytest
 
 from acp_bridge.clients.rights import May, Rights
 from tests.bridge.keyed import session
-from tests.bridge.test_questions import FORMS, PERMISSION, TOOL, chosen, turn
+from tests.bridge.test_questions import CANCELLED, FORMS, PERMISSION, TOOL, chosen, turn
 from tests.sessions.agent import Agent, Json, until
 from tests.sessions.bench import HELLO, Bench, Served, bench
+from tests.sessions.world import SETUP
 from tests.versions.v2_editor import HELLO as V2_HELLO
 from tests.versions.v2_editor import V2Editor
 
@@ -458,6 +459,26 @@ async def test_what_is_asked_in_the_turn_of_one_that_closed_the_session_and_went
         await here.it.settled()
         assert here.answers() == ([] if returns else [cancelled])
         its_turn.open()
+
+
+@pytest.mark.hazard("N2", "V3", "Q9")
+async def test_a_question_does_not_wait_for_one_whose_close_is_carried_out_when_it_is_gone(
+    tmp_path: Path,
+) -> None:
+    async with turn(tmp_path) as here:
+        old = await attached(here.it, here.id)
+        here.asks()
+        (one,) = await here.it.editor.got(PERMISSION)
+        named_session = {"sessionId": here.id}
+        async with here.it.bridge._sessions._busy.hold(here.id):  # the load waits, and so the close
+            old.send("session/load", {**SETUP, **named_session})
+            old.send("session/close", named_session)
+            await old.handled()
+            await leaves(old, "noticed")
+        await here.it.settled()
+        here.it.editor.answers_with(one, CANCELLED)
+        assert await here.answered() == chosen("no")
+        here.gate.open()
 
 
 @pytest.mark.hazard("N2", "V3")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.sessions.agent import Json, until
-from tests.sessions.bench import Served, bench
+from tests.sessions.bench import HELLO, Served, bench
 from tests.sessions.world import SETUP
 
 STATE = "_acp_bridge/state"
@@ -52,6 +52,28 @@ async def test_who_declared_it_is_told_each_change_with_whose_turn_it_is(tmp_pat
         assert (mine[0]["text"], mine[0]["promptId"] != prompt_id) == ("second", True)
         assert (told[-1]["state"], "turn" in told[-1]) == ("idle", False)
         assert deaf.asked(STATE) == it.editor.asked(STATE) == []
+
+
+@pytest.mark.hazard("V2", "R4")
+@pytest.mark.parametrize("only", ["the agent", "nobody"])
+@pytest.mark.parametrize("how", ["load", "resume"])
+async def test_the_state_follows_a_load_also_of_a_session_that_only_the_agent_or_nobody_kept(
+    tmp_path: Path, only: str, how: str
+) -> None:
+    async with bench(tmp_path, initialized=False) as it:
+        own = {"_meta": {"acp_bridge": {"state": True, "queue": True}}}
+        await it.editor.ask("initialize", {**HELLO, "clientCapabilities": own})
+        session_id = "agents"
+        it.agent.rows = [{"sessionId": session_id, "cwd": "/w"}]
+        if only == "nobody":
+            session_id = await it.new()
+            await it.editor.ask("session/close", {"sessionId": session_id})
+        it.editor.out.take()
+        answer = await it.editor.ask(f"session/{how}", {**SETUP, "sessionId": session_id})
+        (told,) = await it.editor.got(STATE)
+        assert told["params"] == answer["_meta"]["acp_bridge"]["state"]
+        (queued,) = await it.editor.got("_acp_bridge/queue")
+        assert queued["params"] == {"sessionId": session_id, "prompts": []}
 
 
 @pytest.mark.hazard("V2")

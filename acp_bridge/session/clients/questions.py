@@ -355,7 +355,8 @@ class Questions:
         `returns`: the client has left the session, and may come back.
         """
         of_session = _is_of_session(question.link, question.call)
-        may_return = client.abilities.name and (returns or client.gone) and of_session
+        returns |= answer is not None and client.gone  # that is how a connection's end answers
+        may_return = client.abilities.name and returns and of_session
         if may_return and self._may_ask(client, question.call, question.guarded):
             question.awaits(client)
         question.asked.pop(client, None)

@@ -280,6 +280,17 @@ class Replay:
         if request.method != ATTACH and (work := self._audience.at_work(request.client)):
             view.replay(notices.notice(work))
 
+    def answer(self, request: ClientRequest, cursor: str | None) -> None:
+        """Answer a load of a session that was filled just now, which its client was shown.
+
+        `cursor`: as for `result`. The open questions and the state follow the answer.
+        """
+        view = self._transcript.view_of(request.client)
+        stands = self._stands(view) if view else None
+        request.answer(self.result(request, stands, cursor=cursor))
+        if view:
+            self._audience.welcome(request.client)
+
     def result(
         self,
         request: ClientRequest,
