@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.bridge.test_names import ENDS, NAME, leaves, named, question, states
+from tests.bridge.test_names import ENDS, NAME, leaves, named, states
+from tests.bridge.test_names_and_questions import question
 from tests.bridge.test_passages import Two, answers, ask_permission, chosen, two
 from tests.bridge.test_passages import home as home
 from tests.sessions.agent import Gate, until
