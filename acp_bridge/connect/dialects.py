@@ -41,6 +41,7 @@ def opening(session_id: str, opened: Json) -> Json:
 
 
 def _attaches_whole(method: str, params: Json) -> bool:
+    """Return True for an `attach` that replays the session from its beginning, not a cursor."""
     replays = params.get("replay") is not False and after_of(method, params) is None
     return method == ATTACH and replays
 

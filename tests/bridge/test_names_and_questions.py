@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.bridge.test_names import ENDS, attached, leaves, named
-from tests.bridge.test_questions import CANCELLED, FORMS, PERMISSION, TOOL, chosen, turn
-from tests.sessions.agent import Json, until
+from tests.bridge.test_questions import CANCELLED, FORMS, PERMISSION, TOOL, Turn, chosen, turn
+from tests.sessions.agent import Gate, Json, until
 from tests.sessions.world import SETUP
 from tests.versions.v2_editor import HELLO as V2_HELLO
 from tests.versions.v2_editor import V2Editor
@@ -15,6 +15,14 @@ from tests.versions.v2_editor import V2Editor
 
 def question(asked: Json) -> Any:
     return asked["params"]["_meta"]["acp_bridge"]["question"]
+
+
+async def next_turn(here: Turn) -> Gate:
+    """Let the turn that runs end; returns the gate at which the next one stops."""
+    gate = here.it.agent.stops_at("session/prompt")
+    here.gate.open()
+    await until(lambda: gate.reached)
+    return gate
 
 
 @pytest.mark.hazard("N2", "V3")
@@ -51,9 +59,7 @@ async def test_what_is_asked_in_the_turn_of_one_that_is_away_waits_for_it(
         await old.ask("_acp_bridge/attach", {"sessionId": here.id})
         await here.it.editor.ask("session/close", {"sessionId": here.id})
         old.prompt(here.id, "work")
-        its_turn = here.it.agent.stops_at("session/prompt")
-        here.gate.open()
-        await until(lambda: its_turn.reached)
+        its_turn = await next_turn(here)
         await leaves(old, "noticed")
         more: Json = {} if method == PERMISSION else {"mode": "form", "message": "Which?"}
         here.asks(method, **more)
@@ -102,18 +108,15 @@ async def test_what_is_asked_in_the_turn_of_one_that_closed_the_session_and_went
         old.prompt(here.id, "work")
         await old.handled()
         await old.ask("session/close", {"sessionId": here.id})
-        its_turn = here.it.agent.stops_at("session/prompt")
-        here.gate.open()
-        await until(lambda: its_turn.reached)
+        its_turn = await next_turn(here)
         await leaves(old, "noticed")
         if returns:
             await leaves(await attached(here.it, here.id), "noticed")
         here.asks()
         (one,) = await here.it.editor.got(PERMISSION)
-        cancelled = {"outcome": {"outcome": "cancelled"}}
-        here.it.editor.answers_with(one, cancelled)
+        here.it.editor.answers_with(one, CANCELLED)
         await here.it.settled()
-        assert here.answers() == ([] if returns else [cancelled])
+        assert here.answers() == ([] if returns else [CANCELLED])
         its_turn.open()
 
 
@@ -146,9 +149,7 @@ async def test_the_answer_of_who_has_come_back_is_that_of_the_only_client(
         old = await attached(here.it, here.id)
         await here.it.editor.ask("session/close", {"sessionId": here.id})
         old.prompt(here.id, "work")
-        its_turn = here.it.agent.stops_at("session/prompt")
-        here.gate.open()
-        await until(lambda: its_turn.reached)
+        its_turn = await next_turn(here)
         if asked_first:
             here.asks()
             await old.got(PERMISSION)
@@ -232,9 +233,7 @@ async def test_what_is_asked_in_the_turn_of_one_that_has_come_back_to_observe_do
         old = await attached(here.it, here.id)
         old.prompt(here.id, "work")
         await old.handled()
-        its_turn = here.it.agent.stops_at("session/prompt")
-        here.gate.open()
-        await until(lambda: its_turn.reached)
+        its_turn = await next_turn(here)
         await leaves(old, "noticed")
         await attached(here.it, here.id, observer=True)
         await here.it.editor.ask("session/close", {"sessionId": here.id})

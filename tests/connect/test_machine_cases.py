@@ -7,7 +7,7 @@ import pytest
 from acp_bridge.connect.machine import Machine
 from acp_bridge.connect.way_out import HangUp, ToEditor, ToServer
 from acp_bridge.protocol import own_meta
-from tests.connect.model import CAPABILITIES, REFUSED, Transcript, World
+from tests.connect.model import CAPABILITIES, Transcript, World
 from tests.connect.test_machine import greeted
 
 WORDS = [{"type": "text", "text": "do it"}]
@@ -565,24 +565,3 @@ def test_when_initialize_was_refused_the_other_end_says_what_is_wrong_with_the_r
 
 def asks(method: str, id: int) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": {"protocolVersion": 1}}
-
-
-@pytest.mark.hazard("N2")
-@pytest.mark.parametrize("how", ["load", "resume"])
-@pytest.mark.parametrize("reads", [True, False])
-def test_a_refused_load_of_an_open_session_leaves_it_as_it_was_on_the_next_line_too(
-    how: str, *, reads: bool
-) -> None:
-    """Whether the refusal is read before the line drops or not."""
-    world, session = working(2)
-    params = {"sessionId": "s0", "cwd": REFUSED, "mcpServers": []}
-    asked = world.send(f"session/{how}", params)
-    if reads:
-        world.settle()
-    world.cut()
-    world.server.step(session, 0)
-    world.connect()
-    world.settle()
-    assert error(world, asked) == "cwd: is refused"
-    assert world.texts("s0") == session.entries[-1][1]
-    assert notices(world) == []

@@ -14,6 +14,16 @@ def whole(world: World) -> list[tuple[str, str]]:
     return entries
 
 
+def on_the_next_line(world: World, session: Transcript) -> None:
+    """Drop the line; on the next one the editor has seen each word once, and no notice."""
+    world.cut()
+    world.server.step(session, 0)
+    world.connect()
+    world.settle()
+    assert world.texts("s0") == session.entries[-1][1]
+    assert notices(world) == []
+
+
 @pytest.mark.hazard("N2")
 @pytest.mark.parametrize("late", [False, True], ids=["in order", "the first answer comes last"])
 @pytest.mark.parametrize("folders", [(REFUSED, "/w"), ("/w", REFUSED)], ids=str)
@@ -42,6 +52,22 @@ def test_of_two_loads_at_once_the_refused_one_does_not_take_the_session_from_the
 
 
 @pytest.mark.hazard("N2")
+@pytest.mark.parametrize("how", ["load", "resume"])
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_refused_load_of_an_open_session_leaves_it_as_it_was_on_the_next_line_too(
+    how: str, *, reads: bool
+) -> None:
+    """Whether the refusal is read before the line drops or not."""
+    world, session = working(2)
+    params = {"sessionId": "s0", "cwd": REFUSED, "mcpServers": []}
+    asked = world.send(f"session/{how}", params)
+    if reads:
+        world.settle()
+    on_the_next_line(world, session)
+    assert error(world, asked) == "cwd: is refused"
+
+
+@pytest.mark.hazard("N2")
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_load_of_an_open_session_that_breaks_in_its_replay_doubles_nothing_on_the_next_line(
     *, cut: bool
@@ -53,13 +79,8 @@ def test_a_load_of_an_open_session_that_breaks_in_its_replay_doubles_nothing_on_
     world.machine_reads()
     if not cut:
         world.settle()
-    world.cut()
-    world.server.step(session, 0)
-    world.connect()
-    world.settle()
+    on_the_next_line(world, session)
     assert error(world, asked) == "it broke"
-    assert world.texts("s0") == session.entries[-1][1]
-    assert notices(world) == []
 
 
 @pytest.mark.hazard("N2")

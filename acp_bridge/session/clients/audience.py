@@ -358,8 +358,8 @@ class Audience:
 
         `had`: False if it was only about to open it, so that no question comes to wait for it.
         """
-        held = client in self._detached or self._transcript.view_of(client) is not None
-        self._closed_by_one |= closes and held
+        has_it = client in self._detached or self._transcript.view_of(client) is not None
+        self._closed_by_one |= closes and has_it
         if closes:
             self._prompts.note_closed(client)
         self._detached.discard(client)
