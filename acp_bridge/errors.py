@@ -134,6 +134,13 @@ def refused(message: str) -> RpcError:
     return RpcError(ErrorCode.INVALID_REQUEST, message)
 
 
+def too_many_requests(open_: int) -> RpcError:
+    """Return -32600: the agent has `open_` open requests, and may make no more."""
+    return refused(
+        f"{open_} requests of this agent wait for an answer: send more when some have one"
+    )
+
+
 def silent(method: str, seconds: float) -> RpcError:
     """Return -32603: the agent has not answered `method` within `seconds`."""
     return agent_trouble(f"the agent did not answer {method} within {seconds:g} s")

@@ -344,6 +344,7 @@ class Link:
                 break
             if self._exit is None:
                 with anyio.CancelScope() as self._hurry:
+                    await self.at_clients.room()
                     await self.owner.room(self)
         self._read_all.set()
         self._cut_off.set()

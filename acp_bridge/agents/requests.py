@@ -128,6 +128,10 @@ class Requests:
 
 # --- its requests to clients ----------------------------------------------------------------------
 
+#: the requests of one process that may be open at clients at once. Beyond it the process is not
+#: read on while a person is asked, and its other requests are refused.
+MOST_OPEN: Final = 1_000
+
 
 class Question(Protocol):
     """A request of the process that a client has not answered yet."""
@@ -144,6 +148,9 @@ class Question(Protocol):
     def asks_a_person(self) -> bool:
         """True when a client answers only after its user has answered."""
 
+    def settled(self) -> None:
+        """Do what follows when the request is open no more."""
+
     def call_back(self) -> None:
         """Tell the client that nobody waits for its answer any more."""
 
@@ -153,7 +160,10 @@ class Question(Protocol):
 
 @dataclass(slots=True)
 class AtClients:
-    """Keeps the requests and terminals that are open at clients, in the order of asking."""
+    """Keeps the requests and terminals that are open at clients, in the order of asking.
+
+    Whatever is done with one request costs the same, however many are open.
+    """
 
     #: the clients' id of the session that the process has, or is to have.
     session_id: str | None = None
@@ -161,28 +171,71 @@ class AtClients:
     terminals: dict[str, Callable[[], None]] = field(default_factory=dict)
     #: when a client was last asked something, or a question was last settled.
     touched: float = 0.0
-    _questions: dict[Question, None] = field(default_factory=dict)
+    #: the open requests by their ids at the process, which are different while they are open.
+    _open: dict[RequestId, Question] = field(default_factory=dict)
+    #: how many of them ask a person; how many of these are about a session.
+    _of_persons: int = 0
+    _of_session: int = 0
+    #: set when the next request ends, if somebody waits for that.
+    _ended: anyio.Event | None = None
     #: for how many seconds the process may be silent, and the scope that is cancelled then.
     _limits: list[tuple[float, anyio.CancelScope]] = field(default_factory=list)
 
     @property
     def questions(self) -> tuple[Question, ...]:
         """The requests that are not answered yet."""
-        return tuple(self._questions)
+        return tuple(self._open.values())
+
+    @property
+    def waits(self) -> bool:
+        """True while a request is not answered."""
+        return bool(self._open)
+
+    @property
+    def asks_a_person(self) -> bool:
+        """True while a request waits for a person."""
+        return self._of_persons > 0
+
+    @property
+    def asks_in_session(self) -> bool:
+        """True while a request about a session waits for a person."""
+        return self._of_session > 0
+
+    @property
+    def full(self) -> bool:
+        """True while `MOST_OPEN` requests are open."""
+        return len(self._open) >= MOST_OPEN
+
+    async def room(self) -> None:
+        """Wait until fewer than `MOST_OPEN` requests are open, or none of them asks a person."""
+        while self.full and self.asks_a_person:
+            self._ended = self._ended or anyio.Event()
+            await self._ended.wait()
 
     def has(self, question: Question) -> bool:
         """Return True while this request of the process is not answered."""
-        return question in self._questions
+        return self._open.get(question.call.id) is question
 
     def add(self, question: Question) -> None:
         """Note a request that a client is asked now."""
-        self._questions[question] = None
-        self._touch()
+        self._open[question.call.id] = question
+        self._count(question, 1)
 
     def remove(self, question: Question) -> None:
         """Forget a request that is answered, or given up."""
-        del self._questions[question]
-        self._touch()
+        del self._open[question.call.id]
+        self._count(question, -1)
+        question.settled()
+        ended, self._ended = self._ended, None
+        if ended:
+            ended.set()
+
+    def _count(self, question: Question, by: int) -> None:
+        if question.asks_a_person:
+            self._of_persons += by
+            self._of_session += by if question.names_session else 0
+        self.touched = anyio.current_time()
+        self._set_limits()
 
     def end_questions(self) -> None:
         """End the permissions and elicitations now, whatever the clients do with them."""
@@ -199,11 +252,9 @@ class AtClients:
         self.session_id = None
 
     def take_back(self, request_id: object) -> None:
-        """Call back the process's request with this id, after its `$/cancel_request`."""
-        for question in self.questions if is_id(request_id) else ():
-            if question.call.id == request_id:
-                question.call_back()
-                return
+        """Withdraw the process's request with this id: the process has cancelled it."""
+        if is_id(request_id) and (question := self._open.get(request_id)):
+            question.call_back()
 
     def release(self) -> None:
         """Release the terminals of a dead process, and call its requests back."""
@@ -235,12 +286,7 @@ class AtClients:
         if limit[1].cancelled_caught:
             raise TimeoutError
 
-    def _touch(self) -> None:
-        self.touched = anyio.current_time()
-        self._set_limits()
-
     def _set_limits(self) -> None:
-        waits = any(question.asks_a_person for question in self._questions)
-        now = math.inf if waits else anyio.current_time()
+        now = math.inf if self.asks_a_person else anyio.current_time()
         for seconds, scope in self._limits:
             scope.deadline = now + seconds

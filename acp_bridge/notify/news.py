@@ -53,8 +53,9 @@ class Stand:
 
     #: the last part of the session's folder.
     name: str
-    #: the questions that a person has not answered, a line each, in the order of asking.
-    asked: tuple[str, ...] = ()
+    #: the oldest question that a person has not answered, in one line, and how many there are.
+    oldest: str = ""
+    asked: int = 0
     #: the key of the prompt that runs, and those of all that have no answer.
     running: int | None = None
     unanswered: tuple[int, ...] = ()
@@ -141,7 +142,7 @@ class Notes:
             for news in found:
                 del session.due[news]
             if found:
-                asked = session.stand.asked[0] if found[0] is News.WAITS else ""
+                asked = session.stand.oldest if found[0] is News.WAITS else ""
                 rows.append((found[0], _short(session.stand.name, _NAME), _short(asked, _WORDS)))
         if not rows:
             return None
@@ -149,10 +150,10 @@ class Notes:
         return Told(tuple(rows))
 
     def _note_asked(self, session: _Session, was: Stand, now: float) -> None:
-        asked = session.stand.asked
-        if not asked:
+        stand = session.stand
+        if not stand.asked:
             session.due.pop(News.WAITS, None)
-        elif asked[:1] != was.asked[:1] or len(asked) < len(was.asked):
+        elif not was.asked or stand.oldest != was.oldest or stand.asked < was.asked:
             session.due[News.WAITS] = now + self._times.moment
 
     def _note_turn(self, session: _Session, now: float) -> None:

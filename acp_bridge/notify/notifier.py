@@ -72,11 +72,12 @@ class Notifier:
 
     def follow(self, core: Core, after: SessionState, *, held: bool) -> None:
         """Note the state of a session; `held`: the bridge holds its queue, not the user."""
-        now, stand = after.turns, None
+        now, asked, stand = after.turns, after.around.asked, None
         if not now.ending:
             stand = Stand(
                 _name(core),
-                tuple(after.around.asked),
+                asked.oldest if asked else "",
+                asked.count if asked else 0,
                 now.running,
                 now.unanswered,
                 now.state is State.DRAINING,

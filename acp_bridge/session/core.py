@@ -65,11 +65,19 @@ async def contained(
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """The open questions to a person: the oldest in one line, and how many there are."""
+
+    oldest: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Around:
     """The part of a session's state that its machine doesn't know."""
 
-    #: the open questions to a person, a line each, in the order of asking.
-    asked: tuple[str, ...] = ()
+    #: the open questions to a person; None if there is none.
+    asked: Asked | None = None
     #: how many clients have the session.
     clients: int = 0
     #: the agent has a request of a client that it has not answered.

@@ -10,6 +10,7 @@ from typing import Any
 from acp_bridge import errors
 from acp_bridge.agents.link import Link
 from acp_bridge.agents.process import Exit
+from acp_bridge.agents.requests import MOST_OPEN
 from acp_bridge.journal import SessionJournal
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Phase, Snapshot, State
@@ -41,6 +42,7 @@ from acp_bridge.session.transcript.pacing import Pacing
 from acp_bridge.session.transcript.subagents import Subagents
 from acp_bridge.session.transcript.title import Title
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
+from acp_bridge.updates import agent_trouble
 from acp_bridge.updates.children import names_session
 from acp_bridge.updates.updates import Leak, Updates
 from acp_bridge.wire.jsonrpc import UNSET
@@ -49,6 +51,9 @@ from acp_bridge.wire.peer import Call
 
 class FromAgent:
     """Takes updates, requests and the end of a session's processes."""
+
+    #: the last process that had too many open requests.
+    _flooding: Link | None = None
 
     def __init__(
         self,
@@ -204,6 +209,9 @@ class FromAgent:
             self._work.note()
         if refused and tainted:
             self._leaked(link)
+        if link.at_clients.full and self._flooding is not link:
+            self._flooding = link
+            self._transcript.notice(agent_trouble.too_many_requests(MOST_OPEN))
 
     def on_agent_notification(self, link: Link, method: str, params: Any) -> None:
         self._spoke = True
@@ -218,6 +226,7 @@ class FromAgent:
             self._transcript.notify(method, params)
 
     def on_batch_end(self, link: Link) -> None:
+        self._to_client.ask_anew()
         if self._spoke:
             self._spoke = False
             if self._disturb:

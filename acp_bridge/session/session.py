@@ -299,9 +299,9 @@ class Session:
         return self.audience.pacing.waits
 
     def _look_around(self) -> Around:
-        asked, rests = self._questions, self.core.now.running is None
+        rests = self.core.now.running is None
         return Around(
-            asked=tuple([each.summary for each in asked.open]) if asked.all else (),
+            asked=self._questions.asked,
             clients=len(self.transcript.views),
             agent_owes=bool(self.to_agent.passed) and self.to_agent.busy,
             journal_behind=self.journal.behind,

@@ -50,6 +50,15 @@ def cancelled_silent(seconds: float) -> str:
     )
 
 
+def too_many_requests(open_: int) -> str:
+    """Return the notice that the agent has `open_` open requests, which is too many."""
+    return (
+        f"[acp-bridge] The agent has {open_} open requests. Until some of them are answered,"
+        " acp-bridge refuses its requests for files and terminals. While you have a request to"
+        " answer, acp-bridge reads nothing more from the agent. Stop ends the turn."
+    )
+
+
 def usage_limit(resets: str | None, *, goes_on: bool, spent: int) -> str:
     """Return the notice of a queue that is held since the agent has met a usage limit.
 

@@ -14,7 +14,7 @@ from acp_bridge.notify.news import News, Notes, Stand, Times, Told
 REST = Stand("api")
 #: A turn of the prompt 1 that runs.
 RUNS = Stand("api", running=1, unanswered=(1,))
-ASKS = replace(RUNS, asked=("rm -rf build",))
+ASKS = replace(RUNS, oldest="rm -rf build", asked=1)
 TIMES = Times()
 
 
@@ -76,9 +76,9 @@ def test_a_question_that_is_answered_in_time_is_told_to_nobody(person: Person) -
 def test_who_answers_one_of_several_questions_is_there_and_has_ten_seconds_for_the_next(
     person: Person,
 ) -> None:
-    two = replace(RUNS, asked=("one", "two"))
+    two = replace(RUNS, oldest="one", asked=2)
     person.see(two)
-    person.see(replace(two, asked=("two",)), after=9)
+    person.see(replace(two, oldest="two", asked=1), after=9)
     person.passes(9)
     assert person.texts == []
     person.passes(1)
@@ -86,8 +86,8 @@ def test_who_answers_one_of_several_questions_is_there_and_has_ten_seconds_for_t
 
 
 def test_two_equal_questions_of_which_one_is_answered_are_two(person: Person) -> None:
-    person.see(replace(RUNS, asked=("same", "same")))
-    person.see(replace(RUNS, asked=("same",)), after=9)
+    person.see(replace(RUNS, oldest="same", asked=2))
+    person.see(replace(RUNS, oldest="same", asked=1), after=9)
     person.passes(10)
     assert person.told == [(19.0, "api: waits for you")]
 
@@ -96,7 +96,7 @@ def test_a_further_question_does_not_begin_the_wait_anew_and_is_not_told_by_itse
     person: Person,
 ) -> None:
     person.see(ASKS)
-    person.see(replace(RUNS, asked=("rm -rf build", "more")), after=5)
+    person.see(replace(RUNS, oldest="rm -rf build", asked=2), after=5)
     person.passes(1000)
     assert person.told == [(10.0, "api: waits for you")]
 
@@ -307,7 +307,7 @@ def test_of_many_folders_five_are_named() -> None:
 def test_names_and_words_are_one_short_line_without_what_can_t_be_seen() -> None:
     notes = Notes(TIMES)
     bad = replace(
-        ASKS, name="a\nb\x1b[31m\ud800\u202e" + "x" * 100, asked=("rm\r\n-rf " + "y" * 500,)
+        ASKS, name="a\nb\x1b[31m\ud800\u202e" + "x" * 100, oldest="rm\r\n-rf " + "y" * 500
     )
     notes.note("a", bad, 0)
     found = notes.take(10)
@@ -325,7 +325,7 @@ def test_what_looks_like_a_key_is_masked_before_the_words_are_cut() -> None:
     for before in range(150, 200):
         notes = Notes(TIMES)
         asks = f"{'x' * before} https://me:hunter2secret@example.org/"
-        notes.note("a", replace(ASKS, asked=(asks,)), 0)
+        notes.note("a", replace(ASKS, oldest=asks), 0)
         found = notes.take(10)
         assert found is not None
         assert "hunt" not in found.text(words=True)
@@ -336,7 +336,8 @@ def test_what_looks_like_a_key_is_masked_before_the_words_are_cut() -> None:
 _STANDS = st.builds(
     Stand,
     name=st.just("api"),
-    asked=st.lists(st.sampled_from(["one", "two"]), max_size=2).map(tuple),
+    oldest=st.sampled_from(["one", "two"]),
+    asked=st.integers(0, 2),
     running=st.none() | st.integers(1, 3),
     unanswered=st.lists(st.integers(1, 3), max_size=2).map(tuple),
     stopped=st.booleans(),

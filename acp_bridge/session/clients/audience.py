@@ -123,8 +123,8 @@ class Standing:
         self.follow(self._core.state)
         row = self._params()
         if asked := self._core.state.around.asked:
-            more = f" (and {len(asked) - 1} more)" if len(asked) > 1 else ""
-            row["asks"] = asked[0] + more
+            more = f" (and {asked.count - 1} more)" if asked.count > 1 else ""
+            row["asks"] = asked.oldest + more
         return row
 
     def _tell(self, view: ClientView) -> None:
@@ -348,7 +348,7 @@ class Audience:
     def go_on(self, client: Client) -> None:
         """Send the open questions, and the state, to a client that has been shown all else."""
         view = self._transcript.view_of(client)
-        if self._questions.all and not (view and view.lag):
+        if self._questions.asked and not (view and view.lag):
             self._questions.ask_too(client)
         self.standing.welcome()
         self._core.settle()

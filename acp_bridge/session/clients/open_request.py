@@ -33,6 +33,9 @@ class OpenRequest(ABC):
         """True when the answer comes only after a person's word."""
         return self.call.method in ASKS_A_PERSON
 
+    def settled(self) -> None:  # noqa: B027 - most do nothing then
+        """Do what follows when the request is open no more."""
+
     @abstractmethod
     def call_back(self) -> None:
         """Tell the client or hook that is asked that nobody waits for the answer any more."""

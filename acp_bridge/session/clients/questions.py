@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import Any, Final
 from uuid import uuid4
 
@@ -41,7 +42,7 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.session.clients.open_request import OpenRequest
 from acp_bridge.session.clients.permissions import asks, decision_of, option_for
-from acp_bridge.session.core import Core
+from acp_bridge.session.core import Asked, Core
 from acp_bridge.session.prompts.hooks import Decision
 from acp_bridge.session.prompts.prompts import Prompts
 from acp_bridge.session.transcript.transcript_out import TranscriptOut
@@ -83,6 +84,10 @@ class _Question(OpenRequest):
     #: clients with names that are gone, by `Client.identity`: it waits for them.
     awaited: list[object] = field(default_factory=list)
 
+    #: the updates of its call since `Questions.ask_anew` that it was asked with.
+    changes: int = 0
+    #: is called once it is settled.
+    forget: Callable[[], None] = lambda: None
     #: is called with the answer that ends the question, and with who has given that.
     note: Callable[[object, str], None] = lambda result, by: None
     #: the subject of the question in one line, and what that was made of.
@@ -96,6 +101,16 @@ class _Question(OpenRequest):
             said = f"[{self.child.title}] {said}" if self.child else said
             self._subject = self.about, said
         return self._subject[1]
+
+    @property
+    def card(self) -> object:
+        """The clients' id of the tool call that it is about; None if it is about none."""
+        card = (self.about or {}).get("toolCallId")
+        return card if isinstance(card, str) else None
+
+    def settled(self) -> None:
+        """Leave the open questions."""
+        self.forget()
 
     def awaits(self, client: Client) -> None:
         """Let the question wait for a client that is gone; of many for the last `_AWAITED`."""
@@ -141,14 +156,22 @@ class Questions:
         self._core = core
         self._prompts = prompts
         self._transcript = transcript
-        #: the questions that were asked; some may be settled by now: `open` has the others.
-        self.all: list[_Question] = []
+        self._open: dict[_Question, None] = {}
+        #: the same by the call that they are about, as clients know its id.
+        self._about: dict[object, dict[_Question, None]] = {}
+        #: by such a call, its updates since `ask_anew`.
+        self._changes: dict[object, list[Json]] = {}
 
     @property
     def open(self) -> list[_Question]:
         """The questions that are not settled, in the order of asking."""
-        self.all = [asked for asked in self.all if asked.is_open]
-        return self.all
+        return list(self._open)
+
+    @property
+    def asked(self) -> Asked | None:
+        """The oldest question that is not settled, and how many there are; None without any."""
+        oldest = next(iter(self._open), None)
+        return Asked(oldest.summary, len(self._open)) if oldest else None
 
     def clients(self, link: Link, call: Call, *, guarded: bool = False) -> list[Client]:
         """Return the clients that can answer a request of an agent, also those still loading.
@@ -223,8 +246,11 @@ class Questions:
         child = self._children.of(link.children, call.params)
         question = _Question(link, call, params, about, guarded, child)
         question.note = partial(self._note_end, question)
+        question.changes = len(self._changes.get(question.card, ()))
+        question.forget = partial(self._forget, question)
+        self._open[question] = None
+        self._about.setdefault(question.card, {})[question] = None
         link.at_clients.add(question)
-        self.all.append(question)
         for client in self._away(call, guarded) if _is_of_session(link, call) else []:
             question.awaits(client)
         try:
@@ -248,20 +274,44 @@ class Questions:
             elif back:
                 self._withdraw(question, client, None)
 
+    def _forget(self, question: _Question) -> None:
+        del self._open[question]
+        of_card = self._about[question.card]
+        del of_card[question]
+        if not of_card:
+            del self._about[question.card]
+
     def note_card(self, update: Json) -> None:
-        """Ask clients anew when an update changes the call that they have been shown."""
-        for question in self.open:
-            before = question.about
-            if before is None or before.get("toolCallId") != update.get("toolCallId"):
-                continue
-            question.about = updated(before, update)
-            if shows_alike(before, question.about):
-                continue
-            question.id = uuid4().hex
-            self._transcript.flush()
-            for client in [each for each in question.asked if WHOLE_CALLS in each.abilities.own]:
-                client.peer.cancel(question.asked[client].request_id)
-                self._ask(question, client)
+        """Note an update of a tool call that a question may be about, for `ask_anew`."""
+        card = update.get("toolCallId")
+        if card in self._about:
+            self._changes.setdefault(card, []).append(update)
+
+    def ask_anew(self) -> None:
+        """Ask clients again whose question has changed since the last call.
+
+        It is called before any client's answer can be read, and asks once, however many updates
+        there were: their number times that of the questions would be too much.
+        """
+        changes, self._changes = self._changes, {}
+        for card, updates in changes.items():
+            # What all updates from one on say together: a question has seen those before it.
+            together = [*accumulate(reversed(updates), lambda later, said: updated(said, later))]
+            for question in list(self._about.get(card, ())):
+                seen, question.changes = question.changes, 0
+                if question.about is not None and seen < len(updates):
+                    self._change(question, updated(question.about, together[-1 - seen]))
+
+    def _change(self, question: _Question, about: Json) -> None:
+        """Note what is known of a question's call by now, and ask anew if that shows more."""
+        before, question.about = question.about or {}, about
+        if shows_alike(before, about):
+            return
+        question.id = uuid4().hex
+        self._transcript.flush()
+        for client in [each for each in question.asked if WHOLE_CALLS in each.abilities.own]:
+            client.peer.cancel(question.asked[client].request_id)
+            self._ask(question, client)
 
     def _ask(self, question: _Question, client: Client) -> None:
         params = self._linked(self._for_client(question, client), client)

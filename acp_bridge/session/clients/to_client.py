@@ -7,6 +7,8 @@ questions to people go to all who can answer (`questions.py`).
 - After a cancel the agent changes nothing through the client (C19), and what it waits for is
   answered at once (invariant C15).
 - What the client did not say it can do never reaches it.
+- A process with too many open requests has its further ones refused. Requests that ask a person
+  wait in its pipe (`agents.requests.MOST_OPEN`).
 - When a process is dead, its terminals are released and its requests are called back.
 """
 
@@ -19,6 +21,7 @@ from typing import Any
 
 from acp_bridge import errors, protocol
 from acp_bridge.agents.link import Link
+from acp_bridge.agents.requests import MOST_OPEN
 from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.protocol import ASKS_A_PERSON, Json
 from acp_bridge.session.clients.open_request import OpenRequest, answer_cancelled, names_session
@@ -83,6 +86,9 @@ class ToClient:
         if stopped and call.method in _REFUSED_AFTER_CANCEL:
             answer_cancelled(link, call)
             return True
+        if link.at_clients.full and call.method not in ASKS_A_PERSON:
+            link.peer.fail(call.id, errors.too_many_requests(MOST_OPEN))
+            return False
         if self._permissions and self._permissions.takes(call):
             self._permissions.decide(link, call, self._pass)
         else:
@@ -90,9 +96,14 @@ class ToClient:
         return False
 
     def note_card(self, update: Json) -> None:
-        """Ask open questions about a tool call anew, where needed, after an update of that call."""
+        """Note an update of a tool call that an open question may be about."""
         if self._questions:
             self._questions.note_card(update)
+
+    def ask_anew(self) -> None:
+        """Ask open questions anew, where needed, after the updates of their tool calls."""
+        if self._questions:
+            self._questions.ask_anew()
 
     def _pass(self, link: Link, call: Call, guarded: bool) -> None:
         """Pass a request to the client or the people that it is for, or refuse it.

@@ -95,8 +95,11 @@ class Silence:
     def _since(self, link: Link) -> float:
         """Return when the silence began; the time now if this is none."""
         at_clients, stands = link.at_clients, self._core.now.standstill
-        asks = any(each.asks_a_person for each in at_clients.questions)
-        if asks or self._unread() or stands in (Standstill.PAUSING, Standstill.PAUSED):
+        if (
+            at_clients.asks_a_person
+            or self._unread()
+            or stands in (Standstill.PAUSING, Standstill.PAUSED)
+        ):
             return anyio.current_time()
         return max(self._heard, at_clients.touched)
 
@@ -105,7 +108,7 @@ class Silence:
         asked something."""
         notes = self._updates.notes
         cards = self._updates.open_cards - self._before
-        works = link.at_clients.questions or self._updates.children.at_work
+        works = link.at_clients.waits or self._updates.children.at_work
         return bool(works) or any(notes.get(c) != "failed" for c in cards)
 
     async def _look(self, link: Link) -> dict[int, Program] | None:

@@ -199,7 +199,7 @@ class Sleep:
 
     def _busy(self, link: Link) -> bool:
         """Return True while anything is open that the end of the process would break."""
-        at_clients = link.at_clients.questions or link.at_clients.terminals
+        at_clients = link.at_clients.waits or link.at_clients.terminals
         open_here = bool(self._updates.open_cards) or self._unread() or self._asks()
         behind = self._core.state.around.journal_behind  # then a reload would fail
         busy = at_clients or open_here or behind or link.peer.busy or self._updates.children.at_work

@@ -293,8 +293,7 @@ class Work:
             return True
         if self.stopping or link is None:
             return False
-        asks = any(each.asks_a_person and each.names_session for each in link.at_clients.questions)
-        return asks or self._goes_on
+        return link.at_clients.asks_in_session or self._goes_on
 
     # --- its end by a Stop ---------------------------------------------------------------------
 
