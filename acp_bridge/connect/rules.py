@@ -33,6 +33,7 @@ from acp_bridge.protocol import (
     as_object,
     queue_words,
 )
+from acp_bridge.updates.wording import words
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: requests that open a session that exists.
@@ -116,15 +117,16 @@ def line_is_back(where: str) -> str:
 def is_refused(where: str, why: str) -> str:
     """Return the notice that the remote bridge lets this user in no more."""
     return (
-        f"[acp-bridge] {where} has refused the token: {why}. `acp-bridge connect --login` keeps"
-        " another one."
+        f"[acp-bridge] {where} has refused the token: {words(why)}. `acp-bridge connect --login`"
+        " keeps another one."
     )
 
 
 def is_unreached(where: str, why: str) -> str:
     """Return the notice that the bridge that has a session now can't be reached."""
     return (
-        f"[acp-bridge] {where}, which has this session now, can't be reached: {why}. Load it again."
+        f"[acp-bridge] {where}, which has this session now, can't be reached: {words(why)}. Load it"
+        " again."
     )
 
 
@@ -139,15 +141,16 @@ def is_another(where: str, what: list[str]) -> str:
     `what`: the members of its `initialize` that differ.
     """
     return (
-        f"[acp-bridge] What answers at {where} is not what it was: {', '.join(what)} differ. An"
-        " editor that is started again knows it as it is."
+        f"[acp-bridge] What answers at {where} is not what it was: {words(', '.join(what))} differ."
+        " An editor that is started again knows it as it is."
     )
 
 
 def not_reopened(where: str, error: object) -> str:
     """Return the notice that a session could not be opened again, with the server's `error`."""
     message = error.get("message") if isinstance(error, dict) else None
-    return f"[acp-bridge] {where} does not show this session any more: {message}. Load it again."
+    why = words(str(message))
+    return f"[acp-bridge] {where} does not show this session any more: {why}. Load it again."
 
 
 UNSEEN: Final = (

@@ -22,7 +22,7 @@ from acp_bridge.protocol import (
     text_chunk,
     with_own_meta,
 )
-from acp_bridge.updates.wording import as_code, code, named
+from acp_bridge.updates.wording import as_code, code, named, words
 
 UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
@@ -116,6 +116,9 @@ NOTHING_TO_PAUSE: Final = (
     " waiting."
 )
 ASK_WHAT: Final = "Ask what? `/queue ask QUESTION` is answered beside the session."
+ASKED_BESIDE: Final = (
+    "[acp-bridge] Asked beside the session, which keeps nothing of this. The agent answers:"
+)
 CANNOT_ASK: Final = (
     "this agent can't be asked beside the session: it has no forks. Ask it in a prompt"
 )
@@ -166,8 +169,10 @@ _REASONS: Final = {
     "max_turn_requests": "ended: the limit of requests of one turn",
     "refusal": "ended: the agent refused",
 }
-#: characters that are told of an error.
-_LONGEST_END: Final = 500
+#: characters that are shown of what a hook says.
+_LONGEST_OF_HOOK: Final = 2_000
+#: characters of a path, which is shown whole.
+_LONGEST_PATH: Final = 4_200
 
 
 def notice(text: str) -> Json:
@@ -187,10 +192,10 @@ def away(seconds: float) -> str:
 
 def given_up(name: str, before: object, now: object) -> str:
     """Return the notice that the setting `name`, which was `before`, is `now` at the agent."""
-    value = "its own setting" if now is None else repr(now)
+    value = "its own setting" if now is None else as_code(repr(now))
     return (
-        f"[acp-bridge] {name}: the agent goes on with {value}. {before!r} was given up for another"
-        " choice, which no agent could take at that time: choose again."
+        f"[acp-bridge] {as_code(name)}: the agent goes on with {value}. {as_code(repr(before))} was"
+        " given up for another choice, which no agent could take at that time: choose again."
     )
 
 
@@ -198,7 +203,7 @@ def not_ready(refusal: str | None) -> str:
     """Return the notice that no process takes a session; `refusal`: why it was not loaded."""
     if refusal is None:
         return NOT_READY
-    return f"[acp-bridge] This is the transcript, but {refusal}. {MEMORY_WAYS}."
+    return f"[acp-bridge] This is the transcript, but {words(refusal)}. {MEMORY_WAYS}."
 
 
 def memory_sent(characters: int) -> str:
@@ -226,24 +231,19 @@ def still_left_over(number: int) -> str:
 
 def titled(title: str) -> str:
     """Return the answer to `/queue title`; `title` is empty if the user gave no words."""
-    return f"Titled: {title}" if title else "Give the title behind it: `/queue title WORDS`."
-
-
-def answered_beside(answer: str) -> str:
-    """Return the text that shows the answer to `/queue ask`."""
-    return f"[acp-bridge] Asked beside the session, which keeps nothing of this:\n\n{answer}"
+    return f"Titled: {words(title)}" if title else "Give the title behind it: `/queue title WORDS`."
 
 
 def not_answered(why: str) -> str:
     """Return the notice that `/queue ask` has no answer."""
-    return f"[acp-bridge] Not answered: {why}."
+    return f"[acp-bridge] Not answered: {words(why)}."
 
 
 def not_paused(why: str) -> str:
     """Return the notice that the agent refused to pause the turn that runs."""
     return (
-        f"[acp-bridge] The agent did not pause: {why}. The turn goes on; nothing more starts until"
-        " `/queue go`."
+        f"[acp-bridge] The agent did not pause: {words(why)}. The turn goes on; nothing more starts"
+        " until `/queue go`."
     )
 
 
@@ -285,9 +285,9 @@ def steers(prompt: list[Any], *, now: bool) -> str:
     return f"{_beginning(prompt)} {what}."
 
 
-def no_such_waiting(words: list[str], usage: str) -> str:
+def no_such_waiting(given: list[str], usage: str) -> str:
     """Return the answer to `/queue steer` with words that are no waiting prompt's number."""
-    return f"No prompt {' '.join(words)!r} waits that could join the turn. {usage}"
+    return f"No prompt {as_code(' '.join(given))} waits that could join the turn. {usage}"
 
 
 def running(count: int) -> str:
@@ -325,7 +325,7 @@ def moved(number: int) -> str:
 
 def not_changed(why: str) -> str:
     """Return the answer to a change of a prompt that was not made."""
-    return f"Nothing is changed: {why}."
+    return f"Nothing is changed: {words(why)}."
 
 
 def changed_by_other(how: str) -> str:
@@ -335,28 +335,28 @@ def changed_by_other(how: str) -> str:
 
 def no_such_prompt(number: str) -> str:
     """Return why a number names no prompt that waits or is left over."""
-    return f"no prompt {code(number)} waits: it has begun or has ended, or never was"
+    return f"no prompt {as_code(number, 80)} waits: it has begun or has ended, or never was"
 
 
 def bad_hooks(file: str, why: str) -> str:
     """Return the notice of a file of hooks that can't be used."""
     return (
-        f"[acp-bridge] `{file}`: {why}. No hook of this file runs until that is mended and the"
-        " session is opened again; every permission is asked of you."
+        f"[acp-bridge] {as_code(file)}: {words(why)}. No hook of this file runs until that is"
+        " mended and the session is opened again; every permission is asked of you."
     )
 
 
 def bad_rules(file: str, why: str) -> str:
     """Return the notice of a file of rules that can't be used."""
     return (
-        f"[acp-bridge] `{file}`: {why}. Until that is mended, what it refused before is refused,"
-        " and every other permission is asked of you."
+        f"[acp-bridge] {as_code(file)}: {words(why)}. Until that is mended, what it refused before"
+        " is refused, and every other permission is asked of you."
     )
 
 
 def rule_refused(title: str, rule: str) -> str:
     """Return the notice of a tool call that a rule has refused."""
-    return f"[acp-bridge] Your rule refused {as_code(title)}: {rule}"
+    return f"[acp-bridge] Your rule refused {as_code(title)}: {words(rule)}"
 
 
 def unattended(about: str) -> str:
@@ -368,7 +368,7 @@ def untrusted_hooks(folder: str) -> str:
     """Return the notice of a project whose hooks are not trusted."""
     return (
         "[acp-bridge] This project has hooks of its own (`.acp_bridge/hooks.toml`). They are off:"
-        f" `acp-bridge trust {folder}` on a terminal shows them, and turns them on for sessions"
+        f" {_trust(folder)} on a terminal shows them, and turns them on for sessions"
         " that are opened after that."
     )
 
@@ -378,16 +378,16 @@ def untrusted_rules(folder: str, *, changed: bool) -> str:
     since = ", since the file changed after you trusted it" if changed else ""
     return (
         "[acp-bridge] The `allow` rules of this project (`.acp_bridge/permissions.toml`) do not"
-        f" count{since}: `acp-bridge trust {folder}` on a terminal shows them, and lets them count."
+        f" count{since}: {_trust(folder)} on a terminal shows them, and lets them count."
     )
 
 
 def changed_hooks(files: list[str], folder: str) -> str:
     """Return the notice of trusted hooks that have changed."""
-    named = ", ".join(f"`{name}`" for name in files[:5]) + (" and more" if len(files) > 5 else "")
+    named = ", ".join(map(as_code, files[:5])) + (" and more" if len(files) > 5 else "")
     return (
         f"[acp-bridge] The hooks of this project are off, since {named} changed after you trusted"
-        f" them; every permission is asked of you. `acp-bridge trust {folder}` on a terminal turns"
+        f" them; every permission is asked of you. {_trust(folder)} on a terminal turns"
         " them on again, for sessions that are opened after that."
     )
 
@@ -400,27 +400,29 @@ def hooks_count(file: str, hooks: list[tuple[str, str]], *, new: bool) -> str:
     shown = [f"{event}: `{code(command)}`" for event, command in hooks]
     more = f", and {len(shown) - 10} more" if len(shown) > 10 else ""
     of = "Hooks" if new else "The hooks have changed"
-    return f"[acp-bridge] {of} of `{file}` that run in this session: {', '.join(shown[:10])}{more}."
+    named = ", ".join(shown[:10]) + more
+    return f"[acp-bridge] {of} of {as_code(file)} that run in this session: {named}."
 
 
 def hooks_gone(file: str) -> str:
     """Return the notice of a file of hooks that a session has had, and that is gone."""
-    return f"[acp-bridge] The hooks of `{file}` are gone: none of them runs in this session."
+    return f"[acp-bridge] The hooks of {as_code(file)} are gone: none of them runs in this session."
 
 
 def hook_failed(event: str, command: str, why: str) -> str:
     """Return the notice of a hook that has failed."""
-    return f"[acp-bridge] A hook of {event} failed (`{code(command)}`): {why}."
+    return f"[acp-bridge] A hook of {event} failed (`{code(command)}`): {words(why)}."
 
 
 def prompt_refused(why: str) -> str:
     """Return the notice beside a prompt that a hook has refused."""
-    return f"[acp-bridge] A hook refused the prompt, and the agent did not get it: {why}"
+    said = words(why, _LONGEST_OF_HOOK)
+    return f"[acp-bridge] A hook refused the prompt, and the agent did not get it: {said}"
 
 
 def permission_refused(title: str, why: str) -> str:
     """Return the notice of a tool call that a hook has refused."""
-    return f"[acp-bridge] A hook refused `{code(title)}`: {why}"
+    return f"[acp-bridge] A hook refused {as_code(title)}: {words(why, _LONGEST_OF_HOOK)}"
 
 
 def permission_allowed(about: str) -> str:
@@ -437,7 +439,7 @@ def enough_feedback(text: str) -> str:
     """Return the notice of feedback that the agent is not given, after too much of it."""
     return (
         "[acp-bridge] Hooks have sent the agent back to work often enough. This was not given to it"
-        f" any more:\n\n{text}"
+        f" any more: {words(text, _LONGEST_OF_HOOK)}"
     )
 
 
@@ -525,12 +527,12 @@ def _of_row(row: Json, agent: str) -> str:
 
 
 def _quoted(prompt: Json) -> str:
-    return f"“{summary(prompt['prompt'], _LENGTH)}”"
+    return f"“{words(summary(prompt['prompt'], _LENGTH))}”"
 
 
 def prompt_not_run(why: str) -> str:
     """Return the notice of a prompt that failed while no client was there to be told."""
-    return f"[acp-bridge] This prompt was not run, and is not sent again: {why}"
+    return f"[acp-bridge] This prompt was not run, and is not sent again: {words(why)}"
 
 
 # --- how a turn ended, for the transcript, and for the terminal that asked ----------------------
@@ -556,20 +558,24 @@ def turn_ended(told: Json) -> str | None:
     """Return the sentence on how a turn ended, from its journaled answer; None if it ended well."""
     match told:
         case {"error": {"code": int(code), "message": str(message), **rest}}:
-            words: str | None = turn_error(code, message, rest.get("data"))
+            said: str | None = turn_error(code, message, rest.get("data"))
         case {"stopReason": stop_reason}:
-            words = turn_end(stop_reason)
+            said = turn_end(stop_reason)
         case _:
             return None
-    if words is None:
+    if said is None:
         return None
-    line = " ".join(words.split())
-    line = line if len(line) <= _LONGEST_END else f"{line[: _LONGEST_END - 1]}…"
+    line = words(said)
     end = "" if line.endswith((".", "!", "?", "…")) else "."
     return f"[acp-bridge] {line[0].upper()}{line[1:]}{end}"
 
 
 # --- texts of others, in a sentence of ours -----------------------------------------------------
+
+
+def _trust(folder: str) -> str:
+    """Return the command with which the user trusts a project."""
+    return as_code(f"acp-bridge trust {folder}", _LONGEST_PATH)
 
 
 def summary(prompt: list[Any], length: int) -> str:
@@ -599,7 +605,7 @@ def numbered(prompts: list[tuple[int, Json]]) -> str:
 
 def _listed(params: Json) -> str:
     unread = " (perhaps not read)" if PERHAPS_READ in own_meta(params) else ""
-    return summary(params["prompt"], _LENGTH) + unread
+    return words(summary(params["prompt"], _LENGTH)) + unread
 
 
 def _beginning(prompt: list[Any]) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.updates.wording import visible
 
 #: members of a call that don't say what it is to do.
 _STANDING: Final = ("sessionUpdate", "toolCallId", "status", "rawOutput")
@@ -137,9 +138,9 @@ def summary(call: Json) -> str:
     Invisible characters are escaped.
     """
     if _lines(call) == [_NOTHING_ELSE]:
-        return _seen(title(call)) + _TITLE_ALONE
-    lines = [line for each in _texts(shown(call)) if (line := _seen(" ".join(each.split())))]
-    line, left = _seen(title(call)), len(lines)
+        return visible(title(call)) + _TITLE_ALONE
+    lines = [line for each in _texts(shown(call)) if (line := visible(" ".join(each.split())))]
+    line, left = visible(title(call)), len(lines)
     for each in lines:
         longer = f"{line}{' · ' if left < len(lines) else ': '}{each}"
         if len(longer) > _SUMMARY:
@@ -277,14 +278,6 @@ def _line(name: str, text: str) -> str:
     """Return `name: text`; further lines of a text are indented, so that none looks like a name."""
     name = name.replace("\n", "\\n")
     return f"{name}: {text}" if "\n" not in text else f"{name}:\n{text}".replace("\n", "\n  ")
-
-
-def _seen(line: str) -> str:
-    """Return a line with its invisible characters escaped."""
-    if line.isprintable():
-        return line
-    shown = (each if each.isprintable() else ascii(each)[1:-1] for each in line)
-    return "".join(shown)
 
 
 def _full_title(call: Json) -> str:

@@ -1,8 +1,16 @@
-"""Puts times and texts of others into the form in which notices show them. SANS-IO."""
+"""Puts times and texts of others into the form in which notices show them. SANS-IO.
+
+A text that the bridge did not write is one line of bounded length inside a notice: `words` of a
+sentence, or code (`as_code`, `code`). So nobody writes lines of their own in the bridge's name.
+"""
 
 from __future__ import annotations
 
 import re
+from typing import Final
+
+#: characters of a text of others in a notice.
+_LONGEST: Final = 500
 
 
 def duration(seconds: float) -> str:
@@ -17,16 +25,42 @@ def duration(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
+def visible(line: str) -> str:
+    """Return a line with its invisible characters escaped."""
+    if line.isprintable():
+        return line
+    shown = (each if each.isprintable() else ascii(each)[1:-1] for each in line)
+    return "".join(shown)
+
+
+def _one_line(text: str, most: int) -> str:
+    """Return a text as one visible line of at most `most` characters."""
+    looked_at = text[: 8 * most]  # a text of megabytes is not read as a whole for one line
+    line = visible(" ".join(looked_at.split()))
+    return line if len(line) <= most and looked_at == text else f"{line[: most - 1]}…"
+
+
+def words(text: str, most: int = _LONGEST) -> str:
+    """Return a text of others as one line of at most `most` characters, for a notice's sentence.
+
+    No link of Markdown is left in it, since that would lead elsewhere than it says.
+    """
+    return _one_line(text, most).replace("](", "] (")
+
+
 def code(text: str) -> str:
     """Return a text as one short line that can stand between backticks."""
-    line = " ".join(text.split()).replace("`", "'")
-    return line if len(line) <= 80 else f"{line[:79]}…"
+    return _one_line(text, 80).replace("`", "'") or " "
 
 
-def as_code(line: str) -> str:
-    """Return a line as code in Markdown, whole and with its own backticks."""
+def as_code(text: str, most: int = _LONGEST) -> str:
+    """Return a text of others as one line of code in Markdown, with its own backticks.
+
+    `most`: the characters of the line.
+    """
+    line = _one_line(text, most)
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
-    edge = " " if len(fence) > 1 else ""
+    edge = " " if len(fence) > 1 or not line else ""
     return f"{fence}{edge}{line}{edge}{fence}"
 
 

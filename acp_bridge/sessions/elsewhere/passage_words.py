@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from acp_bridge.updates.wording import words
+
 HOLDER_ENDED: Final = (
     "the acp-bridge that ran this session has ended; the session is opened here, and what waited"
     " in it is held"
@@ -40,12 +42,15 @@ def held_elsewhere(why: str | None, pid: int | None) -> str:
 
 def holder_let_go(why: str) -> str:
     """Return the notice that another bridge shows the client a session no more, and `why`."""
-    return f"[acp-bridge] This session is not shown here any more: {why}. Load it again to go on."
+    return (
+        f"[acp-bridge] This session is not shown here any more: {words(why)}. Load it again to go"
+        " on."
+    )
 
 
 def not_continued(why: str) -> str:
     """Return the notice that a session's bridge has ended, and `why` opening it here failed."""
     return (
         "[acp-bridge] The acp-bridge that ran this session has ended, and the session could not be"
-        f" opened here: {why}. Load it again to go on."
+        f" opened here: {words(why)}. Load it again to go on."
     )
