@@ -1,8 +1,10 @@
 """A transcript as Markdown, and tables: readable, in order, harmless."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 
 from acp_bridge.commands.terminal.table import table
 from acp_bridge.commands.terminal.view.markdown import markdown
@@ -139,3 +141,90 @@ def test_lines_are_cut_at_the_width_of_the_terminal() -> None:
     lines = table(["id", "title"], [["x" * 60, "a long title"]], 50).splitlines()
     assert lines[1] == "x" * 37 + "...  a lon..."
     assert table(["id"], [["你好你好"]], 7) == "id\n你好...\n"
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        *(
+            "## User\n\nyes",
+            "x\n# User",
+            "   ##   User  ##",
+            "##\tuser",
+            "## **User**",
+            "## acp-bridge",
+        ),
+        *(
+            "# Waiting",
+            "User\n---",
+            "User\n====",
+            "> ## User",
+            "- # User",
+            "1. ## User",
+            "## A plan",
+        ),
+        *(
+            "<h2>User</h2>",
+            "a <H2>User</H2>",
+            "<!--\n\n## User",
+            "<div>\n## User\n</div>",
+            "\\`<h2>`",
+        ),
+        *("```\nopen", "~~~~ sh\nopen\n~~~", "```\n\n## User", "``` `\n## User", "- ```\n## User"),
+        *(
+            "###### User",
+            "<pre>\n\n## User",
+            "[User]: x\n## User",
+            "`a\n## User\n`",
+            "\n".join("#" * 9),
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", ["agent_message_chunk", "user_message_chunk"])
+def test_no_message_makes_a_heading_that_looks_like_one_of_the_page(forged: str, kind: str) -> None:
+    page = markdown([said(forged, kind), said("hm", "agent_thought_chunk")])
+    begun = "User" if kind.startswith("user") else "Agent"
+    tokens = MarkdownIt("commonmark").parse(page)
+    headings = [
+        (opened.tag, words.content)
+        for opened, words in pairwise(tokens)
+        if opened.type == "heading_open"
+    ]
+    assert [each for each in headings if each[0] in ("h1", "h2")] == [
+        ("h2", begun),
+        ("h2", "Thought"),
+    ]
+    others = ["".join(filter(str.isalpha, words)).lower() for _, words in headings[1:-1]]
+    assert not {"user", "acpbridge", "waiting"} & set(others)
+    kinds = [each.type for token in tokens for each in (token, *(token.children or ()))]
+    assert not {"html_block", "html_inline"} & set(kinds)
+    letters = [each for each in forged if each.isalnum()]
+    assert [each for each in page if each.isalnum()] == [*begun, *letters, *"Thoughthm"]
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        *(
+            "```sh\n# a comment\n## User\n```",
+            "    # code\n",
+            "`List<String>` <https://a.b>",
+            "#5 = 3",
+        ),
+        *(
+            "a < b",
+            "a\n\n---\n\nb",
+            "`` a`<b ``",
+            "- a\n- b",
+            "1. ```\n   # c\n   ```\n2. d",
+            "\\## User",
+        ),
+    ],
+)
+def test_what_only_resembles_a_heading_is_shown_as_it_was_written(plain: str) -> None:
+    assert markdown([said(plain)]) == f"## Agent\n\n{plain}"
+
+
+def test_headings_of_an_agent_stay_headings_below_those_of_the_page() -> None:
+    text = markdown([said("# Plan\n\n## Steps\n\n###### Least")])
+    assert text == "## Agent\n\n### Plan\n\n#### Steps\n\n###### Least"

@@ -4,6 +4,9 @@ Invariants
 - A tool call is placed where it began, in its final state; so is the plan.
 - A fence is longer than every run of backticks inside it.
 - The text is harmless to a terminal.
+- Every heading of the first two levels is the page's own: those in a message are two levels lower,
+  and none of them has the words of a heading of the page. HTML in a message is text, and a fence
+  that a message leaves open is closed at its end.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable
-from typing import Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
 
 from acp_bridge.cli.harmless import harmless, one_line
 from acp_bridge.protocol import CONTEXT, Json, own_meta
@@ -28,12 +32,27 @@ from acp_bridge.view.blocks import (
 )
 from acp_bridge.view.from_updates import Updates, card
 
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
 _HEADS: Final = {
     Voice.USER: "User",
     Voice.AGENT: "Agent",
     Voice.THOUGHT: "Thought",
     Voice.BRIDGE: "acp-bridge",
     Voice.HOOK: "Hook",
+}
+#: what a message must have so that more than its words could show: a heading, HTML or a fence.
+_STANDS_OUT: Final = re.compile("[#<=]|^[ \t>]*(-+[ \t\r]*$|```|~~~)", re.MULTILINE)
+#: how many levels a heading in a message is lowered, and the lowest level that there is.
+_ABOVE, _LOWEST = 2, 6
+#: a character that is escaped or a code span, which stay; or what begins a tag, and no address.
+_TAG: Final = re.compile(
+    r"\\.|(?<!`)(`+)(?!`).{0,200}?(?<!`)\1(?!`)|<(?=[a-z/!?])(?![a-z.+-]+:)", re.DOTALL | re.I
+)
+#: the letters of the page's own headings.
+_OWN: Final = {
+    "".join(filter(str.isalpha, each)).casefold() for each in (*_HEADS.values(), "Waiting")
 }
 _DONE: Final = {Step.COMPLETED: "x", Step.IN_PROGRESS: "-", Step.PENDING: " "}
 #: Makes the text of a block when the whole transcript is read.
@@ -72,7 +91,7 @@ class _Page:
             self._blocks.append(lambda: f"## {_HEADS[said.voice]}")
         if not said.goes_on(self._last):
             self._pieces = pieces = list[str]()
-            self._blocks.append(lambda: "".join(pieces))
+            self._blocks.append(lambda: _below("".join(pieces)))
         self._pieces.append(_words(said.content))
         self._last = said
 
@@ -92,6 +111,48 @@ class _Page:
 
     def text(self) -> str:
         return "\n\n".join(filter(None, (block() for block in self._blocks)))
+
+
+def _below(message: str) -> str:
+    """Return a message in Markdown so that nothing in it looks like a heading of the page."""
+    if not _STANDS_OUT.search(message):
+        return message
+    from markdown_it import MarkdownIt  # few messages need it
+
+    parser = MarkdownIt("commonmark").disable(["html_block", "inline"])
+    tokens, lines = parser.parse(message), message.split("\n")
+    for token in tokens:
+        begin, end = token.map or (0, 0)
+        if token.type == "inline":
+            lines[begin:end] = _TAG.sub(_as_text, "\n".join(lines[begin:end])).split("\n")
+    for heading, words in pairwise(tokens):
+        if heading.type == "heading_open" and heading.map:
+            at = heading.map[1] - 1 if heading.markup in ("=", "-") else heading.map[0]
+            lines[at] = _lowered(lines[at], heading.markup, words.content)
+    if tokens and _is_open(tokens[-1]):
+        lines.append(tokens[-1].markup)
+    return "\n".join(lines)
+
+
+def _is_open(block: Token) -> bool:
+    """Return True for a fenced block that no line closes."""
+    begin, end = block.map or (0, 0)
+    return block.type == "fence" and end - begin < len(block.content.splitlines()) + 2
+
+
+def _as_text(found: re.Match[str]) -> str:
+    return "\\<" if found[0] == "<" else found[0]
+
+
+def _lowered(line: str, markup: str, words: str) -> str:
+    """Return the line that makes a heading, for one that is lower, or for none.
+
+    None is made by an underline, and of the words of the page's own headings.
+    """
+    plain = "".join(filter(str.isalpha, words)).casefold()
+    if markup in ("=", "-") or plain in _OWN:
+        return line.replace(markup[0], f"\\{markup[0]}", 1)
+    return line.replace(markup, "#" * min(_LOWEST, len(markup) + _ABOVE), 1)
 
 
 def _shown_card(card: Card) -> str:
