@@ -116,9 +116,7 @@ NOTHING_TO_PAUSE: Final = (
     " waiting."
 )
 ASK_WHAT: Final = "Ask what? `/queue ask QUESTION` is answered beside the session."
-ASKED_BESIDE: Final = (
-    "[acp-bridge] Asked beside the session, which keeps nothing of this. The agent answers:"
-)
+ASKED_BESIDE: Final = "[acp-bridge] Asked beside the session, which keeps nothing of this:"
 CANNOT_ASK: Final = (
     "this agent can't be asked beside the session: it has no forks. Ask it in a prompt"
 )
@@ -169,10 +167,8 @@ _REASONS: Final = {
     "max_turn_requests": "ended: the limit of requests of one turn",
     "refusal": "ended: the agent refused",
 }
-#: characters that are shown of what a hook says.
-_LONGEST_OF_HOOK: Final = 2_000
-#: characters of a path, which is shown whole.
-_LONGEST_PATH: Final = 4_200
+#: characters that are shown of what a hook says, and of a path, which is shown whole.
+_OF_HOOK, _OF_PATH = 2_000, 4_200
 
 
 def notice(text: str) -> Json:
@@ -416,13 +412,12 @@ def hook_failed(event: str, command: str, why: str) -> str:
 
 def prompt_refused(why: str) -> str:
     """Return the notice beside a prompt that a hook has refused."""
-    said = words(why, _LONGEST_OF_HOOK)
-    return f"[acp-bridge] A hook refused the prompt, and the agent did not get it: {said}"
+    return f"[acp-bridge] A hook refused the prompt: {words(why, _OF_HOOK)}"
 
 
 def permission_refused(title: str, why: str) -> str:
     """Return the notice of a tool call that a hook has refused."""
-    return f"[acp-bridge] A hook refused {as_code(title)}: {words(why, _LONGEST_OF_HOOK)}"
+    return f"[acp-bridge] A hook refused {as_code(title)}: {words(why, _OF_HOOK)}"
 
 
 def permission_allowed(about: str) -> str:
@@ -437,10 +432,8 @@ def feedback(text: str) -> str:
 
 def enough_feedback(text: str) -> str:
     """Return the notice of feedback that the agent is not given, after too much of it."""
-    return (
-        "[acp-bridge] Hooks have sent the agent back to work often enough. This was not given to it"
-        f" any more: {words(text, _LONGEST_OF_HOOK)}"
-    )
+    said = words(text, _OF_HOOK)
+    return f"[acp-bridge] Hooks have sent the agent back to work often enough. Not sent: {said}"
 
 
 # --- work that goes on, for a client that has just come -----------------------------------------
@@ -575,7 +568,7 @@ def turn_ended(told: Json) -> str | None:
 
 def _trust(folder: str) -> str:
     """Return the command with which the user trusts a project."""
-    return as_code(f"acp-bridge trust {folder}", _LONGEST_PATH)
+    return as_code(f"acp-bridge trust {folder}", _OF_PATH)
 
 
 def summary(prompt: list[Any], length: int) -> str:

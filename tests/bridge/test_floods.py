@@ -69,6 +69,7 @@ class Flood:
 
 
 @pytest.mark.parametrize("method", [PERMISSION, "fs/read_text_file"])
+@pytest.mark.hazard("P6")
 async def test_one_more_request_costs_the_same_beside_a_thousand_open_ones(
     tmp_path: Path, method: str
 ) -> None:
@@ -94,6 +95,7 @@ async def test_one_that_the_agent_withdraws_costs_the_same_beside_a_thousand_ope
         here.gate.open()
 
 
+@pytest.mark.hazard("P6")
 async def test_an_update_of_a_call_costs_the_same_beside_a_thousand_open_permissions(
     tmp_path: Path,
 ) -> None:
@@ -107,6 +109,7 @@ async def test_an_update_of_a_call_costs_the_same_beside_a_thousand_open_permiss
         here.gate.open()
 
 
+@pytest.mark.hazard("P6", "V9")
 async def test_many_updates_of_a_call_ask_once_anew_each_of_the_many_that_are_about_it(
     tmp_path: Path,
 ) -> None:
