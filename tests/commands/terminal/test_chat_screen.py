@@ -94,8 +94,8 @@ async def test_what_is_typed_to_search_answers_no_question(tmp_path: Path) -> No
         running.type("y")
         await running.terminal.shows("search: y")
         assert running.bridge.answered == []
-        running.type("\x07y")
-        await running.terminal.shows("» y")
+        running.type("\x07\r")
+        await running.terminal.hides("search:")
         assert running.bridge.answered == []
         running.end_turn(call)
 
@@ -136,14 +136,21 @@ async def test_words_of_the_next_turn_stand_below_its_prompt(tmp_path: Path) -> 
         assert places == sorted(places)
 
 
-async def test_a_key_answers_a_permission_that_was_there_long_enough(tmp_path: Path) -> None:
+@pytest.mark.hazard("V9")
+async def test_a_key_marks_an_answer_on_the_screen_and_enter_takes_it(tmp_path: Path) -> None:
     async with chat(tmp_path) as running:
         await running.prompt("do")
         running.ask()
-        await running.terminal.shows("1 or y: Allow")
+        await running.terminal.shows("  1 or y: Allow")
         await running.terminal.shows("rm -r /")
+        await running.terminal.shows("a key marks, Enter answers")
         running.now += 1
         running.type("y")
+        await running.terminal.shows("* 1 or y: Allow\n  2 or a: Always")
+        await running.terminal.shows("Enter answers: Allow")
+        await running.terminal.shows("» y")
+        assert running.bridge.answered == []
+        running.type("\r")
         await running.terminal.shows("Allow: rm -r /")
         await running.bridge.until(lambda: running.bridge.answered)
         outcome = {"outcome": "selected", "optionId": "once"}
@@ -188,12 +195,11 @@ async def test_a_question_shows_its_command_and_one_that_changes_is_asked_anew(
         await running.terminal.shows("argv: rm -r 'a b'")
         await running.terminal.shows("paths (7):")
         await running.terminal.shows("/p6")
-        running.type("y")  # for what it was before
-        await running.terminal.shows("» y")
-        running.type("\x7f")
-        await running.terminal.hides("» y")
+        running.type("y\r")  # for what it was before
+        await running.terminal.shows("* 1 or y: Allow")
+        assert len(running.bridge.answered) == 1  # the first, withdrawn
         running.now += 1
-        running.type("y")
+        running.type("\r")
         await running.terminal.shows("Allow: List files: argv: rm -r 'a b'")
 
 
@@ -244,8 +250,118 @@ async def test_what_was_typed_for_something_else_answers_no_permission(tmp_path:
         await running.terminal.shows("Alt-1 or Alt-y: Allow")
         assert not running.bridge.answered
         running.type("\x1bn")
+        await running.terminal.shows("* Alt-3 or Alt-n: Reject")
+        assert not running.bridge.answered
+        running.type("\r")
         await running.terminal.shows("Reject: rm -r /")
         await running.terminal.shows("» yes it isy")
+
+
+async def test_the_first_letters_of_the_next_prompt_answer_no_permission(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        running.ask()
+        await running.terminal.shows("1 or y: Allow")
+        running.now += 10
+        running.type("a")
+        await running.terminal.shows("* 2 or a: Always")
+        running.type("nd then do")
+        await running.terminal.shows("» and then do")
+        await running.terminal.hides("* ")
+        running.type("\r")
+        await running.prompted("and then do")
+        assert not running.bridge.answered
+        await running.terminal.shows("1 or y: Allow")
+
+
+async def test_what_is_pasted_answers_no_permission(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        running.ask()
+        await running.terminal.shows("1 or y: Allow")
+        running.now += 10
+        running.type("\x1b[200~y\x1b[201~")
+        await running.terminal.shows("Alt-1 or Alt-y: Allow")
+        running.type("\r")
+        await running.prompted("y")
+        running.type("ä\x7fn\x1b[200~o\r\x1b[201~")
+        await running.terminal.shows("» no")
+        assert not running.bridge.answered
+
+
+@pytest.mark.parametrize("key", ["\x1b", "\x7f", "\x15"])
+async def test_a_mark_is_taken_away_by_escape_and_by_emptying_the_line(
+    tmp_path: Path, key: str
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        running.ask()
+        await running.terminal.shows("1 or y: Allow")
+        running.now += 10
+        running.type("y")
+        await running.terminal.shows("* 1 or y: Allow")
+        running.type(key)
+        await running.terminal.hides("* 1 or y: Allow")
+        await running.terminal.shows("»\n")
+        running.type("\r")
+        await running.terminal.shows("  1 or y: Allow")
+        assert not running.bridge.answered
+        assert not running.bridge.notified
+        running.type("\x1b")  # without a mark it stops, as ever
+        with anyio.fail_after(5):
+            assert await running.bridge.told("session/cancel") == {"sessionId": SESSION}
+
+
+async def test_an_arrow_makes_the_marked_key_text(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        running.ask()
+        await running.terminal.shows("1 or y: Allow")
+        running.now += 10
+        running.type("y")
+        await running.terminal.shows("* 1 or y: Allow")
+        running.type("\x1b[D")
+        await running.terminal.hides("* 1 or y: Allow")
+        running.type("m\r")
+        await running.prompted("my")
+        assert not running.bridge.answered
+
+
+async def test_ctrl_c_stops_while_an_answer_is_marked_and_takes_nothing(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        call = await running.prompt("do")
+        running.ask()
+        await running.terminal.shows("1 or y: Allow")
+        running.now += 10
+        running.type("y")
+        await running.terminal.shows("* 1 or y: Allow")
+        running.type("\x03")
+        with anyio.fail_after(5):
+            await running.bridge.told("session/cancel")
+            await running.bridge.until(lambda: running.bridge.answered)
+        assert running.bridge.answered == [Ok({"outcome": {"outcome": "cancelled"}})]
+        await running.terminal.shows("»\n")
+        running.end_turn(call, "cancelled")
+
+
+async def test_enter_for_a_question_that_was_settled_elsewhere_sends_nothing(
+    tmp_path: Path,
+) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        first = running.ask("first")
+        await running.terminal.shows("1 or y: Allow")
+        running.now += 1
+        running.type("y")
+        await running.terminal.shows("* 1 or y: Allow")
+        running.bridge.peer.cancel(first)
+        await running.terminal.shows("not asked any more: first")
+        running.now += 1
+        running.type("\r")
+        await running.terminal.shows("Enter again sends the line")
+        assert len([c for c in running.bridge.calls if c.method == "session/prompt"]) == 1
+        running.type("es\r")
+        await running.prompted("yes")
 
 
 async def test_a_question_that_takes_the_place_of_another_waits_for_quiet_again(
@@ -260,13 +376,12 @@ async def test_a_question_that_takes_the_place_of_another_waits_for_quiet_again(
         running.bridge.peer.cancel(first)
         await running.terminal.shows("not asked any more: first")
         await running.terminal.shows("second")
-        running.type("y")
-        await running.terminal.shows("» y")
+        running.type("y\r")
+        await running.terminal.shows("* 1 or y: Allow")
         assert len(running.bridge.answered) == 1  # the first, withdrawn
-        running.type("\x7f")
-        await running.terminal.hides("» y")
+        running.type("\x7f1")
         running.now += 1
-        running.type("1")
+        running.type("\r")
         await running.terminal.shows("Allow: second")
 
 
