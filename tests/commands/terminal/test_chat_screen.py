@@ -267,6 +267,7 @@ async def test_the_first_letters_of_the_next_prompt_answer_no_permission(tmp_pat
         await running.terminal.shows("* 2 or a: Always")
         running.type("nd then do")
         await running.terminal.shows("» and then do")
+        await running.terminal.shows("Alt and a key mark, Enter answers")
         await running.terminal.hides("* ")
         running.type("\r")
         await running.prompted("and then do")
@@ -324,6 +325,19 @@ async def test_an_arrow_makes_the_marked_key_text(tmp_path: Path) -> None:
         await running.terminal.hides("* 1 or y: Allow")
         running.type("m\r")
         await running.prompted("my")
+        assert not running.bridge.answered
+
+
+async def test_alt_enter_sends_the_marked_key_as_text(tmp_path: Path) -> None:
+    async with chat(tmp_path) as running:
+        await running.prompt("do")
+        running.ask()
+        await running.terminal.shows("1 or y: Allow")
+        running.now += 10
+        running.type("y")
+        await running.terminal.shows("* 1 or y: Allow")
+        running.type("\x1b\r")
+        await running.prompted("y")
         assert not running.bridge.answered
 
 

@@ -55,15 +55,16 @@ def asked(conversation: Conversation, look: Look, columns: int, line: str) -> li
     return rows
 
 
-def status(conversation: Conversation, look: Look) -> str:
+def status(conversation: Conversation, look: Look, line: str) -> str:
     """Return the status line: what the session does, its mode and model, tokens, cost and title.
 
     While the user is in the list of waiting prompts, or edits one, it names the keys for that.
+    `line`: the text in the input line.
     """
     if (keys := _queue_keys(conversation.queue)) and not conversation.leaves_next:
         return keys
     shown, standing = conversation.shown, conversation.standing
-    parts = [_doing(conversation, look), _way_in(conversation)]
+    parts = [_doing(conversation, look, line), _way_in(conversation)]
     if standing is not None and conversation.queue.order is None:
         others = standing.waiting - len(conversation.queued)
         parts += [f"{others} of others wait"] if others > 0 else []
@@ -90,7 +91,7 @@ def _wrapped(line: str, columns: int, indent: str) -> list[str]:
     )
 
 
-def _doing(conversation: Conversation, look: Look) -> str:
+def _doing(conversation: Conversation, look: Look, line: str) -> str:
     """Return what the session is doing, or what the next Ctrl-C does; "" if it is idle."""
     if conversation.leaves_next:
         return "Ctrl-C again leaves"
@@ -99,7 +100,8 @@ def _doing(conversation: Conversation, look: Look) -> str:
     if (mark := conversation.questions.mark) is not None:
         return f"Enter answers: {mark.option.name}"
     if conversation.questions.shown is not None:
-        return "a permission is asked: a key marks, Enter answers"
+        keys = "a key marks" if conversation.keys_mark(line) else "Alt and a key mark"
+        return f"a permission is asked: {keys}, Enter answers"
     if conversation.standing is not None and (word := conversation.standing.word):
         return word
     if conversation.running:

@@ -60,7 +60,7 @@ def layout(
                 filter=Condition(lambda: bool(line.complete_state)),
             ),
             search,
-            _lines("class:quiet", lambda: _cut([bottom.status(conversation, look)])),
+            _lines("class:quiet", lambda: _cut([bottom.status(conversation, look, line.text)])),
         ]
     )
     above = ConditionalContainer(
