@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from acp_bridge.protocol import (
     AGENT_MESSAGE,
+    NOTICE,
     PERHAPS_READ,
     ErrorCode,
     Json,
@@ -173,7 +174,7 @@ _LONGEST_END: Final = 500
 def notice(text: str) -> Json:
     """Return the parameters of `session/update` (without the session's id) that say this text."""
     chunk = text_chunk(AGENT_MESSAGE, f"\n\n{text}\n\n", f"acp-bridge-{uuid4().hex[:12]}")
-    return with_own_meta({"update": chunk}, {"notice": True})
+    return with_own_meta({"update": chunk}, {NOTICE: True})
 
 
 def away(seconds: float) -> str:

@@ -237,9 +237,7 @@ def test_after_an_answer_the_next_question_has_its_own_moments(place: Place) -> 
 
 
 @pytest.mark.parametrize("ends", ["withdraw", "remove_all"])
-def test_enter_for_a_question_that_has_ended_sends_nothing_at_once(
-    place: Place, ends: str
-) -> None:
+def test_enter_for_a_question_that_has_ended_sends_nothing_at_once(place: Place, ends: str) -> None:
     place.ask()
     place.now += 1
     place.type("y")
