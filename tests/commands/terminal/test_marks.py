@@ -106,7 +106,7 @@ def test_a_second_letter_makes_all_of_it_text(place: Place) -> None:
     assert (place.sent, place.answered) == (["and then do"], [])
 
 
-@pytest.mark.parametrize("key", ["x", "Y", "4", "0", " ", "ä", "я", "１", "\n", "yy", ""])
+@pytest.mark.parametrize("key", ["x", "Y", "4", "0", " ", "ä", "я", "\uff11", "\n", "yy", ""])
 def test_what_is_no_key_of_an_option_is_text(place: Place, key: str) -> None:
     place.ask()
     place.now += 1
