@@ -262,10 +262,8 @@ def delete(arguments: Sequence[str]) -> int:
 
     async def act(connection: Connection, session: LiveSession) -> int:
         may = may_of(await _introduce(connection))
-        if isinstance(may, str) and may in list(
-            Role
-        ):  # nobody is asked for what the bridge refuses
-            rights.check([Role(may)], SESSION_DELETE, {"sessionId": session.session_id})
+        if may in list(Role):  # nobody is asked for what the bridge refuses
+            rights.check([Role(str(may))], SESSION_DELETE, {"sessionId": session.session_id})
         if (refused := await _refused(given, named(session))) is not None:
             return refused
         await _tell(connection, SESSION_DELETE, session)
