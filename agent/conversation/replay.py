@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from acp_bridge.protocol import NOTICE, is_terminal
+from acp_bridge.protocol import NOTICE, RAN, is_terminal
 from agent.client import Marked, Update
 from agent.conversation.entries import INTERRUPTED, Answer, Call, Entry, Note, Outcome, Prompt
 from agent.model import SpokenKind
@@ -77,7 +77,7 @@ def card_end(card_id: str, outcome: Outcome) -> Update:
         update["content"] = content
     if outcome.raw is not None:
         update["rawOutput"] = outcome.raw
-    return update
+    return update if outcome.ran else Marked(update, {RAN: False})
 
 
 def _last_plans(entries: Sequence[Entry]) -> dict[int, list[dict[str, Any]]]:
