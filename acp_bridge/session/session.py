@@ -102,9 +102,8 @@ class Session:
         # What the clients are shown, and what is kept.
         words = queue_command.offered(context.capabilities)
         known = set(journal.used_ids()), queue_command.command(words), journal.get(CARDS)
-        self._updates = updates = Updates(
-            *known, Children(journal.get), Asking(journal.get(ASKING))
-        )
+        asking = Asking(journal.get(ASKING))
+        self._updates = updates = Updates(*known, Children(journal.get), asking)
         self.transcript = shown = TranscriptOut(self.id, journal, updates, core.spawn)
         self.title = Title(core, context.journal, journal, shown)
         self.user_settings = chosen = UserSettings(journal)

@@ -212,6 +212,27 @@ def {when.replace("/", "_")}(id, params):
     assert "exit code 3" in done.stderr.decode()
 
 
+async def test_commands_that_the_built_in_agent_did_not_run_are_not_listed_as_run(
+    terminal: Terminal,
+) -> None:
+    said = terminal.folder / "said.txt"
+    calls = [f'call: shell {{"command": "touch made{number}"}}' for number in (1, 2)]
+    said.write_text("\n".join(["turn", *calls, "---", "text: Well.", ""]))
+    model = ("--model", f"scripted:{said}")
+    _, out, _ = await terminal.command("run", *model, "--json", "go")
+    *told, end = [json.loads(line) for line in out.splitlines()]
+    ended = [each for each in told if each.get("update", {}).get("status") == "failed"]
+    assert [each["_meta"] for each in ended] == [{"acp_bridge": {"ran": False}}] * 2
+    _, out, _ = await terminal.command("show", end["sessionId"], "--files")
+    assert out == "Nothing was read, edited or run.\n"
+    _, out, _ = await terminal.command("show", end["sessionId"], "--diff")
+    assert out == "# No tool call tells of a change.\n"
+    _, out, _ = await terminal.command("run", *model, "--permissions", "allow", "--json", "go")
+    session = json.loads(out.splitlines()[-1])["sessionId"]
+    _, out, _ = await terminal.command("show", session, "--files")
+    assert out.count("run ") == 2
+
+
 async def test_a_notice_of_the_built_in_agent_goes_to_stderr_and_is_marked(
     terminal: Terminal,
 ) -> None:

@@ -120,7 +120,7 @@ def changes_as_json(found: Changes, session_id: str) -> Iterator[Json]:
     yield {
         "sessionId": session_id,
         "commands": found.commands,
-        "unknown": found.unknown,
+        **({"unknown": found.unknown} if found.unknown else {}),
         "untold": found.untold,
         "others": found.others,
     }
