@@ -1,9 +1,8 @@
 """Every sentence that the bridge itself says in a session, and the one form in which it says them.
 
 A notice is an agent message of its own, marked in `_meta.acp_bridge`, so that a client that knows
-the bridge can show it apart. It is Markdown, with an empty line before and after it and around its
-lists, since clients join it to what stands beside it; commands stand in backticks. What needs the
-user is always such a text. The sentences of errors stand where the errors are made.
+the bridge can show it apart. It is Markdown, with an empty line before and after it and its lists,
+since clients join it to other texts. What needs the user is always such a text.
 """
 
 from __future__ import annotations

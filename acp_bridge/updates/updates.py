@@ -82,12 +82,10 @@ class Updates:
     ) -> None:
         """`taken`: every client-side id that the session used before; `queue_command`: `/queue`, to
         be listed with the agent's commands; `notes`: what is noted of cards, by client-side id."""
-        self.children = children or Children()
-        self.asking = asking or Asking()
+        self.children, self.asking = children or Children(), asking or Asking()
         self._taken, self._queue_command = taken, queue_command
-        self.notes, self.terminals = notes or {}, Terminals()
-        #: the notes are not in the journal as they are now.
-        self.notes_changed = False
+        #: True if the notes are not in the journal as they are now.
+        self.notes, self.notes_changed, self.terminals = notes or {}, False, Terminals()
         #: the client-side ids of the cards that have got their end since the session was opened.
         self._ended_ids: set[str] = set()
         #: the client-side ids of the open cards on which the agent has begun to work.

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from acp_bridge.commands.terminal.chat.questions import (
     Held,
+    Mark,
     Question,
     Questions,
     Taken,
@@ -295,25 +296,26 @@ _STEPS = st.one_of(
 )
 
 
-@given(st.lists(_STEPS, max_size=40))
-def test_whatever_is_done_only_a_mark_on_what_was_seen_answers_and_no_text_is_lost(
-    steps: list[tuple[str, Any]],
-) -> None:
-    place, count = Place(), 0
-    text, taken_for = "", 0
-    seen_since: dict[object, float] = {}
-    marked_for: object = None  # the question that was shown when the last key was pressed
-    for name, value in steps:
-        shown = place.open.shown
-        before_line, before_sent = place.line, len(place.sent)
+class Walk:
+    """A person and a bridge that do anything, and what has to hold after each step."""
+
+    def __init__(self) -> None:
+        self.place = Place()
+        self._asked = 0
+        #: since when each question is on the screen, and the one for which a key was pressed last.
+        self._seen: dict[object, float] = {}
+        self._marked_for: object = None
+
+    def step(self, name: str, value: Any) -> None:
+        place, shown = self.place, self.place.open.shown
+        line, answered = place.line, len(place.answered)
         match name:
             case "type":
                 place.type(value)
-                assert place.line == before_line + value
-                marked_for = shown and shown.request
-            case "alt":
-                if place.open.press_alt(value):
-                    marked_for = shown and shown.request
+                assert place.line == line + value
+                self._marked_for = shown and shown.request
+            case "alt" if place.open.press_alt(value):
+                self._marked_for = shown and shown.request
             case "paste":
                 place.paste(value)
                 assert place.open.mark is None
@@ -321,36 +323,53 @@ def test_whatever_is_done_only_a_mark_on_what_was_seen_answers_and_no_text_is_lo
                 place.backspace()
             case "wait":
                 place.now += value
-            case "ask":
-                count += 1
-                place.ask(str(count), drawn=False)
-            case "draw":
-                place.open.drawn()
-                if shown:
-                    seen_since.setdefault(shown.request, place.now)
-            case "answered elsewhere" if shown:
-                place.open.withdraw(shown.request)
-            case "stop":
-                place.open.remove_all()
             case "enter":
-                mark = place.open.mark
-                found = place.enter()
-                if isinstance(found, Taken):
-                    assert mark is not None
-                    assert shown is found.asked
-                    assert marked_for == found.asked.request
-                    assert place.now - seen_since[found.asked.request] >= 0.6
-                    assert place.line == ("" if found.typed else before_line)
-                    assert not found.typed or before_line in mark.option.keys
-                elif found is None:
-                    assert place.sent[before_sent:] == ([before_line] if before_line else [])
-                else:
-                    assert place.line == before_line
-        if name != "enter":
-            assert len(place.answered) == taken_for
-        taken_for = len(place.answered)
-        text = place.line
-        if (mark := place.open.mark) is not None:
-            assert place.open.shown is not None
-            assert mark.option in place.open.shown.options
-            assert not mark.typed or text in mark.option.keys
+                self._enter(shown, line)
+                return
+            case _:
+                self._of_the_bridge(name, shown)
+        assert len(place.answered) == answered
+
+    def _of_the_bridge(self, name: str, shown: Question | None) -> None:
+        match name:
+            case "ask":
+                self._asked += 1
+                self.place.ask(str(self._asked), drawn=False)
+            case "draw":
+                self.place.open.drawn()
+                if shown:
+                    self._seen.setdefault(shown.request, self.place.now)
+            case "answered elsewhere" if shown:
+                self.place.open.withdraw(shown.request)
+            case "stop":
+                self.place.open.remove_all()
+
+    def _enter(self, shown: Question | None, line: str) -> None:
+        place, mark, sent = self.place, self.place.open.mark, len(self.place.sent)
+        match place.enter():
+            case Taken(asked, option, typed):
+                assert (shown, mark) == (asked, Mark(option, typed))
+                assert self._marked_for == asked.request
+                assert place.now - self._seen[asked.request] >= 0.6
+                assert place.line == ("" if typed else line)
+                assert not typed or line in option.keys
+            case None:
+                assert place.sent[sent:] == ([line] if line else [])
+            case _:
+                assert (place.line, place.sent[sent:]) == (line, [])
+
+    def check(self) -> None:
+        shown, mark = self.place.open.shown, self.place.open.mark
+        assert mark is None or (shown is not None and mark.option in shown.options)
+        assert mark is None or not mark.typed or self.place.line in mark.option.keys
+
+
+@pytest.mark.hazard("V9")
+@given(st.lists(_STEPS, max_size=40))
+def test_whatever_is_done_only_a_mark_on_what_was_seen_answers_and_no_text_is_lost(
+    steps: list[tuple[str, Any]],
+) -> None:
+    walk = Walk()
+    for name, value in steps:
+        walk.step(name, value)
+        walk.check()
