@@ -382,6 +382,10 @@ PROMPT_KEY: Final = "promptKey"
 PROMPT_ID: Final = "promptId"
 #: of `session/cancel`, for an agent's translator: the agent's background work goes on.
 SPARES: Final = "sparesBackground"
+#: marks a text of the bridge's own, or of an agent that belongs to it, which is no answer.
+NOTICE: Final = "notice"
+#: on an update of a tool call, False: the call has ended, and nothing of it was run.
+RAN: Final = "ran"
 #: marks a prompt that a hook made, and its words in the transcript.
 FEEDBACK: Final = "feedback"
 #: marks a text that a hook added to a prompt: recorded, since an agent may replay it, not shown.

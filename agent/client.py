@@ -5,11 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 #: the content of a `session/update` notification, in wire form
 Update: TypeAlias = dict[str, Any]
+
+
+class Marked(dict[str, Any]):
+    """An update with marks for the bridge, which stand beside the update on the wire.
+
+    `marks`: the `_meta.acp_bridge` of the `session/update`; docs/extension.md has them.
+    """
+
+    def __init__(self, update: Update, marks: Mapping[str, Any]) -> None:
+        super().__init__(update)
+        self.marks = dict(marks)
 
 
 class ClientError(Exception):

@@ -94,3 +94,13 @@ def test_only_one_module_of_the_agent_makes_errors_for_the_wire() -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("RequestError")
     }
     assert making == {"agent.errors"}
+
+
+def test_only_one_function_of_the_agent_makes_notices() -> None:
+    with_name = {
+        module
+        for module, path in modules("agent").items()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and "[acp-bridge]" in str(node.value)
+    }
+    assert with_name == {"agent.conversation.replay"}

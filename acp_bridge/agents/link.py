@@ -33,13 +33,17 @@ from acp_bridge.agents.stderr import KEPT, end_of
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
     INITIALIZE,
+    NOTICE,
     OWN_PREFIX,
+    RAN,
     SAID_UPDATE,
     SESSION_UPDATE,
     VERSION,
     Json,
     has,
     kind_of,
+    own_meta,
+    with_own_meta,
     without_own_meta,
 )
 from acp_bridge.runtime import waits
@@ -60,6 +64,9 @@ _READ_BYTES = 64 * 1024
 _AGENT_LIMIT = 64 * 1024 * 1024
 #: bytes that an agent may say while it is parked; with more it is killed.
 _PARKED_LIMIT = 16 * 1024 * 1024
+#: the marks on updates that only an agent of this project may set: another one could speak with
+#: the bridge's voice.
+_OUR_AGENT_MARKS: Final = (NOTICE, RAN)
 #: calls an owner; an exception of it is logged, and does not stop the clean-up.
 _tell: Final = partial(errors.contained, what="the owner of an agent failed")
 
@@ -519,6 +526,12 @@ class Link:
             self._writer.write(data)
 
     def _without_own_marks(self, params: Any) -> Any:
-        """Return the agent's parameters without the bridge's marks; a translator's keep them."""
-        marked = isinstance(params, dict) and self._translated is None
-        return without_own_meta(params) if marked else params
+        """Return the agent's parameters without the bridge's marks; a translator's keep them.
+
+        Of an agent that belongs to acp-bridge those stay that are its own to say.
+        """
+        if not isinstance(params, dict) or self._translated is not None:
+            return params
+        told = own_meta(params) if self.command.ours else {}
+        kept = {name: told[name] for name in _OUR_AGENT_MARKS if isinstance(told.get(name), bool)}
+        return with_own_meta(params, kept) if kept else without_own_meta(params)

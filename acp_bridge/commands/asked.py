@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +15,7 @@ from acp_bridge.cli.harmless import one_line
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import fail, print_text
 from acp_bridge.commands.live import at_session, named, read
-from acp_bridge.commands.terminal.consent import says_yes
+from acp_bridge.commands.terminal.consent import nobody_to_ask, says_yes
 from acp_bridge.commands.terminal.live import Asleep, LiveSession
 from acp_bridge.commands.terminal.question import (
     NotAnswered,
@@ -82,8 +81,8 @@ def deny(arguments: Sequence[str]) -> int:
 
 def _run(parser: CommandParser, arguments: Sequence[str], *, allow: bool) -> int:
     given = read(parser, arguments)
-    if allow and given.option is None and not (sys.stdin and sys.stdin.isatty()):
-        parser.error("nobody can say yes where stdin is no terminal: give it --option")
+    if allow and given.option is None and (why := nobody_to_ask("--option", "stdin")):
+        parser.error(why)
     reach = reach_of(parser, given)
     return anyio.run(_answered, _Order(parser.name, reach, given.session, given.option, allow))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,14 +20,23 @@ from acp_bridge.cli.harmless import one_line
 from acp_bridge.cli.options import split
 from acp_bridge.cli.parser import CommandParser
 from acp_bridge.cli.printing import columns, fail, print_json, print_text
+from acp_bridge.clients import rights
+from acp_bridge.clients.rights import Role
 from acp_bridge.commands import own_bridge
 from acp_bridge.commands.terminal import known
-from acp_bridge.commands.terminal.consent import says_yes
+from acp_bridge.commands.terminal.consent import nobody_to_ask, says_yes
 from acp_bridge.commands.terminal.live import Asleep, LiveSession
 from acp_bridge.commands.terminal.ps import as_json, as_text, elsewhere
 from acp_bridge.commands.terminal.reach import NotThere, Reach, add_at, reach_of
 from acp_bridge.commands.terminal.stored import Kept, at_kept
-from acp_bridge.protocol import CANCEL_TURN, CLOSE_FOR_ALL, OBSERVES, SESSION_DELETE, Json
+from acp_bridge.protocol import (
+    CANCEL_TURN,
+    CLOSE_FOR_ALL,
+    OBSERVES,
+    SESSION_DELETE,
+    Json,
+    may_of,
+)
 from acp_bridge.runtime import log
 from acp_bridge.wire.jsonrpc import RpcError
 
@@ -230,13 +238,13 @@ def delete_parser() -> CommandParser:
         "delete",
         "acp-bridge delete ID [--yes] [--at URL | -- COMMAND ARGS...]",
         _DELETE_ABOUT,
-        ["acp-bridge delete 3f2a", "acp-bridge delete 3f2a -- codex-acp"],
+        ["acp-bridge delete 3f2a", "acp-bridge delete 3f2a --yes -- codex-acp"],
         "exit code: 0 deleted, 1 not: no such session, nobody answers, or you said no, 2 wrong\n"
-        "usage, 9 --at without a token that counts.",
+        "usage, or no terminal and no --yes, 9 --at without a token that counts.",
     )
     parser.add_argument("session", metavar="ID")
     parser.add_argument(
-        "--yes", action="store_true", help="do not ask first; without a terminal nobody is asked"
+        "--yes", action="store_true", help="do not ask first; needed where there is no terminal"
     )
     add_at(parser)
     parser.add_home()
@@ -253,9 +261,11 @@ def delete(arguments: Sequence[str]) -> int:
     reach = reach_of(parser, given)
 
     async def act(connection: Connection, session: LiveSession) -> int:
-        await _introduce(connection)
-        if not await _may_delete(given, named(session)):
-            return _not_deleted()
+        may = may_of(await _introduce(connection))
+        if may in list(Role):  # nobody is asked for what the bridge refuses
+            rights.check([Role(str(may))], SESSION_DELETE, {"sessionId": session.session_id})
+        if (refused := await _refused(given, named(session))) is not None:
+            return refused
         await _tell(connection, SESSION_DELETE, session)
         return print_text(f"Deleted session {named(session)}.\n")
 
@@ -268,13 +278,14 @@ def delete(arguments: Sequence[str]) -> int:
     return anyio.run(work)
 
 
-async def _may_delete(given: argparse.Namespace, name: str) -> bool:
-    """Ask the user, unless `--yes` was given or there is no terminal; return False for a no."""
-    at_terminal = all(each is not None and each.isatty() for each in (sys.stdin, sys.stdout))
-    return given.yes or not at_terminal or await says_yes(f"Delete session {name} for good?")
-
-
-def _not_deleted() -> int:
+async def _refused(given: argparse.Namespace, name: str) -> int | None:
+    """Ask the user, unless `--yes` was given; return the exit code for a no, None for a yes."""
+    if given.yes:
+        return None
+    if why := nobody_to_ask("--yes", "stdin", "stdout"):
+        return fail("delete", why, Exit.USAGE)
+    if await says_yes(f"Delete session {name} for good?"):
+        return None
     return fail("delete", "not deleted")
 
 
@@ -288,8 +299,8 @@ async def _delete_asleep(
     if (why := own_bridge.not_its_agent(bridge, info)) is not None:
         return fail("delete", why, Exit.USAGE)
     name = session_id[:8] + (f" ({one_line(info.title)})" if info.title else "")
-    if not await _may_delete(given, name):
-        return _not_deleted()
+    if (refused := await _refused(given, name)) is not None:
+        return refused
     try:
         async with over_process(
             bridge.command,
@@ -346,8 +357,8 @@ async def _told(reach: Reach, connection: Connection, method: str, session: Live
     return await _tell(connection, method, session)
 
 
-async def _introduce(connection: Connection) -> None:
-    await connection.initialize("acp-bridge", own={OBSERVES: True}, within=PATIENCE)
+async def _introduce(connection: Connection) -> Json:
+    return await connection.initialize("acp-bridge", own={OBSERVES: True}, within=PATIENCE)
 
 
 async def _tell(connection: Connection, method: str, session: LiveSession) -> Any:

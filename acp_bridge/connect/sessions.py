@@ -20,6 +20,7 @@ from acp_bridge.connect.shown import Replayed
 from acp_bridge.connect.way_out import WayOut
 from acp_bridge.protocol import (
     CURSOR,
+    NOTICE,
     PROMPT_ID,
     REASON,
     SESSION_NEW,
@@ -318,7 +319,7 @@ class Sessions:
     def _note_notice(self, session: Session, params: Json, update: Json) -> bool:
         """Note a notice that no transcript has; returns True if it was shown before."""
         own = own_meta(params)
-        if not own.get("notice") or CURSOR in own:
+        if not own.get(NOTICE) or CURSOR in own:
             return False
         text = as_object(update.get("content")).get("text")
         if text in session.notices:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from acp_bridge.protocol import (
     AGENT_MESSAGE,
     AGENT_THOUGHT,
+    NOTICE,
     PLAN,
     TOOL_CALL,
     TOOL_CALL_UPDATE,
@@ -124,7 +125,7 @@ class Shown:
         """Add an update that the editor is shown; notices do not count."""
         update = as_object(params.get("update"))
         kind = update.get("sessionUpdate")
-        if own_meta(params).get("notice"):
+        if own_meta(params).get(NOTICE):
             return
         if kind in self.texts:
             self.texts[str(kind)].add(text_of(update))
@@ -159,7 +160,7 @@ class Replayed:
     def _new(self, params: Json) -> list[Json]:
         update = as_object(params.get("update"))
         kind, behind = update.get("sessionUpdate"), self._behind
-        if own_meta(params).get("notice"):
+        if own_meta(params).get(NOTICE):
             return [] if behind else [params]
         if kind in self._texts:
             return self._text(str(kind), params, update)

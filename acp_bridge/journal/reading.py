@@ -109,6 +109,16 @@ def _entries(rows: list[Row]) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield turn, entry.params
 
 
+def unanswered_calls(home: Path, session_id: str) -> frozenset[str]:
+    """Return the ids of the tool calls for which a permission was asked and not answered.
+
+    Raises as `transcript` does.
+    """
+    path = _path(home, session_id)
+    with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
+        return frozenset(turns.unanswered(db))
+
+
 def turns_of(home: Path, session_id: str) -> list[TurnRow]:
     """Return the turns of a session, in order; raises as `transcript` does."""
     path = _path(home, session_id)

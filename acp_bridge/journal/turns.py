@@ -22,6 +22,8 @@ from acp_bridge.wire.jsonrpc import dumps, loads
 USAGE: Final = "usage:"
 _NOTE: Final = re.compile(r"(?:turnBegan|turnEnded|usage):([1-9]\d{0,17})|usage:0\.[0-9a-f]{8}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+#: the key of the ids of the tool calls for which a permission was asked and not answered.
+ASKING: Final = "asking"
 #: the most bytes of a note.
 _NOTE_BYTES: Final = 10_000
 #: the key that marks the usage of a turn that ran before the session was imported.
@@ -61,6 +63,13 @@ def usage(db: sqlite3.Connection) -> list[tuple[int, dict[str, Any]]]:
     kept = _settings(db, USAGE).items()
     found = [(_number(key), as_object(told)) for key, told in kept]
     return sorted(found, key=lambda each: str(each[1].get("at")))
+
+
+def unanswered(db: sqlite3.Connection) -> list[str]:
+    """Return the ids of the tool calls that wait for a permission, or waited when their agent
+    ended; raises sqlite3.Error."""
+    found = _settings(db, ASKING).get(ASKING)
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
 def notes(db: sqlite3.Connection, turns: Container[int]) -> dict[str, object]:

@@ -16,6 +16,7 @@ from acp_bridge.clients.rights import Right
 from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.hooks.found import FoundHooks
 from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.journal.turns import ASKING
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Failed, Failure
 from acp_bridge.machine.states import Snapshot, Standstill
@@ -68,6 +69,7 @@ from acp_bridge.session.transcript.transcript_out import CARDS, TranscriptOut
 from acp_bridge.session.working_folder import WorkingFolder
 from acp_bridge.settings import Delivery
 from acp_bridge.updates import notices
+from acp_bridge.updates.asking import Asking
 from acp_bridge.updates.children import Children
 from acp_bridge.updates.updates import Updates
 
@@ -100,7 +102,8 @@ class Session:
         # What the clients are shown, and what is kept.
         words = queue_command.offered(context.capabilities)
         known = set(journal.used_ids()), queue_command.command(words), journal.get(CARDS)
-        self._updates = updates = Updates(*known, Children(journal.get))
+        asking = Asking(journal.get(ASKING))
+        self._updates = updates = Updates(*known, Children(journal.get), asking)
         self.transcript = shown = TranscriptOut(self.id, journal, updates, core.spawn)
         self.title = Title(core, context.journal, journal, shown)
         self.user_settings = chosen = UserSettings(journal)

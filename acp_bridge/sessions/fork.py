@@ -16,6 +16,7 @@ import anyio
 from acp_bridge.agents.link import Link
 from acp_bridge.clients.client import ClientRequest
 from acp_bridge.journal import Journal, SessionJournal
+from acp_bridge.journal.turns import ASKING
 from acp_bridge.machine.states import State
 from acp_bridge.protocol import INFO_UPDATE, SESSION_CLOSE, STATE, Json, as_object
 from acp_bridge.runtime import waits
@@ -34,6 +35,7 @@ _KEPT: Final = (
     "shown",
     "chosen",
     CARDS,
+    ASKING,
     *(f"state:{kind}" for kind in STATE if kind != INFO_UPDATE),
 )
 

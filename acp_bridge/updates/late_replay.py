@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from acp_bridge.protocol import MESSAGES, USER_MESSAGE, Json, own_meta
+from acp_bridge.protocol import MESSAGES, NOTICE, USER_MESSAGE, Json, own_meta
 
 #: the most characters of a conversation that are kept: a replay is recognized that far.
 _LIMIT = 4_000_000
@@ -103,7 +103,7 @@ class Echo:
 
 
 def _is_own(params: Json) -> bool:
-    return not own_meta(params).keys().isdisjoint(("notice", "command"))
+    return not own_meta(params).keys().isdisjoint((NOTICE, "command"))
 
 
 def _text(update: Json) -> str:

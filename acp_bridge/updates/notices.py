@@ -1,9 +1,8 @@
 """Every sentence that the bridge itself says in a session, and the one form in which it says them.
 
 A notice is an agent message of its own, marked in `_meta.acp_bridge`, so that a client that knows
-the bridge can show it apart. It is Markdown, with an empty line before and after it and around its
-lists, since clients join it to what stands beside it; commands stand in backticks. What needs the
-user is always such a text. The sentences of errors stand where the errors are made.
+the bridge can show it apart. It is Markdown, with an empty line before and after it and its lists,
+since clients join it to other texts. What needs the user is always such a text.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from uuid import uuid4
 
 from acp_bridge.protocol import (
     AGENT_MESSAGE,
+    NOTICE,
     PERHAPS_READ,
     ErrorCode,
     Json,
@@ -174,7 +174,7 @@ _OF_HOOK, _OF_PATH = 2_000, 4_200
 def notice(text: str) -> Json:
     """Return the parameters of `session/update` (without the session's id) that say this text."""
     chunk = text_chunk(AGENT_MESSAGE, f"\n\n{text}\n\n", f"acp-bridge-{uuid4().hex[:12]}")
-    return with_own_meta({"update": chunk}, {"notice": True})
+    return with_own_meta({"update": chunk}, {NOTICE: True})
 
 
 def away(seconds: float) -> str:

@@ -33,6 +33,7 @@ from acp_bridge.protocol import (
     without_terminals,
 )
 from acp_bridge.updates import tool_calls
+from acp_bridge.updates.asking import Asking
 from acp_bridge.updates.children import Children, child_of, placed
 from acp_bridge.updates.late_replay import Echo, LateReplay
 from acp_bridge.updates.open_cards import Note, Terminals, assumed_end, closing_update
@@ -77,14 +78,14 @@ class Updates:
         queue_command: Json | None = None,
         notes: dict[str, Note] | None = None,
         children: Children | None = None,
+        asking: Asking | None = None,
     ) -> None:
         """`taken`: every client-side id that the session used before; `queue_command`: `/queue`, to
         be listed with the agent's commands; `notes`: what is noted of cards, by client-side id."""
-        self.children = children or Children()
+        self.children, self.asking = children or Children(), asking or Asking()
         self._taken, self._queue_command = taken, queue_command
-        self.notes, self.terminals = notes or {}, Terminals()
-        #: the notes are not in the journal as they are now.
-        self.notes_changed = False
+        #: True if the notes are not in the journal as they are now.
+        self.notes, self.notes_changed, self.terminals = notes or {}, False, Terminals()
         #: the client-side ids of the cards that have got their end since the session was opened.
         self._ended_ids: set[str] = set()
         #: the client-side ids of the open cards on which the agent has begun to work.
@@ -389,7 +390,13 @@ class Updates:
         changed = self.card(call, creates=card is None, asks=True)
         if card is None and (made := self._card_of(call)):
             self._note(made, "asked")
+        self.note_asked(call)
         return changed, {**changed, **tool_calls.asked(known, request)}, card is None
+
+    def note_asked(self, call: Json) -> None:
+        """Note that a permission is asked for a call, if something has shown that before."""
+        if card := self._card_of(call):
+            self.asking.ask(card.client_id)
 
     def told_of(self, call: Json) -> Json:
         """Return a tool call as the agent has described it until now, in the agent's own ids."""

@@ -25,6 +25,8 @@ _CODES: Final = (
 #: where agents tell the code to clients that show their terminals. claude-agent-acp and pi-acp send
 #: 1 for every failure, so what they write about the code is read first.
 _OF_TERMINAL: Final = ("_meta", "terminal_exit", "exit_code")
+#: where agents tell what a command writes to clients that show their terminals.
+_TERMINAL_OUTPUT: Final = ("_meta", "terminal_output", "data")
 _SIGNALS: Final = (("rawOutput", "signal"), ("_meta", "terminal_exit", "signal"))
 #: where an output stands in a call without content: codex-acp, opencode, cursor.
 _OUTPUTS: Final = ("aggregated_output", "output", "stdout")
@@ -73,6 +75,19 @@ def command_end(call: Json) -> CommandEnd | None:
     if found is None and _is_code(of_terminal := _member(call, _OF_TERMINAL)):
         found = of_terminal
     return None if found is None else CommandEnd(found)
+
+
+def shows_output(update: Json, call: Json) -> bool:
+    """Return True for an update that shows an output of a call that still runs.
+
+    `call`: the call with this update. What is told before a call runs, or of its end, is no output.
+    """
+    if _member(update, _TERMINAL_OUTPUT):
+        return True
+    if call.get("status") != "in_progress":
+        return False
+    texts = (as_object(item.get("content")).get("text") for item in objects(update.get("content")))
+    return any(texts) or bool(raw_text(update))
 
 
 def status(call: Json) -> str:

@@ -82,7 +82,7 @@ class Updates:
 
 
 def _voice(kind: str, own: Json) -> Voice:
-    if own.get("notice") is True:
+    if own.get(acp.NOTICE) is True:
         return Voice.BRIDGE
     return Voice.HOOK if own.get(acp.FEEDBACK) else _VOICES[kind]
 

@@ -1,22 +1,42 @@
 """What an agent did in a session, as its tool calls tell it: files read and changed, commands.
 
-A call counts as done when its card says that it is completed, and nobody has refused it; a command
-also when it has failed, since it may have run. No I/O.
+A file counts as read or changed when the call's card says that it is completed. A command counts as
+run when it was allowed and has ended, or when the agent tells of its run: an output, an exit code.
+Nothing counts that was denied or never answered, or that its agent says was not run. Of other
+commands that have ended nobody knows whether they ran. No I/O.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
-from acp_bridge.protocol import ENDED, Json, as_object, objects, own_meta
+from acp_bridge.protocol import (
+    ASSUMED,
+    ENDED,
+    RAN,
+    TOOL_CALL_UPDATE,
+    Json,
+    as_object,
+    objects,
+    own_meta,
+)
 from acp_bridge.updates.tool_calls import commands_of, plain_name
 from acp_bridge.view.blocks import Call, Diff
-from acp_bridge.view.command_ends import command_end, runs_a_command
+from acp_bridge.view.command_ends import command_end, runs_a_command, shows_output
 from acp_bridge.view.from_updates import Updates, card
 
 _CHANGES: Final = ("edit", "delete", "move")
+
+
+class Ran(Enum):
+    """Whether a call was run."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
 
 
 @dataclass(slots=True)
@@ -27,18 +47,48 @@ class Done:
     call: Json
     #: the changes in its latest update that has any: the last one may have words in their place.
     diffs: tuple[Diff, ...] = ()
-    refused: bool = False
+    #: what became of the last permission about it: `allow`, `deny` or `cancelled`.
+    decision: object = None
+    #: a permission was asked for it, and nobody has answered.
+    unanswered: bool = False
+    #: the agent says that it was not run.
+    not_run: bool = False
+    #: the agent said, after it had told of the call, that it runs; it has shown an output.
+    begun: bool = False
+    output: bool = False
     ended: bool = False
+    #: the agent has not told the end: the bridge has assumed it.
+    assumed: bool = False
+    #: the agent says `in_progress` of each call that it begins.
+    tells_begin: bool = False
+
+    @property
+    def refused(self) -> bool:
+        """True for a call that was denied or not answered, or that the agent did not run."""
+        return self.not_run or self.unanswered or self.decision not in (None, "allow")
+
+    @property
+    def ran(self) -> Ran:
+        """Whether the call was run, as far as agent and bridge tell."""
+        if self.refused:
+            return Ran.NO
+        if self.output or command_end(self.call) is not None:
+            return Ran.YES
+        if not self.ended:
+            return Ran.NO  # not yet
+        told = self.call.get("status") == "completed" and not self.assumed
+        if self.decision == "allow" or self.begun or told:
+            return Ran.YES
+        return Ran.NO if self.tells_begin else Ran.UNKNOWN
 
     @property
     def completed(self) -> bool:
         """True for a call that has succeeded, and that nobody has refused."""
         return self.call.get("status") == "completed" and not self.refused
 
-    @property
-    def commands(self) -> list[str]:
-        """The commands that the call ran, or its title where the agent tells none."""
-        if self.refused or not self.ended or not runs_a_command(self.call):
+    def commands(self, ran: Ran) -> list[str]:
+        """Return the call's commands, or its title where the agent tells none, if `ran` holds."""
+        if not runs_a_command(self.call) or self.ran is not ran:
             return []
         return commands_of(self.call) or [card(self.call).title]
 
@@ -67,7 +117,7 @@ class Done:
 
 @dataclass(slots=True)
 class Work:
-    """The ended calls of a session, in the order in which they ended."""
+    """The calls of a session, in the order in which they ended."""
 
     done: list[Done] = field(default_factory=list)
 
@@ -76,24 +126,51 @@ class Work:
         return (each for each in self.done if turn in (None, each.turn))
 
 
-def work(updates: Iterable[tuple[int, Json]]) -> Work:
-    """Return the ended calls of a session; `updates`: the recorded ones, each with its turn."""
-    found, calls, readers = Work(), dict[object, Done](), dict[object, Updates]()
+def work(
+    updates: Iterable[tuple[int, Json]],
+    unanswered: Collection[str] = (),
+    *,
+    tells_begin: bool = False,
+) -> Work:
+    """Return the calls of a session that have ended, and then those that still run.
+
+    Args:
+        updates: the recorded ones, each with its turn.
+        unanswered: the ids of the calls for which a permission was asked and never answered.
+        tells_begin: the agent says `in_progress` of each call that it begins.
+    """
+    calls, readers = dict[object, Done](), dict[object, Updates]()
+    ended: list[Done] = []
     for turn, params in updates:
         child = params.get("sessionId")  # a subagent's calls have ids of their own
         match readers.setdefault(child, Updates()).read(params):
             case Call() as call:
-                here = calls.setdefault((child, call.call_id), Done(turn, call.now))
-                here.call = call.now
-                if diffs := tuple(_diffs(call.update)):
-                    here.diffs = diffs
-                decision = as_object(own_meta(params).get("decided")).get("decision")
-                here.refused = here.refused if decision is None else decision != "allow"
+                here = calls.get((child, call.call_id))
+                if here is None:
+                    asked = call.call_id in unanswered
+                    here = Done(turn, call.now, unanswered=asked, tells_begin=tells_begin)
+                    calls[child, call.call_id] = here
+                _note(here, call, own_meta(params))
                 if not here.ended and call.now.get("status") in ENDED:
                     here.ended, here.turn = True, turn
                     here.diffs = here.diffs or _written(call.now)
-                    found.done.append(here)
-    return found
+                    ended.append(here)
+    return Work([*ended, *(each for each in calls.values() if not each.ended and each.output)])
+
+
+def _note(here: Done, call: Call, own: Json) -> None:
+    """Note what one update tells of a call; `own`: the bridge's marks on it."""
+    here.call = call.now
+    if diffs := tuple(_diffs(call.update)):
+        here.diffs = diffs
+    here.decision = as_object(own.get("decided")).get("decision") or here.decision
+    here.not_run |= own.get(RAN) is False
+    here.assumed |= own.get(ASSUMED) is True
+    before = call.before or {}
+    if call.update.get("sessionUpdate") == TOOL_CALL_UPDATE:
+        runs = call.update.get("status") == "in_progress"
+        here.begun |= runs and bool(before) and before.get("status") != "in_progress"
+        here.output |= shows_output(call.update, call.now)
 
 
 def _written(call: Json) -> tuple[Diff, ...]:

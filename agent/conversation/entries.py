@@ -29,6 +29,8 @@ class Outcome:
     content: list[dict[str, Any]] | None = None
     #: `data:` URLs for the model
     images: list[str] = field(default_factory=list)
+    #: False: nothing of the call was run
+    ran: bool = True
 
 
 @dataclass(slots=True)

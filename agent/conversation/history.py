@@ -11,7 +11,8 @@ A record is a JSON object; `t` is its kind. The kinds and their other members:
   `title`, ...; `hidden`: the client was not shown it); all calls of an answer come before the
   first result of any
 - `shown` card (its id), content (ACP tool call content): what a card shows before its call runs
-- `result` card (its id), status, text, raw?, content? (ACP tool call content), images? (data URLs)
+- `result` card (its id), status, text, raw?, content? (ACP tool call content), images? (data URLs),
+  ran? (false: nothing of the call was run)
 - `announced`: the answer ended for a tool call, as the provider says, and has none
 - `plan` entries: ACP plan entries
 - `note` text: what the agent itself tells the model in a turn; the user is not shown it
@@ -312,4 +313,5 @@ def _outcome(status: str, text: str, record: Record) -> Outcome:
         record.get("raw"),
         content if isinstance(content, list) else None,
         [i for i in images if isinstance(i, str)] if isinstance(images, list) else [],
+        ran=record.get("ran") is not False,
     )

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from acp_bridge.protocol import is_terminal
-from agent.client import Update
+from acp_bridge.protocol import NOTICE, RAN, is_terminal
+from agent.client import Marked, Update
 from agent.conversation.entries import INTERRUPTED, Answer, Call, Entry, Note, Outcome, Prompt
 from agent.model import SpokenKind
 
@@ -48,12 +48,11 @@ def text_chunk(kind: SpokenKind, text: str, message_id: str) -> Update:
 def notice(text: str) -> Update:
     """Returns the update with a message of the agent itself, not of the model.
 
-    `text`: Markdown. Empty lines surround it, because clients join it to the messages beside it.
+    It is marked as the bridge's own notices are. `text`: Markdown. Empty lines surround it, because
+    clients join it to the messages beside it.
     """
-    return {
-        "sessionUpdate": "agent_message_chunk",
-        "content": {"type": "text", "text": f"\n\n[acp-bridge] {text}\n\n"},
-    }
+    said = {"type": "text", "text": f"\n\n[acp-bridge] {text}\n\n"}
+    return Marked({"sessionUpdate": "agent_message_chunk", "content": said}, {NOTICE: True})
 
 
 def thought(text: str) -> Update:
@@ -78,7 +77,7 @@ def card_end(card_id: str, outcome: Outcome) -> Update:
         update["content"] = content
     if outcome.raw is not None:
         update["rawOutput"] = outcome.raw
-    return update
+    return update if outcome.ran else Marked(update, {RAN: False})
 
 
 def _last_plans(entries: Sequence[Entry]) -> dict[int, list[dict[str, Any]]]:

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from acp_bridge.protocol import AGENT_MESSAGE, TRANSCRIPT, text_chunk
-from agent.client import Client, Update
+from acp_bridge.protocol import AGENT_MESSAGE, NOTICE, TRANSCRIPT, text_chunk
+from agent.client import Client, Marked, Update
 from agent.openhands.turn_words import LEFT_OUT
 
 #: how many updates are delayed at most
@@ -78,9 +78,12 @@ class Shown:
             await self.update(update)
 
     async def say(self, text: str) -> None:
-        """Shows the user a sentence of this agent's own, as a message."""
-        await self.message(f"\n\n{text}\n\n")
+        """Shows the user a sentence of this agent's own, marked as the bridge's notices are."""
+        await self._send(Marked(self._chunk(f"\n\n{text}\n\n"), {NOTICE: True}))
 
     async def message(self, text: str) -> None:
+        await self._send(self._chunk(text))
+
+    def _chunk(self, text: str) -> Update:
         self._messages += 1
-        await self._send(text_chunk(AGENT_MESSAGE, text, f"{self._id}-{self._messages}"))
+        return text_chunk(AGENT_MESSAGE, text, f"{self._id}-{self._messages}")

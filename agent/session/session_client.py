@@ -16,8 +16,8 @@ from typing import Any
 import anyio
 from acp import RequestError
 
-from acp_bridge.protocol import ErrorCode
-from agent.client import ClientError, NotOffered, Update
+from acp_bridge.protocol import ErrorCode, with_own_meta
+from agent.client import ClientError, Marked, NotOffered, Update
 
 #: sends a request and returns its result; may raise anything
 SendRequest = Callable[[str, dict[str, Any]], Awaitable[Any]]
@@ -142,7 +142,9 @@ class SessionClient:
             raise ClientError(f"{method} failed") from error
 
     async def _send(self, update: Update) -> None:
-        params = {"sessionId": self._session_id, "update": update}
+        params: dict[str, Any] = {"sessionId": self._session_id, "update": update}
+        if isinstance(update, Marked):
+            params = with_own_meta(params, update.marks)
         await self._notify("session/update", params)
 
 

@@ -22,6 +22,8 @@ class Card:
     args: BaseModel | None = None
     #: why the call can't be run, for the model; empty if it can
     problem: str = ""
+    #: the client was told that the call runs
+    begun: bool = False
     ended: bool = False
 
     @property

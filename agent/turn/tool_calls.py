@@ -13,6 +13,7 @@ Invariants
   begun are neither asked for nor run, because they were meant to follow it. The model is told.
 - The same holds while words of the user's wait to join the turn. A call has begun once it is
   prepared: its question is asked, and what is allowed runs.
+- The end of a call that was not run says so. Before a call runs, it is shown as `in_progress`.
 - Nothing that is recorded or shown of a tool's work holds a secret.
 - After a cancellation no tool begins (invariant C3) and none is left running (invariant C10).
 """
@@ -160,6 +161,7 @@ class ToolCalls:
                 await self._update(card, content=self._masked(content, so_far=True))
 
         async with self._pause.call():
+            card.begun = True
             await self._update(card, status="in_progress")
             await anyio.lowlevel.checkpoint()
             if isinstance(tool, Plan):
@@ -243,8 +245,10 @@ class ToolCalls:
         if card.ended:
             return
         card.ended = True
+        outcome.ran = card.begun
         record = {"t": "result", "card": card.id, "status": outcome.status, "text": outcome.text}
         more = {"raw": outcome.raw, "content": outcome.content, "images": outcome.images or None}
+        more["ran"] = None if outcome.ran else False
         given = {name: value for name, value in more.items() if value is not None}
         await self._recorder.record({**record, **given})
         await self._show(card, card_end(card.id, outcome))

@@ -103,7 +103,7 @@ class Listener:
 
 @asynccontextmanager
 async def linked(
-    monkeypatch: pytest.MonkeyPatch, owner: Owner, *, parked: bool = False
+    monkeypatch: pytest.MonkeyPatch, owner: Owner, *, parked: bool = False, ours: bool = False
 ) -> AsyncIterator[tuple[Link, ScriptedProcess]]:
     """A started link to a scripted process, which is dead when the block is left."""
     process = ScriptedProcess()
@@ -114,7 +114,7 @@ async def linked(
     monkeypatch.setattr(AgentProcess, "start", start)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            link = Link(AgentCommand(("agent",), {}), owner, "agent", parked=parked)
+            link = Link(AgentCommand(("agent",), {}, ours=ours), owner, "agent", parked=parked)
             await link.start(tasks)
             try:
                 yield link, process

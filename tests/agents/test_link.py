@@ -166,3 +166,31 @@ async def test_a_new_owner_is_told_though_the_one_before_waits_for_its_client(
             process.says({"method": "session/update", "params": update})
         await until(lambda: len(owner.told) == 2)
         assert owner.told == [("update", {"number": 0}), ("update", {"number": 1})]
+
+
+@pytest.mark.hazard("V6")
+@pytest.mark.parametrize("ours", [True, False])
+async def test_only_an_agent_of_this_project_marks_notices_and_calls_and_sets_no_other_mark(
+    monkeypatch: pytest.MonkeyPatch, ours: bool
+) -> None:
+    class Keeper(Listener):
+        def on_update(self, link: Link, params: Any) -> None:
+            self.told.append(params.get("_meta"))
+
+    owner = Keeper()
+    marks = [
+        {"notice": True, "decided": {"decision": "allow"}, "assumed": True, "feedback": True},
+        {"ran": False, "cursor": "c"},
+        {"notice": "yes", "ran": 0},
+    ]
+    async with linked(monkeypatch, owner, ours=ours) as (link, process):
+        link.agent_session_id = "s"
+        for own in marks:
+            update = {"sessionUpdate": "agent_message_chunk"}
+            params = {"sessionId": "s", "update": update, "_meta": {"acp_bridge": own, "x": 1}}
+            process.says({"method": "session/update", "params": params})
+        await until(lambda: len(owner.told) == 3)
+        told = list(owner.told)
+        process.die()
+    kept: list[Any] = [{"notice": True}, {"ran": False}, None] if ours else [None] * 3
+    assert told == [{"x": 1, **({"acp_bridge": each} if each else {})} for each in kept]

@@ -367,7 +367,7 @@ async def _ruled_chat(stand: Stand) -> list[str]:
             there.type(f"{stand.order(name, more)}\r")
             if asks:
                 await there.until(partial(_sees_more, there, before))
-                there.type("\x1by")
+                await there.answers("y")
             there.type(f"COUNT 1 0 END{tag}\r")
             await there.sees(f"END{tag}0")
             if stand.acted(name) != runs:

@@ -42,6 +42,7 @@ async def chat(folder: Path) -> Cast:
         await there.types(PROMPT)
         await there.sees("1 or y")
         await there.presses("y")
+        await there.presses("\r")
         await there.sees("left")
         await there.types("and a line for the changelog")
         await there.sees("waits: and a line")

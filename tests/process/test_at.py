@@ -76,7 +76,7 @@ async def test_a_turn_in_the_editor_s_own_bridge_is_seen_fed_answered_and_stoppe
         assert (code, f"acp-bridge attach --at {here.at[1]} {session[:8]} opens it" in out) == (
             *(1, True),
         )
-        assert (await here.says("delete", session))[0] == 0
+        assert (await here.says("delete", "--yes", session))[0] == 0
         assert "no session has an id" in (await here.says("delete", session))[1]
 
 

@@ -73,7 +73,7 @@ async def test_a_person_talks_answers_stops_leaves_and_comes_back(
         there.type("permission; say after\r")
         await there.sees("1 or y: Allow")
         await there.hears(2)
-        there.type("\x1by")
+        await there.answers("y")
         await there.sees("[permission allow]")
         there.type("gate never; say unseen\r")
         await gates.reached("never")
@@ -106,7 +106,7 @@ async def test_the_terminals_of_a_chat_and_of_who_attaches_ring_if_notify_toml_s
         await owner.hears(1)
         async with person(["attach"], tmp_path, env) as guest:
             await guest.hears(1)
-            guest.type("\x1by")
+            await guest.answers("y")
             await guest.hears(2)
             await owner.hears(2)
             guest.type("/exit\r")
@@ -125,7 +125,7 @@ async def test_one_who_attaches_sees_types_answers_and_leaves_the_session_to_the
         async with person(["attach"], tmp_path, env) as guest:
             await guest.sees("before")
             await guest.sees("1 or y: Allow")
-            guest.type("\x1by")
+            await guest.answers("y")
             await owner.sees("not asked any more")
             await gates.reached("middle")
             guest.type("say of the guest\r")

@@ -56,7 +56,7 @@ async def test_a_session_of_an_editor_is_seen_fed_answered_and_ended_from_a_term
         assert [row.params["prompt"][0]["text"] for row in await world.journal(session)][2:] == [
             "say held"
         ]
-        assert (await world.command("delete", session, "--", *fixture_command()))[0] == 0
+        assert (await world.command("delete", session, "--yes", "--", *fixture_command()))[0] == 0
         assert all_sessions(world.home) == []
 
 

@@ -212,6 +212,45 @@ def {when.replace("/", "_")}(id, params):
     assert "exit code 3" in done.stderr.decode()
 
 
+async def test_commands_that_the_built_in_agent_did_not_run_are_not_listed_as_run(
+    terminal: Terminal,
+) -> None:
+    said = terminal.folder / "said.txt"
+    calls = [f'call: shell {{"command": "touch made{number}"}}' for number in (1, 2)]
+    said.write_text("\n".join(["turn", *calls, "---", "text: Well.", ""]))
+    model = ("--model", f"scripted:{said}")
+    _, out, _ = await terminal.command("run", *model, "--json", "go")
+    *told, end = [json.loads(line) for line in out.splitlines()]
+    ended = [each for each in told if each.get("update", {}).get("status") == "failed"]
+    assert [each["_meta"] for each in ended] == [{"acp_bridge": {"ran": False}}] * 2
+    _, out, _ = await terminal.command("show", end["sessionId"], "--files")
+    assert out == "Nothing was read, edited or run.\n"
+    _, out, _ = await terminal.command("show", end["sessionId"], "--diff")
+    assert out == "# No tool call tells of a change.\n"
+    _, out, _ = await terminal.command("run", *model, "--permissions", "allow", "--json", "go")
+    session = json.loads(out.splitlines()[-1])["sessionId"]
+    _, out, _ = await terminal.command("show", session, "--files")
+    assert out.count("run ") == 2
+
+
+async def test_a_notice_of_the_built_in_agent_goes_to_stderr_and_is_marked(
+    terminal: Terminal,
+) -> None:
+    said = terminal.folder / "said.txt"
+    said.write_text("turn\ntext: The answer.\nerror: refused Not that.\n")
+    model = ("--model", f"scripted:{said}")
+    _, out, err = await terminal.command("run", *model, "go")
+    assert (out, "Not that." in err) == ("The answer.\n", True)
+    _, out, _ = await terminal.command("run", *model, "--json", "go")
+    told = [json.loads(line) for line in out.splitlines()]
+    (notice,) = [each for each in told if "Not that." in str(each.get("update"))]
+    assert notice["_meta"] == {"acp_bridge": {"notice": True}}
+    marked = [each for each in told if "_meta" in each]
+    assert marked == [notice]
+    _, shown, _ = await terminal.command("show", told[-1]["sessionId"])
+    assert re.search(r"## acp-bridge\s+\[acp-bridge\] Not that\.", shown)
+
+
 async def test_without_a_key_the_demo_answers_only_if_it_was_named(terminal: Terminal) -> None:
     command = [sys.executable, "-m", "acp_bridge", "run", "hello"]
     env = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from acp_bridge.journal.reading import unanswered_calls
 from acp_bridge.machine import events as ev
 from acp_bridge.protocol import REQUEST_PERMISSION
 from tests.session.test_rules import ALLOW, DENY, Ruled, ruled
@@ -62,3 +65,25 @@ async def test_a_stop_is_what_ends_an_open_question(tmp_path: Path) -> None:
         await until(lambda: it.told("p1"))
         assert it.told("p1") == "cancelled"
         await until(lambda: it.decided() == [{"decision": "cancelled", "by": "stop"}])
+
+
+@pytest.mark.hazard("K1")
+async def test_the_record_has_which_permissions_are_not_answered_also_after_the_agents_death(
+    tmp_path: Path,
+) -> None:
+    def unanswered() -> set[str]:
+        return set(unanswered_calls(tmp_path / "home", it.here.session.id))
+
+    async with ruled(tmp_path) as it:
+        assert (await it.runs("rm x"), await it.runs("ls -l")) == ("no", "yes")
+        assert unanswered() == set()
+        it.says({"sessionUpdate": "tool_call", "toolCallId": "p3", "title": "t", "kind": "other"})
+        assert await it.runs("make") == "asked"
+        assert await it.runs("make all") == "asked"
+        assert unanswered() == {"p3", "p4"}
+        assert await _answers(it, {"outcome": "selected", "optionId": "yes"}, "p4") == "yes"
+        await until(lambda: unanswered() == {"p3"})
+        it.agent.dies()
+        await it.here.answered(1)
+        assert unanswered() == {"p3"}
+    assert unanswered() == {"p3"}

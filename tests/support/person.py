@@ -31,6 +31,16 @@ class Person:
     def type(self, text: str) -> None:
         os.write(self._fd, text.encode())
 
+    async def answers(self, key: str) -> None:
+        """Answer the permission on the screen: mark with a key, and press Enter until it counts."""
+        self.type(key)
+        await self.sees("Enter answers: ")
+        with anyio.fail_after(_SECONDS):
+            while "Enter answers: " in self.screen:
+                self.type("\r")
+                with anyio.move_on_after(0.2):
+                    await self._terminal.hides("Enter answers: ")
+
     async def sees(self, text: str) -> None:
         await self._terminal.shows(text, _SECONDS)
 

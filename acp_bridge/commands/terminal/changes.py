@@ -9,15 +9,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from acp_bridge.cli.harmless import exact, harmless
-from acp_bridge.commands.terminal.files import within
+from acp_bridge.commands.terminal.files import NOT_KNOWN, within, work_of
 from acp_bridge.commands.terminal.folder import Git, content
 from acp_bridge.journal import SessionInfo
-from acp_bridge.journal.reading import in_turns
 from acp_bridge.protocol import Json
 from acp_bridge.view.blocks import Diff
 from acp_bridge.view.patch import hunks, patch
 from acp_bridge.view.session_diff import UNKNOWN, Content, FileChanges, fits, folded
-from acp_bridge.view.work import Work, work
+from acp_bridge.view.work import Ran, Work
 
 
 @dataclass(slots=True)
@@ -43,8 +42,9 @@ class Changes:
     """What a session, or one turn of it, changed, and what may be missing in that."""
 
     files: list[Changed]
-    #: commands that may have changed more.
+    #: commands that may have changed more: those that ran, and those of which that is not known.
     commands: list[str]
+    unknown: list[str]
     #: files of calls that have changed them and don't tell how.
     untold: list[str]
     #: files that git sees changed, and no call of the session names.
@@ -53,7 +53,7 @@ class Changes:
 
 def changes(home: Path, info: SessionInfo, turn: int | None) -> Changes:
     """Return the changes of one turn of a session; None: of all turns. Raises JournalError."""
-    did = work(in_turns(home, info.session_id))
+    did = work_of(home, info)
     folder = Path(os.path.realpath(info.cwd or "/"))
     git = Git(folder)
     seen, files = set(git.changed()), _files(did, turn, folder)
@@ -61,16 +61,18 @@ def changes(home: Path, info: SessionInfo, turn: int | None) -> Changes:
     found = [
         _changed(path, file, folder, committed.get(path, UNKNOWN)) for path, file in files.items()
     ]
-    untold, commands = dict[str, None](), dict[str, None]()
+    untold, commands, unknown = (dict[str, None]() for _ in range(3))
     for done in did.of(turn):
         if done.changes and not done.diffs:
             untold.update((within(path, info.cwd), None) for path in done.paths)
-        commands.update(dict.fromkeys(done.commands))
+        commands.update(dict.fromkeys(done.commands(Ran.YES)))
+        unknown.update(dict.fromkeys(done.commands(Ran.UNKNOWN)))
     known = {_real(path, str(folder)) for done in did.done if done.changes for path in done.paths}
     others = sorted(seen - known) if turn is None else []
     return Changes(
         [each for each in found if each.changes.changes or each.changes.fragments],
         list(commands),
+        [command for command in unknown if command not in commands],
         list(untold),
         [within(str(path), str(folder)) for path in others],
     )
@@ -87,6 +89,9 @@ def changes_text(found: Changes) -> str:
     if found.commands:
         notes += ["Commands that were run, and may have changed more:"]
         notes += [f"  {command}" for command in found.commands]
+    if found.unknown:
+        notes += ["Commands that might have run:"]
+        notes += [f"  {command} {NOT_KNOWN}" for command in found.unknown]
     shown: list[str] = []
     for each in found.files:
         patch_of = list(_patch(each))
@@ -115,6 +120,7 @@ def changes_as_json(found: Changes, session_id: str) -> Iterator[Json]:
     yield {
         "sessionId": session_id,
         "commands": found.commands,
+        **({"unknown": found.unknown} if found.unknown else {}),
         "untold": found.untold,
         "others": found.others,
     }

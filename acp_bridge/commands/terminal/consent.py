@@ -1,8 +1,12 @@
-"""Asks the person at the terminal a yes/no question; only `yes` and `y` mean yes."""
+"""Asks the person at the terminal a yes/no question; only `yes` and `y` mean yes.
+
+Invariant: nothing that needs a yes is done because nobody could be asked.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from typing import Final
 
 from acp_bridge.cli.printing import print_text
@@ -10,6 +14,18 @@ from acp_bridge.wire.stdio import Reader
 
 #: bytes; how much of an answer is read.
 _MOST: Final = 1000
+
+
+def nobody_to_ask(instead: str, *streams: str) -> str | None:
+    """Return why nobody can be asked, in words for the user; None if somebody can.
+
+    `instead`: the option that says yes beforehand; `streams`: the names of those of `sys` that must
+    be terminals.
+    """
+    found = (getattr(sys, name) for name in streams)
+    if all(stream is not None and stream.isatty() for stream in found):
+        return None
+    return f"nobody can say yes where {' or '.join(streams)} is no terminal: give it {instead}"
 
 
 async def says_yes(question: str) -> bool:

@@ -7,19 +7,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from acp_bridge.cli.options import BUILT_IN
 from acp_bridge.commands.terminal.table import table
 from acp_bridge.journal import SessionInfo
-from acp_bridge.journal.reading import in_turns
+from acp_bridge.journal.reading import in_turns, unanswered_calls
 from acp_bridge.protocol import Json
-from acp_bridge.view.work import Done, work
+from acp_bridge.view.work import Done, Ran, Work, work
 
+#: stands behind a command that has ended, where nothing tells of its run.
+NOT_KNOWN: Final = "(not known whether it ran)"
 #: how many turns of a file or a command are shown.
 _TURNS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """A file that was read or edited, or a command that was run, with the turns in which it was."""
+    """A file that was read or edited, or a command, with the turns in which it was.
+
+    `did` is `unknown` for a command of which nobody knows whether it ran.
+    """
 
     did: str
     what: str
@@ -31,15 +37,22 @@ class Deed:
 def deeds(home: Path, info: SessionInfo) -> list[Deed]:
     """Return what a session did: what was read, edited, run, each once. Raises JournalError."""
     found: dict[tuple[str, str], Deed] = {}
-    for done in work(in_turns(home, info.session_id)).done:
+    for done in work_of(home, info).done:
         for did, what in _did(done, info.cwd):
             before = found.get((did, what))
             turns = before.turns if before else []
             found[did, what] = Deed(did, what, done.end if did == "run" else "", turns)
             if done.turn not in turns:
                 turns.append(done.turn)
-    order = ("read", "edited", "run")
+    order = ("read", "edited", "run", "unknown")
     return sorted(found.values(), key=lambda deed: order.index(deed.did))
+
+
+def work_of(home: Path, info: SessionInfo) -> Work:
+    """Return what the agent of a kept session did. Raises JournalError."""
+    unanswered = unanswered_calls(home, info.session_id)
+    own_agent = info.agent == BUILT_IN
+    return work(in_turns(home, info.session_id), unanswered, tells_begin=own_agent)
 
 
 def files_table(found: list[Deed], columns: int | None) -> str:
@@ -53,7 +66,8 @@ def files_table(found: list[Deed], columns: int | None) -> str:
 def files_as_json(found: list[Deed], session_id: str) -> Iterator[Json]:
     """Give an object for each file and command."""
     for deed in found:
-        what = {"command": deed.what, "end": deed.end} if deed.did == "run" else {"path": deed.what}
+        is_command = deed.did in ("run", "unknown")
+        what = {"command": deed.what, "end": deed.end} if is_command else {"path": deed.what}
         yield {"sessionId": session_id, "did": deed.did, **what, "turns": deed.turns}
 
 
@@ -64,14 +78,18 @@ def within(path: str, folder: str) -> str:
 
 
 def _did(done: Done, folder: str) -> Iterator[tuple[str, str]]:
-    for command in done.commands:
+    for command in done.commands(Ran.YES):
         yield "run", command
+    for command in done.commands(Ran.UNKNOWN):
+        yield "unknown", command
     if done.changes or done.reads:
         for path in done.paths:
             yield "edited" if done.changes else "read", within(path, folder)
 
 
 def _what(deed: Deed) -> str:
+    if deed.did == "unknown":
+        return f"{deed.what} {NOT_KNOWN}"
     return f"{deed.what} ({deed.end})" if deed.end else deed.what
 
 

@@ -34,7 +34,7 @@ class Sender:
             return
         if method == acp.ACCEPTED and params.get("requestId") == self._sent.id:
             self._done.set()
-        elif method == acp.SESSION_UPDATE and own_meta(params).get("notice") is True:
+        elif method == acp.SESSION_UPDATE and own_meta(params).get(acp.NOTICE) is True:
             content = as_object(as_object(params.get("update")).get("content"))
             self.said += str(content.get("text", ""))
 

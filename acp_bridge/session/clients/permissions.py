@@ -130,6 +130,7 @@ class Permissions:
             self._refuse(link, call, ask)
             return
         request = call.params["toolCall"]
+        self._updates.note_asked(request)
         asked = _Deciding(
             link, call, self._updates.card_told(request), self._updates.told_of(request)
         )
@@ -217,6 +218,7 @@ class Permissions:
 
     def note(self, call: Call, card_id: object, decision: Decision) -> None:
         """Record and show on a call's card what has become of a permission, and who decided so."""
+        self._updates.asking.settle(card_id)
         if decision.action != "allow":
             self._updates.deny(call.params["toolCall"])
         if isinstance(card_id, str):

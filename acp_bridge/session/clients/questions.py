@@ -243,6 +243,7 @@ class Questions:
 
         `about`: all that is known of the tool call, if it is about one.
         """
+        self._transcript.flush()  # that it is asked is on disk before anybody can answer
         child = self._children.of(link.children, call.params)
         question = _Question(link, call, params, about, guarded, child)
         question.note = partial(self._note_end, question)

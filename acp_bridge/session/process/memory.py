@@ -14,6 +14,7 @@ from acp_bridge.protocol import (
     AGENT_MESSAGE,
     CONTEXT,
     FEEDBACK,
+    NOTICE,
     TOOL_CALL,
     USER_MESSAGE,
     Json,
@@ -133,7 +134,7 @@ async def transcript(journal: SessionJournal) -> str:
 
 def _line(params: Json) -> str | None:
     update = params.get("update")
-    if not isinstance(update, dict) or own_meta(params).get("notice") or "sessionId" in params:
+    if not isinstance(update, dict) or own_meta(params).get(NOTICE) or "sessionId" in params:
         return None
     content = update.get("content")
     text = content.get("text") if isinstance(content, dict) else None

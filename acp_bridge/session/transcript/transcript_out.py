@@ -17,6 +17,7 @@ from acp_bridge.clients.abilities import is_converted
 from acp_bridge.clients.client import Client
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.session import SessionJournal
+from acp_bridge.journal.turns import ASKING
 from acp_bridge.protocol import SAID_UPDATE, SESSION_UPDATE, Json, is_state, kind_of
 from acp_bridge.runtime.log import event
 from acp_bridge.session.transcript.client_view import ClientView, Quiet
@@ -385,6 +386,8 @@ class TranscriptOut:
             self._attempt(self._journal.add_ids, self._updates.take_new_ids())
         if self._updates.notes_changed:
             self._attempt(self._journal.set, CARDS, self._updates.take_notes())
+        if self._updates.asking.changed:
+            self._attempt(self._journal.set, ASKING, self._updates.asking.take())
         if self._updates.children.changed:
             for key, value in self._updates.children.take_changed().items():
                 self._attempt(self._journal.set, key, value)

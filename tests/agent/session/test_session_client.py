@@ -8,6 +8,7 @@ import pytest
 from acp import RequestError
 
 from agent.client import ClientError, NotOffered
+from agent.conversation.replay import notice
 from agent.session.session_client import SessionClient
 
 Answer = Callable[[], Awaitable[Any]]
@@ -205,3 +206,18 @@ async def test_a_terminal_gets_the_variables_that_the_session_sets() -> None:
     await call("terminal/create", wire, terminal_environment={"OPENAI_API_KEY": ""})
     assert {"name": "OPENAI_API_KEY", "value": ""} in wire.requests[0][1]["env"]
     assert {"name": "PAGER", "value": "cat"} in wire.requests[0][1]["env"]
+
+
+async def test_marks_for_the_bridge_stand_beside_the_update() -> None:
+    told: list[Any] = []
+
+    async def notify(method: str, params: dict[str, Any]) -> None:
+        told.append(params)
+
+    client = SessionClient("s1", request=Wire().request, notify=notify)
+    await client.update(notice("Wait."))
+    await client.update({"sessionUpdate": "plan", "entries": []})
+    said, plain = told
+    assert said["_meta"] == {"acp_bridge": {"notice": True}}
+    assert "_meta" not in said["update"]
+    assert plain == {"sessionId": "s1", "update": {"sessionUpdate": "plan", "entries": []}}

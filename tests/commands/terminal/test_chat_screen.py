@@ -83,23 +83,6 @@ async def test_ctrl_r_searches_what_was_entered_and_enter_takes_it_into_the_line
         assert not running.left.is_set()
 
 
-async def test_what_is_typed_to_search_answers_no_question(tmp_path: Path) -> None:
-    async with chat(tmp_path) as running:
-        call = await running.prompt("do")
-        running.type("\x12")
-        await running.terminal.shows("search:")
-        running.ask()
-        await running.terminal.shows("1 or y: Allow")
-        running.now += 1
-        running.type("y")
-        await running.terminal.shows("search: y")
-        assert running.bridge.answered == []
-        running.type("\x07y")
-        await running.terminal.shows("» y")
-        assert running.bridge.answered == []
-        running.end_turn(call)
-
-
 async def test_up_takes_the_last_waiting_prompt_back_into_the_line(tmp_path: Path) -> None:
     async with chat(tmp_path) as running:
         first = await running.prompt("one")
@@ -136,33 +119,6 @@ async def test_words_of_the_next_turn_stand_below_its_prompt(tmp_path: Path) -> 
         assert places == sorted(places)
 
 
-async def test_a_key_answers_a_permission_that_was_there_long_enough(tmp_path: Path) -> None:
-    async with chat(tmp_path) as running:
-        await running.prompt("do")
-        running.ask()
-        await running.terminal.shows("1 or y: Allow")
-        await running.terminal.shows("rm -r /")
-        running.now += 1
-        running.type("y")
-        await running.terminal.shows("Allow: rm -r /")
-        await running.bridge.until(lambda: running.bridge.answered)
-        outcome = {"outcome": "selected", "optionId": "once"}
-        assert running.bridge.answered == [Ok({"outcome": outcome})]
-        await running.terminal.hides("1 or y")
-
-
-@pytest.mark.hazard("V9")
-async def test_what_an_answer_holds_for_is_whole_on_a_narrow_terminal(tmp_path: Path) -> None:
-    scope = "Always allow `npm run build --watch --all` in the folder /home/me/work this session"
-    async with chat(tmp_path, columns=40) as running:
-        running.options = [{"optionId": "a", "name": scope, "kind": "allow_always"}]
-        await running.prompt("do")
-        running.ask()
-        await running.terminal.shows("1 or a: Always allow")
-        await running.terminal.shows("this session")
-        assert scope in " ".join(running.terminal.screen.split())
-
-
 async def test_a_line_that_is_cut_on_a_narrow_terminal_says_so(tmp_path: Path) -> None:
     async with chat(tmp_path, columns=40, opened=MODES) as running:
         await running.prompt("do")
@@ -171,40 +127,6 @@ async def test_a_line_that_is_cut_on_a_narrow_terminal_says_so(tmp_path: Path) -
         info = {"title": "a title that is as long as a line and more"}
         running.bridge.update(SESSION, "session_info_update", **info)
         await running.terminal.shows("Ask · a titl...")
-
-
-@pytest.mark.hazard("V9")
-async def test_a_question_shows_its_command_and_one_that_changes_is_asked_anew(
-    tmp_path: Path,
-) -> None:
-    async with chat(tmp_path) as running:
-        await running.prompt("do")
-        first = running.ask("List files", rawInput={"command": "ls\x1b[2J"})
-        await running.terminal.shows("command: ls\\x1b[2J")
-        running.now += 1
-        running.bridge.peer.cancel(first)
-        places = [{"path": f"/p{n}"} for n in range(7)]
-        running.ask("List files", rawInput={"argv": ["rm", "-r", "a b"]}, locations=places)
-        await running.terminal.shows("argv: rm -r 'a b'")
-        await running.terminal.shows("paths (7):")
-        await running.terminal.shows("/p6")
-        running.type("y")  # for what it was before
-        await running.terminal.shows("» y")
-        running.type("\x7f")
-        await running.terminal.hides("» y")
-        running.now += 1
-        running.type("y")
-        await running.terminal.shows("Allow: List files: argv: rm -r 'a b'")
-
-
-@pytest.mark.hazard("V9")
-async def test_what_is_asked_stands_beside_its_answers_however_long_it_is(tmp_path: Path) -> None:
-    async with chat(tmp_path) as running:
-        await running.prompt("do")
-        another = "\n" * 40 + "command: ls\n"
-        running.ask("ls", rawInput={"command": "rm -r /", "note": another})
-        await running.terminal.shows("about ls: command: rm -r /")
-        await running.terminal.shows("1 or y: Allow")
 
 
 async def test_ctrl_o_opens_the_whole_of_the_last_output_and_then_of_the_one_before(
@@ -229,61 +151,6 @@ async def test_ctrl_o_opens_the_whole_of_the_last_output_and_then_of_the_one_bef
         running.type("\x0f")
         await running.terminal.until(lambda: "first 5 of it" in running.terminal.everything)
         running.end_turn(call)
-
-
-async def test_what_was_typed_for_something_else_answers_no_permission(tmp_path: Path) -> None:
-    async with chat(tmp_path) as running:
-        await running.prompt("do")
-        running.ask()
-        await running.terminal.shows("1 or y: Allow")
-        running.type("yes it is")
-        await running.terminal.shows("» yes it is")
-        running.now += 10
-        running.type("y")
-        await running.terminal.shows("» yes it isy")
-        await running.terminal.shows("Alt-1 or Alt-y: Allow")
-        assert not running.bridge.answered
-        running.type("\x1bn")
-        await running.terminal.shows("Reject: rm -r /")
-        await running.terminal.shows("» yes it isy")
-
-
-async def test_a_question_that_takes_the_place_of_another_waits_for_quiet_again(
-    tmp_path: Path,
-) -> None:
-    async with chat(tmp_path) as running:
-        await running.prompt("do")
-        first = running.ask("first")
-        running.ask("second", "t2")
-        await running.terminal.shows("1 or y: Allow")
-        running.now += 1
-        running.bridge.peer.cancel(first)
-        await running.terminal.shows("not asked any more: first")
-        await running.terminal.shows("second")
-        running.type("y")
-        await running.terminal.shows("» y")
-        assert len(running.bridge.answered) == 1  # the first, withdrawn
-        running.type("\x7f")
-        await running.terminal.hides("» y")
-        running.now += 1
-        running.type("1")
-        await running.terminal.shows("Allow: second")
-
-
-async def test_ctrl_c_stops_the_turn_and_takes_its_question_back(tmp_path: Path) -> None:
-    async with chat(tmp_path) as running:
-        call = await running.prompt("do")
-        running.ask()
-        await running.terminal.shows("1 or y: Allow")
-        running.type("\x03")
-        await running.terminal.shows("Ctrl-C again leaves")
-        with anyio.fail_after(5):
-            assert await running.bridge.told("session/cancel") == {"sessionId": SESSION}
-            await running.bridge.until(lambda: running.bridge.answered)
-        assert running.bridge.answered == [Ok({"outcome": {"outcome": "cancelled"}})]
-        running.end_turn(call, "cancelled")
-        await running.terminal.shows("stopped")
-        assert not running.left.is_set()
 
 
 async def test_escape_alone_stops_the_turn_and_as_the_begin_of_a_key_does_not(

@@ -15,7 +15,7 @@ from acp_bridge.commands.terminal.chat.main import Plan, _Running
 from acp_bridge.protocol import Json
 from acp_bridge.wire.jsonrpc import Ok, RpcError
 from tests.bridge_client.fake_bridge import FakeBridge, connection_to
-from tests.commands.terminal.test_conversation import SESSION, texts
+from tests.commands.terminal.test_conversation import SESSION, answer, texts
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.hazard("N2")
@@ -266,7 +266,7 @@ async def test_the_words_of_an_answered_prompt_are_not_shown_again_but_in_a_sess
 
 
 async def test_a_question_that_is_asked_again_is_printed_once_and_answered_there(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asks(each: FakeBridge, question: str) -> None:
         call = {"toolCallId": "t", "title": "Edit x"}
@@ -285,11 +285,11 @@ async def test_a_question_that_is_asked_again_is_printed_once_and_answered_there
         asks(second, "q")
         await until(lambda: there.talk.questions.shown)
         assert len(there.talk.unprinted._blocks) == printed + 1  # that it connects again
-        assert there.talk.answer("y")
+        answer(there.talk, monkeypatch)
         await second.until(lambda: second.answered)
-        (answer,) = second.answered
-        assert isinstance(answer, Ok)
-        assert answer.result["outcome"]["optionId"] == "once"
+        (given,) = second.answered
+        assert isinstance(given, Ok)
+        assert given.result["outcome"]["optionId"] == "once"
 
 
 async def test_without_a_connection_nothing_is_stopped_and_what_is_entered_is_sent_later(

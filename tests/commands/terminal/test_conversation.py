@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.commands.terminal.chat import questions
 from acp_bridge.commands.terminal.chat.conversation import Conversation
 from acp_bridge.view.blocks import Block, Line, Paragraph, Tone
 from acp_bridge.wire.jsonrpc import Err, RpcError
@@ -25,6 +26,14 @@ def texts(talk: Conversation) -> list[str]:
     while talk.unprinted.more:
         blocks += talk.unprinted.pop_next()
     return [block.text.strip() for block in blocks if isinstance(block, Paragraph | Line)]
+
+
+def answer(talk: Conversation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mark the first answer and take it, as if it had been on the screen for long enough."""
+    monkeypatch.setattr(questions, "_SETTLED", 0)
+    talk.questions.drawn()
+    assert talk.questions.press("1", "")
+    assert isinstance(talk.press_enter(), questions.Taken)
 
 
 async def settled(bridge: FakeBridge) -> None:
@@ -248,7 +257,7 @@ async def test_an_agent_that_works_without_a_prompt_is_at_work_and_ctrl_c_stops_
 
 
 async def test_the_bell_rings_when_a_question_is_shown_and_when_nothing_runs_any_more(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rung: list[None] = []
     async with attached(tmp_path, ring=lambda: rung.append(None)) as (talk, bridge):
@@ -265,9 +274,9 @@ async def test_the_bell_rings_when_a_question_is_shown_and_when_nothing_runs_any
         bridge.ask("fs/read_text_file", {})
         await bridge.until(lambda: len(bridge.answered) > before)
         assert len(rung) == 1
-        assert talk.answer("1")
+        answer(talk, monkeypatch)
         assert len(rung) == 2
-        assert talk.answer("1")
+        answer(talk, monkeypatch)
         told(bridge, "idle")
         told(bridge, "asleep")
         await settled(bridge)

@@ -158,7 +158,7 @@ def test_cancel_says_if_something_ran(bridge: Bridge, said: Said) -> None:
 def test_close_and_delete_of_a_live_session_go_to_its_bridge(bridge: Bridge, said: Said) -> None:
     bridge.answers |= {"_acp_bridge/close": {}, "session/delete": {}}
     assert said("close", LIVE)[:2] == (0, "Closed session abcd1111 (Par\\x1bser).\n")
-    assert said("delete", LIVE)[:2] == (0, "Deleted session abcd1111 (Par\\x1bser).\n")
+    assert said("delete", LIVE, "--yes")[:2] == (0, "Deleted session abcd1111 (Par\\x1bser).\n")
     for method in ("_acp_bridge/close", "session/delete"):
         assert bridge.calls(method) == [{"sessionId": LIVE}]
 
@@ -178,6 +178,25 @@ def test_to_delete_what_sleeps_its_agent_is_needed(bridge: Bridge, said: Said) -
     assert code == 2
     assert "is of the agent 'codex-acp': give its command after --" in err
     assert said("delete", "bcd", "--", "gemini")[0] == 2
+
+
+@pytest.mark.hazard("Q14")
+@pytest.mark.parametrize("terminals", ["", "stdin", "stdout"])
+def test_without_a_terminal_nothing_is_deleted_unless_yes_was_said(
+    bridge: Bridge, said: Said, monkeypatch: pytest.MonkeyPatch, terminals: str
+) -> None:
+    for name in filter(None, [terminals]):
+        monkeypatch.setattr(f"sys.{name}.isatty", lambda: True, raising=False)
+    bridge.answers["session/delete"] = {}
+    code, out, err = said("delete", LIVE)
+    assert (code, out) == (2, "")
+    assert err == (
+        "acp-bridge delete: nobody can say yes where stdin or stdout is no terminal:"
+        " give it --yes\n"
+    )
+    assert bridge.calls("session/delete") == []
+    assert said("delete", LIVE, "--yes")[0] == 0
+    assert len(bridge.calls("session/delete")) == 1
 
 
 def test_what_the_bridge_refuses_is_told(bridge: Bridge, said: Said) -> None:

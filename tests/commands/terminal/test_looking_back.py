@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from acp_bridge.agents import lease
 from acp_bridge.journal import Journal, SessionJournal
 from acp_bridge.protocol import SESSION_PROMPT
@@ -161,3 +163,151 @@ async def test_what_a_subagent_did_counts_and_its_calls_are_not_taken_for_others
     its = {**card("1", kind="read", locations=[{"path": "/its"}]), "sessionId": "#1"}
     turn(session, mine, its)
     assert cells(said("show", "abcd", "--files")[1]) == ["read 1 /mine", "read 1 /its"]
+
+
+# --- what was run, what was not, and what nobody can say ------------------------------------------
+
+
+def called(call: str, status: str = "pending", **more: Any) -> Params:
+    """A command as it is told before it runs."""
+    raw = {"command": f"do {call}"}
+    told = {"sessionUpdate": "tool_call", "toolCallId": call, "title": call, "status": status}
+    return {"update": {**told, "kind": "execute", "rawInput": raw, **more}}
+
+
+def update(call: str, own: dict[str, Any] | None = None, **more: Any) -> Params:
+    told: Params = {
+        "update": {"sessionUpdate": "tool_call_update", "toolCallId": call, **more},
+    }
+    return {**told, "_meta": {"acp_bridge": own}} if own else told
+
+
+def words(text: str) -> list[dict[str, Any]]:
+    return [{"type": "content", "content": {"type": "text", "text": text}}]
+
+
+UNKNOWN = "(not known whether it ran)"
+FAILS: Any = {"status": "failed", "content": words("Not run: something came before it.")}
+#: what is told of a command `c`, and what is known of it then.
+TOLD: dict[str, tuple[list[Params], str]] = {
+    "completed": ([update("c", status="completed")], "run"),
+    "with an exit code": ([update("c", status="failed", rawOutput={"exitCode": 1})], "run"),
+    "allowed, and failed": ([decided("c", "allow", "client"), update("c", **FAILS)], "run"),
+    "allowed by a rule": ([decided("c", "allow", "rule"), update("c", **FAILS)], "run"),
+    "begun, and failed": ([update("c", status="in_progress"), update("c", **FAILS)], "run"),
+    "with an output, and open": (
+        [update("c", status="in_progress"), update("c", content=words("one\n"))],
+        "run",
+    ),
+    "denied": ([decided("c", "deny", "client"), update("c", **FAILS)], ""),
+    "denied, and said to be done": (
+        [decided("c", "deny", "rule"), update("c", status="completed")],
+        "",
+    ),
+    "stopped": ([decided("c", "cancelled", "stop"), update("c", status="failed")], ""),
+    "withdrawn": ([decided("c", "cancelled", "withdrawn"), update("c", status="failed")], ""),
+    "denied, and allowed later": (
+        [decided("c", "deny", "rule"), decided("c", "allow", "client"), update("c", **FAILS)],
+        "run",
+    ),
+    "marked": ([update("c", {"ran": False}, **FAILS)], ""),
+    "marked, though allowed": (
+        [decided("c", "allow", "client"), update("c", {"ran": False}, **FAILS)],
+        "",
+    ),
+    "failed, and nothing more": ([update("c", **FAILS)], "unknown"),
+    "closed by the bridge": ([update("c", status="failed")], "unknown"),
+    "end assumed": ([update("c", {"assumed": True}, status="completed")], "unknown"),
+    "end assumed, allowed": (
+        [decided("c", "allow", "client"), update("c", {"assumed": True}, status="completed")],
+        "run",
+    ),
+    "told before it runs": (
+        [update("c", content=words("Makes it.")), update("c", **FAILS)],
+        "unknown",
+    ),
+    "open": ([], ""),
+    "allowed, and open": ([decided("c", "allow", "client")], ""),
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+async def test_a_command_is_listed_as_run_only_if_it_ran(
+    said: Said, journal: Journal, tmp_path: Path, case: str
+) -> None:
+    told, known = TOLD[case]
+    session = await session_in(journal, tmp_path)
+    turn(session, called("c"), *told)
+    found = said("show", "abcd", "--files")[1]
+    diff = said("show", "abcd", "--diff")[1]
+    as_json = [
+        json.loads(each) for each in said("show", "abcd", "--files", "--json")[1].splitlines()
+    ]
+    changes = json.loads(said("show", "abcd", "--diff", "--json")[1])
+    if not known:
+        assert found == "Nothing was read, edited or run.\n"
+        assert "do c" not in diff
+        assert as_json == []
+    elif known == "run":
+        assert [each.split(" (")[0] for each in cells(found)] == ["run 1 do c"]
+        assert UNKNOWN not in found + diff
+        assert "# Commands that were run, and may have changed more:\n#   do c\n" in diff
+    else:
+        assert cells(found) == [f"unknown 1 do c {UNKNOWN}"]
+        assert "Commands that were run" not in diff
+        assert f"#   do c {UNKNOWN}\n" in diff
+    assert [each["did"] for each in as_json] == [known] * bool(known)
+    assert (changes["commands"], changes.get("unknown", [])) == (
+        ["do c"] * (known == "run"),
+        ["do c"] * (known == "unknown"),
+    )
+
+
+async def test_a_command_that_ran_once_is_run_also_if_it_is_not_known_of_another_time(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    session = await session_in(journal, tmp_path)
+    same: Any = {"rawInput": {"command": "make"}}
+    turn(session, called("a", **same), update("a", status="completed"))
+    turn(session, called("b", **same), update("b", **FAILS))
+    assert cells(said("show", "abcd", "--files")[1]) == ["run 1 make", f"unknown 2 make {UNKNOWN}"]
+
+
+async def test_the_built_in_agent_says_when_a_call_begins_so_one_that_did_not_was_not_run(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    session = await journal.create(SESSION, cwd=str(tmp_path), agent="built-in")
+    await journal.touch(SESSION, title="Parser")
+    closed = update("b", status="failed")
+    began = [called("c"), update("c", status="in_progress"), update("c", status="failed")]
+    turn(session, called("a"), update("a", **FAILS), called("b"), closed, *began)
+    assert cells(said("show", "abcd", "--files")[1]) == ["run 1 do c"]
+
+
+async def test_what_was_asked_and_never_answered_was_not_run(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    session = await session_in(journal, tmp_path)
+    turn(session, called("a"), called("b"), update("a", status="failed"), update("b", **FAILS))
+    session.set("asking", ["a", 7])
+    assert cells(said("show", "abcd", "--files")[1]) == [f"unknown 1 do b {UNKNOWN}"]
+    session.set("asking", {"odd": 1})
+    assert len(cells(said("show", "abcd", "--files")[1])) == 2
+
+
+async def test_an_edit_that_was_not_run_changes_nothing(
+    said: Said, journal: Journal, tmp_path: Path
+) -> None:
+    session = await session_in(journal, tmp_path)
+    diff = {"type": "diff", "path": f"{tmp_path}/b.py", "oldText": "1", "newText": "2"}
+    edit: Any = {"kind": "edit", "content": [diff], "rawInput": {}}
+    turn(
+        session,
+        called("a", **edit),
+        update("a", {"ran": False}, status="completed"),
+        called("b", **edit),
+        update("b", {"assumed": True}, status="completed"),
+    )
+    session.set("asking", ["b"])
+    assert said("show", "abcd", "--files")[1] == "Nothing was read, edited or run.\n"
+    assert said("show", "abcd", "--diff")[1] == "# No tool call tells of a change.\n"

@@ -405,13 +405,31 @@ async def test_a_key_of_the_list_answers_no_permission(tmp_path: Path) -> None:
         await here.terminal.shows("dropped: one")
         here.type("\x1b")
         await here.terminal.shows("1 or y: Allow")
-        here.type("y")  # too soon behind a key of the list
-        await here.terminal.shows("» y")
+        here.type("y")
+        await here.terminal.shows("* 1 or y: Allow")
         assert here.bridge.answered == []
         here.type("\x7f\t")
         await here.terminal.shows("* 2 waits")
         here.type("\x1by")
+        await here.terminal.shows("* 1 or y: Allow")
+        await here.terminal.hides("* 2 waits")
+        here.type("\r")
         await here.terminal.shows("Allow: rm -r /")
+
+
+async def test_while_a_waiting_prompt_is_edited_keys_are_text(tmp_path: Path) -> None:
+    async with queue(tmp_path) as here:
+        here.tell(*THREE)
+        await here.terminal.shows("1 waits")
+        here.type("\te")
+        await here.terminal.shows("» one")
+        here.running.ask()
+        await here.terminal.shows("Alt-1 or Alt-y: Allow")
+        here.running.now += 1
+        here.type("\x15y")
+        await here.terminal.shows("» y")
+        await here.terminal.shows("  Alt-1 or Alt-y: Allow")
+        assert here.bridge.answered == []
 
 
 async def test_up_still_takes_back_the_last_own_prompt_in_the_order_of_the_queue(

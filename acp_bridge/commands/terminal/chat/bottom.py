@@ -34,31 +34,37 @@ def waiting(conversation: Conversation, look: Look) -> list[str]:
     return ["", *map(look.plain, shown)] if shown else []
 
 
-def asked(conversation: Conversation, look: Look, columns: int, *, typing: bool) -> list[str]:
-    """Return the lines with the answers to the shown question and the keys that choose them.
+def asked(conversation: Conversation, look: Look, columns: int, line: str) -> list[str]:
+    """Return the lines with the answers to the shown question and the keys that mark them.
 
-    Each answer is whole, since its end may say what it holds for. `typing`: the keys go elsewhere,
-    so an answer needs Alt with its key.
+    Each answer is whole, since its end may say what it holds for. `line`: the text in the input
+    line. While that takes the keys, or the list of waiting prompts does, an answer needs Alt.
     """
-    question = conversation.questions.shown
+    question, mark = conversation.questions.shown, conversation.questions.mark
     if question is None:
         return []
-    alt = "Alt-" if typing else ""
-    lines = [f"about {question.about}"] if question.about else []
+    alt = "" if conversation.keys_mark(line) or (mark and mark.typed) else "Alt-"
+    rows = [""]
+    if question.about:
+        rows += _wrapped(look.plain(f"about {question.about}"), columns, _OTHER)
     for option in question.options:
-        lines.append(f"{' or '.join(alt + key for key in option.keys)}: {option.name}")
-    return ["", *(row for line in lines for row in _wrapped(look.plain(line), columns))]
+        keys = " or ".join(alt + key for key in option.keys)
+        marked = mark is not None and mark.option is option
+        name = look.plain(f"{keys}: {option.name}")
+        rows += _wrapped(name, columns, CHOSEN if marked else _OTHER)
+    return rows
 
 
-def status(conversation: Conversation, look: Look) -> str:
+def status(conversation: Conversation, look: Look, line: str) -> str:
     """Return the status line: what the session does, its mode and model, tokens, cost and title.
 
     While the user is in the list of waiting prompts, or edits one, it names the keys for that.
+    `line`: the text in the input line.
     """
     if (keys := _queue_keys(conversation.queue)) and not conversation.leaves_next:
         return keys
     shown, standing = conversation.shown, conversation.standing
-    parts = [_doing(conversation, look), _way_in(conversation)]
+    parts = [_doing(conversation, look, line), _way_in(conversation)]
     if standing is not None and conversation.queue.order is None:
         others = standing.waiting - len(conversation.queued)
         parts += [f"{others} of others wait"] if others > 0 else []
@@ -75,24 +81,27 @@ def status(conversation: Conversation, look: Look) -> str:
     return look.plain(f" {look.marks.dot} ".join(filter(None, parts)))
 
 
-def _wrapped(line: str, columns: int) -> list[str]:
+def _wrapped(line: str, columns: int, indent: str) -> list[str]:
     return textwrap.wrap(
         line,
         max(columns - 1, 20),
-        initial_indent="  ",
+        initial_indent=indent,
         subsequent_indent="    ",
         break_on_hyphens=False,
     )
 
 
-def _doing(conversation: Conversation, look: Look) -> str:
+def _doing(conversation: Conversation, look: Look, line: str) -> str:
     """Return what the session is doing, or what the next Ctrl-C does; "" if it is idle."""
     if conversation.leaves_next:
         return "Ctrl-C again leaves"
     if conversation.session_id is None:
         return f"starting{look.marks.more}"
+    if (mark := conversation.questions.mark) is not None:
+        return f"Enter answers: {mark.option.name}"
     if conversation.questions.shown is not None:
-        return "a permission is asked"
+        keys = "a key marks" if conversation.keys_mark(line) else "Alt and a key mark"
+        return f"a permission is asked: {keys}, Enter answers"
     if conversation.standing is not None and (word := conversation.standing.word):
         return word
     if conversation.running:

@@ -2,7 +2,7 @@
 
 Invariants:
 - Prompts are sent in the order of entering, one request each; the session's bridge queues them.
-- Each question of the session gets at most one answer: by a key, or by a cancel of its turn.
+- Each question of the session gets at most one answer: the marked one, or by a cancel of its turn.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from acp_bridge.commands.terminal.chat.prompts import (
     refused,
     was_taken_back,
 )
-from acp_bridge.commands.terminal.chat.questions import Option, Question, Questions, question
+from acp_bridge.commands.terminal.chat.questions import Held, Question, Questions, Taken, question
 from acp_bridge.commands.terminal.chat.queue_changes import QueueChanges
 from acp_bridge.commands.terminal.chat.queue_shown import QueueShown
 from acp_bridge.commands.terminal.chat.unprinted import Unprinted
@@ -242,13 +242,22 @@ class Conversation:
         self._changed()
         return last.text
 
-    def answer(self, key: str) -> bool:
-        """Answer the shown question by a key; returns False if the key chooses no answer."""
-        chosen = self.questions.choose(key)
-        if chosen is None:
-            return False
-        self._choose(*chosen)
-        return True
+    def keys_mark(self, line: str) -> bool:
+        """Return True if a plain key can mark an answer; `line`: the text in the input line."""
+        busy = line or self.queue.chosen or self.queue.editing
+        return self.questions.shown is not None and not busy
+
+    def press_enter(self) -> Taken | Held | None:
+        """Answer the shown question with the marked answer, if Enter does that now.
+
+        Return what Enter did; None: it is for the input line.
+        """
+        found = self.questions.enter()
+        if isinstance(found, Taken):
+            self._answer(found)
+        elif found is Held.GONE:
+            self.say("no longer asked: Enter again sends the line")
+        return found
 
     def interrupt(self) -> bool:
         """Cancel the running turn; returns True, to leave, at a second call in 2 s.
@@ -413,7 +422,8 @@ class Conversation:
             self.unprinted.collect()
             self._ring()
 
-    def _choose(self, asked: Question, option: Option) -> None:
+    def _answer(self, taken: Taken) -> None:
+        asked, option = taken.asked, taken.option
         if isinstance(asked.request, BridgeRequest):
             asked.request.answer({"outcome": {"outcome": "selected", "optionId": option.id}})
         self.say(f"{option.name}: {_summary(asked)}")

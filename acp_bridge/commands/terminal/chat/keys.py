@@ -17,10 +17,11 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.search import accept_search
 
 from acp_bridge.commands.terminal.chat.conversation import Conversation
+from acp_bridge.commands.terminal.chat.questions import Taken
 from acp_bridge.commands.terminal.chat.queue_keys import queue_bindings
 
-#: all keys that can choose an answer to a question.
-_CHOOSING: Final = "123456789yand"
+#: all keys that can mark an answer to a question.
+_MARKING: Final = "123456789yand"
 
 
 class Enter(Protocol):
@@ -67,6 +68,7 @@ def _stopping(
 ) -> None:
     @keys.add("c-c", filter=~is_searching)
     def _interrupt(_: KeyPressEvent) -> None:
+        _take_mark_away(conversation, line)
         if line.text and not conversation.running:
             conversation.queue.editing = None
             line.reset()
@@ -85,6 +87,12 @@ def _stopping(
         conversation.queue.editing = None
         line.reset()
 
+    marked = Condition(lambda: conversation.questions.mark is not None)
+
+    @keys.add("escape", filter=marked & ~is_searching)
+    def _unmark(_: KeyPressEvent) -> None:
+        _take_mark_away(conversation, line)
+
     @keys.add("c-d", filter=Condition(lambda: not line.text))
     def _leave(_: KeyPressEvent) -> None:
         leave()
@@ -95,7 +103,11 @@ def _editing(keys: KeyBindings, conversation: Conversation, line: Buffer, enter:
 
     @keys.add("enter", filter=~is_searching)
     def _enter(_: KeyPressEvent) -> None:
-        _send(line, enter, steers=False)
+        match conversation.press_enter():
+            case Taken(typed=True):
+                line.reset()
+            case None:
+                _send(line, enter, steers=False)
 
     @keys.add("escape", "enter")
     def _steer(_: KeyPressEvent) -> None:
@@ -136,17 +148,27 @@ def _send(line: Buffer, enter: Enter, *, steers: bool) -> None:
         enter(text, steers=steers)
 
 
+def _take_mark_away(conversation: Conversation, line: Buffer) -> None:
+    """Remove the mark, if there is one, and its key from the line."""
+    mark = conversation.questions.mark
+    conversation.questions.unmark()
+    if mark is not None and mark.typed:
+        line.reset()
+
+
 def _questions(keys: KeyBindings, conversation: Conversation, line: Buffer) -> None:
     asked = Condition(lambda: conversation.questions.shown is not None)
-    free = Condition(lambda: not line.text and conversation.questions.settled)
+    free = Condition(lambda: conversation.keys_mark(line.text))
 
-    @keys.add(Keys.Any, filter=asked & free & ~is_searching)
-    def _answer(event: KeyPressEvent) -> None:
-        if not conversation.answer(event.data):
-            line.insert_text(event.data)
+    @keys.add(Keys.Any, filter=free & ~is_searching)
+    def _mark(event: KeyPressEvent) -> None:
+        before = line.text
+        line.insert_text(event.data)
+        conversation.questions.press(event.data, before)
 
-    for key in _CHOOSING:
+    for key in _MARKING:
 
-        @keys.add("escape", key, filter=asked)
-        def _answer_at_once(event: KeyPressEvent) -> None:
-            conversation.answer(event.data)
+        @keys.add("escape", key, filter=asked & ~is_searching)
+        def _mark_beside_the_text(event: KeyPressEvent) -> None:
+            conversation.queue.leave()  # else Enter would be for the list
+            conversation.questions.press_alt(event.data)

@@ -48,12 +48,8 @@ def layout(
             _lines("class:quiet", lambda: _cut(bottom.waiting(conversation, look)), bottom.CHOSEN),
             _lines(
                 "class:asked",
-                lambda: bottom.asked(
-                    conversation,
-                    look,
-                    _columns(),
-                    typing=bool(line.text or conversation.queue.chosen),
-                ),
+                lambda: bottom.asked(conversation, look, _columns(), line.text),
+                bottom.CHOSEN,
             ),
             _lines("", lambda: [""]),
             typed,
@@ -64,7 +60,7 @@ def layout(
                 filter=Condition(lambda: bool(line.complete_state)),
             ),
             search,
-            _lines("class:quiet", lambda: _cut([bottom.status(conversation, look)])),
+            _lines("class:quiet", lambda: _cut([bottom.status(conversation, look, line.text)])),
         ]
     )
     above = ConditionalContainer(
@@ -77,7 +73,7 @@ def layout(
 def _search(conversation: Conversation) -> SearchToolbar:
     """Return the line in which the user types what to search for in the prompts entered before."""
     return SearchToolbar(
-        Buffer(on_text_changed=lambda _: conversation.questions.on_key()),
+        Buffer(on_text_changed=lambda _: conversation.questions.unmark()),
         forward_search_prompt="search forward: ",
         backward_search_prompt="search: ",
         ignore_case=True,

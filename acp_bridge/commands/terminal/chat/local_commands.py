@@ -41,8 +41,8 @@ HELP: Final = "\n".join(
         " suspends.",
         "Shift-Tab: the next mode. Ctrl-O shows the whole output of the last tool call, again: of"
         " the one before it.",
-        "A permission is answered by its key, on an empty line, or with Alt and the key at any"
-        " time.",
+        "A permission: a key marks an answer on an empty line, Alt and the key at any time. Enter"
+        " takes the marked answer; Esc or more text takes the mark away.",
         "/new, /sessions ID and /fork leave for another session, /export writes this one to a"
         " file.",
     ]

@@ -1,8 +1,13 @@
-"""The open permissions: which one is shown, and which keys answer it from when on. No I/O.
+"""The open permissions: which one is shown, which answer is marked, and what Enter does. No I/O.
+
+A key marks an answer, and Enter takes it. The key also stands in the input line as any other
+letter, so nothing is lost if more follows: then all of it is text.
 
 Invariants:
-- A key answers a question only after `_SETTLED` seconds in which the question was shown and no key
-  was pressed: typing meant for something else is no answer.
+- No key but Enter answers, and Enter takes only the answer that is marked.
+- A mark is for the question that was on the screen when the key was pressed, and for no other.
+- Nothing is taken in the first `_SETTLED` seconds in which a question is on the screen: typing
+  ahead is no answer.
 - Only an offered option is chosen.
 """
 
@@ -10,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from acp_bridge.commands.terminal.reminder import reminder
 from acp_bridge.protocol import QUESTION, Json, as_object, objects, own_meta
 from acp_bridge.view.block_text import one_line
 
-#: seconds without a key press after which a key may answer the question.
+#: seconds for which a question is on the screen before Enter may answer it.
 _SETTLED: Final = 0.6
 _LETTERS: Final = {
     "allow_once": "y",
@@ -72,6 +78,33 @@ def _options(offered: list[Json]) -> list[Option]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The answer that Enter takes."""
+
+    option: Option
+    #: its key is all that stands in the input line; False: the key was pressed with Alt.
+    typed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Enter has answered a question; `typed` as in `Mark`."""
+
+    asked: Question
+    option: Option
+    typed: bool
+
+
+class Held(Enum):
+    """Enter has done nothing, and everything stays as it is."""
+
+    #: the question is on the screen for less than `_SETTLED` seconds.
+    TOO_SOON = "too soon"
+    #: the question whose answer was marked is no longer asked; the next Enter sends the line.
+    GONE = "gone"
+
+
 class Questions:
     """The open questions in order; the first one is shown."""
 
@@ -79,53 +112,88 @@ class Questions:
         """`clock` returns seconds."""
         self._clock = clock
         self._open: list[Question] = []
-        self._quiet_since = 0.0
+        #: the answer that Enter takes, if one is marked.
+        self.mark: Mark | None = None
+        #: when the shown question was drawn first, or the last one ended; None: not drawn yet.
+        self._since: float | None = None
+        #: the marked question has ended, and nothing was typed since then.
+        self._gone = False
 
     @property
     def shown(self) -> Question | None:
         """The question on the screen, if any."""
         return self._open[0] if self._open else None
 
-    @property
-    def settled(self) -> bool:
-        """True if a plain key may answer: none was pressed for `_SETTLED` s while one was shown."""
-        return bool(self._open) and self._clock() - self._quiet_since >= _SETTLED
-
     def add(self, asked: Question) -> None:
         """Add a question after the open ones."""
-        if not self._open:
-            self.on_key()
         self._open.append(asked)
+        if self.shown is asked:
+            self._shown_changed()
 
-    def on_key(self) -> None:
-        """Restart the time of quiet: a key was pressed, or another question is shown."""
-        self._quiet_since = self._clock()
+    def drawn(self) -> None:
+        """Note that the shown question is on the screen."""
+        if self._since is None:
+            self._since = self._clock()
 
-    def choose(self, key: str) -> tuple[Question, Option] | None:
-        """Remove and return the shown question with the option for a key.
+    def press(self, key: str, line: str) -> bool:
+        """Mark the option of a key that was typed; return False if the key is text.
 
-        None if the key has none.
+        `line`: what stood in the input line before. The key was added to it.
         """
-        if (asked := self.shown) is None:
+        return not line and self._mark(key, typed=True)
+
+    def press_alt(self, key: str) -> bool:
+        """Mark the option of a key that was pressed with Alt; return False if it has none."""
+        return self._mark(key, typed=False)
+
+    def unmark(self) -> None:
+        """Remove the mark: the input line was changed, or the user takes the mark away."""
+        self.mark, self._gone = None, False
+
+    def enter(self) -> Taken | Held | None:
+        """Return what Enter does: it takes the mark, or nothing; None: it sends the line.
+
+        A question that is taken is no longer open.
+        """
+        if self.mark is None and not self._gone:
             return None
-        chosen = next((option for option in asked.options if key in option.keys), None)
-        if chosen is None:
-            return None
-        self._open.pop(0)
-        self.on_key()
-        return asked, chosen
+        if self._since is None or self._clock() - self._since < _SETTLED:
+            return Held.TOO_SOON
+        if self.mark is None:
+            self._gone = False
+            return Held.GONE
+        taken = Taken(self._open.pop(0), self.mark.option, self.mark.typed)
+        self.mark = None
+        self._shown_changed()
+        return taken
 
     def withdraw(self, request: object) -> Question | None:
         """Remove and return the question of a request; None if it is not open."""
         for asked in self._open:
             if asked.request is request:
-                if asked is self.shown:
-                    self.on_key()
+                was_shown = asked is self.shown
                 self._open.remove(asked)
+                if was_shown:
+                    self._shown_changed()
                 return asked
         return None
 
     def remove_all(self) -> list[Question]:
         """Remove and return all questions."""
         taken, self._open = self._open, []
+        if taken:
+            self._shown_changed()
         return taken
+
+    def _mark(self, key: str, *, typed: bool) -> bool:
+        options = self.shown.options if self.shown else ()
+        found = next((option for option in options if key in option.keys), None)
+        if found is not None:
+            self.mark, self._gone = Mark(found, typed), False
+        return found is not None
+
+    def _shown_changed(self) -> None:
+        """Begin with another question, or with none: a mark was for the one before."""
+        self._gone = self._gone or self.mark is not None
+        self.mark = None
+        self._since = None if self._open else self._clock()

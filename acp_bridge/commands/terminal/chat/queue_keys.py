@@ -38,7 +38,7 @@ def queue_bindings(
 
             @keys.add(*sequence, filter=in_list)
             def _act(_: KeyPressEvent) -> None:
-                conversation.questions.on_key()
+                conversation.questions.unmark()
                 act()
 
     def run() -> None:

@@ -68,6 +68,7 @@ class Screen:
             ),
             complete_while_typing=True,
             on_text_changed=lambda _: self._on_typed(),
+            on_cursor_position_changed=lambda _: conversation.questions.unmark(),
         )
         self._app = ReflowingApplication(
             layout=layout(conversation, look, self._line, self._tail_lines),
@@ -77,7 +78,7 @@ class Screen:
             input=keys,
             reflows=reflows(os.environ) if reflow is None else reflow,
             erase_when_done=True,
-            after_render=lambda _: self._release(),
+            after_render=lambda _: self._drawn(),
         )
         self._app.ttimeoutlen = self._app.timeoutlen = _ESCAPE
 
@@ -166,6 +167,10 @@ class Screen:
     def _tail_lines(self) -> list[str]:
         return self._lines(self._conversation.unprinted.tail())
 
+    def _drawn(self) -> None:
+        self._release()
+        self._conversation.questions.drawn()
+
     def _release(self) -> None:
         self._output.buffering = False
         self._output.flush()
@@ -182,7 +187,7 @@ class Screen:
     # -- input
 
     def _on_typed(self) -> None:
-        self._conversation.questions.on_key()
+        self._conversation.questions.unmark()
         if self._line.text:
             self._conversation.queue.leave()
 
