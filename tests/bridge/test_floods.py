@@ -17,8 +17,9 @@ Trace: TypeAlias = Callable[[FrameType, str, object], "Trace"]
 #: the client on stdin reads files for the agent.
 READS: Json = {"fs": {"readTextFile": True}}
 
-#: the requests that are open when the cost is taken.
-FEW, MANY = 10, MOST_OPEN - 10
+#: the requests that are open when the cost is taken. Of the calls that are asked about the journal
+#: has the newest 200 alone (`updates.asking`).
+FEW, MANY = 250, MOST_OPEN - 10
 
 
 def steps(work: Callable[[], object]) -> int:
