@@ -20,7 +20,7 @@ async def write(page: BrowserPage, text: str) -> None:
 async def turn_to(page: BrowserPage, session: str) -> None:
     """Go to a session by a link in the same tab, and wait until it is shown."""
     await page.value(f"void (location.hash = '#s={session}')")
-    await page.until(f"document.documentElement.dataset.opened === {session!r}")
+    await page.until(f"document.documentElement?.dataset.opened === {session!r}")
 
 
 async def to_the_list(page: BrowserPage) -> None:
@@ -47,7 +47,7 @@ async def test_each_session_has_its_own_draft_and_sending_one_leaves_the_other(
         await page.until("!document.querySelector('#list').hidden")
         await page.value("history.back()")
         await page.until(f"{BOX} === 'for one'")
-        await page.until(f"document.documentElement.dataset.opened === {one!r}")
+        await page.until(f"document.documentElement?.dataset.opened === {one!r}")
         await page.click("#send")
         await page.shows("Done with for one.", "#pieces")
         assert await page.value(BOX) == ""
@@ -65,7 +65,7 @@ async def test_drafts_are_kept_over_a_reload_and_are_in_their_tab_alone(
         page = await log_in(chromium, there, f"#s={one}")
         await write(page, "a draft")
         beside = await chromium.page(there.at(f"#s={one}"))
-        await beside.until(f"document.documentElement.dataset.opened === {one!r}")
+        await beside.until(f"document.documentElement?.dataset.opened === {one!r}")
         assert await beside.value(BOX) == ""
         await write(beside, "another")
         await page.reload()
@@ -190,4 +190,4 @@ async def test_without_a_line_another_session_shows_nothing_of_the_one_before(
         await page.value(f"void (location.hash = '#s={other}')")
         await page.until("document.querySelector('#pieces').innerText === ''")
         line.mend()
-        await page.until(f"document.documentElement.dataset.opened === {other!r}")
+        await page.until(f"document.documentElement?.dataset.opened === {other!r}")

@@ -224,9 +224,9 @@ class Hands:
 
     async def _stop(self, seen: str) -> str | None:
         ended = taps.WORK_ENDED if seen.startswith("work:") else taps.TURN_ENDED
-        if not seen or taps.stop_key(self.state) != seen:
+        if (what := taps.stopped_by(seen, self.state)) is None:
             return ended
-        result = await self._request(acp.CANCEL_TURN, taps.bound_of(seen))
+        result = await self._request(acp.CANCEL_TURN, what)
         return None if result.get("cancelled") is True else ended
 
     async def _answer(self, key: str, tap: Json) -> str | None:

@@ -395,4 +395,5 @@ function takeCode() {
   return true;
 }
 
+showTaps();
 if (!takeCode()) connect();

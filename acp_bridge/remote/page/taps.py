@@ -27,6 +27,9 @@ from acp_bridge.view.standing import standing
 _MOST: Final = 500
 _MOST_LOGINS: Final = 200
 
+#: begins the name of a turn whose prompt is not told yet.
+_BEGINS: Final = "begins"
+
 #: the sentences for taps that come to nothing.
 TURN_ENDED: Final = "The turn had already ended."
 WORK_ENDED: Final = "The agent had already stopped working."
@@ -153,17 +156,29 @@ def stop_key(state: Json) -> str:
         return f"turn:{now.prompt_id}"
     if not now.busy:
         return ""
-    last = as_object(state.get("last")).get(PROMPT_ID)
-    kind = "work" if now.state == LiveState.WORKING else "begins"
-    return f"{kind}:{last if isinstance(last, str) else ''}"
+    kind = "work" if now.state == LiveState.WORKING else _BEGINS
+    return f"{kind}:{_last(state)}"
 
 
-def bound_of(key: str) -> Json:
-    """Return the parameters of `_acp_bridge/cancel` that bind it to what a `stop_key` names."""
+def stopped_by(key: str, state: Json) -> Json | None:
+    """Return the parameters of the `_acp_bridge/cancel` that a Stop asks for; None if it is late.
+
+    `key`: what was shown, a `stop_key`; `state`: what is so now.
+    """
+    now = stop_key(state)
     kind, _, of = key.partition(":")
-    if kind == "begins":
+    began = kind == _BEGINS and now.startswith("turn:") and _last(state) == of
+    if not now or (now != key and not began):
+        return None
+    kind, _, of = now.partition(":")
+    if kind == _BEGINS:
         return {}
     return {PROMPT_ID: of if kind == "turn" else None}
+
+
+def _last(state: Json) -> str:
+    last = as_object(state.get("last")).get(PROMPT_ID)
+    return last if isinstance(last, str) else ""
 
 
 def question_key(params: Json, unnamed: str) -> str:
