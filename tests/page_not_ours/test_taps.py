@@ -63,7 +63,7 @@ async def test_a_stop_over_a_line_that_is_down_stops_its_turn_when_the_line_is_b
         await page.shows(UNSENT, ".unsent")
         assert cancels(there) == 0
         line.mend()
-        await page.shows("Done with wait for me.", "#pieces")
+        await page.shows("Stopped.", "#pieces")
         await page.until(f"!{CHIPS}.length")
         assert cancels(there) == 1
 
@@ -186,7 +186,7 @@ async def test_what_is_said_of_a_tap_taken_back_over_a_silent_line_is_true(
         assert ("not carried out" in said) is (cancels(there) == 0), said
         await page.until(f"!{CHIPS}.length")
         working.go_on.set()
-        await page.shows("Done with wait for me.", "#pieces")
+        await page.shows("Stopped." if cancels(there) else "Done with wait for me.", "#pieces")
         assert ("not carried out" in said) is (cancels(there) == 0), said
 
 
@@ -321,6 +321,7 @@ async def test_who_may_approve_has_kept_taps_too(chromium: Browser, tmp_path: Pa
         owner = await there.it.remote()
         session = await there.it.new(owner)
         page = await chromium.page(there.at(f"#code={there.code('approve')}"))
+        await page.shows("Sessions", "h1")
         await page.until("!document.querySelector('#list').hidden")
         sent = owner.prompt(session, "wait for me")
         await page.value(f"void (location.hash = '#s={session}')")
