@@ -6,10 +6,13 @@ from typing import Any
 import anyio
 import pytest
 
+from acp_bridge.bridge_client.permission_options import selected
 from acp_bridge.protocol import Json
 from acp_bridge.remote.page import taps
 from acp_bridge.remote.page.taps import AllReceipts, Outcome, Receipts
 from tests.bridge.remote import RemoteBench, remote_bench
+from tests.bridge.test_remote_passages import asks as ask_for
+from tests.bridge.test_remote_passages import at_work, far
 from tests.remote.page_bench import KnownLogins, Page, page
 from tests.remote.test_page import PERMISSION
 from tests.sessions.agent import Agent, Process, until
@@ -231,6 +234,27 @@ async def test_of_two_answers_at_once_one_counts_and_the_other_is_told_so(
             assert chosen(it) == [{"phone": "yes", "tablet": "no"}[name] for name in counted]
             (line,) = [line for word, line in words.values() if word == "refused"]
             assert "answered" in line or "ended" in line
+
+
+async def test_an_answer_that_crosses_one_at_another_bridge_is_told_so(tmp_path: Path) -> None:
+    async with far(tmp_path) as it, at_work(it) as (process, turn, prompt):
+        first = {"session": it.session_id, "client": NAME}
+        async with page(it.serve, KnownLogins(it.serve), **first) as phone:
+            ask_for(process)
+            await phone.has("Edit x", "questions")
+            (question,) = await it.editor.editor.got("session/request_permission")
+            it.editor.editor.answers_with(question, selected("no"))
+            phone.sends(**option(phone), session=it.session_id, key="k")
+            word, line = await outcome(phone, "k")
+            assert (word, "ended" in line or "Somebody else" in line) == ("refused", True)
+            assert chosen_of(process) == ["no"]
+            seen = await stops(phone)
+            phone.sends(do="stop", session=it.session_id, prompt="turn:x", key="late")
+            assert await outcome(phone, "late") == ("refused", taps.TURN_ENDED)
+            phone.sends(do="stop", session=it.session_id, prompt=seen, key="now")
+            assert await outcome(phone, "now") == ("taken", "")
+            turn.open()
+            assert await it.editor.editor.stop_reason(prompt) == "cancelled"
 
 
 async def test_an_answer_to_an_option_that_is_not_offered_answers_nothing(tmp_path: Path) -> None:
