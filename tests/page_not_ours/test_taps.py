@@ -1,5 +1,6 @@
 """Taps over lines that are cut, dead or slow: each is kept, sent again, or taken back."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,11 +10,12 @@ import pytest
 
 from tests.page_not_ours.browser import Browser, BrowserPage
 from tests.page_not_ours.site import Site, Wired, Working, site, wired
-from tests.page_not_ours.test_in_a_browser import SETTLED, log_in, prompt
+from tests.page_not_ours.test_in_a_browser import SETTLED, VIOLATIONS, log_in, prompt
 from tests.sessions.agent import until
 
 ALLOW, REJECT = ".answers .allow", ".answers .deny"
 UNSENT = "not sent yet"
+TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 CHIPS = "[...document.querySelectorAll('.unsent')].map((each) => each.innerText)"
 
 
@@ -351,6 +353,44 @@ async def test_a_finger_that_came_down_on_one_turn_s_stop_does_not_end_the_next_
         working.go_on.set()
         await page.until(f"document.querySelector('#stop').dataset.prompt !== {first!r}")
         await page.until("document.querySelector('#stop').dataset.prompt")
-        await page.value("document.querySelector('#stop').click()")
+        await page.value(
+            """document.querySelector('#stop').dispatchEvent(
+                new MouseEvent('click', {bubbles: true, detail: 1}))"""
+        )
         await page.shows("The turn had already ended.", "#line")
         assert cancels(there) == 0
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_everybody_can_use_what_is_not_sent_yet(
+    chromium: Browser, tmp_path: Path, axe: str, dark: bool
+) -> None:
+    async with on_a_wire(chromium, tmp_path / "home", "ask me") as (line, _there, page, _, session):
+        await page.look(390, dark=dark)
+        await prompt(page, "and then")
+        await page.shows("and then", "#queue")
+        await anyio.sleep(SETTLED)
+        await line.cut()
+        for what in (ALLOW, "#queue [data-do=drop]", "#stop"):
+            await page.click(what)
+        await page.click("#prompt")
+        await page.type("a prompt of some words")
+        await page.click("#send")
+        await page.until(f"{CHIPS}.length === 4")
+        await page.value(f"{axe}; undefined")
+        assert await page.value(VIOLATIONS) == []
+        for width, scale in ((320, 1.0), (640, 2.0)):
+            await page.look(width, dark=dark, scale=scale)
+            assert await page.value(TOO_WIDE) <= 0, (width, scale)
+        small = await page.value(
+            """[...document.querySelectorAll('.unsent button')]
+              .map((each) => each.getBoundingClientRect())
+              .filter((at) => at.width && (at.width < 44 || at.height < 44)).length"""
+        )
+        assert small == 0
+        if pictures := os.environ.get("PICTURES"):
+            await page.look(390, dark=dark)
+            await page.picture(Path(pictures) / f"unsent-{dark}.png")
+            await page.value(f"void (location.hash = '#s={session}x')")
+            await anyio.sleep(0.3)
+            await page.picture(Path(pictures) / f"elsewhere-{dark}.png")

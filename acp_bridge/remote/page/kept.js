@@ -124,8 +124,9 @@ function onOutcome(key, message) {
     turnTo(boxOf);
     announce("The prompt was taken");
   }
-  if (message.taken && tap.back) say("line", "It had already been carried out.");
-  if (message.line && tap.session !== session()) say("link", `${tap.title}: ${message.line}`);
+  const line = message.line ?? (tap.back ? "It had already been carried out." : "");
+  if (line && tap.session === session()) say("line", line);
+  else if (line) say("link", `${tap.title}: ${line}`);
   keep();
   showSending();
   sendTaps();

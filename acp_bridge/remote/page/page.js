@@ -105,10 +105,10 @@ function take(message) {
   keepingStill(() => {
     if (message.view) viewed = message.session ?? null;
     if (viewed === session()) showPart(message);
-    if ("line" in message) say("line", message.line);
     if (message.got) onGot(message.got);
     const key = message.taken ?? message.refused ?? message.undone;
     if (key) onOutcome(key, message);
+    else if ("line" in message) say("line", message.line);
     showTaps();
   });
   if (viewed === session() && (message.opened || stay)) toBottom();
@@ -321,7 +321,8 @@ document.addEventListener("click", (event) => {
   if (back) takeBack(back.dataset.back);
   const button = event.target.closest?.("[data-do]");
   if (!button || !mayAct(button)) return;
-  const what = pressed?.button === button ? pressed.what : { ...button.dataset };
+  const byFinger = event.detail > 0 && pressed?.button === button;
+  const what = byFinger ? pressed.what : { ...button.dataset };
   pressed = null;
   if (!ACTS.has(what.do)) return send(what);
   if (what.do === "answer") what.turn = stops;
