@@ -25,7 +25,7 @@ async def turn_to(page: BrowserPage, session: str) -> None:
 
 async def to_the_list(page: BrowserPage) -> None:
     await page.click("#back")
-    await page.until("!document.querySelector('#list').hidden")
+    await page.until("document.querySelector('#list')?.hidden === false")
 
 
 async def two(there: Site) -> tuple[str, str]:
@@ -44,7 +44,7 @@ async def test_each_session_has_its_own_draft_and_sending_one_leaves_the_other(
         assert await page.value(BOX) == ""
         await write(page, "for the other")
         await page.value("history.back()")
-        await page.until("!document.querySelector('#list').hidden")
+        await page.until("document.querySelector('#list')?.hidden === false")
         await page.value("history.back()")
         await page.until(f"{BOX} === 'for one'")
         await page.until(f"document.documentElement?.dataset.opened === {one!r}")
@@ -99,7 +99,7 @@ async def test_a_draft_is_gone_with_its_login(chromium: Browser, tmp_path: Path,
             "JSON.stringify({...localStorage, ...sessionStorage})"
         )
         await page.value(f"void (location.hash = '#code={there.code()}')")
-        await page.until("!document.querySelector('#list').hidden")
+        await page.until("document.querySelector('#list')?.hidden === false")
         await turn_to(page, one)
         assert await page.value(BOX) == ""
 
@@ -112,7 +112,7 @@ async def test_another_login_in_the_tab_finds_no_draft_of_the_first(
         page = await log_in(chromium, there, f"#s={one}")
         await write(page, "a secret draft")
         await page.value(f"void (location.hash = '#code={there.code()}')")
-        await page.until("!document.querySelector('#list').hidden")
+        await page.until("document.querySelector('#list')?.hidden === false")
         await turn_to(page, one)
         assert await page.value(BOX) == ""
         assert "secret" not in await page.value("JSON.stringify({...sessionStorage})")

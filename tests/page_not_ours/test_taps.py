@@ -33,7 +33,7 @@ async def on_a_wire(
             await page.shows("The agent asks", "#questions")
             await anyio.sleep(SETTLED)
         else:
-            await page.until("!document.querySelector('#stop').hidden")
+            await page.until("document.querySelector('#stop')?.hidden === false")
         yield line, there, page, working, session
 
 
@@ -102,7 +102,7 @@ async def test_a_stop_that_comes_late_ends_no_later_turn_and_says_so(
         line.mend()
         await page.shows("The turn had already ended.", "#line")
         await page.until(f"!{CHIPS}.length")
-        await page.until("!document.querySelector('#stop').hidden")
+        await page.until("document.querySelector('#stop')?.hidden === false")
         assert cancels(there) == 0
         await page.click("#stop")
         assert await owner.stop_reason(later) == "cancelled"
@@ -168,7 +168,7 @@ async def test_a_tap_that_was_not_sent_is_taken_back_and_never_sent(
         line.mend()
         await page.until("document.querySelector('#link').innerText === ''")
         await page.reload()
-        await page.until("!document.querySelector('#stop').hidden")
+        await page.until("document.querySelector('#stop')?.hidden === false")
         assert cancels(there) == 0
         working.go_on.set()
         await page.shows("Done with wait for me.", "#pieces")
@@ -217,7 +217,7 @@ async def test_a_tap_is_kept_while_no_server_runs_and_the_next_one_says_what_bec
             session = await there.it.new()
             page = await log_in(chromium, there, f"#s={session}")
             await prompt(page, "wait for me")
-            await page.until("!document.querySelector('#stop').hidden")
+            await page.until("document.querySelector('#stop')?.hidden === false")
             await line.cut()
             await page.click("#stop")
             await page.shows(UNSENT, ".unsent")
@@ -299,9 +299,9 @@ async def test_the_taps_of_a_login_that_was_revoked_are_gone_and_the_page_says_s
         line.mend()
         await page.shows("What was not sent yet is never sent.", "#link")
         await page.value(f"void (location.href = '/#code={there.code()}')")
-        await page.until("!document.querySelector('#list').hidden")
+        await page.until("document.querySelector('#list')?.hidden === false")
         await page.value(f"void (location.hash = '#s={session}')")
-        await page.until("!document.querySelector('#stop').hidden")
+        await page.until("document.querySelector('#stop')?.hidden === false")
         assert cancels(there) == 0
 
 
@@ -324,10 +324,10 @@ async def test_who_may_approve_has_kept_taps_too(chromium: Browser, tmp_path: Pa
         session = await there.it.new(owner)
         page = await chromium.page(there.at(f"#code={there.code('approve')}"))
         await page.shows("Sessions", "h1")
-        await page.until("!document.querySelector('#list').hidden")
+        await page.until("document.querySelector('#list')?.hidden === false")
         sent = owner.prompt(session, "wait for me")
         await page.value(f"void (location.hash = '#s={session}')")
-        await page.until("!document.querySelector('#stop-alone').hidden")
+        await page.until("document.querySelector('#stop-alone')?.hidden === false")
         await line.cut()
         await page.click("#stop-alone")
         await page.shows(UNSENT, ".unsent")

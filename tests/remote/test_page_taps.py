@@ -56,6 +56,7 @@ def option(phone: Page, at: int = 0) -> Json:
         "do": "answer",
         "question": data("question"),
         "call": data("call"),
+        "kind": data("kind"),
         "option": data("option"),
     }
 
@@ -67,12 +68,18 @@ def talks() -> Agent:
     async def prompted(process: Process, params: Json) -> Json:
         words = params["prompt"][0]["text"]
         if "ask" in words:
+            if "card" in words:
+                card = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Edit"}
+                process.shows(params["sessionId"], card)
             asked = {**PERMISSION, "sessionId": params["sessionId"]}
             process.says({"id": 77, "method": "session/request_permission", "params": asked})
             times = 2 if "again" in words else 1
             await until(
                 lambda: len(chosen_of(process)) == times or process.params("session/cancel")
             )
+            if "card" in words:
+                done = {"sessionUpdate": "tool_call_update", "toolCallId": "t"}
+                process.shows(params["sessionId"], {**done, "status": "completed"})
             return {"stopReason": "end_turn"}
         if "wait" in words:
             process.update(params["sessionId"], "working")
@@ -212,6 +219,27 @@ async def test_an_answer_does_not_count_for_a_question_asked_again_under_the_sam
             assert chosen(it) == ["no", "yes"]
 
 
+async def test_an_answer_whose_confirmation_was_lost_with_the_server_s_memory_is_still_done(
+    tmp_path: Path,
+) -> None:
+    async with remote_bench(tmp_path, talks()) as it:
+        session = await it.new()
+        async with page(it, KnownLogins(it), session=session, client=NAME) as phone:
+            phone.sends(do="prompt", session=session, text="ask with a card", key="p")
+            await phone.has("rm -r x", "questions")
+            allow, reject = option(phone), option(phone, 1)
+            phone.sends(**allow, session=session, key="k")
+            assert await outcome(phone, "k") == ("taken", "")
+            await phone.has("Allowed by a person")
+        for shown in (session, None):
+            async with page(it, KnownLogins(it), client=NAME, session=shown) as phone:
+                phone.sends(**allow, session=session, key="k")
+                assert await outcome(phone, "k") == ("taken", "")
+                phone.sends(**reject, session=session, key="r")
+                assert await outcome(phone, "r") == ("refused", "This login had already answered.")
+        assert chosen(it) == ["yes"]
+
+
 @pytest.mark.parametrize("first", ["phone", "tablet"])
 async def test_of_two_answers_at_once_one_counts_and_the_other_is_told_so(
     tmp_path: Path, first: str
@@ -238,8 +266,8 @@ async def test_of_two_answers_at_once_one_counts_and_the_other_is_told_so(
 
 async def test_an_answer_that_crosses_one_at_another_bridge_is_told_so(tmp_path: Path) -> None:
     async with far(tmp_path) as it, at_work(it) as (process, turn, prompt):
-        first = {"session": it.session_id, "client": NAME}
-        async with page(it.serve, KnownLogins(it.serve), **first) as phone:
+        logins = KnownLogins(it.serve)
+        async with page(it.serve, logins, session=it.session_id, client=NAME) as phone:
             ask_for(process)
             await phone.has("Edit x", "questions")
             (question,) = await it.editor.editor.got("session/request_permission")

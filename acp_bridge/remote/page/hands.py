@@ -236,20 +236,21 @@ class Hands:
         options, at = options_of(asked.request.params), number_of(tap.get("option"))
         if not 0 <= at < len(options):
             return taps.NOT_OFFERED
-        about = {"turn": taps.stop_key(self.state), "call": asked.call_id}
+        kind = options[at].get("kind")
+        about = {"turn": taps.stop_key(self.state), "call": asked.call_id, "kind": kind}
         asked.request.answer(selected(options[at]["optionId"]))
         self._forget(asked)
         await self._told_all()
         late = asked.request.call.id in self._too_late  # another's answer came first
         return self._why_not_asked(about) if late else None
 
-    def _why_not_asked(self, tap: Json) -> str:
+    def _why_not_asked(self, tap: Json) -> str | None:
         call_id, turn = tap.get("call"), taps.stop_key(self.state)
         if call_id and any(each.call_id == call_id for each in self._questions.values()):
             return taps.CHANGED
         decided = self._decided.get(call_id, {}) if isinstance(call_id, str) else {}
         same = bool(turn) and turn == tap.get("turn")
-        return taps.why_not_asked(decided, self._login, same_turn=same)
+        return taps.why_not_asked(decided, self._login, tap.get("kind"), same_turn=same)
 
     async def _drop(self, prompt: str) -> str | None:
         if all(row.prompt_id != prompt for row in self.rows):

@@ -383,8 +383,10 @@ at("code-form").addEventListener("submit", (event) => {
 at("logout").addEventListener("click", () => {
   forgetKept();
   if (!welcomed()) return leaveHere();
+  const mine = socket;
+  mine.onclose = leaveHere; // no new line comes in with a login that was ended here
   send({ do: "leave" });
-  setTimeout(() => at("login").hidden && leaveHere(), LATE);
+  setTimeout(() => mine === socket && leaveHere(), LATE);
 });
 
 // A code in the fragment was never sent to any server, and is not kept in the history.

@@ -104,7 +104,8 @@ def question(number: int, key: str, params: Json, *, may: bool) -> str:
     about = escape(str(call.get("toolCallId", "")))
     buttons = "".join(
         f'<button id="q{number}-{at}" class="{_class(option)}" data-do="answer"'
-        f' data-careful data-question="{key}" data-call="{about}" data-option="{at}">'
+        f' data-careful data-question="{key}" data-call="{about}" data-option="{at}"'
+        f' data-kind="{escape(str(option.get("kind")))}">'
         f"{text(one_line(option.get('name'), _LONG) or one_line(option['optionId'], _LONG))}"
         "</button>"
         for at, option in enumerate(options_of(params))

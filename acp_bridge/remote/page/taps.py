@@ -202,15 +202,15 @@ def unsent_key(rows: Iterable[Row]) -> str:
     return hashlib.sha256(json.dumps(held).encode()).hexdigest()[:32]
 
 
-def why_not_asked(decided: Json, login: str, *, same_turn: bool) -> str:
-    """Return why a question is no longer open.
+def why_not_asked(decided: Json, login: str, kind: object, *, same_turn: bool) -> str | None:
+    """Return why a question is no longer open; None if this login has answered it so itself.
 
-    `decided`: the mark about it in the transcript, empty without one. `same_turn`: the turn of the
-    question still runs.
+    `decided`: the mark about it in the transcript, empty without one. `kind`: that of the option
+    that was tapped. `same_turn`: the turn of the question still runs.
     """
     by = decided.get("by")
-    if by == "client" and decided.get("name") == login:
-        return _SAME_LOGIN
+    if by == "client" and decided.get("name") == login:  # its confirmation was lost
+        return None if decided.get("option") == kind else _SAME_LOGIN
     if decided:
         return _DECIDED_BY.get(str(by), _BY_RULE)
     return NOT_ASKED if same_turn else TURN_ENDED
