@@ -299,13 +299,14 @@ async def test_an_answer_to_an_option_that_is_not_offered_answers_nothing(tmp_pa
             assert await outcome(phone, "k") == ("taken", "")
 
 
+@pytest.mark.parametrize("client", [NAME, None])
 async def test_a_tap_in_a_session_with_an_open_question_leaves_the_question_open(
-    tmp_path: Path,
+    tmp_path: Path, client: str | None
 ) -> None:
     async with remote_bench(tmp_path, talks()) as it:
         session = await it.new()
         logins = KnownLogins(it)
-        async with page(it, logins, session=session, client=NAME) as phone:
+        async with page(it, logins, session=session, client=client) as phone:
             phone.sends(do="prompt", session=session, text="ask", key="p")
             await phone.has("rm -r x", "questions")
             phone.sends(do="list")
@@ -313,6 +314,7 @@ async def test_a_tap_in_a_session_with_an_open_question_leaves_the_question_open
             phone.sends(do="drop", session=session, prompt="none", key="k")
             assert await outcome(phone, "k") == ("refused", taps.NOT_WAITING)
             assert chosen(it) == []
+            del phone.places["questions"]
             phone.sends(do="open", session=session)
             await phone.has("rm -r x", "questions")
             phone.sends(**option(phone), session=session, key="a")
