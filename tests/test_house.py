@@ -131,6 +131,7 @@ SANS_IO = (
     "remote.page.codes",
     "remote.page.parts",
     "remote.page.shown",
+    "remote.page.taps",
     "updates.tool_calls",
     "view.block_text",
     "view.blocks",

@@ -285,7 +285,7 @@ class Bridge:
         elif method == protocol.LIVE:
             request.answer(self._sessions.attaching.listed())
         elif method == protocol.CANCEL_TURN:
-            request.answer(self._session(params).audience.cancel_turn())
+            request.answer(self._session(params).audience.cancel_turn(params))
         elif method == protocol.ASK:
             client.run(self._tasks, request, self._session(params).ask.answer, params)
         elif method in (protocol.QUEUE_LIST, *protocol.QUEUE_CHANGES):
@@ -344,7 +344,7 @@ class Bridge:
         session = self._session(params)
         match request.method:
             case protocol.CANCEL_TURN:
-                return session.audience.cancel_turn()
+                return session.audience.cancel_turn(params)
             case protocol.ASK:
                 return await session.ask.answer(request, params)
         raise errors.refused("this client does not have the session open: attach to it first")

@@ -85,6 +85,13 @@ _NEEDED: Final = {
     **dict.fromkeys((SESSION_NEW, SESSION_FORK, AUTHENTICATE, LOGOUT), Right.OPEN),
     **dict.fromkeys((PROVIDERS_SET, PROVIDERS_DISABLE), Right.SET),
 }
+#: the right that a message of a page needs, by its `do`; others are dropped.
+_NEEDED_BY_PAGE: Final = {
+    **dict.fromkeys(("here", "visible", "open", "list", "earlier", "back", "leave"), Right.LOOK),
+    "answer": Right.ANSWER,
+    "stop": Right.CANCEL,
+    **dict.fromkeys(("prompt", "run", "drop", "move", "set"), Right.ACT),
+}
 _REFUSALS: Final = {
     Role.JOINED: "only the client that started this acp-bridge may do that",
     Role.OBSERVER: "an observer sends no prompts, and sets nothing",
@@ -138,6 +145,17 @@ def check(roles: Iterable[Role], method: str, params: object) -> None:
     for role in roles:
         if right not in _RIGHTS[role]:
             raise _refusal(role)
+
+
+def check_page(may: str, do: object) -> bool:
+    """Return True for a message `do` of a page whose login `may` send it; False for an unknown one.
+
+    Raises RpcError if the login may not.
+    """
+    right = _NEEDED_BY_PAGE.get(do) if isinstance(do, str) else None
+    if right is not None and right not in _RIGHTS[role := Role(may)]:
+        raise _refusal(role)
+    return right is not None
 
 
 def _refusal(role: Role) -> RpcError:

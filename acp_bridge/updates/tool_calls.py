@@ -108,8 +108,13 @@ def disagrees(card: Json, request: Json) -> bool:
 
 def shows_alike(call: Json, other: Json) -> bool:
     """Return True if a question about either call would show the same."""
-    names = {*call, *other}.difference(_STANDING, ["_meta"])
-    return all(call.get(name) == other.get(name) for name in names)
+    return says(call) == says(other)
+
+
+def says(call: Json) -> Json:
+    """Return the members of a call that say what it is to do."""
+    left_out = (*_STANDING, "_meta")
+    return {name: call[name] for name in call if name not in left_out and call[name] is not None}
 
 
 # --- what is shown of it ---------------------------------------------------------------------

@@ -113,6 +113,22 @@ async def test_a_turn_at_home_is_found_seen_approved_and_stopped_from_elsewhere(
         assert (decided["by"], decided["name"]) == ("client", "phone")
 
 
+async def test_an_answer_that_came_too_late_at_the_other_bridge_is_called_back_though_it_is_given(
+    home: Path,
+) -> None:
+    async with far(home) as it, at_work(it) as (process, _turn, _):
+        phone = await it.remote("approve")
+        asks(process)
+        (here,) = await phone.got("session/request_permission")
+        (there,) = await it.editor.editor.got("session/request_permission")
+        phone.answers_with(here, chosen("yes"))  # on its way, while the editor's is taken
+        it.editor.editor.answers_with(there, chosen("no"))
+        assert await answer(process) == chosen("no")
+        await phone.ask("_acp_bridge/queue/list", it.about)
+        called_back = [each["params"]["requestId"] for each in phone.asked("$/cancel_request")]
+        assert called_back == [here["id"]]
+
+
 @pytest.mark.parametrize("may", ["look", "approve"])
 async def test_what_a_login_may_not_do_does_not_pass_either(home: Path, may: str) -> None:
     async with far(home) as it:

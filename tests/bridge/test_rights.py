@@ -50,6 +50,7 @@ REFUSED = [
     *("_acp_bridge/pause", "_acp_bridge/hold", "_acp_bridge/go", "_acp_bridge/ask"),
     *("_acp_bridge/title", "_acp_bridge/close", "_acp_bridge/queue/drop", "_session/steering"),
     *("_acp_bridge/cancel_item", "_x/anything", "session/set_config_option"),
+    *("_acp_bridge/queue/move", "_acp_bridge/queue/edit", "session/set_model"),
 ]
 
 
@@ -68,6 +69,26 @@ async def test_who_may_only_look_is_refused_all_else_with_a_sentence(
         await client.handled()
         assert it.agent.params(method) == before
         assert it.agent.params("_x/news") == []
+
+
+@pytest.mark.parametrize("prompt_id", ["another", None])
+async def test_who_may_only_look_ends_no_turn_by_its_prompt_s_name(
+    tmp_path: Path, prompt_id: str | None
+) -> None:
+    async with remote_bench(tmp_path) as it:
+        owner = await it.remote()
+        session_id = await it.new(owner)
+        turn = it.agent.stops_at("session/prompt")
+        owner.prompt(session_id, "work")
+        await until(lambda: turn.reached)
+        client = await it.holding("look", session_id, state=True)
+        (told,) = await client.got("_acp_bridge/state")
+        seen = prompt_id and told["params"]["turn"]["promptId"]
+        about = {"sessionId": session_id, "promptId": seen}
+        error = await client.refused("_acp_bridge/cancel", about)
+        assert (error.code, error.message) == (-32600, "this login may only look")
+        assert it.agent.params("session/cancel") == []
+        turn.open()
 
 
 @pytest.mark.parametrize("method", ["_acp_bridge/hold", "_acp_bridge/go", "_acp_bridge/pause"])

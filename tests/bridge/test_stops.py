@@ -157,6 +157,38 @@ async def test_the_turn_that_runs_is_cancelled_for_everybody_by_the_method_for_t
         assert error.code == -32002
 
 
+@pytest.mark.hazard("V2", "C3")
+async def test_a_cancel_that_names_a_prompt_counts_only_while_that_prompt_runs(
+    tmp_path: Path,
+) -> None:
+    async with busy(tmp_path) as here:
+        watcher = await here.it.attached(here.id, state=True)
+        told = [each["params"] for each in await watcher.got("_acp_bridge/state")][-1]
+        seen = told["turn"]["promptId"]
+
+        async def stop(prompt_id: object) -> bool:
+            about = {"sessionId": here.id, "promptId": prompt_id}
+            return bool((await watcher.ask("_acp_bridge/cancel", about))["cancelled"])
+
+        waits = here.first.prompt(here.id, "next")
+        for other in ("another", None, ""):
+            assert await stop(other) is False
+        assert not here.cancelled
+        assert await stop(seen) is True
+        assert await stop(seen) is True  # it is being stopped, and nothing else is
+        here.gate.open()
+        assert await here.first.stop_reason(here.running) == "cancelled"
+        assert await here.first.stop_reason(waits) == "end_turn"
+        again = here.it.agent.stops_at("session/prompt")
+        later = here.first.prompt(here.id, "later")
+        await until(lambda: again.reached)
+        assert await stop(seen) is False
+        again.open()
+        assert await here.first.stop_reason(later) == "end_turn"
+        error = await watcher.refused("_acp_bridge/cancel", {"sessionId": here.id, "promptId": 5})
+        assert error.code == -32602
+
+
 @pytest.mark.hazard("V2", "V4")
 @pytest.mark.parametrize("by", ["method", "word"])
 async def test_what_waits_in_a_hold_is_no_turn_that_anybody_could_end(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
-from anyio.abc import SocketAttribute, SocketListener
+from anyio.abc import ByteStream, SocketAttribute, SocketListener
 
 from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.clients.rights import Rights
@@ -23,6 +23,7 @@ from acp_bridge.remote.websocket import WebSocket
 from acp_bridge.wire.streams import Incoming, Outgoing
 from tests.bridge.remote import RemoteBench, remote_bench
 from tests.sessions.agent import Agent, Process, until
+from tests.support.wire import Wire, wire
 
 EVIL = (
     "<script>document.body.textContent='owned'</script><img src=x onerror=\"owned()\">"
@@ -126,6 +127,8 @@ class Site:
     it: RemoteBench
     tokens: Tokens
     server: Server
+    #: the port on which it listens.
+    port: int
     codes: Codes = field(default_factory=Codes)
     _made: int = 0
 
@@ -140,8 +143,13 @@ class Site:
 
 
 @asynccontextmanager
-async def site(home: Path, working: Working, port: int = 0) -> AsyncIterator[Site]:
-    """Serve until the block ends, which cuts every connection."""
+async def site(
+    home: Path, working: Working, port: int = 0, *, public: int = 0
+) -> AsyncIterator[Site]:
+    """Serve until the block ends, which cuts every connection.
+
+    `public`: the port under which browsers reach it, over a wire; 0: the same.
+    """
     await anyio.Path(home).mkdir(exist_ok=True)
     async with remote_bench(home, working.agent) as it:
         with tokens.held(home) as mine:
@@ -151,14 +159,64 @@ async def site(home: Path, working: Working, port: int = 0) -> AsyncIterator[Sit
                 ) as both,
                 beside() as tasks,
             ):
-                there = _site(it, mine, both.extra(SocketAttribute.local_port))
+                bound = both.extra(SocketAttribute.local_port)
+                there = _site(it, mine, bound, public or bound)
                 for listener in both.listeners:
                     assert isinstance(listener, SocketListener)
                     tasks.start_soon(there.server.serve, listener)
                 yield there
 
 
-def _site(it: RemoteBench, mine: Tokens, port: int) -> Site:
+@dataclass
+class Wired:
+    """A server at the other end of a wire, on which browsers come."""
+
+    wire: Wire
+    home: Path
+    site: Site | None = None
+
+    async def _dial(self) -> ByteStream:
+        if self.site is None:
+            raise OSError("no server runs")
+        return await anyio.connect_tcp("127.0.0.1", self.site.port)
+
+    @asynccontextmanager
+    async def serving(self, working: Working) -> AsyncIterator[Site]:
+        """Serve until the block ends, as often as it is asked for."""
+        async with site(self.home, working, public=self.wire.port) as self.site:
+            try:
+                yield self.site
+            finally:
+                self.site = None
+
+    async def cut(self) -> None:
+        """Break every line, and let nobody through until `mend`."""
+        self.wire.down = True
+        await self.wire.cut()
+
+    def fall_silent(self) -> None:
+        """Carry nothing, and break nothing, until `mend`."""
+        self.wire.hold()
+
+    def mend(self) -> None:
+        """Carry what was held up, and let everybody through."""
+        self.wire.mend()
+
+
+@asynccontextmanager
+async def wired(home: Path) -> AsyncIterator[Wired]:
+    """Lay a wire to a server in the data folder `home`; none runs yet."""
+
+    async def dial() -> ByteStream:
+        return await there._dial()
+
+    async with wire(dial) as it:
+        there = Wired(it, home)
+        yield there
+        await there.cut()
+
+
+def _site(it: RemoteBench, mine: Tokens, bound: int, port: int) -> Site:
     async def join_as(token: Token, incoming: Incoming, outgoing: Outgoing) -> None:
         rights = Rights(token.may, token.name, (str(it.root),), token.hash)
         await it.bridge.join_remote(incoming, outgoing, rights)
@@ -175,4 +233,4 @@ def _site(it: RemoteBench, mine: Tokens, port: int) -> Site:
     names = address.names(address.Address("127.0.0.1", port), frozenset[str](), None)
     door = Door(names, mine.find, page_file)
     server = Server(door, join, Proof(local=True, proxied=False), None, visit)
-    return Site(f"http://127.0.0.1:{port}", it, mine, server, codes)
+    return Site(f"http://127.0.0.1:{port}", it, mine, server, bound, codes)

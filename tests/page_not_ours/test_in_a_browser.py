@@ -19,7 +19,7 @@ async def log_in(chromium: Browser, there: Site, fragment: str = "", **how: Any)
     """Open the page with a code and go to a view."""
     page = await chromium.page(there.at(f"#code={there.code()}"), **how)
     await page.shows("Sessions", "h1")
-    await page.until("!document.querySelector('#list').hidden")
+    await page.until("document.querySelector('#list')?.hidden === false")
     if fragment:
         await page.value(f"void (location.hash = {fragment!r})")
         await page.until("document.documentElement.dataset.opened")

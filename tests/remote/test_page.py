@@ -269,8 +269,8 @@ async def test_the_list_says_what_each_session_does_and_asks(tmp_path: Path) -> 
             assert SCRIPT not in phone.places["sessions"]
 
 
-def test_the_page_is_four_files_under_a_policy_that_lets_nothing_else_in() -> None:
-    for path in ("/", "/page.js", "/page.css", "/icon.svg"):
+def test_the_page_is_five_files_under_a_policy_that_lets_nothing_else_in() -> None:
+    for path in ("/", "/page.js", "/kept.js", "/page.css", "/icon.svg"):
         found = page_file(path)
         assert found is not None
         policy = found.headers["Content-Security-Policy"]

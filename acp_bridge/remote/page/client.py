@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import anyio
@@ -22,12 +22,14 @@ from acp_bridge import protocol as acp
 from acp_bridge.bridge_client.connection import Connection, connected
 from acp_bridge.bridge_client.listener import Listener, NullListener
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
+from acp_bridge.clients import rights
 from acp_bridge.protocol import Json, as_object, objects
 from acp_bridge.remote.page import parts
+from acp_bridge.remote.page.carrier import Carrier, Ways
 from acp_bridge.remote.page.opened import Opened
-from acp_bridge.remote.page.sender import Sender
+from acp_bridge.remote.page.taps import Receipts
 from acp_bridge.remote.pair import pair
-from acp_bridge.view.block_text import harmless, one_line
+from acp_bridge.view.block_text import one_line
 from acp_bridge.view.markup import text
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.streams import Incoming, Outgoing
@@ -40,8 +42,6 @@ _FIRST: Final = 8_192
 _LONGEST: Final = 1 << 20
 #: bytes that may wait for a page before it is told of more changes.
 _FULL: Final = 1 << 16
-#: prompts of one page that are on their way at once.
-_MOST_PROMPTS: Final = 8
 #: sessions that are listed.
 _MOST_LISTED: Final = 100
 _NO_LOGIN: Final = "That code, or this login, does not count (any more): ask for a new code."
@@ -57,6 +57,10 @@ class Login:
     name: str
     may: str
     join: Join
+    #: what has become of the taps of its pages.
+    receipts: Receipts = field(default_factory=Receipts)
+    #: tells logins apart: a page keeps taps and drafts for one login.
+    id: str = ""
 
 
 class Logins(Protocol):
@@ -172,8 +176,9 @@ class _Page:
         self._view = anyio.CancelScope()
         self._folders: dict[str, str] = {}
         self._titles: dict[str, str] = {}
-        self._prompts = 0
         self._tasks = anyio.create_task_group()
+        ways = Ways(self._connection, self._folder, lambda: self._opened)
+        self._carrier = Carrier(tell, ways, login.receipts, login.name, self._client)
 
     # -- its life
 
@@ -182,11 +187,19 @@ class _Page:
         async with self._tasks as tasks:
             tasks.start_soon(self._outgoing.run)
             tasks.start_soon(self._views)
-            self.tell({"may": self.login.may, "name": self.login.name})
+            self.tell(
+                {
+                    "may": self.login.may,
+                    "name": self.login.name,
+                    "id": self.login.id or self.login.name,
+                    "server": self.login.receipts.server,
+                }
+            )
             logs_out = False
             while not logs_out and (message := await messages.next()) is not None:
                 logs_out = message.get("do") == "leave"
                 self._take(message)
+            self._carrier.end()
             tasks.cancel_scope.cancel()
         return logs_out
 
@@ -227,19 +240,26 @@ class _Page:
         return kept, live
 
     async def _show_session(self, session_id: str) -> None:
-        may = self.login.may
-        opened = Opened(session_id, self.tell, self._room, asks=may != "look", may_all=may == "all")
-        self.tell({"view": "session"})
+        may, name = self.login.may, self.login.name
+        opened = self._opened = Opened(
+            session_id, self.tell, self._room, login=name, asks=may != "look", may_all=may == "all"
+        )
+        self.tell({"view": "session", "session": session_id})
+        try:
+            folder = await self._folder(session_id)
+            if title := self._titles.get(session_id):
+                self.tell({"put": "title", "html": text(title)})
+            async with self._connection(opened) as connection:
+                await opened.run(connection, folder, self._client)
+        finally:
+            self._opened = None
+            opened.hands.end()
+
+    async def _folder(self, session_id: str) -> str:
+        """Return the folder of a session; "/" for an unknown session."""
         if session_id not in self._folders:
             await self._look_up()
-        if title := self._titles.get(session_id):
-            self.tell({"put": "title", "html": text(title)})
-        async with self._connection(opened) as connection:
-            self._opened = opened
-            try:
-                await opened.run(connection, self._folders.get(session_id, "/"), self._client)
-            finally:
-                self._opened = None
+        return self._folders.get(session_id, "/")
 
     async def _look_up(self) -> None:
         """Ask the bridge for its sessions, to note their folders and titles."""
@@ -264,7 +284,13 @@ class _Page:
     # -- what the user does
 
     def _take(self, message: Json) -> None:
-        do, opened = message.get("do"), self._opened
+        do, session = message.get("do"), _word(message.get("session"))
+        try:
+            if not rights.check_page(self.login.may, do):
+                return
+        except RpcError as why:
+            self._carrier.refuse(message, why.message)
+            return
         match do:
             case "here":
                 self.tell({"here": True})
@@ -272,67 +298,18 @@ class _Page:
                 self._visible = message.get("visible") is not False
                 self._view.cancel()
             case "open" | "list":
-                self._wanted = _word(message.get("session")) or None if do == "open" else None
+                self._wanted = session or None if do == "open" else None
                 self._view.cancel()
-            case "prompt" | "run":
-                self._on_prompt(message)
-            case _ if opened is not None:
-                _act(opened, message)
-
-    def _on_prompt(self, message: Json) -> None:
-        session, said = _word(message.get("session")) or self._wanted, _word(message.get("text"))
-        key = _word(message.get("key"))
-        if message.get("do") == "run":
-            said, key = "/queue run", "run"
-        if not session or not said.strip() or not key:
-            return
-        if self._prompts >= _MOST_PROMPTS:
-            self.tell({"refused": key, "line": "too many prompts are on their way"})
-            return
-        self._prompts += 1
-        self._tasks.start_soon(self._send, session, said, key)
-
-    async def _send(self, session: str, said: str, key: str) -> None:
-        sender = Sender()
-        try:
-            if session not in self._folders:
-                await self._look_up()
-            async with self._connection(sender) as connection:
-                folder = self._folders.get(session, "/")
-                await sender.send(connection, session, folder, said, key)
-        except (RpcError, NoAnswer, ConnectionLost) as why:
-            self.tell({"refused": key, "line": _said(why)})
-        else:
-            self.tell({"taken": key})
-            if sender.said:
-                self.tell({"line": harmless(sender.said)})
-        finally:
-            self._prompts -= 1
-
-
-def _act(opened: Opened, message: Json) -> None:
-    """Carry out a message of the page in its open session; an unknown one is dropped."""
-    match message:
-        case {"do": "stop"}:
-            opened.stop()
-        case {"do": "earlier"}:
-            opened.show_all()
-        case {"do": "answer", "question": question, "option": option}:
-            opened.answer(_number(question), _number(option))
-        case {"do": "drop", "prompt": str(prompt)}:
-            opened.drop(prompt)
-        case {"do": "move", "prompt": str(prompt), "by": by}:
-            opened.move(prompt, _number(by))
-        case {"do": "set", "kind": str(kind), "value": value}:
-            opened.choose(kind, _number(value))
-
-
-def _number(value: Any) -> int:
-    """Return the integer that a page has sent, as a number or a text; -1 for anything else."""
-    try:
-        return int(value)
-    except (ValueError, TypeError, OverflowError):
-        return -1
+            case "earlier":
+                if self._opened is not None:
+                    self._opened.show_all()
+            case "back":
+                self._carrier.take_back(_word(message.get("key")), _word(message.get("server")))
+            case "prompt" if not (_word(message.get("text")).strip() and _word(message.get("key"))):
+                pass
+            case "stop" | "answer" | "drop" | "move" | "set" | "run" | "prompt":
+                if session := session or self._wanted or "":
+                    self._carrier.take(message, session, self._tasks)
 
 
 def _word(value: Any) -> str:

@@ -17,7 +17,8 @@ import anyio
 from acp_bridge.clients.rights import May
 from acp_bridge.remote.page.client import Login
 from acp_bridge.remote.page.codes import Codes
-from acp_bridge.remote.tokens import Token, Tokens, Unusable, new_secret, new_token
+from acp_bridge.remote.page.taps import AllReceipts
+from acp_bridge.remote.tokens import Token, Tokens, Unusable, digest, new_secret, new_token
 from acp_bridge.runtime.log import event
 from acp_bridge.runtime.threads import in_thread
 from acp_bridge.wire.streams import Incoming, Outgoing
@@ -46,6 +47,7 @@ class PageLogins:
     ) -> None:
         """`join_as` serves a client with the rights of a token; `day` returns today."""
         self._tokens, self._codes, self._join_as, self._day = tokens, codes, join_as, day
+        self._receipts = AllReceipts()
 
     async def enter(self, secret: str) -> Login | None:
         """Return the login that a secret belongs to, and note its use; None if there is none."""
@@ -61,7 +63,9 @@ class PageLogins:
             await self._written(partial(self._tokens.use, token, self._day().isoformat()))
             if self._tokens.find(secret, of_page=True) is None:  # revoked in this moment
                 return None
-        return Login(token.name, token.may, partial(self._join_as, token))
+        receipts = self._receipts.of(token.hash)
+        id = digest(f"page of {token.hash}")[:16]
+        return Login(token.name, token.may, partial(self._join_as, token), receipts, id)
 
     async def exchange(self, code: str) -> str | None:
         """Use up a code for a new login, and return its secret; None if the code is not good."""
@@ -76,6 +80,7 @@ class PageLogins:
         """Remove the login that a secret belongs to."""
         token = self._tokens.find(secret, of_page=True)
         if token is not None:
+            self._receipts.forget(token.hash)
             await self._written(partial(self._tokens.remove, token.name))
 
     async def _written(self, change: Callable[[], object]) -> bool:

@@ -1,6 +1,6 @@
 // Puts what the server sends in its place, and sends back what the user does. All that is shown,
-// and all that is known of a session, is made by the server; nothing is kept here but the login
-// and the prompt that is being written.
+// and all that is known of a session, is made by the server; nothing is kept here but the login,
+// and what kept.js keeps for it.
 "use strict";
 
 const STORED = "acp-bridge-login";
@@ -8,6 +8,7 @@ const SETTLED = 600; // ms in which a button has stood still, and nobody typed o
 const SILENT = 15000; // ms without a word from the server after which it is asked for one
 const ANSWERED = 4000; // ms in which it answers
 const RETRY = [500, 1000, 2000, 4000, 8000, 15000];
+const ACTS = new Set(["stop", "answer", "drop", "move", "run"]); // kept until they are confirmed
 
 const policy = window.trustedTypes?.createPolicy("pieces", { createHTML: (text) => text });
 const markup = (text) => (policy ? policy.createHTML(text) : text);
@@ -22,6 +23,10 @@ let typed = -SETTLED;
 let focused = -SETTLED; // a window that lay over the page may have gone under the finger
 let heard = 0;
 let busy = false;
+let stops = ""; // what a Stop ends: the server's name for the turn that runs
+let welcomedOn = null; // the line over which the server has taken the login
+let viewed; // the session that the server shows, null for the list; what is for another is late
+let name = "";
 let refusal = "";
 const stands = new WeakMap(); // since when a button that allows or denies stands where it is
 
@@ -31,11 +36,19 @@ function connect(code) {
   clearTimeout(timer);
   if (socket) socket.onclose = null;
   socket?.close();
-  const login = localStorage.getItem(STORED);
+  const login = myLogin();
   if (!login && !code) return showLogin();
+  const asked = tries;
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
   const mine = (socket = new WebSocket(`${scheme}//${location.host}/page`));
   say("link", "Connecting…");
+  // one that does not come about, as when nothing is refused and nothing comes, is tried again
+  const patience = ANSWERED + 2 * RETRY[Math.min(asked, RETRY.length - 1)];
+  setTimeout(() => {
+    if (mine !== socket || welcomedOn === mine || !visible() || !myLogin()) return;
+    tries++;
+    connect();
+  }, patience);
   mine.onopen = () => {
     const first = { client: client(), visible: visible(), session: session() };
     mine.send(JSON.stringify(code ? { ...first, code } : { ...first, login }));
@@ -54,11 +67,17 @@ function connect(code) {
   mine.onclose = () => {
     if (mine !== socket) return;
     socket = null;
-    if (!localStorage.getItem(STORED)) return;
+    if (!myLogin()) {
+      say("link", "No connection.");
+      return showLogin();
+    }
     say("link", "No connection. It is tried again.");
+    keepingStill(showTaps);
     timer = setTimeout(connect, RETRY[Math.min(tries++, RETRY.length - 1)]);
   };
 }
+
+const welcomed = () => socket?.readyState === WebSocket.OPEN && welcomedOn === socket;
 
 function send(message) {
   if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
@@ -83,19 +102,34 @@ function take(message) {
   if ("login" in message) return onLogin(message);
   if (message.may) return onWelcome(message);
   const stay = atBottom();
-  const stood = places();
+  keepingStill(() => {
+    if (message.view) viewed = message.session ?? null;
+    if (viewed === session()) showPart(message);
+    if (message.got) onGot(message.got);
+    const key = message.taken ?? message.refused ?? message.undone;
+    if (key) onOutcome(key, message);
+    else if ("line" in message) say("line", message.line);
+    showTaps();
+  });
+  if (viewed === session() && (message.opened || stay)) toBottom();
+}
+
+// Puts a part of the view in its place.
+function showPart(message) {
   if ("put" in message) put(at(message.put), message.html);
-  if ("busy" in message) setBusy(message.busy);
+  if ("busy" in message) setBusy(message.busy, message.stop);
   if (message.add) add(at(message.add), message.id, message.html);
   if (message.append) at(message.append)?.insertAdjacentHTML("beforeend", markup(message.html));
   if (message.remove) at(message.remove)?.remove();
   if (message.view) show(message.view);
   if (message.say) announce(message.say);
-  if ("line" in message) say("line", message.line);
-  if (message.taken) taken(message.taken);
-  if (message.refused) refused(message.refused);
   if (message.opened) document.documentElement.dataset.opened = message.opened;
-  if (message.opened || stay) toBottom();
+}
+
+// Notes which buttons that act for good have moved in a change.
+function keepingStill(change) {
+  const stood = places();
+  change();
   for (const [button, top] of stood) {
     if (Math.abs(button.getBoundingClientRect().top - top) > 2) stands.set(button, now());
   }
@@ -111,29 +145,62 @@ function places() {
 
 // -- the login
 
+// A tab keeps the login with which it came in, whichever came to the browser since.
+const myLogin = () => sessionStorage.getItem(STORED) ?? localStorage.getItem(STORED);
+
+function forgetLogin() {
+  const mine = myLogin();
+  sessionStorage.clear();
+  if (localStorage.getItem(STORED) === mine) localStorage.removeItem(STORED);
+  clearTimeout(timer);
+  if (socket) socket.onclose = null;
+  socket?.close();
+  socket = null;
+  return forgetKept();
+}
+
 function onLogin(message) {
   if (message.login) {
     localStorage.setItem(STORED, message.login);
+    sessionStorage.setItem(STORED, message.login);
   } else {
-    localStorage.removeItem(STORED);
+    const lost = forgetLogin();
     showLogin();
-    say("link", message.line ?? "");
+    say("link", (message.line ?? "") + (lost ? " What was not sent yet is never sent." : ""));
   }
 }
 
 function onWelcome(message) {
   tries = 0;
   may = message.may;
+  name = message.name;
+  server = message.server;
+  welcomedOn = socket;
+  viewed = undefined;
+  sessionStorage.setItem(STORED, myLogin());
+  keepFor(message.id);
   say("link", refusal);
   refusal = "";
   at("prompt-form").hidden = may !== "all";
   setBusy(false);
-  const waits = waiting();
-  if (waits) send({ do: "prompt", ...waits });
+  turnTo(session());
+  sendTaps();
 }
 
 function showLogin() {
   show("login");
+  turnTo(null);
+}
+
+// Ends the login in this browser. The server may not have heard of it.
+function leaveHere() {
+  forgetLogin();
+  showLogin();
+  say(
+    "link",
+    "You are logged out in this browser. The server has not confirmed it:" +
+      ` to end the login there, run acp-bridge serve revoke ${name}.`,
+  );
 }
 
 // A name for this tab, under which it takes its place again after a reload.
@@ -215,8 +282,10 @@ function announce(text) {
   while (at("say").childElementCount > 20) at("say").firstElementChild.remove();
 }
 
-function setBusy(now) {
-  busy = now;
+function setBusy(is, what = "") {
+  busy = is;
+  stops = what;
+  for (const each of [at("stop"), at("stop-alone")]) each.dataset.prompt = what;
   at("stop").hidden = !busy || may !== "all";
   at("stop-alone").hidden = !busy || may !== "approve";
 }
@@ -231,41 +300,6 @@ function toBottom() {
   if (!at("session").hidden) window.scrollTo({ top: page.scrollHeight, behavior: "instant" });
 }
 
-// -- prompts: one is kept, with its key, until the server says that it is on disk
-
-function waiting() {
-  try {
-    return JSON.parse(sessionStorage.getItem("prompt"));
-  } catch {
-    return null;
-  }
-}
-
-function sendPrompt() {
-  const text = at("prompt").value;
-  if (!text.trim() || waiting()) return;
-  const prompt = { session: session(), text, key: random() };
-  sessionStorage.setItem("prompt", JSON.stringify(prompt));
-  at("send").disabled = true;
-  say("line", "");
-  send({ do: "prompt", ...prompt });
-}
-
-function taken(key) {
-  const prompt = waiting();
-  if (prompt?.key !== key) return;
-  sessionStorage.removeItem("prompt");
-  at("send").disabled = false;
-  if (at("prompt").value === prompt.text) at("prompt").value = "";
-  announce("The prompt was taken");
-}
-
-function refused(key) {
-  if (waiting()?.key !== key) return;
-  sessionStorage.removeItem("prompt");
-  at("send").disabled = false;
-}
-
 // -- what the user does
 
 const session = () => /^#s=(.+)$/.exec(location.hash)?.[1] ?? null;
@@ -277,14 +311,28 @@ function mayAct(button) {
   return now() - since >= SETTLED;
 }
 
-document.addEventListener("click", (event) => {
+// What a button means when the finger comes down counts, whatever it means when it is lifted.
+document.addEventListener("pointerdown", (event) => {
   const button = event.target.closest?.("[data-do]");
-  if (!button) return;
-  if (mayAct(button)) send({ ...button.dataset });
+  pressed = button ? { button, what: { ...button.dataset } } : null;
+});
+document.addEventListener("click", (event) => {
+  const back = event.target.closest?.("[data-back]");
+  if (back) takeBack(back.dataset.back);
+  const button = event.target.closest?.("[data-do]");
+  if (!button || !mayAct(button)) return;
+  const byFinger = event.detail > 0 && pressed?.button === button;
+  const what = byFinger ? pressed.what : { ...button.dataset };
+  pressed = null;
+  if (!ACTS.has(what.do)) return send(what);
+  if (what.do === "answer") what.turn = stops;
+  tapped(what, button.getAttribute("aria-label") ?? button.textContent);
 });
 document.addEventListener("change", (event) => {
-  const kind = event.target.dataset?.set;
-  if (kind) send({ do: "set", kind, value: event.target.value });
+  const chosen = event.target;
+  const kind = chosen.dataset?.set;
+  const label = `${kind}: ${chosen.selectedOptions?.[0]?.textContent}`;
+  if (kind) tapped({ do: "set", kind, choice: chosen.value, was: chosen.dataset.was }, label);
 });
 document.addEventListener("visibilitychange", () => {
   if (socket?.readyState === WebSocket.OPEN) {
@@ -296,14 +344,29 @@ window.addEventListener("online", () => connect());
 window.addEventListener("focus", () => (focused = now()));
 window.addEventListener("hashchange", () => {
   if (takeCode()) return;
-  send(session() ? { do: "open", session: session() } : { do: "list" });
+  if (myLogin()) {
+    show(session() ? "session" : "list"); // at once: what is typed now is for this session
+    setBusy(false);
+    turnTo(session());
+    keepingStill(showTaps);
+    send(session() ? { do: "open", session: session() } : { do: "list" });
+    if (welcomed()) expectAnswer();
+  }
   at("main").focus({ preventScroll: true });
 });
 at("skip").addEventListener("click", (event) => {
   event.preventDefault();
   at("main").focus();
 });
-at("prompt").addEventListener("input", () => (typed = now()));
+window.addEventListener("storage", (event) => {
+  if (event.key !== STORED || event.newValue || event.oldValue !== myLogin()) return;
+  forgetLogin(); // another tab has logged out
+  showLogin();
+});
+at("prompt").addEventListener("input", () => {
+  typed = now();
+  onInput();
+});
 at("prompt").addEventListener("keydown", (event) => {
   typed = now();
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) sendPrompt();
@@ -318,8 +381,12 @@ at("code-form").addEventListener("submit", (event) => {
   at("code").value = "";
 });
 at("logout").addEventListener("click", () => {
-  sessionStorage.clear();
+  forgetKept();
+  if (!welcomed()) return leaveHere();
+  const mine = socket;
+  mine.onclose = leaveHere; // no new line comes in with a login that was ended here
   send({ do: "leave" });
+  setTimeout(() => mine === socket && leaveHere(), LATE);
 });
 
 // A code in the fragment was never sent to any server, and is not kept in the history.
@@ -331,8 +398,5 @@ function takeCode() {
   return true;
 }
 
-if (waiting()) {
-  at("prompt").value = waiting().text;
-  at("send").disabled = true;
-}
+showTaps();
 if (!takeCode()) connect();

@@ -12,11 +12,12 @@ from typing import Final
 
 from acp_bridge.bridge_client.permission_options import options_of
 from acp_bridge.protocol import Json, LiveState, as_object
+from acp_bridge.remote.page.taps import unsent_key
 from acp_bridge.updates import tool_calls
 from acp_bridge.view.block_text import one_line
 from acp_bridge.view.html import asked
 from acp_bridge.view.markup import link, text
-from acp_bridge.view.queue_rows import Row
+from acp_bridge.view.queue_rows import Row, moved
 from acp_bridge.view.settings_shown import KINDS, SettingsShown
 
 #: the states of a session, in words for people.
@@ -94,12 +95,17 @@ def unopened(why: str, address: str | None, session_id: str) -> str:
     return f"{told} {link(f'{address}/#s={session_id}', text(f'Open it at {address}'))}"
 
 
-def question(number: int, params: Json, *, may: bool) -> str:
-    """Return a permission question, with a button for each option if the page `may` answer."""
+def question(number: int, key: str, params: Json, *, may: bool) -> str:
+    """Return a permission question, with a button for each option if the page `may` answer.
+
+    `key` is what an answer names (`taps.question_key`).
+    """
     call = as_object(params.get("toolCall"))
+    about = escape(str(call.get("toolCallId", "")))
     buttons = "".join(
         f'<button id="q{number}-{at}" class="{_class(option)}" data-do="answer"'
-        f' data-careful data-question="{number}" data-option="{at}">'
+        f' data-careful data-question="{key}" data-call="{about}" data-option="{at}"'
+        f' data-kind="{escape(str(option.get("kind")))}">'
         f"{text(one_line(option.get('name'), _LONG) or one_line(option['optionId'], _LONG))}"
         "</button>"
         for at, option in enumerate(options_of(params))
@@ -118,28 +124,32 @@ def _class(option: Json) -> str:
 def queue(rows: Iterable[Row], *, may: bool) -> str:
     """Return the list of waiting prompts, with buttons to move or drop them if the page `may`."""
     listed = list(rows)
-    items = "".join(_waiting(row, may=may) for row in listed)
+    items = "".join(_waiting(row, listed, may=may) for row in listed)
     run = (
-        '<button data-do="run" data-careful>Run what is left over</button>'
+        f'<button id="run" data-do="run" data-careful data-prompts="{unsent_key(listed)}">'
+        "Run unsent prompts</button>"
         if may and any(row.held for row in listed)
         else ""
     )
     return f"<h2>Waiting</h2><ol>{items}</ol>{run}" if listed else ""
 
 
-def _waiting(row: Row, *, may: bool) -> str:
+def _waiting(row: Row, listed: Sequence[Row], *, may: bool) -> str:
     prompt = escape(str(row.prompt_id))
-    left = ' <span class="about">(left over)</span>' if row.held else ""
-    buttons = "".join(
-        f'<button id="w{row.number}-{what}-{by}" data-do="{what}" data-careful data-by="{by}"'
-        f' data-prompt="{prompt}" aria-label="{name} prompt {row.number}">{sign}</button>'
-        for what, by, name, sign in (
-            ("move", -1, "Move up", "↑"),
-            ("move", 1, "Move down", "↓"),
-            ("drop", 0, "Drop", "✕"),
+    left = ' <span class="about">(unsent)</span>' if row.held else ""
+    wanted = (("move", -1, "Move up", "↑"), ("move", 1, "Move down", "↓"), ("drop", 0, "Drop", "✕"))
+    buttons = ""
+    for what, by, name, sign in wanted if may else ():
+        before = ""
+        if what == "move":
+            to = moved(listed, row.prompt_id, by)
+            # the place that the user sees: to go there twice is to go there once
+            before = f' data-before="{escape(str(to["before"] or ""))}"' if to else " disabled"
+        buttons += (
+            f'<button id="w{row.number}-{what}-{by}" data-do="{what}" data-careful{before}'
+            f' data-prompt="{prompt}" aria-label="{name} prompt {row.number}">{sign}</button>'
         )
-    )
-    return f"<li><span>{text(row.text)}{left}</span>{buttons if may else ''}</li>"
+    return f"<li><span>{text(row.text)}{left}</span>{buttons}</li>"
 
 
 def settings(shown: SettingsShown) -> str:
@@ -152,11 +162,11 @@ def _choices(shown: SettingsShown, kind: str) -> str:
     if choices is None:
         return ""
     options = "".join(
-        f'<option value="{at}"{" selected" if each.id == choices.current else ""}>'
+        f'<option value="{escape(each.id)}"{" selected" if each.id == choices.current else ""}>'
         f"{text(each.name)}</option>"
-        for at, each in enumerate(choices.values)
+        for each in choices.values
     )
     return (
-        f'<label><span>{kind.title()}</span> <select id="set-{kind}" data-set="{kind}">{options}'
-        "</select></label>"
+        f'<label><span>{kind.title()}</span> <select id="set-{kind}" data-set="{kind}"'
+        f' data-was="{escape(choices.current)}" autocomplete="off">{options}</select></label>'
     )

@@ -22,7 +22,14 @@ from acp_bridge.clients.client import Client
 from acp_bridge.clients.rights import Right
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.states import Standstill, State
-from acp_bridge.protocol import QUEUE, SESSION_STATE, SESSION_UPDATE, Json, LiveState
+from acp_bridge.protocol import (
+    PROMPT_ID,
+    QUEUE,
+    SESSION_STATE,
+    SESSION_UPDATE,
+    Json,
+    LiveState,
+)
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.questions import Questions
 from acp_bridge.session.core import Core, SessionState
@@ -299,14 +306,24 @@ class Audience:
         has = self._transcript.view_of(client) is not None or client in self._detached
         return not waits and has and client.may(Right.STOP)
 
-    def cancel_turn(self) -> Json:
+    def cancel_turn(self, params: Json) -> Json:
         """Cancel the turn that runs, whoever asked for it; returns the answer to
         `_acp_bridge/cancel`.
 
-        Where no turn runs, what the agent does outside of prompts is cancelled.
+        Where no turn runs, what the agent does outside of prompts is cancelled. With a `promptId`
+        in `params` only the turn of that prompt is; with null only work outside of prompts.
+        Raises RpcError for a `promptId` that is neither a text nor null.
         """
         now = self._core.now
         runs, works = now.foremost is not None, now.may_work
+        if PROMPT_ID in params:
+            bound = params[PROMPT_ID]
+            if bound is not None and not isinstance(bound, str):
+                raise errors.invalid("must be a text or null", PROMPT_ID)
+            works = works and bound is None and not runs
+            keys = {now.foremost, now.running} if runs else set[int | None]()
+            found = [self._prompts.find(key) for key in keys if key is not None]
+            runs = any(prompt is not None and prompt.prompt_id == bound for prompt in found)
         if runs or works:
             self._background.spares = False
             self._core.feed(ev.Cancel(None if runs else frozenset()))

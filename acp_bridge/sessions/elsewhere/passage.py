@@ -338,8 +338,8 @@ class Passage:
 
     def on_notification(self, method: str, params: Any) -> None:
         match method, params:
-            case protocol.CANCEL_REQUEST, _:
-                pass  # of a request that is answered already
+            case protocol.CANCEL_REQUEST, _:  # of a request that is answered already
+                self._questions.called_back(as_object(params).get("requestId"))
             case protocol.LET_GO, {"reason": str(reason)}:
                 self.let_go = reason
             case protocol.SESSION_STATE, {"state": word}:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from acp_bridge.bridge_client.listener import BridgeRequest
 from acp_bridge.clients.client import Client
-from acp_bridge.wire.jsonrpc import Answer
+from acp_bridge.protocol import CANCEL_REQUEST
+from acp_bridge.wire.jsonrpc import Answer, RequestId, is_id
+
+#: answers that may come too late and are known.
+_MOST_ANSWERED: Final = 32
 
 
 class PassedQuestions:
@@ -21,6 +25,8 @@ class PassedQuestions:
         self._client = client
         #: the open requests, each with the id by which the client knows it.
         self._asked: dict[BridgeRequest, int] = {}
+        #: the ids at the client of the last requests that it has answered, by those at the bridge.
+        self._answered: dict[RequestId, int] = {}
 
     def ask(self, request: BridgeRequest, params: Any) -> None:
         """Send the client the request with `params`; the answer goes back to the other bridge."""
@@ -34,6 +40,11 @@ class PassedQuestions:
         if client_id := self._asked.get(request):
             self._client.peer.cancel(client_id)
 
+    def called_back(self, request_id: object) -> None:
+        """Tell the client that its answer to a request came too late at the other bridge."""
+        if is_id(request_id) and (client_id := self._answered.pop(request_id, None)):
+            self._client.peer.notify(CANCEL_REQUEST, {"requestId": client_id})
+
     def end(self) -> None:
         """Take back all questions, since the connection has ended."""
         for client_id in self._asked.values():
@@ -41,5 +52,9 @@ class PassedQuestions:
         self._asked.clear()
 
     def _reply(self, request: BridgeRequest, answer: Answer) -> None:
-        if self._asked.pop(request, None) is not None and not self._client.gone:
+        client_id = self._asked.pop(request, None)
+        if client_id is not None and not self._client.gone:
+            self._answered[request.call.id] = client_id
+            while len(self._answered) > _MOST_ANSWERED:
+                del self._answered[next(iter(self._answered))]
             request.respond(answer)

@@ -1,0 +1,193 @@
+"""Carries out the taps and prompts of a page's user, in any session, and says what became of each.
+
+Invariants
+- Each tap that arrives with a key is answered once over each line: `taken`, or `refused` with a
+  sentence. What arrives again is not carried out again.
+- A tap for a session that the page does not show now is carried out by a client of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from acp_bridge import protocol as acp
+from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.listener import Listener, NullListener
+from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
+from acp_bridge.protocol import ErrorCode, Json
+from acp_bridge.remote.page import taps
+from acp_bridge.remote.page.hands import Hands, is_live
+from acp_bridge.remote.page.opened import Opened
+from acp_bridge.remote.page.sender import Sender
+from acp_bridge.remote.page.taps import Outcome, Receipt, Receipts
+from acp_bridge.view.block_text import harmless, one_line
+from acp_bridge.wire.jsonrpc import RpcError
+
+#: taps of one page that are carried out at once, and characters of a tap's key.
+_MOST: Final = 32
+_LONGEST_KEY: Final = 255
+#: seconds for the answer of the bridge to `initialize`, and in which a tap waits for the session
+#: that the page opens: a long one is slower than a Stop may be.
+_PATIENCE: Final = 30.0
+_OPENS: Final = 2.0
+
+Tell = Callable[[Json], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How taps reach sessions."""
+
+    #: gives a connection to the bridge with the rights of the login.
+    connection: Callable[[Listener], AbstractAsyncContextManager[Connection]]
+    #: returns the folder of a session.
+    folder: Callable[[str], Awaitable[str]]
+    #: returns the session that the page shows, if it shows one.
+    opened: Callable[[], Opened | None]
+
+
+class Carrier:
+    """The taps of one page that are being carried out."""
+
+    def __init__(
+        self, tell: Tell, ways: Ways, receipts: Receipts, login: str, client: str | None
+    ) -> None:
+        """`login`: its name; `client`: the page's name at the bridge."""
+        self._tell, self._ways, self._receipts = tell, ways, receipts
+        self._login = login
+        self._client = _name_apart(client)
+        self._count = 0
+        self._over = False
+
+    def take(self, tap: Json, session: str, tasks: TaskGroup) -> None:
+        """Carry a tap out in a task of its own, unless it has arrived before; then tell the page.
+
+        `session`: the session that it is for.
+        """
+        key = tap.get("key")
+        key = key if isinstance(key, str) and len(key) <= _LONGEST_KEY else ""
+        known = self._receipts.find(key) if key else None
+        if key:
+            self._tell({"got": key})
+        if known is not None:
+            known.when_known(partial(self._on_known, tap, session, tasks))
+        elif self._count >= _MOST:
+            self._tell({"refused": key, "line": "Too many taps are on their way. Try again."})
+        else:
+            receipt = self._receipts.begin(key) if key else Receipt("")
+            receipt.when_known(partial(self._on_known, tap, session, tasks))
+            self._count += 1
+            tasks.start_soon(self._carry, tap, session, receipt)
+
+    def take_back(self, key: str, sent_to: str) -> None:
+        """Have a tap never carried out, if it was not, and tell the page what is true.
+
+        `sent_to`: the server that the page has sent it to last, by `Receipts.server`.
+        """
+        if key and len(key) <= _LONGEST_KEY:
+            self._tell({"undone": key, "line": self._receipts.take_back(key, sent_to).line})
+
+    def refuse(self, tap: Json, line: str) -> None:
+        """Tell the page that its login may not do what it has sent."""
+        self._tell({"refused": tap.get("key"), "line": line})
+
+    def end(self) -> None:
+        """Note that the page is gone: it is told nothing more."""
+        self._over = True
+
+    def _on_known(self, tap: Json, session: str, tasks: TaskGroup, outcome: Outcome | None) -> None:
+        if self._over:
+            return
+        if outcome is None:  # the line over which it came was cut meanwhile
+            self.take(tap, session, tasks)
+            return
+        key = tap.get("key")
+        if outcome.done:
+            self._tell({"taken": key})
+            if outcome.line:
+                self._tell({"line": outcome.line})
+        else:
+            self._tell({"refused": key, "line": outcome.line})
+
+    async def _carry(self, tap: Json, session: str, receipt: Receipt) -> None:
+        outcome = None
+        try:
+            outcome = await self._outcome(tap, session)
+        finally:
+            self._count -= 1
+            self._over |= outcome is None  # cancelled: another line may carry it out, not this one
+            self._receipts.end(receipt, outcome)
+
+    async def _outcome(self, tap: Json, session: str) -> Outcome:
+        try:
+            if tap.get("do") == "prompt":
+                return await self._send(session, str(tap.get("text")), str(tap.get("key")))
+            if (why := await self._apply(tap, session)) is not None:
+                return Outcome(False, why)
+            if tap.get("do") == "run":
+                return await self._send(session, "/queue run", "run")
+            return Outcome(True)
+        except (RpcError, NoAnswer, ConnectionLost) as why:
+            said = why.message if isinstance(why, RpcError) else str(why)
+            return Outcome(False, one_line(said, 500))
+
+    async def _send(self, session: str, said: str, key: str) -> Outcome:
+        sender = Sender()
+        folder = await self._ways.folder(session)
+        async with self._ways.connection(sender) as connection:
+            await sender.send(connection, session, folder, said, key)
+        return Outcome(True, harmless(sender.said))
+
+    async def _apply(self, tap: Json, session: str) -> str | None:
+        """Carry a tap out in the session that the page shows, or by a client that comes for it."""
+        opened = self._ways.opened()
+        if opened is not None and opened.session_id == session:
+            with anyio.move_on_after(_OPENS):
+                await opened.hands.settled.wait()
+            if opened.hands.open_now:
+                try:
+                    return await opened.apply(tap)
+                except ConnectionLost:
+                    pass  # it was left meanwhile: what was done already is seen below
+        return await self._apart(tap, session)
+
+    async def _apart(self, tap: Json, session: str) -> str | None:
+        ends = tap.get("do") in ("stop", "answer")
+        if ends and not await self._is_live(session):
+            return taps.TURN_ENDED
+        hands = Hands(session, self._login, asks=tap.get("do") == "answer")
+        folder = await self._ways.folder(session)
+        # the transcript says who has answered
+        method = acp.SESSION_LOAD if tap.get("do") == "answer" else acp.SESSION_RESUME
+        async with self._ways.connection(hands) as connection:
+            try:
+                await hands.open(connection, folder, method, self._client)
+            except RpcError as why:
+                if ends and why.code == ErrorCode.RESOURCE_NOT_FOUND:
+                    return taps.TURN_ENDED
+                raise
+            await hands.settle()
+            return await hands.apply(tap)
+
+    async def _is_live(self, session: str) -> bool:
+        async with self._ways.connection(NullListener()) as connection:
+            await connection.initialize("acp-bridge page", within=_PATIENCE)
+            return await is_live(connection, session)
+
+
+def _name_apart(client: str | None) -> str | None:
+    """Return the name of the client that carries out taps apart from what the page shows.
+
+    The same name would take the place of the client that shows the session.
+    """
+    if client is None:
+        return None
+    return hashlib.sha256(f"taps of {client}".encode(errors="replace")).hexdigest()
