@@ -199,6 +199,31 @@ async def test_a_stop_from_the_page_ends_the_turn_of_anyone(tmp_path: Path) -> N
             assert await owner.stop_reason(sent) == "cancelled"
 
 
+async def test_a_page_that_comes_into_a_turn_gets_no_notice_of_queue_commands(
+    tmp_path: Path,
+) -> None:
+    agent = Agent()
+    go_on = anyio.Event()
+
+    async def talks(process: Process, params: Json) -> Json:
+        process.update(params["sessionId"], "half of ")
+        await go_on.wait()
+        process.update(params["sessionId"], "the message")
+        return {"stopReason": "end_turn"}
+
+    agent.script["session/prompt"] = talks
+    async with remote_bench(tmp_path, agent) as it:
+        owner = await it.remote()
+        session_id = await it.new(owner)
+        owner.prompt(session_id, "talk")
+        await until(lambda: "half of" in str(owner.out.messages))
+        async with page(it, KnownLogins(it), session=session_id) as phone:
+            await phone.told_of("opened")
+            go_on.set()
+            await phone.has("the message")
+            assert "/queue" not in "".join(phone.places.values())
+
+
 async def test_the_queue_is_shown_moved_and_dropped(tmp_path: Path) -> None:
     agent = Agent()
     go_on = anyio.Event()

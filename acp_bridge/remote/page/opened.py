@@ -42,7 +42,9 @@ _LOADS: Final = 120.0
 #: as the last telling took, since the bridge does nothing else meanwhile.
 _GATHERED: Final = 0.05
 _PAUSES: Final = 4
-_ABILITIES: Final = {acp.HEARS_STATE: True, acp.HEARS_QUEUE: True, acp.WHOLE_CALLS: True}
+_ABILITIES: Final = dict.fromkeys(
+    (acp.HEARS_STATE, acp.HEARS_QUEUE, acp.WHOLE_CALLS, acp.HAS_STOP), True
+)
 
 #: Sends the page a message, such as `{"put": ID, "html": HTML}`.
 Tell = Callable[[Json], None]
