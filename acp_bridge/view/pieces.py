@@ -14,6 +14,7 @@ from acp_bridge.protocol import CONTEXT, Json, as_object, own_meta
 from acp_bridge.view.block_text import harmless, words
 from acp_bridge.view.blocks import Call, Plan, Said, Voice
 from acp_bridge.view.from_updates import Updates
+from acp_bridge.view.images import Picture, picture
 from acp_bridge.view.paragraphs import Paragraphs
 
 
@@ -67,17 +68,34 @@ class Steps:
     plan: Plan
 
 
-Piece: TypeAlias = Message | ToolCall | Steps
+@dataclass(slots=True, eq=False)
+class Image:
+    """A picture in what a speaker says; the text around it is in other pieces."""
+
+    number: int
+    voice: Voice
+    picture: Picture
+
+
+Piece: TypeAlias = Message | ToolCall | Steps | Image
 
 
 class Pieces:
     """Makes pieces of the updates of one session."""
 
-    def __init__(self, most_calls: int | None = None, most_text: int | None = None) -> None:
+    def __init__(
+        self,
+        most_calls: int | None = None,
+        most_text: int | None = None,
+        *,
+        images: bool = False,
+    ) -> None:
         """`most_calls`: how many tool calls may still change, the newest; None: all.
 
-        `most_text`: how many characters of a message are kept; None: all.
+        `most_text`: how many characters of a message are kept; None: all. `images`: a picture in a
+        message is a piece, and not a word in the text.
         """
+        self._images = images
         self._most_text = most_text
         self._updates = Updates(most_calls)
         self._most_calls = most_calls
@@ -102,7 +120,11 @@ class Pieces:
                 return self._on_plan(plan)
         return None
 
-    def _say(self, said: Said) -> Message | None:
+    def _say(self, said: Said) -> Message | Image | None:
+        data = said.content.data if self._images and said.content else ""
+        if data and (found := picture(data)):
+            self._message, self._last = None, said
+            return Image(self._next(), said.voice, found)
         text = harmless(words(said.content))
         if not text:
             return None

@@ -31,7 +31,7 @@ class SessionShown:
     """Turns the updates of one session into messages for the page."""
 
     def __init__(self) -> None:
-        self._pieces = Pieces(_MOST_CALLS, _MOST_TEXT)
+        self._pieces = Pieces(_MOST_CALLS, _MOST_TEXT, images=True)
         self._kept: OrderedDict[int, Piece] = OrderedDict()
         self._changed: dict[int, Piece] = {}
         #: by number of a message that is on the page, how many of its paragraphs are there.
