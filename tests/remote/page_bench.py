@@ -53,6 +53,8 @@ class Page:
         self.told: list[Json] = []
         #: by the id of a place, the HTML that was put there, and what was added to it since.
         self.places: dict[str, str] = {}
+        #: the ids of the rows of the list, as they were put in order last.
+        self.order = list[str]()
         self.ended = anyio.Event()
         #: nothing is read before this is set.
         self.may_read = anyio.Event()
@@ -73,7 +75,9 @@ class Page:
                 self.places[place] = html
             case {"add": place, "html": html} | {"append": place, "html": html}:
                 self.places[place] = self.places.get(place, "") + html
-            case {"remove": place}:
+            case {"order": _, "ids": ids}:
+                self.order = ids
+            case {"remove": place} if place.startswith("q"):
                 self.places["questions"] = self.places["questions"].partition(f'id="{place}"')[0]
 
     def sends(self, **message: Any) -> None:

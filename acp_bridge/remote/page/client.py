@@ -18,12 +18,14 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from acp_bridge import protocol as acp
 from acp_bridge.bridge_client.connection import Connection, connected
 from acp_bridge.bridge_client.listener import Listener, NullListener
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
-from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.errors import unknown_session
+from acp_bridge.protocol import ErrorCode, Json, as_object
 from acp_bridge.remote.page import parts
+from acp_bridge.remote.page.list_rows import Wish
+from acp_bridge.remote.page.listing import Listing, find
 from acp_bridge.remote.page.opened import Opened
 from acp_bridge.remote.page.sender import Sender
 from acp_bridge.remote.pair import pair
@@ -32,9 +34,8 @@ from acp_bridge.view.markup import text
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.streams import Incoming, Outgoing
 
-#: seconds for an answer of the bridge, and between two updates of the list of sessions.
+#: seconds for an answer of the bridge.
 _PATIENCE: Final = 30.0
-_LOOKS: Final = 2.0
 #: the most bytes of the first message, and of any other.
 _FIRST: Final = 8_192
 _LONGEST: Final = 1 << 20
@@ -42,8 +43,6 @@ _LONGEST: Final = 1 << 20
 _FULL: Final = 1 << 16
 #: prompts of one page that are on their way at once.
 _MOST_PROMPTS: Final = 8
-#: sessions that are listed.
-_MOST_LISTED: Final = 100
 _NO_LOGIN: Final = "That code, or this login, does not count (any more): ask for a new code."
 
 #: Serves a client of the bridge on these streams until it is gone.
@@ -170,8 +169,9 @@ class _Page:
         self._wanted: str | None = _word(first.get("session")) or None
         self._opened: Opened | None = None
         self._view = anyio.CancelScope()
-        self._folders: dict[str, str] = {}
-        self._titles: dict[str, str] = {}
+        #: what the page wants to see of the list, and the list that was shown last.
+        self._wish = Wish.read(first)
+        self._listing: Listing | None = None
         self._prompts = 0
         self._tasks = anyio.create_task_group()
 
@@ -202,53 +202,45 @@ class _Page:
 
     async def _show_list(self) -> None:
         self.tell({"view": "list"})
-        shown = ""
+        listing = self._listing = Listing(self.tell, self._wish)
         async with self._connection(NullListener()) as connection:
             try:
-                await connection.initialize("acp-bridge page", within=_PATIENCE)
-                while True:
-                    html = parts.sessions(*await self._listed(connection))
-                    if html != shown:
-                        self.tell({"put": "sessions", "html": html})
-                    shown = html
-                    await anyio.sleep(_LOOKS)
+                about = await connection.initialize("acp-bridge page", within=_PATIENCE)
+                await listing.run(connection, agent_of(about))
             except (RpcError, NoAnswer, ConnectionLost) as why:
                 self.tell({"put": "sessions", "html": f"<li>{text(_said(why))}</li>"})
-
-    async def _listed(self, connection: Connection) -> tuple[list[Json], list[Json]]:
-        """Return the stored sessions, the newest first, and the live ones."""
-        found = as_object(await connection.request(acp.SESSION_LIST, {}, within=_PATIENCE))
-        kept = objects(found.get("sessions"))[:_MOST_LISTED]
-        told = as_object(await connection.request(acp.LIVE, {}, within=_PATIENCE))
-        live = objects(told.get("sessions"))
-        for row in [*kept, *live]:
-            self._folders[str(row.get("sessionId"))] = str(row.get("cwd", "/"))
-            self._titles[str(row.get("sessionId"))] = one_line(row.get("title"))
-        return kept, live
 
     async def _show_session(self, session_id: str) -> None:
         may = self.login.may
         opened = Opened(session_id, self.tell, self._room, asks=may != "look", may_all=may == "all")
         self.tell({"view": "session"})
-        if session_id not in self._folders:
-            await self._look_up()
-        if title := self._titles.get(session_id):
+        try:
+            row = await self._row(session_id)
+        except (RpcError, NoAnswer, ConnectionLost) as why:
+            self.tell({"put": "state", "html": parts.unopened(_said(why), None, session_id)})
+            return
+        if title := one_line(row.get("title")):
             self.tell({"put": "title", "html": text(title)})
         async with self._connection(opened) as connection:
             self._opened = opened
             try:
-                await opened.run(connection, self._folders.get(session_id, "/"), self._client)
+                await opened.run(connection, str(row.get("cwd", "/")), self._client)
             finally:
                 self._opened = None
 
-    async def _look_up(self) -> None:
-        """Ask the bridge for its sessions, to note their folders and titles."""
-        try:
+    async def _row(self, session_id: str) -> Json:
+        """Return the session's row in the list of what this login may see.
+
+        Raises RpcError, also where there is no such session; NoAnswer, ConnectionLost.
+        """
+        row = self._listing.row(session_id) if self._listing else None
+        if row is None:
             async with self._connection(NullListener()) as connection:
                 await connection.initialize("acp-bridge page", within=_PATIENCE)
-                await self._listed(connection)
-        except (RpcError, NoAnswer, ConnectionLost):
-            pass  # the load says why
+                row = await find(connection, session_id)
+        if row is None:
+            raise unknown_session()
+        return row
 
     @asynccontextmanager
     async def _connection(self, listener: Listener) -> AsyncGenerator[Connection, None]:
@@ -265,6 +257,8 @@ class _Page:
 
     def _take(self, message: Json) -> None:
         do, opened = message.get("do"), self._opened
+        if "find" in message:
+            self._wish = Wish.read(message)
         match do:
             case "here":
                 self.tell({"here": True})
@@ -274,6 +268,8 @@ class _Page:
             case "open" | "list":
                 self._wanted = _word(message.get("session")) or None if do == "open" else None
                 self._view.cancel()
+            case "find" | "more" if self._listing is not None:
+                self._listing.want(self._wish)
             case "prompt" | "run":
                 self._on_prompt(message)
             case _ if opened is not None:
@@ -295,10 +291,8 @@ class _Page:
     async def _send(self, session: str, said: str, key: str) -> None:
         sender = Sender()
         try:
-            if session not in self._folders:
-                await self._look_up()
+            folder = str((await self._row(session)).get("cwd", "/"))
             async with self._connection(sender) as connection:
-                folder = self._folders.get(session, "/")
                 await sender.send(connection, session, folder, said, key)
         except (RpcError, NoAnswer, ConnectionLost) as why:
             self.tell({"refused": key, "line": _said(why)})
@@ -339,5 +333,13 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def agent_of(about: Json) -> str:
+    """Return the names of the agent in an answer to `initialize`, as a search finds them."""
+    info = as_object(about.get("agentInfo"))
+    return " ".join(each for each in (info.get("title"), info.get("name")) if isinstance(each, str))
+
+
 def _said(why: Exception) -> str:
+    if isinstance(why, RpcError) and why.code == ErrorCode.RESOURCE_NOT_FOUND:
+        return parts.UNKNOWN
     return one_line(why.message if isinstance(why, RpcError) else str(why), 500)

@@ -274,4 +274,6 @@ class Opened:
 
 
 def _told(why: Exception) -> str:
+    if isinstance(why, RpcError) and why.code == ErrorCode.RESOURCE_NOT_FOUND:
+        return parts.UNKNOWN
     return harmless(why.message if isinstance(why, RpcError) else str(why))

@@ -6,7 +6,7 @@ bridge did not write are escaped by `markup.text`, as in `view.html`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 from typing import Final
 
@@ -36,20 +36,17 @@ _STATES: Final = {
 #: the CSS classes of an option's button: one that holds for longer stands out less.
 _CLASSES: Final = {"allow_once": "allow", "allow_always": "always"}
 _LONG: Final = 300
+#: what is said of a session that is not there, or that this login may not know of.
+UNKNOWN: Final = "there is no such session. Its id is unknown"
 
 
-def sessions(kept: Sequence[Json], live: Sequence[Json]) -> str:
-    """Return the list of sessions: live ones with a question, other live ones, other `kept`."""
-    rows = {str(row.get("sessionId")): row for row in live}
-    titles = {str(each.get("sessionId")): each for each in kept}
-    living = sorted(rows, key=lambda each: (not rows[each].get("asks"), each))
-    asleep = [each for each in titles if each not in rows]
-    if not living and not asleep:
-        return "<li>No sessions yet.</li>"
-    return "".join(_session(titles.get(each, {}) | rows.get(each, {})) for each in living + asleep)
+def more_sessions(shown: int) -> str:
+    """Return the button that adds further sessions to the `shown` ones."""
+    return f'<button data-do="more" data-rows="{shown}">Show more</button>'
 
 
-def _session(row: Json) -> str:
+def session(row: Json) -> str:
+    """Return the row of a session in the list; its id is `l-` and the session's id."""
     session_id = str(row.get("sessionId"))
     state = str(row.get("state", ""))
     word = _STATES.get(LiveState(state), "") if state in set(LiveState) else ""
@@ -64,7 +61,7 @@ def _session(row: Json) -> str:
     asks = one_line(row.get("asks"), _LONG)
     title = one_line(row.get("title"), _LONG) or "A session without a title"
     return (
-        f'<li class="{escape(state or "kept")}">'
+        f'<li id="l-{escape(session_id)}" class="{escape(state or "kept")}">'
         f'<a id="s-{escape(session_id)}" href="#s={escape(session_id)}">'
         f'<span class="name">{text(title)}</span>'
         f'<span class="about">{text(" · ".join(filter(None, about)))}</span>'
