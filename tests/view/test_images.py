@@ -85,7 +85,7 @@ def call(block: Json) -> Json:
 
 
 def shown(params: Json, extent: Extent = Extent.ASKED) -> str:
-    piece = Pieces(images=True).add(params)
+    piece = Pieces(page=True).add(params)
     assert piece is not None
     return article(piece, extent)
 
@@ -114,7 +114,7 @@ def test_what_is_no_picture_stays_words(data: str | None) -> None:
 
 @pytest.mark.parametrize("kind", ["user_message_chunk", "agent_message_chunk"])
 def test_a_picture_in_a_message_stands_between_its_texts(kind: str) -> None:
-    pieces = Pieces(images=True)
+    pieces = Pieces(page=True)
     blocks: list[Json] = [
         {"type": "text", "text": "before"},
         {"type": "image", "mimeType": "image/png", "data": coded(png())},

@@ -24,6 +24,7 @@ from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.errors import unknown_session
 from acp_bridge.protocol import ErrorCode, Json, as_object
 from acp_bridge.remote.page import parts
+from acp_bridge.remote.page.have import read_have
 from acp_bridge.remote.page.list_rows import Wish
 from acp_bridge.remote.page.listing import Listing, find
 from acp_bridge.remote.page.opened import Opened
@@ -172,6 +173,8 @@ class _Page:
         #: what the page wants to see of the list, and the list that was shown last.
         self._wish = Wish.read(first)
         self._listing: Listing | None = None
+        #: what the page has of the session that it wants to be shown next.
+        self._have = read_have(first)
         self._prompts = 0
         self._tasks = anyio.create_task_group()
 
@@ -211,9 +214,12 @@ class _Page:
                 self.tell({"put": "sessions", "html": f"<li>{text(_said(why))}</li>"})
 
     async def _show_session(self, session_id: str) -> None:
-        may = self.login.may
+        may, have = self.login.may, self._have
+        self._have = None
+        if have is not None and have.session != session_id:
+            have = None
         opened = Opened(session_id, self.tell, self._room, asks=may != "look", may_all=may == "all")
-        self.tell({"view": "session"})
+        self.tell({"view": "session", "session": session_id})
         try:
             row = await self._row(session_id)
         except (RpcError, NoAnswer, ConnectionLost) as why:
@@ -224,7 +230,7 @@ class _Page:
         async with self._connection(opened) as connection:
             self._opened = opened
             try:
-                await opened.run(connection, str(row.get("cwd", "/")), self._client)
+                await opened.run(connection, str(row.get("cwd", "/")), self._client, have)
             finally:
                 self._opened = None
 
@@ -259,6 +265,8 @@ class _Page:
         do, opened = message.get("do"), self._opened
         if "find" in message:
             self._wish = Wish.read(message)
+        if "have" in message:
+            self._have = read_have(message)
         match do:
             case "here":
                 self.tell({"here": True})
@@ -310,7 +318,7 @@ def _act(opened: Opened, message: Json) -> None:
         case {"do": "stop"}:
             opened.stop()
         case {"do": "earlier"}:
-            opened.show_all()
+            opened.show_earlier()
         case {"do": "answer", "question": question, "option": option}:
             opened.answer(_number(question), _number(option))
         case {"do": "drop", "prompt": str(prompt)}:

@@ -25,6 +25,8 @@ from acp_bridge.view.markup import text
 #: seconds for an answer of the bridge, and in which the first rows wait for those that are live.
 _PATIENCE: Final = 30.0
 _FIRST: Final = 0.3
+#: seconds after which another search is answered at once, by what is known.
+_AT_ONCE: Final = 0.05
 #: seconds between two looks; at least `_PAUSES` times as long as the last look took.
 _LOOKS: Final = 2.0
 _PAUSES: Final = 10
@@ -82,6 +84,7 @@ class Listing:
         #: True if there are no stored sessions but those in `_kept`.
         self._all = False
         self._agent = ""
+        self._shown = 0.0
         self._told = Change.none()
         self._wished = anyio.Event()
 
@@ -90,7 +93,7 @@ class Listing:
         if wish == self.wish:
             return
         self.wish = wish
-        if self._kept or self._live:
+        if (self._kept or self._live) and perf_counter() - self._shown > _AT_ONCE:
             self._show()
         self._wished.set()
 
@@ -118,7 +121,7 @@ class Listing:
         with anyio.move_on_after(_FIRST):
             await sent.answered.wait()
         kept: dict[str, Json] = {}
-        count, last, shown = 0, False, perf_counter()
+        count, last = 0, False
         async for page, last in pages(connection):
             if sent.answered.is_set():
                 self._note_live(sent.outcome())
@@ -126,10 +129,9 @@ class Listing:
             count += len(matching(page, self.wish.words, self._agent))
             if count > self.wish.rows:
                 break
-            if not self._all and not last and perf_counter() - shown > _FIRST:
+            if not self._all and not last and perf_counter() - self._shown > _FIRST:
                 self._kept = {**self._kept, **kept}
                 self._show()
-                shown = perf_counter()
         self._kept, self._all = kept, last
         if not sent.answered.is_set():
             self._show()
@@ -141,6 +143,7 @@ class Listing:
         self._live = {str(row.get("sessionId")): row for row in rows}
 
     def _show(self) -> None:
+        self._shown = perf_counter()
         rows = chosen(self._kept, self._live, self.wish.words, self._agent)
         shown = rows[: self.wish.rows]
         more = len(rows) > len(shown) or not self._all

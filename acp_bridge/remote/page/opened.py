@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 
 from acp_bridge import errors
 from acp_bridge import protocol as acp
@@ -26,6 +27,7 @@ from acp_bridge.bridge_client.permission_options import options_of, selected
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer, Sent
 from acp_bridge.protocol import CANCELLED_PERMISSION, ErrorCode, Json, as_object
 from acp_bridge.remote.page import parts
+from acp_bridge.remote.page.have import Have
 from acp_bridge.remote.page.shown import SessionShown
 from acp_bridge.updates import tool_calls
 from acp_bridge.view.block_text import harmless, one_line
@@ -43,7 +45,7 @@ _LOADS: Final = 120.0
 _GATHERED: Final = 0.05
 _PAUSES: Final = 4
 _ABILITIES: Final = dict.fromkeys(
-    (acp.HEARS_STATE, acp.HEARS_QUEUE, acp.WHOLE_CALLS, acp.HAS_STOP), True
+    (acp.HEARS_STATE, acp.HEARS_QUEUE, acp.WHOLE_CALLS, acp.HAS_STOP, acp.TAKES_CURSORS), True
 )
 
 #: Sends the page a message, such as `{"put": ID, "html": HTML}`.
@@ -81,8 +83,13 @@ class Opened:
 
     # -- its life
 
-    async def run(self, connection: Connection, cwd: str, client: str | None) -> None:
-        """Load the session and keep the page up to date until cancelled, or the bridge leaves."""
+    async def run(
+        self, connection: Connection, cwd: str, client: str | None, have: Have | None = None
+    ) -> None:
+        """Load the session and keep the page up to date until cancelled, or the bridge leaves.
+
+        `have`: what the page has of the session already.
+        """
         self._connection = connection
         own = {**_ABILITIES, acp.CLIENT_NAME: client} if client else dict(_ABILITIES)
         try:
@@ -96,9 +103,12 @@ class Opened:
             self._tell({"put": "state", "html": html})
             return
         self._settings.opened(found)
+        for _ in self._shown.digests(have):
+            await anyio.lowlevel.checkpoint()
         self._is_open = True
-        for each in self._shown.whole():
+        for each in self._shown.begin(have):
             self._tell(each)
+        self._flush()
         self._tell_settings()
         self._tell({"opened": self.session_id})
         async with anyio.create_task_group() as tasks:
@@ -121,6 +131,8 @@ class Opened:
     def _flush(self) -> None:
         for each in self._shown.changes():
             self._tell(each)
+        if self._shown.behind:
+            self._wake.set()
 
     # -- what the bridge sends
 
@@ -230,10 +242,11 @@ class Opened:
 
         self._ask_for(method, params, was_set)
 
-    def show_all(self) -> None:
-        """Put all pieces of the session that are kept on the page, the earliest, too."""
-        for each in self._shown.all():
-            self._tell(each)
+    def show_earlier(self) -> None:
+        """Put some earlier pieces of the session before those on the page."""
+        if self._is_open:
+            for each in self._shown.earlier():
+                self._tell(each)
 
     def say(self, line: str) -> None:
         """Show the user a line of text."""

@@ -1,6 +1,6 @@
 // Puts what the server sends in its place, and sends back what the user does. All that is shown,
-// and all that is known of a session, is made by the server; nothing is kept here but the login
-// and the prompt that is being written.
+// and all that is known of a session, is made by the server; nothing is kept here but the login,
+// the prompt that is being written, and where one reads (place.js).
 "use strict";
 
 const STORED = "acp-bridge-login";
@@ -37,7 +37,8 @@ function connect(code) {
   const mine = (socket = new WebSocket(`${scheme}//${location.host}/page`));
   say("link", "Connecting…");
   mine.onopen = () => {
-    const first = { client: client(), visible: visible(), session: session() };
+    const first = { client: client(), visible: visible(), session: session(), ...wish() };
+    first.have = have();
     mine.send(JSON.stringify(code ? { ...first, code } : { ...first, login }));
   };
   mine.onmessage = (event) => {
@@ -82,27 +83,42 @@ setInterval(() => {
 function take(message) {
   if ("login" in message) return onLogin(message);
   if (message.may) return onWelcome(message);
-  const stay = atBottom();
-  const stood = places();
-  if ("put" in message) put(at(message.put), message.html);
-  if ("busy" in message) setBusy(message.busy);
-  if (message.add) add(at(message.add), message.id, message.html);
-  if (message.append) at(message.append)?.insertAdjacentHTML("beforeend", markup(message.html));
-  if (message.remove) at(message.remove)?.remove();
-  if (message.view) show(message.view);
-  if (message.say) announce(message.say);
-  if ("line" in message) say("line", message.line);
-  if (message.taken) taken(message.taken);
-  if (message.refused) refused(message.refused);
-  if (message.opened) document.documentElement.dataset.opened = message.opened;
-  if (message.opened || stay) toBottom();
+  if (isStray(message)) return;
+  const stood = buttons();
+  keepingPlace((stay) => change(message, stay));
   for (const [button, top] of stood) {
     if (Math.abs(button.getBoundingClientRect().top - top) > 2) stands.set(button, now());
   }
 }
 
+function change(message, stay) {
+  if ("put" in message) put(at(message.put), message.html);
+  if ("busy" in message) setBusy(message.busy);
+  if (message.add) add(at(message.add), message.id, message.html, stay);
+  if (message.before) at(message.before)?.insertAdjacentHTML("afterbegin", markup(message.html));
+  if (message.order) order(at(message.order), message.ids);
+  if (message.append) at(message.append)?.insertAdjacentHTML("beforeend", markup(message.html));
+  if (message.remove) at(message.remove)?.remove();
+  if (message.range) keepRange(message.range);
+  if (message.digests) noteDigests(message.digests);
+  if (message.view) show(message);
+  if (message.say) announce(message.say);
+  if ("line" in message) say("line", message.line);
+  if (message.taken) taken(message.taken);
+  if (message.refused) refused(message.refused);
+  return Boolean(message.opened) && onOpened(message.opened);
+}
+
+// True if the page has gone to the place where its reader was: in a session that was not open.
+function onOpened(id) {
+  const again = document.documentElement.dataset.opened === id;
+  document.documentElement.dataset.opened = id;
+  if (!again) arrive(id);
+  return !again;
+}
+
 // Where the buttons are that act for good: one that has moved must stand still again first.
-function places() {
+function buttons() {
   return [...document.querySelectorAll("[data-careful]")].map((each) => [
     each,
     each.getBoundingClientRect().top,
@@ -133,7 +149,8 @@ function onWelcome(message) {
 }
 
 function showLogin() {
-  show("login");
+  forget();
+  show({ view: "login" });
 }
 
 // A name for this tab, under which it takes its place again after a reload.
@@ -153,26 +170,34 @@ function random() {
 function put(element, html) {
   if (!element) return;
   keepingFocus(() => {
+    const pieces = element.id === "pieces";
+    const last = pieces ? Math.max(0, ...digests.keys()) : 0;
     const open = [...element.querySelectorAll("details")].map((each) => each.open);
     element.innerHTML = markup(html);
-    element.querySelectorAll("details").forEach((each, n) => (each.open = open[n] ?? false));
+    if (pieceOf(element) || pieces) reopen(element);
+    else element.querySelectorAll("details").forEach((each, n) => (each.open = open[n] ?? false));
+    if (pieces) digests.clear();
+    for (const each of pieces && last ? element.children : []) {
+      if (numberOf(each.id) > last) fresh.add(each.id);
+    }
+    if (element.id === "more") wantMore();
     settle(element);
   });
 }
 
-function add(container, id, html) {
+function add(container, id, html, stay) {
   const old = at(id);
   if (!old) {
-    container?.insertAdjacentHTML("beforeend", markup(html));
+    insertPiece(container, id, html);
+    if (container?.id === "pieces" && !stay) fresh.add(id);
     settle(at(id));
     return;
   }
   keepingFocus(() => {
     const open = [...old.querySelectorAll("details")].map((each) => each.open);
     old.outerHTML = markup(html);
-    at(id)
-      ?.querySelectorAll("details")
-      .forEach((each, n) => (each.open = open[n] ?? false));
+    if (pieceOf(at(id))) reopen(at(id));
+    else at(id)?.querySelectorAll("details").forEach((each, n) => (each.open = open[n] ?? false));
     settle(at(id));
   });
 }
@@ -188,7 +213,9 @@ function settle(element) {
   element?.querySelectorAll("[data-careful]").forEach((each) => stands.set(each, now()));
 }
 
-function show(view) {
+function show(message) {
+  const view = message.view;
+  const came = at("list").hidden && view === "list";
   for (const each of ["login", "list", "session"]) at(each).hidden = each !== view;
   at("back").hidden = view !== "session";
   for (const each of ["state", "line"]) say(each, "");
@@ -196,12 +223,13 @@ function show(view) {
   at("logout").hidden = view !== "list";
   if (view === "list") say("title", "Sessions");
   if (view === "login") say("title", "acp-bridge");
-  if (view === "session") {
-    if (document.documentElement.dataset.opened === session()) return;
-    for (const each of ["pieces", "earlier", "queue", "settings"]) at(each).replaceChildren();
+  if (view === "session" && message.session !== shownSession) {
+    for (const each of ["queue", "settings"]) at(each).replaceChildren();
     say("title", "Session");
   }
+  beginView(message);
   at("questions").replaceChildren();
+  if (came) window.scrollTo({ top: listTop, behavior: "instant" });
 }
 
 function say(id, text) {
@@ -219,16 +247,6 @@ function setBusy(now) {
   busy = now;
   at("stop").hidden = !busy || may !== "all";
   at("stop-alone").hidden = !busy || may !== "approve";
-}
-
-function atBottom() {
-  const page = document.documentElement;
-  return page.scrollHeight - page.scrollTop - page.clientHeight < 80;
-}
-
-function toBottom() {
-  const page = document.documentElement;
-  if (!at("session").hidden) window.scrollTo({ top: page.scrollHeight, behavior: "instant" });
 }
 
 // -- prompts: one is kept, with its key, until the server says that it is on disk
@@ -280,6 +298,7 @@ function mayAct(button) {
 document.addEventListener("click", (event) => {
   const button = event.target.closest?.("[data-do]");
   if (!button) return;
+  if (button.dataset.do === "more") return wantMore();
   if (mayAct(button)) send({ ...button.dataset });
 });
 document.addEventListener("change", (event) => {
@@ -289,16 +308,27 @@ document.addEventListener("change", (event) => {
 document.addEventListener("visibilitychange", () => {
   if (socket?.readyState === WebSocket.OPEN) {
     expectAnswer();
-    send({ do: "visible", visible: visible() });
+    send({ do: "visible", visible: visible(), have: have(), ...wish() });
   } else if (visible()) connect();
 });
 window.addEventListener("online", () => connect());
 window.addEventListener("focus", () => (focused = now()));
-window.addEventListener("hashchange", () => {
-  if (takeCode()) return;
-  send(session() ? { do: "open", session: session() } : { do: "list" });
-  at("main").focus({ preventScroll: true });
+window.addEventListener("hashchange", () => takeCode() || go());
+at("back").addEventListener("click", (event) => {
+  event.preventDefault(); // the browser would scroll, before the place is kept
+  history.pushState(null, "", "/");
+  go();
 });
+
+// Go to the view that the address names.
+function go() {
+  keepPlace();
+  if (session() && session() !== shownSession) forget();
+  const where = session() ? { do: "open", session: session(), have: have() } : { do: "list" };
+  send({ ...where, ...wish() });
+  at("main").focus({ preventScroll: true });
+}
+window.addEventListener("popstate", () => session() ?? go()); // back from a session to the list
 at("skip").addEventListener("click", (event) => {
   event.preventDefault();
   at("main").focus();
@@ -335,4 +365,5 @@ if (waiting()) {
   at("prompt").value = waiting().text;
   at("send").disabled = true;
 }
-if (!takeCode()) connect();
+// All scripts of the page have been read then.
+document.addEventListener("DOMContentLoaded", () => takeCode() || connect());

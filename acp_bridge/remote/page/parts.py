@@ -45,6 +45,20 @@ def more_sessions(shown: int) -> str:
     return f'<button data-do="more" data-rows="{shown}">Show more</button>'
 
 
+def earlier(step: int, left: int, lost: int) -> str:
+    """Return what stands before the first piece on the page.
+
+    `step`: how many of the `left` earlier ones the button adds; `lost`: how many more there are
+    that the page can't be given.
+    """
+    of = f" of {left}" if left > step else ""
+    more = f'<button data-do="earlier">Show {step}{of} earlier</button>' if left else ""
+    if not lost:
+        return more
+    how = "<code>acp-bridge show</code> on the machine of the server shows them"
+    return f'{more}<p class="about">{lost} earlier ones are too many for this page: {how}.</p>'
+
+
 def session(row: Json) -> str:
     """Return the row of a session in the list; its id is `l-` and the session's id."""
     session_id = str(row.get("sessionId"))
