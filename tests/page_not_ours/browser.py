@@ -108,12 +108,14 @@ class BrowserPage:
         await self.look(width, dark=dark)
         await self.do("Page.navigate", url=url)
 
-    async def look(self, width: int, *, dark: bool = False, scale: float = 1) -> None:
-        """Show the page so wide, light or dark, and zoomed."""
+    async def look(
+        self, width: int, *, dark: bool = False, scale: float = 1, height: int = 844
+    ) -> None:
+        """Show the page so wide and high, light or dark, and zoomed."""
         await self.do(
             "Emulation.setDeviceMetricsOverride",
             width=round(width / scale),
-            height=844,
+            height=height,
             deviceScaleFactor=scale,
             mobile=False,
         )

@@ -20,7 +20,7 @@ LINES = "\n".join(f"line {number}" for number in range(40))
 
 @dataclass
 class Talking:
-    """`say N` says N messages, each its own; `card`, `table`, `picture`, `ask` show one of those."""
+    """`say N` says N messages; `card`, `table`, `picture` and `ask` show one of those."""
 
     agent: Agent = field(default_factory=Agent)
     said: int = 0

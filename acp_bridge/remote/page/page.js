@@ -232,8 +232,9 @@ function show(message) {
   if (came) window.scrollTo({ top: listTop, behavior: "instant" });
 }
 
+// A line that comes or goes in the header moves nothing that is read.
 function say(id, text) {
-  at(id).textContent = text;
+  if (at(id).textContent !== text) keepingPlace(() => void (at(id).textContent = text));
 }
 
 function announce(text) {

@@ -46,7 +46,7 @@ function goTo(place) {
   const there = place && (at(place.id) ?? after(numberOf(place.id)));
   if (!there) return;
   const by = there.getBoundingClientRect().top - place.top;
-  if (Math.abs(by) >= 1) window.scrollBy({ top: by, behavior: "instant" });
+  if (Math.abs(by) >= 0.5) window.scrollBy({ top: by, behavior: "instant" });
 }
 
 // The first piece behind a number, for a place whose own piece is gone.
