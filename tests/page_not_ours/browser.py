@@ -179,6 +179,15 @@ class BrowserPage:
             in ("Runtime.exceptionThrown", "Log.entryAdded", "Page.javascriptDialogOpening")
         ]
 
+    def frames(self) -> list[str]:
+        """Return what this tab has received and sent over WebSockets, message by message."""
+        mine = [each for each in self._browser.events if each.get("sessionId") == self._session]
+        return [
+            each["params"]["response"]["payloadData"]
+            for each in mine
+            if each["method"] in ("Network.webSocketFrameReceived", "Network.webSocketFrameSent")
+        ]
+
     def requested(self) -> list[str]:
         """Return all URLs that this tab has asked for."""
         mine = [each for each in self._browser.events if each.get("sessionId") == self._session]

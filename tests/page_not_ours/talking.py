@@ -31,57 +31,41 @@ class Talking:
 
     async def _prompt(self, process: Process, params: Json) -> Json:
         session, asked = params["sessionId"], params["prompt"][0]["text"]
-
-        def say(text: str) -> None:
-            self.said += 1
-            process.shows(
-                session,
-                {
-                    "sessionUpdate": "agent_message_chunk",
-                    "content": {"type": "text", "text": text},
-                    "messageId": f"m{self.said}",
-                },
-            )
-
-        def card(block: Json) -> None:
-            self.said += 1
-            content = [{"type": "content", "content": block}]
-            process.shows(
-                session,
-                {
-                    "sessionUpdate": "tool_call",
-                    "toolCallId": f"t{self.said}",
-                    "title": f"pytest {self.said}",
-                    "kind": "execute",
-                    "status": "completed",
-                    "content": content,
-                },
-            )
-
         for word, number in re.findall(r"(say|card|table|picture|wait|ask)(?: (\d+))?", asked):
             match word:
                 case "say":
-                    for _ in range(int(number)):
-                        say(
-                            f"Message {self.said + 1} of the agent, with some words to fill a line."
-                        )
-                        if self.said % 100 == 0:
-                            await anyio.lowlevel.checkpoint()
+                    await self._say_all(process, session, int(number))
                 case "card":
-                    card({"type": "text", "text": LINES})
+                    self._card(process, session, {"type": "text", "text": LINES})
                 case "table":
-                    say(TABLE)
+                    self._say(process, session, TABLE)
                 case "picture":
-                    card({"type": "image", "mimeType": "image/png", "data": coded(png(160, 90))})
+                    image = {"type": "image", "mimeType": "image/png", "data": coded(png(160, 90))}
+                    self._card(process, session, image)
                 case "ask":
-                    process.says(
-                        {
-                            "id": 77,
-                            "method": "session/request_permission",
-                            "params": {**PERMISSION, "sessionId": session},
-                        }
-                    )
+                    asks = {**PERMISSION, "sessionId": session}
+                    process.says({"id": 77, "method": "session/request_permission", "params": asks})
                     await until(lambda: any(each.get("id") == 77 for each in process.received))
                 case "wait":
                     await until(lambda: self.go_on.is_set() or process.params("session/cancel"))
         return {"stopReason": "end_turn"}
+
+    async def _say_all(self, process: Process, session: str, count: int) -> None:
+        for _ in range(count):
+            words = f"Message {self.said + 1} of the agent, with some words to fill a line."
+            self._say(process, session, words)
+            if self.said % 100 == 0:
+                await anyio.lowlevel.checkpoint()
+
+    def _say(self, process: Process, session: str, text: str) -> None:
+        self.said += 1
+        content = {"type": "text", "text": text}
+        update = {"sessionUpdate": "agent_message_chunk", "content": content}
+        process.shows(session, {**update, "messageId": f"m{self.said}"})
+
+    def _card(self, process: Process, session: str, block: Json) -> None:
+        self.said += 1
+        card = {"title": f"pytest {self.said}", "kind": "execute", "status": "completed"}
+        content = [{"type": "content", "content": block}]
+        update = {"sessionUpdate": "tool_call", "toolCallId": f"t{self.said}", "content": content}
+        process.shows(session, {**update, **card})

@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from tests.page_not_ours.browser import Browser, BrowserPage
 from tests.page_not_ours.site import Site, site
 from tests.page_not_ours.talking import Talking
-from tests.page_not_ours.test_in_a_browser import SETTLED, log_in, prompt
+from tests.page_not_ours.test_in_a_browser import SETTLED, _judge, log_in, prompt
 from tests.remote.test_page_list import aged, filled
 
 #: the text and the place of the first message that is seen whole below the header.
@@ -101,7 +101,8 @@ class Cut:
     name: str
     lose: str
     come_back: str = ""
-    fetches: list[str] = field(default_factory=list)
+    #: the page is loaded anew, and so is the session.
+    anew: bool = False
 
 
 CUTS = [
@@ -117,7 +118,7 @@ CUTS = [
         "document.dispatchEvent(new Event('visibilitychange'))",
         "delete document.visibilityState;document.dispatchEvent(new Event('visibilitychange'))",
     ),
-    Cut("reload", "", "location.reload()"),
+    Cut("reload", "", "location.reload()", anew=True),
     Cut("list", "document.querySelector('#back').click()", "history.back()"),
 ]
 
@@ -131,12 +132,17 @@ async def test_who_comes_back_is_where_they_were_and_outputs_are_open_still(
         site(tmp_path / "home", talking.agent) as there,
         reading(chromium, there, talking) as it,
     ):
+        before = len(it.page.frames())
         await it.page.value(f"void (() => {{ {cut.lose} }})()")
         await it.others("say 3")
         await it.page.value(f"void (() => {{ {cut.come_back} }})()")
         await it.page.shows("Message 105 ", "#pieces")
         await it.is_as_before()
         assert it.page.complaints() == []
+        if not cut.anew:
+            sent = it.page.frames()[before:]
+            assert sum(map(len, sent)) < 10_000
+            assert not any('"put": "pieces"' in each for each in sent)
 
 
 async def test_a_server_that_was_restarted_finds_the_reader_where_they_were(
@@ -159,7 +165,7 @@ async def test_a_server_that_was_restarted_finds_the_reader_where_they_were(
 
 
 async def test_what_comes_while_one_reads_above_moves_nothing_and_is_counted(
-    chromium: Browser, tmp_path: Path
+    chromium: Browser, tmp_path: Path, axe: str
 ) -> None:
     talking = Talking()
     async with (
@@ -171,6 +177,7 @@ async def test_what_comes_while_one_reads_above_moves_nothing_and_is_counted(
         await it.page.shows("Message 104 ", "#pieces")
         await it.page.until("document.querySelector('#jump').innerText === '3 new ↓'")
         await it.is_as_before()
+        await _judge(it.page, axe)
         await it.page.click("#jump")
         await it.page.until(AT_END)
         await it.page.until("document.querySelector('#jump').hidden")

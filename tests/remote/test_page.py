@@ -294,14 +294,15 @@ async def test_the_list_says_what_each_session_does_and_asks(tmp_path: Path) -> 
             assert SCRIPT not in phone.places["sessions"]
 
 
-def test_the_page_is_four_files_under_a_policy_that_lets_nothing_else_in() -> None:
-    for path in ("/", "/page.js", "/page.css", "/icon.svg"):
+def test_the_page_is_some_files_under_a_policy_that_lets_nothing_else_in() -> None:
+    for path in ("/", "/page.js", "/place.js", "/page.css", "/icon.svg"):
         found = page_file(path)
         assert found is not None
         policy = found.headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
+        assert "img-src 'self' data:;" in policy
         assert found.headers["Referrer-Policy"] == "no-referrer"
         assert found.headers["X-Content-Type-Options"] == "nosniff"
         assert found.text
@@ -366,6 +367,10 @@ def test_of_a_huge_message_so_much_is_shown_and_the_rest_is_counted() -> None:
         {"do": "set", "kind": ["mode"], "value": 0},
         {"do": ["stop"]},
         {"do": "visible", "visible": "no"},
+        {"do": "find", "find": ["x"], "rows": -1},
+        {"do": "more", "find": "x" * 9000, "rows": 10**40},
+        {"do": "visible", "visible": True, "have": {"session": 5, "first": [], "last": {}}},
+        {"do": "earlier", "have": "all"},
         {"login": "again"},
     ],
 )

@@ -210,7 +210,8 @@ async def test_a_piece_has_the_same_number_and_digest_each_time_that_a_session_i
             await until(
                 lambda: [each for each in phone.told if "busy" in each][-1]["busy"] is False
             )
-            live = await until(lambda: len(whole(phone).digests) > 20 and whole(phone))
+            await until(lambda: len(whole(phone).digests) > 20)
+            live = whole(phone)
         if close:
             owner = await it.remote()
             await owner.ask("session/close", {"sessionId": session_id})
@@ -314,6 +315,26 @@ def test_one_that_reads_above_gets_all_that_is_new_and_one_at_the_end_the_last_p
     told = opened(loaded(updates), document, document.have("s", follows=follows))
     assert max(len(str(each)) for each in told) < 600_000
     assert sorted(document.html) == list(range(1_901 if follows else 401, 2_001))
+
+
+def notice(text: str, cursor: str | None = None) -> Json:
+    content = {"type": "text", "text": text}
+    update = {"sessionUpdate": "agent_message_chunk", "content": content, "messageId": text}
+    own = {"notice": True, **({"cursor": cursor} if cursor else {})}
+    return {"update": update, "_meta": {"acp_bridge": own}}
+
+
+def test_a_notice_that_is_not_recorded_ends_no_message_and_shifts_no_number() -> None:
+    half, rest = said(1, "half of "), said(1, "a message")
+    with_it, without = Document(), Document()
+    opened(loaded([half, notice("a passing word"), rest, notice("kept", "c"), said(2)]), with_it)
+    opened(loaded([half, rest, notice("kept", "c"), said(2)]), without)
+    assert with_it.digests == without.digests
+    assert "half of a message" in with_it.html[1]
+    assert "a passing word" in with_it.html[-1]
+    told = opened(loaded([half, rest, notice("kept", "c"), said(2)]), with_it, with_it.have("s"))
+    assert [each for each in told if "add" in each] == []
+    assert sorted(with_it.html) == [1, 2, 3]
 
 
 def test_a_session_that_has_become_shorter_is_sent_again() -> None:

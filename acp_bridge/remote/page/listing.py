@@ -22,7 +22,7 @@ from acp_bridge.remote.page.list_rows import Change, Wish, change, chosen, match
 from acp_bridge.view.block_text import one_line
 from acp_bridge.view.markup import text
 
-#: seconds for an answer of the bridge, and in which the first rows wait for those that are live.
+#: seconds for an answer of the bridge, and after which some of the rows are shown without the rest.
 _PATIENCE: Final = 30.0
 _FIRST: Final = 0.3
 #: seconds after which another search is answered at once, by what is known.
@@ -106,7 +106,7 @@ class Listing:
 
         `agent`: the agent whose sessions these are. Raises RpcError, NoAnswer, ConnectionLost.
         """
-        self._agent = agent
+        self._agent, self._shown = agent, perf_counter()
         while True:
             self._wished = anyio.Event()
             began = perf_counter()

@@ -189,7 +189,7 @@ function add(container, id, html, stay) {
   const old = at(id);
   if (!old) {
     insertPiece(container, id, html);
-    if (container?.id === "pieces" && !stay) fresh.add(id);
+    if (container?.id === "pieces" && !stay && numberOf(id)) fresh.add(id);
     settle(at(id));
     return;
   }

@@ -211,7 +211,7 @@ function insertPiece(container, id, html) {
   for (let each = container.lastElementChild; number && each; each = each.previousElementSibling) {
     const other = numberOf(each.id);
     if (other && other < number) break;
-    next = each;
+    if (other) next = each;
   }
   if (next) next.insertAdjacentHTML("beforebegin", markup(html));
   else container.insertAdjacentHTML("beforeend", markup(html));
@@ -279,7 +279,7 @@ at("find").addEventListener("input", () => {
     asked = 0;
     send({ do: "find", ...wish() });
     sessionStorage.setItem("find", at("find").value);
-  }, 80);
+  }, 40);
 });
 at("find-form").addEventListener("submit", (event) => event.preventDefault());
 at("find").value = sessionStorage.getItem("find") ?? "";
