@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from acp_bridge.clients.rights import May, Rights
 from acp_bridge.protocol import Json
 from acp_bridge.remote.page.client import Login, come_in
-from acp_bridge.remote.pair import pair
+from acp_bridge.remote.pair import OneWay, pair
 from acp_bridge.wire.streams import Streams
 from tests.bridge.remote import RemoteBench
 from tests.support.waiting import until
@@ -79,6 +79,12 @@ class Page:
                 self.order = ids
             case {"remove": place} if place.startswith("q"):
                 self.places["questions"] = self.places["questions"].partition(f'id="{place}"')[0]
+
+    @property
+    def pending(self) -> int:
+        """The bytes that were sent to the page, and that it has not read."""
+        assert isinstance(self._incoming, OneWay)
+        return self._incoming.pending
 
     def sends(self, **message: Any) -> None:
         self.sends_bytes(json.dumps(message).encode() + b"\n")

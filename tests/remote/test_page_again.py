@@ -397,3 +397,24 @@ def test_what_a_page_cannot_have_leaves_it_with_the_whole_end_of_the_session(odd
         told += found.changes()
     document.take(told)
     assert set(range(101, 201)) <= set(document.html)
+
+
+async def test_a_page_that_reads_nothing_and_opens_the_session_again_and_again_is_sent_it_once(
+    tmp_path: Path,
+) -> None:
+    async with remote_bench(tmp_path, Talking().agent) as it:
+        session_id = await it.new()
+        await turn(it, session_id, "say 900")
+        owner = await it.remote()
+        async with page(it, KnownLogins(it), session=session_id) as phone:
+            await phone.told_of("opened")
+            phone.may_read = anyio.Event()
+            have = {"session": session_id, "first": 1}
+            for _ in range(6):
+                phone.sends(do="open", session=session_id, have=have)
+                for _ in range(60):  # as long as the bridge may need to load it
+                    await owner.ask("_acp_bridge/live", {})
+            once = 900 * 400
+            assert phone.pending < 2 * once
+            phone.may_read.set()
+            await phone.has("Message 1 ")

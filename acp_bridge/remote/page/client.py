@@ -197,6 +197,7 @@ class _Page:
         """Show the wanted view, the list or a session; nothing while the page is not visible."""
         while True:
             with anyio.CancelScope() as self._view:
+                await self._room()  # a page that takes nothing is shown nothing more
                 if self._visible and self._wanted is None:
                     await self._show_list()
                 elif self._visible and self._wanted is not None:
@@ -205,7 +206,7 @@ class _Page:
 
     async def _show_list(self) -> None:
         self.tell({"view": "list"})
-        listing = self._listing = Listing(self.tell, self._wish)
+        listing = self._listing = Listing(self.tell, self._room, self._wish)
         async with self._connection(NullListener()) as connection:
             try:
                 about = await connection.initialize("acp-bridge page", within=_PATIENCE)

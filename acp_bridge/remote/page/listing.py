@@ -8,7 +8,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from time import perf_counter
 from typing import Final
 
@@ -16,6 +16,7 @@ import anyio
 
 from acp_bridge import protocol as acp
 from acp_bridge.bridge_client.connection import Connection
+from acp_bridge.bridge_client.sent import Sent
 from acp_bridge.protocol import Json, as_object, objects
 from acp_bridge.remote.page import parts
 from acp_bridge.remote.page.list_rows import Change, Wish, change, chosen, matching
@@ -25,8 +26,6 @@ from acp_bridge.view.markup import text
 #: seconds for an answer of the bridge, and after which some of the rows are shown without the rest.
 _PATIENCE: Final = 30.0
 _FIRST: Final = 0.3
-#: seconds after which another search is answered at once, by what is known.
-_AT_ONCE: Final = 0.05
 #: seconds between two looks; at least `_PAUSES` times as long as the last look took.
 _LOOKS: Final = 2.0
 _PAUSES: Final = 10
@@ -74,10 +73,15 @@ async def find(connection: Connection, session_id: str) -> Json | None:
 class Listing:
     """The list view of one page."""
 
-    def __init__(self, tell: Callable[[Json], None], wish: Wish) -> None:
-        """`wish`: what the page wants to see of the list."""
-        self._tell = tell
-        self.wish = wish
+    def __init__(
+        self, tell: Callable[[Json], None], room: Callable[[], Awaitable[None]], wish: Wish
+    ) -> None:
+        """`room` waits until the page has taken most of what it was sent.
+
+        `wish`: what the page wants to see of the list.
+        """
+        self._tell, self._room = tell, room
+        self._wish = wish
         #: the stored sessions as they were read last, and the live ones.
         self._kept: dict[str, Json] = {}
         self._live: dict[str, Json] = {}
@@ -89,13 +93,10 @@ class Listing:
         self._wished = anyio.Event()
 
     def want(self, wish: Wish) -> None:
-        """Show other rows from now on; those that are known are shown at once."""
-        if wish == self.wish:
-            return
-        self.wish = wish
-        if (self._kept or self._live) and perf_counter() - self._shown > _AT_ONCE:
-            self._show()
-        self._wished.set()
+        """Show other rows from now on."""
+        if wish != self._wish:
+            self._wish = wish
+            self._wished.set()
 
     def row(self, session_id: str) -> Json | None:
         """Return the row of a session that is known here."""
@@ -109,6 +110,9 @@ class Listing:
         self._agent, self._shown = agent, perf_counter()
         while True:
             self._wished = anyio.Event()
+            await self._room()
+            if self._kept or self._live:
+                self._show()  # what is known is there at once
             began = perf_counter()
             await self._look(connection)
             took = perf_counter() - began
@@ -116,27 +120,46 @@ class Listing:
                 await self._wished.wait()
 
     async def _look(self, connection: Connection) -> None:
-        """Read as many sessions as the page wants to see, and show them."""
+        """Read as many sessions as the page wants to see, and show them.
+
+        It ends early when the page wants to see others.
+        """
         sent = connection.send(acp.LIVE, {})
-        with anyio.move_on_after(_FIRST):
-            await sent.answered.wait()
+        await self._wait(sent, _FIRST)
         kept: dict[str, Json] = {}
         count, last = 0, False
         async for page, last in pages(connection):
             if sent.answered.is_set():
                 self._note_live(sent.outcome())
             kept |= {str(row.get("sessionId")): row for row in page}
-            count += len(matching(page, self.wish.words, self._agent))
-            if count > self.wish.rows:
+            count += len(matching(page, self._wish.words, self._agent))
+            if count > self._wish.rows:
                 break
+            if self._wished.is_set():
+                self._kept = {**self._kept, **kept}
+                return
             if not self._all and not last and perf_counter() - self._shown > _FIRST:
                 self._kept = {**self._kept, **kept}
                 self._show()
         self._kept, self._all = kept, last
         if not sent.answered.is_set():
             self._show()
-        self._note_live(await sent.result(within=_PATIENCE))
+            await self._wait(sent, _PATIENCE)
+        if sent.answered.is_set():
+            self._note_live(sent.outcome())
         self._show()
+
+    async def _wait(self, sent: Sent, seconds: float) -> None:
+        """Wait for an answer, or until the page wants to see other rows."""
+
+        async def end(event: anyio.Event) -> None:
+            await event.wait()
+            tasks.cancel_scope.cancel()
+
+        with anyio.move_on_after(seconds):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(end, sent.answered)
+                tasks.start_soon(end, self._wished)
 
     def _note_live(self, result: object) -> None:
         rows = objects(as_object(result).get("sessions"))
@@ -144,16 +167,16 @@ class Listing:
 
     def _show(self) -> None:
         self._shown = perf_counter()
-        rows = chosen(self._kept, self._live, self.wish.words, self._agent)
-        shown = rows[: self.wish.rows]
+        rows = chosen(self._kept, self._live, self._wish.words, self._agent)
+        shown = rows[: self._wish.rows]
         more = len(rows) > len(shown) or not self._all
         html = {f"l-{row['sessionId']}": parts.session(row) for row in shown}
-        told = Change(self.wish.words, html, parts.more_sessions(len(shown)) if more else "")
+        told = Change(self._wish.words, html, parts.more_sessions(len(shown)) if more else "")
         if not html:
             words = "Searching…" if more else "No sessions yet."
-            if self.wish.words and not more:
-                words = f"No name, folder or agent has “{one_line(self.wish.text, 60)}”."
-            told = Change(self.wish.words, {"": f"<li>{text(words)}</li>"}, "")
+            if self._wish.words and not more:
+                words = f"No name, folder or agent has “{one_line(self._wish.text, 60)}”."
+            told = Change(self._wish.words, {"": f"<li>{text(words)}</li>"}, "")
         for each in change(self._told, told):
             self._tell(each)
         self._told = told
