@@ -29,6 +29,8 @@ _FIRST: Final = 0.3
 #: seconds between two looks; at least `_PAUSES` times as long as the last look took.
 _LOOKS: Final = 2.0
 _PAUSES: Final = 10
+#: the most sessions that are read before somebody searches.
+_AHEAD: Final = 5_000
 #: the most pages of `session/list` that are read: 50,000 sessions.
 _MOST_PAGES: Final = 1_000
 
@@ -87,6 +89,8 @@ class Listing:
         self._live: dict[str, Json] = {}
         #: True if there are no stored sessions but those in `_kept`.
         self._all = False
+        #: all stored sessions that were read, for a search to begin with; some may be gone.
+        self._known: dict[str, Json] = {}
         self._agent = ""
         self._shown = 0.0
         self._told = Change.none()
@@ -96,6 +100,7 @@ class Listing:
         """Show other rows from now on."""
         if wish != self._wish:
             self._wish = wish
+            self._kept, self._all = self._known, False
             self._wished.set()
 
     def row(self, session_id: str) -> Json | None:
@@ -115,6 +120,8 @@ class Listing:
                 self._show()  # what is known is there at once
             began = perf_counter()
             await self._look(connection)
+            if len(self._known) == len(self._kept) and not self._all:
+                await self._read_ahead(connection)
             took = perf_counter() - began
             with anyio.move_on_after(max(_LOOKS, _PAUSES * took)):
                 await self._wished.wait()
@@ -142,6 +149,7 @@ class Listing:
                 self._kept = {**self._kept, **kept}
                 self._show()
         self._kept, self._all = kept, last
+        self._known = kept if last else {**kept, **self._known, **kept}
         if not sent.answered.is_set():
             self._show()
             await self._wait(sent, _PATIENCE)
@@ -160,6 +168,13 @@ class Listing:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(end, sent.answered)
                 tasks.start_soon(end, self._wished)
+
+    async def _read_ahead(self, connection: Connection) -> None:
+        """Read all sessions once, so that a search finds them known."""
+        async for page, last in pages(connection):
+            self._known = {**self._known, **{str(row.get("sessionId")): row for row in page}}
+            if last or self._wished.is_set() or len(self._known) >= _AHEAD:
+                break
 
     def _note_live(self, result: object) -> None:
         rows = objects(as_object(result).get("sessions"))
