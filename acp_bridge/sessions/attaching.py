@@ -144,12 +144,7 @@ class Attaching:
 
 def _row(session: Session) -> Json:
     info = session.journal.info
-    row = {
-        "sessionId": session.id,
-        "cwd": session.workspace.cwd,
-        "agent": info.agent,
-        "updatedAt": info.updated_at,
-    }
+    row = {"sessionId": session.id, "cwd": session.workspace.cwd, "agent": info.agent}
     if info.title:
         row["title"] = info.title
     return {**row, **session.audience.standing.row()}

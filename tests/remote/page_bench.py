@@ -77,7 +77,7 @@ class Page:
                 self.places[place] = self.places.get(place, "") + html
             case {"order": _, "ids": ids}:
                 self.order = ids
-            case {"remove": place} if place.startswith("q"):
+            case {"remove": place}:
                 self.places["questions"] = self.places["questions"].partition(f'id="{place}"')[0]
 
     @property

@@ -347,7 +347,7 @@ def test_of_a_huge_message_so_much_is_shown_and_the_rest_is_counted() -> None:
     shown = SessionShown()
     content = {"type": "text", "text": "word " * 200_000}
     shown.on_update({"update": {"sessionUpdate": "agent_message_chunk", "content": content}})
-    added, _ = shown.changes()
+    (added,) = shown.changes()
     assert added["html"].count("word") == 80_000
     assert "… 600000 more characters" in added["html"]
 

@@ -48,8 +48,8 @@ class Document:
                 case {"range": [first, last]}:
                     self.html = {n: h for n, h in self.html.items() if first <= n <= last}
                     self.digests = {n: d for n, d in self.digests.items() if first <= n <= last}
-                case {"digests": digests}:
-                    self.digests |= {int(n): digest for n, digest in digests.items()}
+
+            self.digests |= {int(n): digest for n, digest in each.get("digests", {}).items()}
 
     def have(self, session: str, **more: Any) -> Json:
         """What the page says that it has."""

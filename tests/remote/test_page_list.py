@@ -137,8 +137,7 @@ async def test_live_sessions_come_first_and_the_newest_of_them(
             assert await owner.stop_reason(owner.prompt(session_id, "hello")) == "end_turn"
             with anyio.fail_after(BOUND):
                 while True:
-                    rows = (await owner.ask("_acp_bridge/live", {}))["sessions"]
-                    newest = max(rows, key=lambda row: str(row["updatedAt"]))
+                    newest = (await owner.ask("session/list", {}))["sessions"][0]
                     if newest["sessionId"] == session_id:
                         return
 
@@ -227,7 +226,7 @@ async def test_a_refresh_sends_only_what_has_changed(
             await until(lambda: phone.told)
             assert {each.get("id") for each in phone.told} == {f"l-{live}"}
             await it.context.journal.index.remove("old-3", known=False)
-            await until(lambda: {"remove": "l-old-3"} in phone.told)
+            await until(lambda: {"gone": "l-old-3"} in phone.told)
             assert len(str(phone.told)) < 4_000
             gate.open()
             await anyio.lowlevel.checkpoint()
@@ -256,7 +255,7 @@ def test_rows_are_added_removed_changed_and_put_in_order_one_by_one() -> None:
     before = Change((), {"a": "A", "b": "B", "c": "C"}, "")
     now = Change((), {"d": "D", "c": "C", "a": "A2"}, "more")
     assert change(before, now) == [
-        {"remove": "b"},
+        {"gone": "b"},
         {"add": "sessions", "id": "d", "html": "D"},
         {"add": "sessions", "id": "a", "html": "A2"},
         {"order": "sessions", "ids": ["d", "c", "a"]},

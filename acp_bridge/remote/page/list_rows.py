@@ -97,7 +97,7 @@ def change(before: Change, now: Change) -> list[Json]:
         if before.rows != now.rows or before.words != now.words:
             told.append({"put": "sessions", "html": "".join(now.rows.values())})
     else:
-        told += [{"remove": each} for each in before.rows if each not in now.rows]
+        told += [{"gone": each} for each in before.rows if each not in now.rows]
         told += [
             {"add": "sessions", "id": each, "html": html}
             for each, html in now.rows.items()

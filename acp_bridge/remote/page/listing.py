@@ -17,6 +17,7 @@ import anyio
 from acp_bridge import protocol as acp
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.sent import Sent
+from acp_bridge.journal.records import days_ago
 from acp_bridge.protocol import Json, as_object, objects
 from acp_bridge.remote.page import parts
 from acp_bridge.remote.page.list_rows import Change, Wish, change, chosen, matching
@@ -180,9 +181,21 @@ class Listing:
         rows = objects(as_object(result).get("sessions"))
         self._live = {str(row.get("sessionId")): row for row in rows}
 
+    def _dated(self, session_id: str, row: Json) -> Json:
+        """Return a live session's row with the time at which the session was used last.
+
+        A session without a prompt is in no list: it was used when its state began.
+        """
+        if stored := self._kept.get(session_id) or self._known.get(session_id):
+            return {**stored, **row}
+        seconds = row.get("seconds")
+        since = seconds if isinstance(seconds, int | float) and 0 <= seconds < 1e9 else 0
+        return {**row, "updatedAt": days_ago(since / 86_400)}
+
     def _show(self) -> None:
         self._shown = perf_counter()
-        rows = chosen(self._kept, self._live, self._wish.words, self._agent)
+        live = {each: self._dated(each, row) for each, row in self._live.items()}
+        rows = chosen(self._kept, live, self._wish.words, self._agent)
         shown = rows[: self._wish.rows]
         more = len(rows) > len(shown) or not self._all
         html = {f"l-{row['sessionId']}": parts.session(row) for row in shown}

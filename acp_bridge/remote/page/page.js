@@ -98,6 +98,7 @@ function change(message, stay) {
   if (message.before) at(message.before)?.insertAdjacentHTML("afterbegin", markup(message.html));
   if (message.order) order(at(message.order), message.ids);
   if (message.append) at(message.append)?.insertAdjacentHTML("beforeend", markup(message.html));
+  if (message.gone) at(message.gone)?.remove();
   if (message.remove) at(message.remove)?.remove();
   if (message.range) keepRange(message.range);
   if (message.digests) noteDigests(message.digests);

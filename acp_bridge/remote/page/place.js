@@ -93,9 +93,10 @@ function forget() {
   shownSession = null;
 }
 
-// True for a message about a session that the user has left before it came.
+// True for what shows a session that the user has left before it came.
+const SHOWS = ["put", "add", "append", "before", "range", "opened"];
 const isStray = (message) =>
-  view !== null && view !== session() && !("view" in message || "taken" in message || "refused" in message);
+  view !== null && view !== session() && SHOWS.some((each) => each in message);
 
 function noteDigests(found) {
   for (const [number, digest] of Object.entries(found)) digests.set(Number(number), digest);

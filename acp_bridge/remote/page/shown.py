@@ -150,17 +150,14 @@ class SessionShown:
         self._changed.clear()
         self._read_out.clear()
         put: Json = {"put": "pieces", "html": "".join(html)}
-        return [self._earlier(), put, self._told(shown)]
+        return [self._earlier(), put | self._told(shown)]
 
     def earlier(self) -> list[Json]:
         """Return messages that put some earlier pieces before those on the page."""
         html: list[str] = []
         shown = self._add_before(html, _STEP, _LENGTH, 1)
-        return [
-            {"before": "pieces", "html": "".join(html)},
-            self._told(shown),
-            self._earlier(),
-        ]
+        put: Json = {"before": "pieces", "html": "".join(html)}
+        return [put | self._told(shown), self._earlier()]
 
     def _add_before(self, html: list[str], most: int, length: int, first: int) -> list[int]:
         """Add pieces before those on the page, up to `most`, from the number `first` on.
@@ -196,20 +193,17 @@ class SessionShown:
     def changes(self) -> list[Json]:
         """Return messages that bring the page up to date since the last call, or a part of them."""
         told: list[Json] = []
-        numbers: list[int] = []
-        length = 0
+        count = length = 0
         for number in sorted(self._changed, key=lambda each: (each < 0, abs(each))):
-            if len(numbers) >= _STEP or length > _LENGTH:
+            if count >= _STEP or length > _LENGTH:
                 break
             piece = self._changed.pop(number)
             if 0 < number < self._first:
                 continue
             change = self._change(piece)
             length += sum(len(str(each.get("html", ""))) for each in change)
-            told += change
-            numbers.append(number)
-        if numbers:
-            told.append(self._told(numbers))
+            told += [*change[:-1], change[-1] | self._told([number])]
+            count += 1
         told += [{"say": each} for each in self._read_out]
         self._read_out.clear()
         return told
@@ -229,9 +223,9 @@ class SessionShown:
         return [*told, {"put": f"{at}-rest", "html": rest(piece)}]
 
     def _told(self, numbers: Iterable[int]) -> Json:
-        """Return the message that gives the page the digests of pieces that it has now."""
-        recorded = (number for number in numbers if number > 0)
-        return {"digests": {number: self._digest(number) for number in recorded}}
+        """Return the member that gives the page the digests of pieces that it has now."""
+        recorded = [number for number in numbers if number > 0]
+        return {"digests": {each: self._digest(each) for each in recorded}} if recorded else {}
 
     def _digest(self, number: int) -> str:
         if (found := self._digests.get(number)) is None:
