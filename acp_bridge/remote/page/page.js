@@ -174,6 +174,7 @@ function put(element, html) {
     const pieces = element.id === "pieces";
     const last = pieces ? Math.max(0, ...digests.keys()) : 0;
     const open = [...element.querySelectorAll("details")].map((each) => each.open);
+    noteOpened(element);
     element.innerHTML = markup(html);
     if (pieceOf(element) || pieces) reopen(element);
     else element.querySelectorAll("details").forEach((each, n) => (each.open = open[n] ?? false));
@@ -196,6 +197,7 @@ function add(container, id, html, stay) {
   }
   keepingFocus(() => {
     const open = [...old.querySelectorAll("details")].map((each) => each.open);
+    noteOpened(old);
     old.outerHTML = markup(html);
     if (pieceOf(at(id))) reopen(at(id));
     else at(id)?.querySelectorAll("details").forEach((each, n) => (each.open = open[n] ?? false));
@@ -330,7 +332,6 @@ function go() {
   send({ ...where, ...wish() });
   at("main").focus({ preventScroll: true });
 }
-window.addEventListener("popstate", () => session() ?? go()); // back from a session to the list
 at("skip").addEventListener("click", (event) => {
   event.preventDefault();
   at("main").focus();

@@ -189,6 +189,13 @@ const key = (details) => {
   return piece && `${piece.id}/${[...piece.querySelectorAll("details")].indexOf(details)}`;
 };
 
+// What is open now, before it is replaced: the event that tells of it may be on its way.
+function noteOpened(element) {
+  for (const each of element.querySelectorAll("#pieces details")) {
+    opened[each.open ? "add" : "delete"](key(each));
+  }
+}
+
 function reopen(element) {
   const inside = element.id === "pieces" ? element : pieceOf(element);
   inside?.querySelectorAll("details").forEach((each) => (each.open = opened.has(key(each))));
