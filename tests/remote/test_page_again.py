@@ -189,6 +189,7 @@ async def _busy(process: Process, params: Json) -> Json:
     return {"stopReason": "max_tokens" if "limit" in asked else "end_turn"}
 
 
+@pytest.mark.hazard("V1")
 @pytest.mark.parametrize("close", [False, True], ids=["live", "closed"])
 async def test_a_piece_has_the_same_number_and_digest_each_time_that_a_session_is_loaded(
     tmp_path: Path, close: bool

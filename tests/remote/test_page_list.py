@@ -150,6 +150,7 @@ async def test_live_sessions_come_first_and_the_newest_of_them(
             await until(lambda: phone.order[:2] == [f"l-{live[2]}", f"l-{live[1]}"])
 
 
+@pytest.mark.hazard("N6")
 @pytest.mark.parametrize("may", ["look", "approve", "all"])
 async def test_every_login_searches_scrolls_and_opens_what_is_beyond_the_first_page(
     tmp_path: Path, may: str
@@ -172,6 +173,7 @@ async def test_every_login_searches_scrolls_and_opens_what_is_beyond_the_first_p
             await phone.has("echo the oldest")
 
 
+@pytest.mark.hazard("N6")
 @pytest.mark.parametrize("may", ["look", "approve", "all"])
 async def test_an_unknown_session_and_one_out_of_bounds_are_told_the_same(
     tmp_path: Path, may: str
