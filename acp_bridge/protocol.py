@@ -159,6 +159,8 @@ OWN_TURNS_ONLY: Final = "ownTurnsOnly"
 #: a permission that the client is asked for has all that is known of the tool call, and is asked
 #: anew when that changes.
 WHOLE_CALLS: Final = "wholeCalls"
+#: the client has a Stop for any turn, and shows what runs: it needs no notice of that.
+HAS_STOP: Final = "stop"
 #: the client is sent `LAST_WORDS`.
 HEARS_LAST_WORDS: Final = "lastWords"
 #: the client gets, with each recorded update, the cursor behind that update.

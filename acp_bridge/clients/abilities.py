@@ -48,6 +48,8 @@ class ClientAbilities:
         self.takes_cursors = protocol.TAKES_CURSORS in self.own
         #: the client wants to be told the states of its sessions.
         self.hears_state = protocol.HEARS_STATE in self.own
+        #: the client shows what runs, and has a Stop for any turn.
+        self.has_stop = protocol.HAS_STOP in self.own
         #: the client wants to be told which prompts wait in its sessions.
         self.hears_queue = protocol.HEARS_QUEUE in self.own
 

@@ -87,7 +87,8 @@ _NEEDED: Final = {
 }
 #: the right that a message of a page needs, by its `do`; others are dropped.
 _NEEDED_BY_PAGE: Final = {
-    **dict.fromkeys(("here", "visible", "open", "list", "earlier", "back", "leave"), Right.LOOK),
+    **dict.fromkeys(("here", "visible", "open", "list", "find", "more", "earlier"), Right.LOOK),
+    **dict.fromkeys(("back", "leave"), Right.LOOK),
     "answer": Right.ANSWER,
     "stop": Right.CANCEL,
     **dict.fromkeys(("prompt", "run", "drop", "move", "set"), Right.ACT),

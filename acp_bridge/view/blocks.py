@@ -38,6 +38,8 @@ class Content:
     uri: str = ""
     name: str = ""
     mime_type: str = ""
+    #: the base64 of an image, or of a resource that may be one.
+    data: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,8 @@ def content(block: object) -> Content | None:
         case {"type": "resource", "resource": {**held}}:
             text = held.get("text")
             whole = text if isinstance(text, str) else None
-            return Content("resource", whole, uri=_text(held.get("uri")))
+            blob = _text(held.get("blob"))
+            return Content("resource", whole, uri=_text(held.get("uri")), data=blob)
         case {"type": str(kind), **rest}:
             return Content(
                 kind,
@@ -101,6 +102,7 @@ def content(block: object) -> Content | None:
                 uri=_text(rest.get("uri")),
                 name=_text(rest.get("name")),
                 mime_type=_text(rest.get("mimeType")),
+                data=_text(rest.get("data")) if kind == "image" else "",
             )
     return None
 

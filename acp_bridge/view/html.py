@@ -3,6 +3,7 @@
 Invariants
 - All that others have written goes through `markup.text` or `markup.markup`.
 - There is no script, no style and no handler in it, and nothing that is fetched.
+- A page has pictures as data (`images`). A file has none: its policy lets none in.
 - Colour says nothing that a word or a sign does not say, too.
 """
 
@@ -13,6 +14,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Iterable
 from hashlib import sha256
+from html import escape
 from typing import Any, Final
 
 from acp_bridge.protocol import Json
@@ -21,8 +23,9 @@ from acp_bridge.view.block_text import harmless, one_line, unfenced, words
 from acp_bridge.view.blocks import Content, Diff, Extent, Plan, Step, Voice
 from acp_bridge.view.diff import unified
 from acp_bridge.view.from_updates import card
+from acp_bridge.view.images import Picture, picture
 from acp_bridge.view.markup import is_link, link, markup, text
-from acp_bridge.view.pieces import Message, Piece, Pieces, Steps, ToolCall
+from acp_bridge.view.pieces import Image, Message, Piece, Pieces, Steps, ToolCall
 
 #: lines, and characters, that are shown of an output or of a diff.
 _LINES: Final = {Extent.SHORT: 60, Extent.ASKED: 400, Extent.WHOLE: sys.maxsize}
@@ -108,6 +111,10 @@ def article(piece: Piece, extent: Extent) -> str:
             return _message(piece)
         case ToolCall():
             return _tool_call(piece, extent)
+        case Image():
+            head = f"<h2>{_HEADS[piece.voice]}</h2>{_image(piece.picture)}"
+            kind = f"said {piece.voice.value}"
+            return f'<article class="{kind}" id="p{piece.number}">{head}</article>\n'
         case Steps(_, plan):
             return f'<article class="plan" id="p{piece.number}">{_plan(plan)}</article>\n'
 
@@ -178,6 +185,8 @@ def _output(item: Content, command: bool, extent: Extent, *, folded: bool) -> st
     """Return the HTML of an output: if it is long, a command's last lines, else the first ones."""
     if item.type == "resource_link" and is_link(item.uri):
         return f"<p>{link(item.uri, text(one_line(item.uri)))}</p>"
+    if item.data and extent is not Extent.WHOLE and (found := picture(item.data)):
+        return _image(found)
     said = _CONTROLS.sub("", unfenced(words(item).strip("\n"))).strip("\n")
     if not said.strip():
         return ""
@@ -188,6 +197,11 @@ def _output(item: Content, command: bool, extent: Extent, *, folded: bool) -> st
     more = _left(left + said.count("\n") + 1 - len(lines), cut)
     body = text("\n".join(lines[-most:] if command else lines[:most]))
     return _fold("Output", f"<pre>{body}</pre>{more}", len(lines) if folded else 0)
+
+
+def _image(of: Picture) -> str:
+    size = f'width="{of.width}" height="{of.height}"'
+    return f'<p><img alt="{text(of.name)}" {size} decoding="async" src="{escape(of.source)}"></p>'
 
 
 def _diff(diff: Diff, extent: Extent, *, folded: bool) -> str:

@@ -308,6 +308,15 @@ async def test_a_load_says_nothing_of_work_where_none_goes_on_or_all_is_the_clie
         assert not any("A turn runs" in text for text in await here.load(late))
 
 
+@pytest.mark.parametrize("how", ["session/load", "session/resume"])
+async def test_a_client_with_a_stop_of_its_own_gets_no_notice_of_the_work_that_goes_on(
+    tmp_path: Path, how: str
+) -> None:
+    async with left(tmp_path, "next") as here:
+        other = await here.it.joined(stop=True)
+        assert not any("/queue" in text for text in await here.load(other, how))
+
+
 @pytest.mark.hazard("R12")
 async def test_what_waits_in_a_hold_is_told_without_a_turn(tmp_path: Path) -> None:
     async with bench(tmp_path) as it:

@@ -108,12 +108,14 @@ class BrowserPage:
         await self.look(width, dark=dark)
         await self.do("Page.navigate", url=url)
 
-    async def look(self, width: int, *, dark: bool = False, scale: float = 1) -> None:
-        """Show the page so wide, light or dark, and zoomed."""
+    async def look(
+        self, width: int, *, dark: bool = False, scale: float = 1, height: int = 844
+    ) -> None:
+        """Show the page so wide and high, light or dark, and zoomed."""
         await self.do(
             "Emulation.setDeviceMetricsOverride",
             width=round(width / scale),
-            height=844,
+            height=height,
             deviceScaleFactor=scale,
             mobile=False,
         )
@@ -175,6 +177,15 @@ class BrowserPage:
             for each in mine
             if each["method"]
             in ("Runtime.exceptionThrown", "Log.entryAdded", "Page.javascriptDialogOpening")
+        ]
+
+    def frames(self) -> list[str]:
+        """Return what this tab has received and sent over WebSockets, message by message."""
+        mine = [each for each in self._browser.events if each.get("sessionId") == self._session]
+        return [
+            each["params"]["response"]["payloadData"]
+            for each in mine
+            if each["method"] in ("Network.webSocketFrameReceived", "Network.webSocketFrameSent")
         ]
 
     def requested(self) -> list[str]:

@@ -144,14 +144,15 @@ class Site:
 
 @asynccontextmanager
 async def site(
-    home: Path, working: Working, port: int = 0, *, public: int = 0
+    home: Path, working: Working | Agent, port: int = 0, *, public: int = 0
 ) -> AsyncIterator[Site]:
     """Serve until the block ends, which cuts every connection.
 
     `public`: the port under which browsers reach it, over a wire; 0: the same.
     """
     await anyio.Path(home).mkdir(exist_ok=True)
-    async with remote_bench(home, working.agent) as it:
+    agent = working if isinstance(working, Agent) else working.agent
+    async with remote_bench(home, agent) as it:
         with tokens.held(home) as mine:
             async with (
                 await anyio.create_tcp_listener(

@@ -326,6 +326,7 @@ async def test_everybody_can_use_each_view(
     async with site(tmp_path / "home", Working()) as there:
         session = await there.it.new()
         page = await chromium.page(there.at(), dark=dark)
+        await page.until("document.querySelector('#login')?.checkVisibility()")
         await page.shows("Code", "#login")
         await _judge(page, axe)
         page = await log_in(chromium, there, f"#s={session}", dark=dark)

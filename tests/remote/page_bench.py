@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from acp_bridge.clients.rights import May, Rights
 from acp_bridge.protocol import Json
 from acp_bridge.remote.page.client import Login, come_in
-from acp_bridge.remote.pair import pair
+from acp_bridge.remote.pair import OneWay, pair
 from acp_bridge.wire.streams import Streams
 from tests.bridge.remote import RemoteBench
 from tests.support.waiting import until
@@ -53,6 +53,8 @@ class Page:
         self.told: list[Json] = []
         #: by the id of a place, the HTML that was put there, and what was added to it since.
         self.places: dict[str, str] = {}
+        #: the ids of the rows of the list, as they were put in order last.
+        self.order = list[str]()
         self.ended = anyio.Event()
         #: nothing is read before this is set.
         self.may_read = anyio.Event()
@@ -73,8 +75,16 @@ class Page:
                 self.places[place] = html
             case {"add": place, "html": html} | {"append": place, "html": html}:
                 self.places[place] = self.places.get(place, "") + html
+            case {"order": _, "ids": ids}:
+                self.order = ids
             case {"remove": place}:
                 self.places["questions"] = self.places["questions"].partition(f'id="{place}"')[0]
+
+    @property
+    def pending(self) -> int:
+        """The bytes that were sent to the page, and that it has not read."""
+        assert isinstance(self._incoming, OneWay)
+        return self._incoming.pending
 
     def sends(self, **message: Any) -> None:
         self.sends_bytes(json.dumps(message).encode() + b"\n")

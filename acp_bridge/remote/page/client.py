@@ -18,14 +18,17 @@ from typing import Any, Final, Protocol
 
 import anyio
 
-from acp_bridge import protocol as acp
 from acp_bridge.bridge_client.connection import Connection, connected
 from acp_bridge.bridge_client.listener import Listener, NullListener
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
 from acp_bridge.clients import rights
-from acp_bridge.protocol import Json, as_object, objects
+from acp_bridge.errors import unknown_session
+from acp_bridge.protocol import ErrorCode, Json, as_object
 from acp_bridge.remote.page import parts
 from acp_bridge.remote.page.carrier import Carrier, Ways
+from acp_bridge.remote.page.have import read_have
+from acp_bridge.remote.page.list_rows import Wish
+from acp_bridge.remote.page.listing import Listing, find
 from acp_bridge.remote.page.opened import Opened
 from acp_bridge.remote.page.taps import Receipts
 from acp_bridge.remote.pair import pair
@@ -34,16 +37,13 @@ from acp_bridge.view.markup import text
 from acp_bridge.wire.jsonrpc import RpcError
 from acp_bridge.wire.streams import Incoming, Outgoing
 
-#: seconds for an answer of the bridge, and between two updates of the list of sessions.
+#: seconds for an answer of the bridge.
 _PATIENCE: Final = 30.0
-_LOOKS: Final = 2.0
 #: the most bytes of the first message, and of any other.
 _FIRST: Final = 8_192
 _LONGEST: Final = 1 << 20
 #: bytes that may wait for a page before it is told of more changes.
 _FULL: Final = 1 << 16
-#: sessions that are listed.
-_MOST_LISTED: Final = 100
 _NO_LOGIN: Final = "That code, or this login, does not count (any more): ask for a new code."
 
 #: Serves a client of the bridge on these streams until it is gone.
@@ -174,8 +174,11 @@ class _Page:
         self._wanted: str | None = _word(first.get("session")) or None
         self._opened: Opened | None = None
         self._view = anyio.CancelScope()
-        self._folders: dict[str, str] = {}
-        self._titles: dict[str, str] = {}
+        #: what the page wants to see of the list, and the list that was shown last.
+        self._wish = Wish.read(first)
+        self._listing: Listing | None = None
+        #: what the page has of the session that it wants to be shown next.
+        self._have = read_have(first)
         self._tasks = anyio.create_task_group()
         ways = Ways(self._connection, self._folder, lambda: self._opened)
         self._carrier = Carrier(tell, ways, login.receipts, login.name, self._client)
@@ -207,6 +210,7 @@ class _Page:
         """Show the wanted view, the list or a session; nothing while the page is not visible."""
         while True:
             with anyio.CancelScope() as self._view:
+                await self._room()  # a page that takes nothing is shown nothing more
                 if self._visible and self._wanted is None:
                     await self._show_list()
                 elif self._visible and self._wanted is not None:
@@ -215,60 +219,55 @@ class _Page:
 
     async def _show_list(self) -> None:
         self.tell({"view": "list"})
-        shown = ""
+        listing = self._listing = Listing(self.tell, self._room, self._wish)
         async with self._connection(NullListener()) as connection:
             try:
-                await connection.initialize("acp-bridge page", within=_PATIENCE)
-                while True:
-                    html = parts.sessions(*await self._listed(connection))
-                    if html != shown:
-                        self.tell({"put": "sessions", "html": html})
-                    shown = html
-                    await anyio.sleep(_LOOKS)
+                about = await connection.initialize("acp-bridge page", within=_PATIENCE)
+                await listing.run(connection, agent_of(about))
             except (RpcError, NoAnswer, ConnectionLost) as why:
                 self.tell({"put": "sessions", "html": f"<li>{text(_said(why))}</li>"})
 
-    async def _listed(self, connection: Connection) -> tuple[list[Json], list[Json]]:
-        """Return the stored sessions, the newest first, and the live ones."""
-        found = as_object(await connection.request(acp.SESSION_LIST, {}, within=_PATIENCE))
-        kept = objects(found.get("sessions"))[:_MOST_LISTED]
-        told = as_object(await connection.request(acp.LIVE, {}, within=_PATIENCE))
-        live = objects(told.get("sessions"))
-        for row in [*kept, *live]:
-            self._folders[str(row.get("sessionId"))] = str(row.get("cwd", "/"))
-            self._titles[str(row.get("sessionId"))] = one_line(row.get("title"))
-        return kept, live
-
     async def _show_session(self, session_id: str) -> None:
-        may, name = self.login.may, self.login.name
+        may, name, have = self.login.may, self.login.name, self._have
+        self._have = None
+        if have is not None and have.session != session_id:
+            have = None
         opened = self._opened = Opened(
             session_id, self.tell, self._room, login=name, asks=may != "look", may_all=may == "all"
         )
         self.tell({"view": "session", "session": session_id})
         try:
-            folder = await self._folder(session_id)
-            if title := self._titles.get(session_id):
+            try:
+                row = await self._row(session_id)
+            except (RpcError, NoAnswer, ConnectionLost) as why:
+                html = parts.unopened(_said(why), None, session_id)
+                self.tell({"put": "state", "html": html})
+                return
+            if title := one_line(row.get("title")):
                 self.tell({"put": "title", "html": text(title)})
             async with self._connection(opened) as connection:
-                await opened.run(connection, folder, self._client)
+                await opened.run(connection, str(row.get("cwd", "/")), self._client, have)
         finally:
             self._opened = None
             opened.hands.end()
 
     async def _folder(self, session_id: str) -> str:
-        """Return the folder of a session; "/" for an unknown session."""
-        if session_id not in self._folders:
-            await self._look_up()
-        return self._folders.get(session_id, "/")
+        """Return the folder of a session; raises as `_row` does."""
+        return str((await self._row(session_id)).get("cwd", "/"))
 
-    async def _look_up(self) -> None:
-        """Ask the bridge for its sessions, to note their folders and titles."""
-        try:
+    async def _row(self, session_id: str) -> Json:
+        """Return the session's row in the list of what this login may see.
+
+        Raises RpcError, also where there is no such session; NoAnswer, ConnectionLost.
+        """
+        row = self._listing.row(session_id) if self._listing else None
+        if row is None:
             async with self._connection(NullListener()) as connection:
                 await connection.initialize("acp-bridge page", within=_PATIENCE)
-                await self._listed(connection)
-        except (RpcError, NoAnswer, ConnectionLost):
-            pass  # the load says why
+                row = await find(connection, session_id)
+        if row is None:
+            raise unknown_session()
+        return row
 
     @asynccontextmanager
     async def _connection(self, listener: Listener) -> AsyncGenerator[Connection, None]:
@@ -291,6 +290,10 @@ class _Page:
         except RpcError as why:
             self._carrier.refuse(message, why.message)
             return
+        if "find" in message:
+            self._wish = Wish.read(message)
+        if "have" in message:
+            self._have = read_have(message)
         match do:
             case "here":
                 self.tell({"here": True})
@@ -302,7 +305,10 @@ class _Page:
                 self._view.cancel()
             case "earlier":
                 if self._opened is not None:
-                    self._opened.show_all()
+                    self._opened.show_earlier()
+            case "find" | "more":
+                if self._listing is not None:
+                    self._listing.want(self._wish)
             case "back":
                 self._carrier.take_back(_word(message.get("key")), _word(message.get("server")))
             case "prompt" if not (_word(message.get("text")).strip() and _word(message.get("key"))):
@@ -316,5 +322,13 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def agent_of(about: Json) -> str:
+    """Return the names of the agent in an answer to `initialize`, as a search finds them."""
+    info = as_object(about.get("agentInfo"))
+    return " ".join(each for each in (info.get("title"), info.get("name")) if isinstance(each, str))
+
+
 def _said(why: Exception) -> str:
+    if isinstance(why, RpcError) and why.code == ErrorCode.RESOURCE_NOT_FOUND:
+        return parts.UNKNOWN
     return one_line(why.message if isinstance(why, RpcError) else str(why), 500)

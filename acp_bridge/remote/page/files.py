@@ -10,7 +10,8 @@ from typing import Final
 from acp_bridge.remote.door import Refusal
 from acp_bridge.view.style import session_style
 
-#: Scripts and styles are ours, the WebSocket goes to this server, and nothing else is fetched. The
+#: Scripts and styles are ours, the WebSocket goes to this server, and nothing else is fetched: what
+#: an agent shows as a picture stands in the page (`view.images`), and runs nothing there. The
 #: script turns texts of the server into HTML in one place, by the Trusted Types policy `pieces`.
 POLICY: Final = "; ".join(
     (
@@ -18,7 +19,7 @@ POLICY: Final = "; ".join(
         "script-src 'self'",
         "style-src 'self'",
         "connect-src 'self'",
-        "img-src 'self'",
+        "img-src 'self' data:",
         "frame-ancestors 'none'",
         "base-uri 'none'",
         "form-action 'none'",
@@ -39,6 +40,7 @@ _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/kept.js": ("kept.js", "text/javascript; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/place.js": ("place.js", "text/javascript; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }

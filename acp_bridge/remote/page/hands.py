@@ -35,7 +35,9 @@ from acp_bridge.view.standing import standing
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: what a client that carries out taps, or shows them to a user, wants to be told.
-ABILITIES: Final = {acp.HEARS_STATE: True, acp.HEARS_QUEUE: True, acp.WHOLE_CALLS: True}
+ABILITIES: Final = dict.fromkeys(
+    (acp.HEARS_STATE, acp.HEARS_QUEUE, acp.WHOLE_CALLS, acp.HAS_STOP, acp.TAKES_CURSORS), True
+)
 #: seconds for the answer to `initialize`, for other answers, and for a load, which may have to
 #: start the agent.
 _BEGINS: Final = 5.0

@@ -16,15 +16,17 @@ from time import perf_counter
 from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 
 from acp_bridge import errors
 from acp_bridge import protocol as acp
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import BridgeRequest
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer
-from acp_bridge.protocol import Json, as_object
+from acp_bridge.protocol import ErrorCode, Json, as_object
 from acp_bridge.remote.page import parts, taps
 from acp_bridge.remote.page.hands import Asked, Hands
+from acp_bridge.remote.page.have import Have
 from acp_bridge.remote.page.shown import SessionShown
 from acp_bridge.updates import tool_calls
 from acp_bridge.view.block_text import harmless, one_line
@@ -70,8 +72,13 @@ class Opened:
 
     # -- its life
 
-    async def run(self, connection: Connection, cwd: str, client: str | None) -> None:
-        """Load the session and keep the page up to date until cancelled, or the bridge leaves."""
+    async def run(
+        self, connection: Connection, cwd: str, client: str | None, have: Have | None = None
+    ) -> None:
+        """Load the session and keep the page up to date until cancelled, or the bridge leaves.
+
+        `have`: what the page has of the session already.
+        """
         try:
             await self.hands.open(connection, cwd, acp.SESSION_LOAD, client)
         except (RpcError, NoAnswer, ConnectionLost) as why:
@@ -80,9 +87,12 @@ class Opened:
             html = parts.unopened(_told(why), address, self.session_id)
             self._tell({"put": "state", "html": html})
             return
+        for _ in self._shown.digests(have):
+            await anyio.lowlevel.checkpoint()
         self._is_open = True
-        for each in self._shown.whole():
+        for each in self._shown.begin(have):
             self._tell(each)
+        self._flush()
         self._tell_settings()
         self._tell({"opened": self.session_id})
         async with anyio.create_task_group() as tasks:
@@ -112,6 +122,8 @@ class Opened:
     def _flush(self) -> None:
         for each in self._shown.changes():
             self._tell(each)
+        if self._shown.behind:
+            self._wake.set()
 
     # -- what the bridge sends
 
@@ -186,10 +198,11 @@ class Opened:
             if tap.get("do") == "set":
                 self._tell_settings()  # the page shows what was chosen, set or not
 
-    def show_all(self) -> None:
-        """Put all pieces of the session that are kept on the page, the earliest, too."""
-        for each in self._shown.all():
-            self._tell(each)
+    def show_earlier(self) -> None:
+        """Put some earlier pieces of the session before those on the page."""
+        if self._is_open:
+            for each in self._shown.earlier():
+                self._tell(each)
 
     # -- internal
 
@@ -205,4 +218,6 @@ class Opened:
 
 
 def _told(why: Exception) -> str:
+    if isinstance(why, RpcError) and why.code == ErrorCode.RESOURCE_NOT_FOUND:
+        return parts.UNKNOWN
     return harmless(why.message if isinstance(why, RpcError) else str(why))

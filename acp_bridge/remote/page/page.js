@@ -1,6 +1,6 @@
 // Puts what the server sends in its place, and sends back what the user does. All that is shown,
 // and all that is known of a session, is made by the server; nothing is kept here but the login,
-// and what kept.js keeps for it.
+// what kept.js keeps for it, and where one reads (place.js).
 "use strict";
 
 const STORED = "acp-bridge-login";
@@ -50,7 +50,8 @@ function connect(code) {
     connect();
   }, patience);
   mine.onopen = () => {
-    const first = { client: client(), visible: visible(), session: session() };
+    const first = { client: client(), visible: visible(), session: session(), ...wish() };
+    first.have = have();
     mine.send(JSON.stringify(code ? { ...first, code } : { ...first, login }));
   };
   mine.onmessage = (event) => {
@@ -101,42 +102,57 @@ setInterval(() => {
 function take(message) {
   if ("login" in message) return onLogin(message);
   if (message.may) return onWelcome(message);
-  const stay = atBottom();
-  keepingStill(() => {
-    if (message.view) viewed = message.session ?? null;
-    if (viewed === session()) showPart(message);
-    if (message.got) onGot(message.got);
-    const key = message.taken ?? message.refused ?? message.undone;
-    if (key) onOutcome(key, message);
-    else if ("line" in message) say("line", message.line);
-    showTaps();
-  });
-  if (viewed === session() && (message.opened || stay)) toBottom();
-}
-
-// Puts a part of the view in its place.
-function showPart(message) {
-  if ("put" in message) put(at(message.put), message.html);
-  if ("busy" in message) setBusy(message.busy, message.stop);
-  if (message.add) add(at(message.add), message.id, message.html);
-  if (message.append) at(message.append)?.insertAdjacentHTML("beforeend", markup(message.html));
-  if (message.remove) at(message.remove)?.remove();
-  if (message.view) show(message.view);
-  if (message.say) announce(message.say);
-  if (message.opened) document.documentElement.dataset.opened = message.opened;
+  keepingStill(() => keepingPlace((stay) => change(message, stay)));
 }
 
 // Notes which buttons that act for good have moved in a change.
 function keepingStill(change) {
-  const stood = places();
+  const stood = buttons();
   change();
   for (const [button, top] of stood) {
     if (Math.abs(button.getBoundingClientRect().top - top) > 2) stands.set(button, now());
   }
 }
 
+// Makes the change that a message asks for. What is for another view is late, and is dropped.
+function change(message, stay) {
+  if (message.view) viewed = message.session ?? null;
+  const went = viewed === session() && showPart(message, stay);
+  if (message.got) onGot(message.got);
+  const key = message.taken ?? message.refused ?? message.undone;
+  if (key) onOutcome(key, message);
+  else if ("line" in message) say("line", message.line);
+  showTaps();
+  return went;
+}
+
+// Puts a part of the view in its place; true if the page has gone to another place with it.
+function showPart(message, stay) {
+  if ("put" in message) put(at(message.put), message.html);
+  if ("busy" in message) setBusy(message.busy, message.stop);
+  if (message.add) add(at(message.add), message.id, message.html, stay);
+  if (message.before) at(message.before)?.insertAdjacentHTML("afterbegin", markup(message.html));
+  if (message.order) order(at(message.order), message.ids);
+  if (message.append) at(message.append)?.insertAdjacentHTML("beforeend", markup(message.html));
+  if (message.gone) at(message.gone)?.remove();
+  if (message.remove) at(message.remove)?.remove();
+  if (message.range) keepRange(message.range);
+  if (message.digests) noteDigests(message.digests);
+  if (message.view) show(message);
+  if (message.say) announce(message.say);
+  return Boolean(message.opened) && onOpened(message.opened);
+}
+
+// True if the page has gone to the place where its reader was: in a session that was not open.
+function onOpened(id) {
+  const again = document.documentElement.dataset.opened === id;
+  document.documentElement.dataset.opened = id;
+  if (!again) arrive(id);
+  return !again;
+}
+
 // Where the buttons are that act for good: one that has moved must stand still again first.
-function places() {
+function buttons() {
   return [...document.querySelectorAll("[data-careful]")].map((each) => [
     each,
     each.getBoundingClientRect().top,
@@ -188,7 +204,8 @@ function onWelcome(message) {
 }
 
 function showLogin() {
-  show("login");
+  forget();
+  show({ view: "login" });
   turnTo(null);
 }
 
@@ -220,26 +237,36 @@ function random() {
 function put(element, html) {
   if (!element) return;
   keepingFocus(() => {
+    const pieces = element.id === "pieces";
+    const last = pieces ? Math.max(0, ...digests.keys()) : 0;
     const open = [...element.querySelectorAll("details")].map((each) => each.open);
+    noteOpened(element);
     element.innerHTML = markup(html);
-    element.querySelectorAll("details").forEach((each, n) => (each.open = open[n] ?? false));
+    if (pieceOf(element) || pieces) reopen(element);
+    else element.querySelectorAll("details").forEach((each, n) => (each.open = open[n] ?? false));
+    if (pieces) digests.clear();
+    for (const each of pieces && last ? element.children : []) {
+      if (numberOf(each.id) > last) fresh.add(each.id);
+    }
+    if (element.id === "more") wantMore();
     settle(element);
   });
 }
 
-function add(container, id, html) {
+function add(container, id, html, stay) {
   const old = at(id);
   if (!old) {
-    container?.insertAdjacentHTML("beforeend", markup(html));
+    insertPiece(container, id, html);
+    if (container?.id === "pieces" && !stay && numberOf(id)) fresh.add(id);
     settle(at(id));
     return;
   }
   keepingFocus(() => {
     const open = [...old.querySelectorAll("details")].map((each) => each.open);
+    noteOpened(old);
     old.outerHTML = markup(html);
-    at(id)
-      ?.querySelectorAll("details")
-      .forEach((each, n) => (each.open = open[n] ?? false));
+    if (pieceOf(at(id))) reopen(at(id));
+    else at(id)?.querySelectorAll("details").forEach((each, n) => (each.open = open[n] ?? false));
     settle(at(id));
   });
 }
@@ -255,7 +282,9 @@ function settle(element) {
   element?.querySelectorAll("[data-careful]").forEach((each) => stands.set(each, now()));
 }
 
-function show(view) {
+function show(message) {
+  const view = message.view;
+  const came = at("list").hidden && view === "list";
   for (const each of ["login", "list", "session"]) at(each).hidden = each !== view;
   at("back").hidden = view !== "session";
   for (const each of ["state", "line"]) say(each, "");
@@ -263,16 +292,18 @@ function show(view) {
   at("logout").hidden = view !== "list";
   if (view === "list") say("title", "Sessions");
   if (view === "login") say("title", "acp-bridge");
-  if (view === "session") {
-    if (document.documentElement.dataset.opened === session()) return;
-    for (const each of ["pieces", "earlier", "queue", "settings"]) at(each).replaceChildren();
+  if (view === "session" && message.session !== shownSession) {
+    for (const each of ["queue", "settings"]) at(each).replaceChildren();
     say("title", "Session");
   }
+  beginView(message);
   at("questions").replaceChildren();
+  if (came) window.scrollTo({ top: listTop, behavior: "instant" });
 }
 
+// A line that comes or goes in the header moves nothing that is read.
 function say(id, text) {
-  at(id).textContent = text;
+  if (at(id).textContent !== text) keepingPlace(() => void (at(id).textContent = text));
 }
 
 function announce(text) {
@@ -288,16 +319,6 @@ function setBusy(is, what = "") {
   for (const each of [at("stop"), at("stop-alone")]) each.dataset.prompt = what;
   at("stop").hidden = !busy || may !== "all";
   at("stop-alone").hidden = !busy || may !== "approve";
-}
-
-function atBottom() {
-  const page = document.documentElement;
-  return page.scrollHeight - page.scrollTop - page.clientHeight < 80;
-}
-
-function toBottom() {
-  const page = document.documentElement;
-  if (!at("session").hidden) window.scrollTo({ top: page.scrollHeight, behavior: "instant" });
 }
 
 // -- what the user does
@@ -320,6 +341,7 @@ document.addEventListener("click", (event) => {
   const back = event.target.closest?.("[data-back]");
   if (back) takeBack(back.dataset.back);
   const button = event.target.closest?.("[data-do]");
+  if (button?.dataset.do === "more") return wantMore();
   if (!button || !mayAct(button)) return;
   const byFinger = event.detail > 0 && pressed?.button === button;
   const what = byFinger ? pressed.what : { ...button.dataset };
@@ -337,23 +359,32 @@ document.addEventListener("change", (event) => {
 document.addEventListener("visibilitychange", () => {
   if (socket?.readyState === WebSocket.OPEN) {
     expectAnswer();
-    send({ do: "visible", visible: visible() });
+    send({ do: "visible", visible: visible(), have: have(), ...wish() });
   } else if (visible()) connect();
 });
 window.addEventListener("online", () => connect());
 window.addEventListener("focus", () => (focused = now()));
-window.addEventListener("hashchange", () => {
-  if (takeCode()) return;
+window.addEventListener("hashchange", () => takeCode() || go());
+at("back").addEventListener("click", (event) => {
+  event.preventDefault(); // the browser would scroll, before the place is kept
+  history.pushState(null, "", "/");
+  go();
+});
+
+// Goes to the view that the address names, at once: what is typed now is for this session.
+function go() {
+  keepPlace();
   if (myLogin()) {
-    show(session() ? "session" : "list"); // at once: what is typed now is for this session
+    show(session() ? { view: "session", session: session() } : { view: "list" });
     setBusy(false);
     turnTo(session());
     keepingStill(showTaps);
-    send(session() ? { do: "open", session: session() } : { do: "list" });
+    const where = session() ? { do: "open", session: session(), have: have() } : { do: "list" };
+    send({ ...where, ...wish() });
     if (welcomed()) expectAnswer();
   }
   at("main").focus({ preventScroll: true });
-});
+}
 at("skip").addEventListener("click", (event) => {
   event.preventDefault();
   at("main").focus();
@@ -398,5 +429,8 @@ function takeCode() {
   return true;
 }
 
-showTaps();
-if (!takeCode()) connect();
+// All scripts of the page have been read then.
+document.addEventListener("DOMContentLoaded", () => {
+  showTaps();
+  if (!takeCode()) connect();
+});

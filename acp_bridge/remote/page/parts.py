@@ -37,20 +37,31 @@ _STATES: Final = {
 #: the CSS classes of an option's button: one that holds for longer stands out less.
 _CLASSES: Final = {"allow_once": "allow", "allow_always": "always"}
 _LONG: Final = 300
+#: what is said of a session that is not there, or that this login may not know of.
+UNKNOWN: Final = "there is no such session. Its id is unknown"
 
 
-def sessions(kept: Sequence[Json], live: Sequence[Json]) -> str:
-    """Return the list of sessions: live ones with a question, other live ones, other `kept`."""
-    rows = {str(row.get("sessionId")): row for row in live}
-    titles = {str(each.get("sessionId")): each for each in kept}
-    living = sorted(rows, key=lambda each: (not rows[each].get("asks"), each))
-    asleep = [each for each in titles if each not in rows]
-    if not living and not asleep:
-        return "<li>No sessions yet.</li>"
-    return "".join(_session(titles.get(each, {}) | rows.get(each, {})) for each in living + asleep)
+def more_sessions(shown: int) -> str:
+    """Return the button that adds further sessions to the `shown` ones."""
+    return f'<button data-do="more" data-rows="{shown}">Show more</button>'
 
 
-def _session(row: Json) -> str:
+def earlier(step: int, left: int, lost: int) -> str:
+    """Return what stands before the first piece on the page.
+
+    `step`: how many of the `left` earlier ones the button adds; `lost`: how many more there are
+    that the page can't be given.
+    """
+    of = f" of {left}" if left > step else ""
+    more = f'<button data-do="earlier">Show {step}{of} earlier</button>' if left else ""
+    if not lost:
+        return more
+    how = "<code>acp-bridge show</code> on the machine of the server shows them"
+    return f'{more}<p class="about">{lost} earlier ones are too many for this page: {how}.</p>'
+
+
+def session(row: Json) -> str:
+    """Return the row of a session in the list; its id is `l-` and the session's id."""
     session_id = str(row.get("sessionId"))
     state = str(row.get("state", ""))
     word = _STATES.get(LiveState(state), "") if state in set(LiveState) else ""
@@ -65,7 +76,7 @@ def _session(row: Json) -> str:
     asks = one_line(row.get("asks"), _LONG)
     title = one_line(row.get("title"), _LONG) or "A session without a title"
     return (
-        f'<li class="{escape(state or "kept")}">'
+        f'<li id="l-{escape(session_id)}" class="{escape(state or "kept")}">'
         f'<a id="s-{escape(session_id)}" href="#s={escape(session_id)}">'
         f'<span class="name">{text(title)}</span>'
         f'<span class="about">{text(" · ".join(filter(None, about)))}</span>'

@@ -277,7 +277,8 @@ class Replay:
             view.replay(notices.notice(notices.left_over(self._prompts.numbered(left))))
         if self._pauses.told is not Standstill.OPEN and (said := self._pauses.said):
             view.replay(notices.notice(said))
-        if request.method != ATTACH and (work := self._audience.at_work(request.client)):
+        knows = request.method == ATTACH or request.client.abilities.has_stop
+        if not knows and (work := self._audience.at_work(request.client)):
             view.replay(notices.notice(work))
 
     def answer(self, request: ClientRequest, cursor: str | None) -> None:

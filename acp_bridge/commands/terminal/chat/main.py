@@ -30,6 +30,7 @@ from acp_bridge.commands.terminal.chat.session_commands import SessionCommands
 from acp_bridge.commands.terminal.reach import LOOKS, NotThere
 from acp_bridge.commands.terminal.view.look import look
 from acp_bridge.protocol import (
+    HAS_STOP,
     HEARS_ACCEPTED,
     HEARS_LAST_WORDS,
     HEARS_QUEUE,
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
 _STARTS: Final = 60.0
 #: seconds before a busy bridge is tried again.
 _PAUSE: Final = 1.0
+#: what `chat` and `attach` ask of the bridge.
+_WANTED: Final = dict.fromkeys(
+    (HEARS_STATE, HEARS_QUEUE, HEARS_ACCEPTED, WHOLE_CALLS, HEARS_LAST_WORDS, HAS_STOP), True
+)
 
 
 class Connect(Protocol):
@@ -212,8 +217,7 @@ class _Running:
 
     async def _open(self, connection: Connection, *, again: bool = False) -> None:
         try:
-            wanted = (HEARS_STATE, HEARS_QUEUE, HEARS_ACCEPTED, WHOLE_CALLS, HEARS_LAST_WORDS)
-            own = {**dict.fromkeys(wanted, True), **self.conversation.back.abilities}
+            own = {**_WANTED, **self.conversation.back.abilities}
             own[OBSERVES] = self._plan.read_only
             about = await connection.initialize("acp-bridge chat", own=own, within=_STARTS)
             self._login = _logins(about.get("authMethods"))
