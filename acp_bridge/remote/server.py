@@ -28,7 +28,7 @@ from websockets.server import ServerProtocol
 
 from acp_bridge import errors
 from acp_bridge.clients.rights import May
-from acp_bridge.clients.socket_share import MOST_UNFINISHED
+from acp_bridge.clients.socket_share import Sharer, SocketShare
 from acp_bridge.listening import peers
 from acp_bridge.remote import local
 from acp_bridge.remote.door import Door, Refusal, Stranger, of_one
@@ -38,6 +38,7 @@ from acp_bridge.remote.websocket import WebSocket, opened, server_protocol
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.runtime.threads import NoThread, in_thread
+from acp_bridge.wire.socket_stream import accept
 
 #: the most connections before their login, after it, and after it with one token.
 WAITING: Final = 20
@@ -46,8 +47,12 @@ MOST_OF_TOKEN: Final = 16
 #: seconds up to the login, and bytes of a request's header.
 PATIENCE: Final = 10.0
 HEADER: Final = 8192
-#: the most bytes of a message of a page, and of a client that may not prompt.
+#: the most bytes of a message, and of one of a page, or of a client that may not prompt.
+LONGEST: Final = 1 << 24
 MOST_WITHOUT_PROMPTS: Final = 1 << 20
+#: the most bytes of messages whose end has not come, of one login's connections and of all.
+MOST_UNFINISHED: Final = 2 * LONGEST
+MOST_UNFINISHED_OF_ALL: Final = 40 << 20
 #: seconds after which accepting is tried again when the system has no descriptor left.
 _NO_ROOM: Final = 0.5
 #: seconds in which a client that is refused can read why.
@@ -94,12 +99,17 @@ class _Connection:
     socket: WebSocket | None = None
 
     @property
+    def unfinished(self) -> int:
+        """The number of bytes of a message that has come in part."""
+        return self.socket.unfinished if self.socket else 0
+
+    @property
     def longest(self) -> int:
         """The most bytes that a message of it may have; more for a client that may prompt."""
         if not self.name:
             return HEADER
         prompts = self.token is not None and self.token.may is May.ALL
-        return MOST_UNFINISHED if prompts else MOST_WITHOUT_PROMPTS
+        return LONGEST if prompts else MOST_WITHOUT_PROMPTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +133,14 @@ class Server:
         proof: Proof,
         tls: ssl.SSLContext | None,
         come_in: ComeIn | None = None,
+        share: SocketShare | None = None,
     ) -> None:
-        """`come_in` logs in a page; None: there are none. Nothing is accepted before `serve`."""
+        """`come_in` logs in a page; None: there are none. Nothing is accepted before `serve`.
+
+        `share`: the time that connections take; by default this server has one for itself.
+        """
         self._come_in = come_in
+        self._share = share or SocketShare()
         self._door, self._join, self._proof, self._tls = door, join, proof, tls
         #: the scopes of connections before their login, the oldest first, each with its address.
         self._waiting: dict[anyio.CancelScope, str] = {}
@@ -158,10 +173,11 @@ class Server:
 
     async def serve(self, listener: SocketListener) -> None:
         """Accept connections on a listener until cancelled, and serve each in a task."""
+        raw = listener.extra(SocketAttribute.raw_socket)
         async with listener, anyio.create_task_group() as tasks:
             while True:
                 try:
-                    stream = await listener.accept()
+                    stream = await accept(raw)
                 except OSError as exc:
                     event("remote.not_accepted", what=exc.strerror)
                     await anyio.sleep(_NO_ROOM)
@@ -342,6 +358,7 @@ class Server:
         try:
             async with opened(stream, protocol) as socket:
                 connection.socket = socket
+                socket.step = partial(self._step, self._share.sharer(connection.name))
                 socket.on_bytes = partial(self._bound, connection)
                 if connection not in self._connections:  # revoked in this moment
                     return
@@ -366,24 +383,32 @@ class Server:
             socket.close(CloseCode.TRY_AGAIN_LATER, _FULL)
         else:
             connection.name = visit.name
+            socket.step = partial(self._step, self._share.sharer(visit.name))
             event("remote.page", token=visit.name)
             if await visit.serve():
                 self.end(visit.name)
 
+    async def _step(self, sharer: Sharer, work: Callable[[], None]) -> None:
+        await self._share.step(work, sharer)
+
     def _bound(self, connection: _Connection) -> None:
         """Close a connection whose unfinished message is longer than it may be.
 
-        If the unfinished messages of all connections of its login are together too long, close the
-        one with the longest.
+        If the unfinished messages of a login, or of all, are together too long, close the longest
+        one of the login that has sent most of them.
         """
         socket = connection.socket
         if socket and socket.unfinished > connection.longest:
             socket.close(CloseCode.MESSAGE_TOO_BIG, "what this login may do is shorter than that")
-        all_of_it = [each for each in self._connections if each.name == connection.name]
-        mine = [each.socket for each in all_of_it if each.socket]
-        if sum(socket.unfinished for socket in mine) > MOST_UNFINISHED:
-            longest = max(mine, key=lambda socket: socket.unfinished)
-            longest.close(CloseCode.MESSAGE_TOO_BIG, "this login has sent too much that has no end")
+        of_logins = Counter[str]()
+        for each in self._connections:
+            of_logins[each.name] += each.unfinished
+        name = max(of_logins, key=lambda each: of_logins[each], default="")
+        if of_logins[name] > MOST_UNFINISHED or of_logins.total() > MOST_UNFINISHED_OF_ALL:
+            mine = [each for each in self._connections if each.name == name]
+            longest = max(mine, key=lambda each: each.unfinished).socket
+            if longest:
+                longest.close(CloseCode.MESSAGE_TOO_BIG, "too much was sent that has no end")
 
     def _forget(self, connection: _Connection | None) -> None:
         if connection in self._connections:

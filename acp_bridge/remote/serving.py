@@ -107,7 +107,7 @@ def _server(
         return await come_in(socket, socket, pages)
 
     proof = Proof(local=not plan.allow_local, proxied=plan.origin is not None)
-    return Server(door, join, proof, plan.tls, visit)
+    return Server(door, join, proof, plan.tls, visit, bridge.share)
 
 
 async def _watch(tokens: Tokens) -> None:
