@@ -180,9 +180,7 @@ class Bridge:
 
     async def join_remote(self, incoming: Incoming, outgoing: Outgoing, login: Rights) -> None:
         """Do as `join` does for a client that has come from elsewhere, with its rights."""
-        await self._serve_joined(
-            Client(self, *self._traced(incoming, outgoing), self.share, login)
-        )
+        await self._serve_joined(Client(self, *self._traced(incoming, outgoing), self.share, login))
 
     def _traced(self, incoming: Incoming, outgoing: Outgoing) -> Streams:
         trace = self._context.command.trace

@@ -86,6 +86,7 @@ class WebSocket:
         #: the lines that were not read yet, and the text of an unfinished message, if there is one.
         self._lines = bytearray()
         self._partial: bytearray | None = None
+        self._spoke = False
         self._buffer = bytearray()
         #: bytes that the stream was given and has not taken.
         self._on_the_way = 0
@@ -112,6 +113,11 @@ class WebSocket:
     def unfinished(self) -> int:
         """The number of bytes of a message that has come in part."""
         return len(self._partial or b"") + len(self._protocol.reader.buffer)
+
+    @property
+    def has_said(self) -> bool:
+        """True if a message has come, whole or in part."""
+        return self._spoke
 
     @property
     def close_code(self) -> int | None:
@@ -185,6 +191,7 @@ class WebSocket:
 
     def _take(self, frame: Frame) -> None:
         if frame.opcode is Opcode.TEXT:
+            self._spoke = True
             self._partial = bytearray()
         elif frame.opcode is not Opcode.CONT:
             return

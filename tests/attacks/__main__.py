@@ -27,8 +27,10 @@ def main() -> int:
     wanted = [each for each in floods.rows() if _is_wanted(each, asked)]
     if note := floods.busy():
         print(note)
-    print(f"{'attack':44} {'MB above rest':>13} {'prompt, ms':>10} {'worst':>7} {'MB sent':>8}")
+    print(f"{'attack':40} {'MB above rest':>13} {'prompt, ms':>10} {'worst':>7} {'MB sent':>8}")
     broken = 0
+    if not asked.only or "wrong" in asked.only:
+        broken += _guesses(asked.seconds)
     for tls in (False, True):
         group = [each for each in wanted if each.tls is tls]
         if group:
@@ -40,22 +42,44 @@ def main() -> int:
 def _group(group: list[Attack], seconds: float, *, tls: bool) -> int:
     """Make attacks on one server; returns how many bounds were broken."""
     broken = 0
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        with floods.served(Path(folder), tls=tls) as it:
-            other = Prompting(it, Path(folder))
-            quiet = [other.prompt() for _ in range(40)]
-            it.rest = floods.settled(it)
-            print(f"at rest: {it.rest:.0f} MB, a prompt begins after {sorted(quiet)[20]:.0f} ms")
-            for number, attack in enumerate(group, 1):
-                seen = floods.attacked(it, other, attack, seconds)
-                worst = max(seen.delays, default=0)
-                sent = seen.told.get("sent", 0) / (1 << 20)
-                row = f"{attack!s:44} {seen.above:13.0f} {seen.delay:10.0f} {worst:7.0f} {sent:8.1f}"
-                print(f"{row}  {seen.told.get('answers', '')} {', '.join(seen.broken)}", flush=True)
-                broken += len(seen.broken)
-                if number % 10 == 0 or number == len(group):
-                    broken += _rested(it)
-            other.close()
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        floods.served(Path(folder), tls=tls) as it,
+    ):
+        other = Prompting(it, Path(folder))
+        quiet = [other.prompt() for _ in range(40)]
+        it.rest = floods.settled(it)
+        print(f"at rest: {it.rest:.0f} MB, a prompt begins after {sorted(quiet)[20]:.0f} ms")
+        for number, attack in enumerate(group, 1):
+            seen = floods.attacked(it, other, attack, seconds)
+            worst = max(seen.delays, default=0)
+            sent = seen.told.get("sent", 0) / (1 << 20)
+            row = f"{attack!s:40} {seen.above:13.0f} {seen.delay:10.0f} {worst:7.0f} {sent:8.1f}"
+            print(f"{row}  {seen.told.get('answers', '')} {', '.join(seen.broken)}", flush=True)
+            broken += len(seen.broken)
+            if number % 10 == 0 or number == len(group):
+                broken += _rested(it)
+        other.close()
+    return broken
+
+
+def _guesses(seconds: float) -> int:
+    """Have wrong tokens sent; returns how often the user could not log in in time."""
+    broken = 0
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        floods.served(Path(folder), tls=False) as it,
+    ):
+        for how in floods.GUESSES:
+            times, told = floods.guessed(it, how, seconds)
+            worst = max(times, default=9999.0)
+            rate = told.get("tried", 0) / seconds
+            print(
+                f"wrong tokens: {how:14} {rate:5.0f} a second; {len(times)} logins, the slowest"
+                f" {worst:.0f} ms  {told.get('answers', '')}",
+                flush=True,
+            )
+            broken += worst > floods.MOST_LOGIN
     return broken
 
 
@@ -81,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="make floods", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--only", choices=floods.KINDS, action="append")
+    parser.add_argument("--only", choices=(*floods.KINDS, "wrong"), action="append")
     parser.add_argument("--stage", choices=floods.STAGES, action="append")
     parser.add_argument("--connections", type=int, choices=(1, 16))
     parser.add_argument("--tls", choices=("yes", "no"))

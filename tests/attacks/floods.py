@@ -28,7 +28,9 @@ from tests.remote.certificate import certificate
 KINDS: Final = (
     *("requests", "pings", "long-pings", "empty-fragments", "small-fragments", "binary", "half"),
 )
-STAGES: Final = ("before", "after", "page")
+STAGES: Final = ("after", "page", "before")
+#: how wrong tokens are sent: to /acp or /page, all by one process, or each by a new one.
+GUESSES: Final = ("client", "client, forks", "page", "page, forks")
 _FLOODER: Final = Path(__file__).with_name("flooder.py")
 #: the bounds: MB above rest in an attack, MB above rest when it is over, ms until a prompt begins.
 MOST_ABOVE: Final = 64.0
@@ -36,6 +38,9 @@ MOST_LEFT: Final = 20.0
 MOST_DELAY: Final = 50.0
 #: seconds of one attack, between two prompts of the other client, and until memory is back.
 SECONDS: Final = 4.0
+#: wrong tokens a second, and ms until the user's page has logged in meanwhile.
+RATE: Final = 1000
+MOST_LOGIN: Final = 2000.0
 _GAP: Final = 0.05
 REST: Final = 20.0
 
@@ -114,7 +119,8 @@ class Served:
         context = ssl.create_default_context(cafile=self.cafile) if self.cafile else None
         scheme = "wss" if self.cafile else "ws"
         url = f"{scheme}://127.0.0.1:{self.port}{path}"
-        return connect(url, ssl=context, proxy=None, open_timeout=20, **more)
+        opened: ClientConnection = connect(url, ssl=context, proxy=None, open_timeout=20, **more)
+        return opened
 
     @property
     def origin(self) -> str:
@@ -144,6 +150,38 @@ class Served:
             "header": [f"Origin: {self.origin}" if page else bearer],
             "hello": {"login": self.login, "visible": False} if attack.stage == "page" else None,
         }
+
+    def guesses(self, how: str, seconds: float) -> dict[str, Any]:
+        """Return what a client is told that sends wrong tokens."""
+        page, wrong = how.startswith("page"), "acpb_wrong"
+        return {
+            "port": self.port,
+            "cafile": self.cafile,
+            "kind": "wrong",
+            "forks": how.endswith("forks"),
+            "rate": RATE,
+            "seconds": seconds,
+            "path": "/page" if page else "/acp",
+            "header": [f"Origin: {self.origin}" if page else f"Authorization: Bearer {wrong}"],
+            "hello": {"login": wrong} if page else None,
+        }
+
+    def page_logs_in(self) -> float:
+        """Return the milliseconds in which the user's page logs in."""
+        began = time.monotonic()
+        with self.connect("/page", origin=self.origin) as page:
+            page.send(json.dumps({"login": self.login, "visible": False}))
+            while "name" not in (told := json.loads(page.recv(timeout=10))):
+                if "login" in told and told["login"] is None:
+                    raise RuntimeError("the page's login was refused")
+            return (time.monotonic() - began) * 1000
+
+    def client_logs_in(self) -> float:
+        """Return the milliseconds in which a client of the user's comes in."""
+        began = time.monotonic()
+        header = {"Authorization": f"Bearer {self.tokens['other']}"}
+        with self.connect("/acp", additional_headers=header):
+            return (time.monotonic() - began) * 1000
 
 
 class Prompting:
@@ -243,6 +281,22 @@ def attacked(it: Served, other: Prompting, attack: Attack, seconds: float = SECO
         over.set()
         watching.join()
     return Seen(max(most) - it.rest, delays, told)
+
+
+def guessed(it: Served, how: str, seconds: float = SECONDS) -> tuple[list[float], dict[str, Any]]:
+    """Have wrong tokens sent; returns the ms of all logins meanwhile, and what came of it.
+
+    Raises an exception if the user can't log in.
+    """
+    command = [sys.executable, "-I", str(_FLOODER), json.dumps(it.guesses(how, seconds))]
+    times = list[float]()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as guessing:
+        assert guessing.stdout
+        time.sleep(0.3)
+        while guessing.poll() is None:
+            times += [it.page_logs_in(), it.client_logs_in()]
+            time.sleep(_GAP)
+        return times, json.loads(guessing.stdout.read() or b"{}")
 
 
 def settled(it: Served) -> float:
