@@ -90,12 +90,13 @@ class Looks:
     """
 
     def __init__(self) -> None:
-        self._saved, self._at = _MOST_SAVED, 0.0
+        self._saved = _MOST_SAVED
+        self._at: float | None = None
 
     def may(self, now: float) -> bool:
         """Return True if a process may be looked at now."""
-        self._saved = min(_MOST_SAVED, self._saved + (now - self._at) * _LOOKING)
-        self._at = now
+        past = now - self._at if self._at is not None else 0.0
+        self._saved, self._at = min(_MOST_SAVED, self._saved + past * _LOOKING), now
         return self._saved > 0
 
     def took(self, seconds: float) -> None:

@@ -383,15 +383,18 @@ class Server:
                 return Refusal(HTTPStatus.FORBIDDEN, peers.UNSEEN, {})
             except peers.Refused as refused:
                 return Refusal(HTTPStatus.FORBIDDEN, str(refused), {})
-        elif connection.here and not self._proof.local:
-            if connection.token is None or self._door.has_failures_here:
-                connection.process = await self._senders.process(raw)
+        elif not self._proof.local and self._counts_here(connection):
+            connection.process = await self._senders.process(raw)
         now = anyio.current_time()
         refusals = [
             self._door.too_many(key, now)
             for key in self._senders.blocked(connection.process, connection.told)
         ]
         return next(filter(None, refusals), None)
+
+    def _counts_here(self, connection: _Connection) -> bool:
+        """Return True if wrong tokens of a connection's process matter, earlier ones or its own."""
+        return connection.here and (connection.token is None or self._door.has_failures_here)
 
     def _checked_now(self) -> int:
         return sum(not each.checked for each in self._connections)

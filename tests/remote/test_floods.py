@@ -63,7 +63,7 @@ async def test_of_a_client_that_sends_and_never_reads_nothing_more_is_read(
     if tls and not shutil.which("openssl"):
         pytest.skip("openssl is not installed")
     files = certificate(tmp_path, "IP:127.0.0.1") if tls else None
-    trusting = {"ssl": ssl.create_default_context(cafile=files[0])} if files else {}
+    trusting: dict[str, Any] = {"ssl": ssl.create_default_context(cafile=files[0])} if files else {}
     async with site(home, files=files) as it, came_in(it, trusting) as client:
         assert await sent_until_stopped(client, FLOODS[kind]) < KEPT
         inside = it.server._connections[0].socket
