@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from tests.attacks import floods
-from tests.attacks.floods import Attack, Prompting, Served
+from tests.attacks.floods import Attack, Served
 
 
 def main() -> int:
@@ -45,8 +45,8 @@ def _group(group: list[Attack], seconds: float, *, tls: bool) -> int:
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         floods.served(Path(folder), tls=tls) as it,
+        floods.prompting(it) as other,
     ):
-        other = Prompting(it, Path(folder))
         quiet = [other.prompt() for _ in range(40)]
         it.rest = floods.settled(it)
         print(f"at rest: {it.rest:.0f} MB, a prompt begins after {sorted(quiet)[20]:.0f} ms")
@@ -59,7 +59,6 @@ def _group(group: list[Attack], seconds: float, *, tls: bool) -> int:
             broken += len(seen.broken)
             if number % 10 == 0 or number == len(group):
                 broken += _rested(it)
-        other.close()
     return broken
 
 

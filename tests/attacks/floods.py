@@ -103,6 +103,8 @@ class Served:
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, cafile: str, home: Path):
         self._process, self.port, self.cafile, self._home = process, port, cafile, home
+        #: a folder for sessions.
+        self.folder = home.parent
         self.tokens = {"owner": "", "other": ""}
         self.login = ""
         self.rest = 0.0
@@ -187,9 +189,8 @@ class Served:
 class Prompting:
     """A client of a server that prompts again and again, and notes when each prompt begins."""
 
-    def __init__(self, served: Served, folder: Path) -> None:
-        header = {"Authorization": f"Bearer {served.tokens['owner']}"}
-        self._socket = served.connect("/acp", additional_headers=header, max_size=None)
+    def __init__(self, socket: ClientConnection, folder: Path) -> None:
+        self._socket = socket
         self._count = 0
         self._ask("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
         made = self._ask("session/new", {"cwd": str(folder), "mcpServers": []})
@@ -215,9 +216,13 @@ class Prompting:
             if isinstance(words, dict) and str(words.get("text", "")).startswith("@"):
                 self._written = int(words["text"][1:].split()[0]) / 1e6
 
-    def close(self) -> None:
-        """Leave the server."""
-        self._socket.close()
+
+@contextmanager
+def prompting(served: Served) -> Iterator[Prompting]:
+    """Have the user's client in a session of its own, until the end of the block."""
+    header = {"Authorization": f"Bearer {served.tokens['owner']}"}
+    with served.connect("/acp", additional_headers=header, max_size=None) as socket:
+        yield Prompting(socket, served.folder)
 
 
 def _acp_bridge(*words: str) -> subprocess.CompletedProcess[bytes]:
