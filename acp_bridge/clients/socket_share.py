@@ -8,7 +8,8 @@ Invariants
 - One client works at a time, for one short step. Work is what the step costs, parsing included.
 - The next step is one of the login that has worked least in the last seconds, and there of the
   connection that has: a client that sends little does not wait for clients that send much.
-- Work is followed by a pause as long as itself, for everything that is not a client on a socket.
+- Work is followed by a pause as long as itself, for everything that is not a client on a socket. A
+  client that has worked less than `_LIGHT` of late does not wait for its end.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _LINES: Final = 32
 _FREE: Final = 0.001
 #: seconds after which work counts half.
 _HALF: Final = 1.0
+#: seconds of work of late up to which a client does not wait for a pause.
+_LIGHT: Final = 0.01
 #: requests of one login that are at work at a time; prompts don't count, which wait on disk.
 MOST_AT_WORK: Final = 32
 #: bytes of unfinished lines: two of the longest that there may be.
@@ -71,6 +74,10 @@ class Sharer:
         """Return the seconds that its login has worked of late, and the connection itself."""
         return self._of_login.until(now), self._own.until(now)
 
+    def is_light(self, now: float) -> bool:
+        """Return True if neither its login nor the connection has worked much of late."""
+        return max(self.used(now)) < _LIGHT
+
     def charge(self, seconds: float, now: float) -> None:
         """Count seconds of work."""
         self._of_login.add(seconds, now)
@@ -82,8 +89,11 @@ class SocketShare:
 
     def __init__(self) -> None:
         """Begin without clients."""
-        self._busy = False
+        #: somebody has the turn, and has worked: there is a pause.
+        self._busy = self._pausing = False
         self._waiting: dict[Event, Sharer] = {}
+        #: those in the pause who have waited, and work without the turn.
+        self._passing = set[Event]()
         self._owed = 0.0
         self._of_logins = WeakValueDictionary[str, _Used]()
         self._anybody = self.sharer()
@@ -152,33 +162,58 @@ class SocketShare:
     async def step(self, work: Callable[[], None], sharer: Sharer | None = None) -> None:
         """Wait for the sharer's turn, and call `work`, which must not take long."""
         sharer = sharer or self._anybody
-        await self._turn(sharer)
+        if not await self._turn(sharer):
+            self._work(work, sharer)
+            return
         try:
-            began = perf_counter()
-            try:
-                work()
-            finally:
-                now = perf_counter()
-                sharer.charge(now - began, now)
-                self._owed += now - began
+            self._work(work, sharer)
             if self._owed > _FREE:
-                owed, self._owed = self._owed, 0.0
-                await sleep(owed)
+                await self._pause()
         finally:
             self._next()
 
-    async def _turn(self, sharer: Sharer) -> None:
+    def _work(self, work: Callable[[], None], sharer: Sharer) -> None:
+        began = perf_counter()
+        try:
+            work()
+        finally:
+            now = perf_counter()
+            sharer.charge(now - began, now)
+            self._owed += now - began
+
+    async def _pause(self) -> None:
+        """Leave others as much time as was worked; those who wait and are light go on at once."""
+        owed, self._owed = self._owed, 0.0
+        now = perf_counter()
+        for turn in [each for each, sharer in self._waiting.items() if sharer.is_light(now)]:
+            del self._waiting[turn]
+            self._passing.add(turn)
+            turn.set()
+        self._pausing = True
+        try:
+            await sleep(owed)
+        finally:
+            self._pausing = False
+
+    async def _turn(self, sharer: Sharer) -> bool:
+        """Wait until the sharer may work; returns False if it may without having the turn."""
         await checkpoint()
         if not self._busy:
             self._busy = True
-            return
+            return True
+        if self._pausing and sharer.is_light(perf_counter()):
+            return False
         self._waiting[turn := Event()] = sharer
         try:
             await turn.wait()
         except BaseException:
-            if self._waiting.pop(turn, None) is None:  # it has been given the turn meanwhile
-                self._next()
+            if self._waiting.pop(turn, None) is None and turn not in self._passing:
+                self._next()  # it has been given the turn meanwhile
+            self._passing.discard(turn)
             raise
+        has_turn = turn not in self._passing
+        self._passing.discard(turn)
+        return has_turn
 
     def _next(self) -> None:
         """Give the turn to the sharer that has worked least."""

@@ -43,9 +43,9 @@ DEAD: Final = 40.0
 #: seconds at the end for the other end to take the last frames.
 _GOODBYE: Final = 0.5
 #: a step of parsing ends after so many frames; the parser is given so many bytes at once. Frames of
-#: a few bytes take most: a step takes a millisecond or two.
-_FRAMES: Final = 64
-_BITE: Final = 1 << 9
+#: a few bytes take most: a step takes about a millisecond.
+_FRAMES: Final = 32
+_BITE: Final = 1 << 8
 #: bytes that are written at once. Over a slow line `taken` is to grow several times a second.
 _PIECE: Final = 1 << 15
 #: bytes that may wait for the other end while only its pings are read.

@@ -19,8 +19,9 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import SocketStream
 
-#: bytes that are read at once.
-CHUNK: Final = 1 << 14
+#: bytes that are read at once, and that the system keeps of an accepted connection (twice that).
+CHUNK: Final = 1 << 13
+_KEPT: Final = 1 << 17
 #: seconds after which the next address of a host is tried beside the one that has not answered.
 _NEXT: Final = 0.25
 
@@ -46,6 +47,8 @@ class SocketBytes(SocketStream):
         await anyio.lowlevel.checkpoint()
         while True:
             try:
+                if self._raw.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                    raise anyio.BrokenResourceError  # cut: what it has sent before is nobody's now
                 data = self._raw.recv(max_bytes)
             except BlockingIOError:
                 await anyio.wait_readable(self._raw)
@@ -87,7 +90,12 @@ class SocketBytes(SocketStream):
 
 
 async def accept(listener: socket.socket) -> SocketBytes:
-    """Wait for a connection on a listening socket that does not block; raises OSError."""
+    """Wait for a connection on a listening socket that does not block; raises OSError.
+
+    The system keeps little of what the other end sends ahead: it would have to be read even if
+    nobody is at the other end any more.
+    """
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _KEPT)
     while True:
         await anyio.wait_readable(listener)
         with suppress(BlockingIOError, ConnectionAbortedError):

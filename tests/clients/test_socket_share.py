@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import anyio
@@ -76,6 +77,8 @@ async def test_a_client_that_sends_little_goes_before_all_that_send_much(
 
 async def test_a_turn_that_was_waited_for_in_vain_is_nobody_s_loss() -> None:
     share, taken, pausing = SocketShare(), list[int](), anyio.Event()
+    heavy = share.sharer()
+    heavy.charge(1, perf_counter())
 
     def slow() -> None:
         pausing.set()
@@ -85,13 +88,32 @@ async def test_a_turn_that_was_waited_for_in_vain_is_nobody_s_loss() -> None:
         tasks.start_soon(share.step, slow)
         await pausing.wait()
         async with anyio.create_task_group() as given_up:
-            given_up.start_soon(share.step, partial(taken.append, 1))
+            given_up.start_soon(share.step, partial(taken.append, 1), heavy)
             await anyio.lowlevel.checkpoint()
             await anyio.lowlevel.checkpoint()
             given_up.cancel_scope.cancel()
         with anyio.fail_after(5):
-            await share.step(partial(taken.append, 2))
+            await share.step(partial(taken.append, 2), heavy)
     assert taken == [2]
+
+
+async def test_a_client_that_has_worked_little_does_not_wait_for_a_pause() -> None:
+    share, taken = SocketShare(), list[str]()
+    heavy, pausing = share.sharer(), anyio.Event()
+    heavy.charge(1, perf_counter())
+
+    def slow() -> None:
+        share._owed = 30.0  # a long pause follows
+        pausing.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(share.step, slow, heavy)
+        await pausing.wait()
+        tasks.start_soon(share.step, partial(taken.append, "heavy"), heavy)
+        with anyio.fail_after(5):
+            await share.step(partial(taken.append, "light"), share.sharer())
+        assert taken == ["light"]
+        tasks.cancel_scope.cancel()
 
 
 async def test_what_is_sent_comes_whole_and_in_order_and_a_message_or_two_cost_no_wait(
