@@ -35,7 +35,7 @@ from acp_bridge.remote.door import Door, Refusal, Wrong, of_one
 from acp_bridge.remote.local import Address, Process, plain
 from acp_bridge.remote.senders import Senders
 from acp_bridge.remote.tokens import Token
-from acp_bridge.remote.websocket import WebSocket, opened, server_protocol
+from acp_bridge.remote.websocket import LONGEST, WebSocket, opened, server_protocol
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.runtime.threads import NoThread, in_thread
@@ -48,8 +48,7 @@ MOST_OF_TOKEN: Final = 16
 #: seconds up to the login, and bytes of a request's header.
 PATIENCE: Final = 10.0
 HEADER: Final = 8192
-#: the most bytes of a message, and of one of a page, or of a client that may not prompt.
-LONGEST: Final = 1 << 24
+#: the most bytes of a message of a page, and of a client that may not prompt.
 MOST_WITHOUT_PROMPTS: Final = 1 << 20
 #: the most bytes of messages whose end has not come, of one login's connections and of all.
 MOST_UNFINISHED: Final = 2 * LONGEST

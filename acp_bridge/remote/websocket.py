@@ -42,6 +42,8 @@ PING: Final = 15.0
 DEAD: Final = 40.0
 #: seconds at the end for the other end to take the last frames.
 _GOODBYE: Final = 0.5
+#: the most bytes of a message that a server takes.
+LONGEST: Final = 1 << 24
 #: a step of parsing ends after so many frames; the parser is given so many bytes at once. Frames of
 #: a few bytes take most: a step takes about a millisecond.
 _FRAMES: Final = 32
