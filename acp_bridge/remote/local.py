@@ -29,6 +29,8 @@ from acp_bridge.remote import socket_diag
 Address: TypeAlias = tuple[str, int]
 """An IP address and a port."""
 
+#: stands for the user of a connection that no process has any more.
+NOBODY: Final = -1
 _HINT: Final = "; acp-bridge serve --allow-local lets in whoever has a token"
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 
@@ -80,7 +82,7 @@ def sender(peer: Address, own: Address, likely: Iterable[int] = ()) -> Process:
 
     `likely`: pids of processes that are looked at first.
     """
-    uid = -1
+    uid = NOBODY
     with suppress(OSError, ValueError):
         if LINUX and (found := _other_end(peer, own)) and found[1]:
             uid, inode = found

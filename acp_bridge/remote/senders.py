@@ -92,7 +92,9 @@ class Senders:
 
 def _is_proxy(process: Process) -> bool:
     """Return True if a process may be the proxy: no agent, and none that may be one."""
-    return process.uid != os.getuid() or (process.pid > 0 and not process.agent)
+    if process.uid == os.getuid():
+        return process.pid > 0 and not process.agent
+    return process.uid != local.NOBODY
 
 
 def _look(raw: SocketStream, likely: tuple[int, ...]) -> tuple[Process, float]:
@@ -107,7 +109,7 @@ def _of_unix_socket(raw: SocketStream) -> Process:
     try:
         pid, uid = peers.other_end(raw.extra(SocketAttribute.raw_socket))
     except (OSError, peers.Refused):
-        return Process(-1)
+        return Process(local.NOBODY)
     try:
         return Process(uid, pid, local.start(pid), is_from_agent(pid))
     except (OSError, ValueError, Unseen):

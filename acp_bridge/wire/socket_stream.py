@@ -47,8 +47,6 @@ class SocketBytes(SocketStream):
         await anyio.lowlevel.checkpoint()
         while True:
             try:
-                if self._raw.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                    raise anyio.BrokenResourceError  # cut: what it has sent before is nobody's now
                 data = self._raw.recv(max_bytes)
             except BlockingIOError:
                 await anyio.wait_readable(self._raw)

@@ -139,6 +139,17 @@ async def test_an_agent_that_forges_the_header_of_the_proxy_locks_out_no_address
         assert await proxy.asks(it.secret) == 429
 
 
+async def test_who_forges_the_header_and_is_gone_before_the_look_locks_out_no_address(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone = "X-Forwarded-For: 192.0.2.77"
+    async with site(home, PROXIED) as it, guesser(it, phone) as one, guesser(it, phone) as proxy:
+        with monkeypatch.context() as patched:
+            patched.setattr(local, "_other_end", lambda *_: (0, 0))  # as the system says it
+            await locked_out(one)
+        assert await proxy.asks(it.secret) == 101
+
+
 @pytest.mark.parametrize("told", [(), ("X-Forwarded-For: 127.0.0.1",)], ids=["none", "its own"])
 async def test_who_comes_through_the_proxy_from_this_machine_locks_out_nobody(
     home: Path, told: tuple[str, ...]
