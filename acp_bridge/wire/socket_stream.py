@@ -21,7 +21,7 @@ from anyio.abc import SocketStream
 
 #: bytes that are read at once, and that the system keeps of an accepted connection (twice that).
 CHUNK: Final = 1 << 13
-_KEPT: Final = 1 << 17
+_KEPT: Final = 1 << 16
 #: seconds after which the next address of a host is tried beside the one that has not answered.
 _NEXT: Final = 0.25
 

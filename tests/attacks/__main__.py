@@ -5,8 +5,9 @@
     make floods ARGS="--connections 16 --tls no --seconds 2"
 
 Each row says how far the server's memory was above rest, and within how many milliseconds nine of
-ten prompts of another client began. After each ten attacks, and at the end, it waits 20 s and looks
-at the memory again. The exit code is 1 if a bound is broken.
+ten prompts of another client began. The last figure is how many seconds after the attack its last
+connection was gone. After each ten attacks, and at the end, it waits 20 s and looks at the memory
+again. The exit code is 1 if a bound is broken.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def main() -> int:
     wanted = [each for each in floods.rows() if _is_wanted(each, asked)]
     if note := floods.busy():
         print(note)
-    print(f"{'attack':40} {'MB above rest':>13} {'prompt, ms':>10} {'worst':>7} {'MB sent':>8}")
+    heads = f"{'MB above rest':>13} {'prompt, ms':>10} {'worst':>7} {'MB sent':>8} {'s gone':>6}"
+    print(f"{'attack':40} {heads}")
     broken = 0
     if not asked.only or "wrong" in asked.only:
         broken += _guesses(asked.seconds)
@@ -55,7 +57,10 @@ def _group(group: list[Attack], seconds: float, *, tls: bool) -> int:
             worst = max(seen.delays, default=0)
             sent = seen.told.get("sent", 0) / (1 << 20)
             row = f"{attack!s:40} {seen.above:13.0f} {seen.delay:10.0f} {worst:7.0f} {sent:8.1f}"
-            print(f"{row}  {seen.told.get('answers', '')} {', '.join(seen.broken)}", flush=True)
+            print(
+                f"{row} {seen.gone:6.1f}  {seen.told.get('answers', '')} {', '.join(seen.broken)}",
+                flush=True,
+            )
             broken += len(seen.broken)
             if number % 10 == 0 or number == len(group):
                 broken += _rested(it)

@@ -83,15 +83,22 @@ class Connection:
         self.status = answered(self.raw, plan)
         self.reads = plan["reads"]
         first, self.blob = KINDS[plan["kind"]]
+        hello: bytes = b""
         if plan["path"] == "/page":
-            first = (frame(1, json.dumps(plan["hello"]).encode()) if plan["hello"] else b"") + first
+            hello = frame(1, json.dumps(plan["hello"]).encode()) if plan["hello"] else b""
             if plan["kind"] == "requests":
                 self.blob = frame(1, b'{"do": "here"}') * (BLOB // 20)
         else:
-            first = frame(1, json.dumps(INITIALIZE).encode()) + first
-        self.left = memoryview(first or self.blob)
+            hello = frame(1, json.dumps(INITIALIZE).encode())
+        #: what is sent before the blob, and what of the present piece is left.
+        self.first = [each for each in (first, hello) if each]
+        self.left = self.next()
         self.sent = 0
         self.raw.setblocking(False)
+
+    def next(self) -> memoryview:
+        """Return the next piece to send; empty if there is none."""
+        return memoryview(self.first.pop() if self.first else self.blob)
 
     def go_on(self) -> None:
         """Send and read what goes at once; raises OSError at the end of the connection."""
@@ -99,7 +106,7 @@ class Connection:
             if self.left:
                 taken = self.raw.send(self.left)
                 self.sent += taken
-                self.left = self.left[taken:] if taken < len(self.left) else memoryview(self.blob)
+                self.left = self.left[taken:] if taken < len(self.left) else self.next()
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             pass
         if self.reads:

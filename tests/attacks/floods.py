@@ -36,6 +36,8 @@ _FLOODER: Final = Path(__file__).with_name("flooder.py")
 MOST_ABOVE: Final = 64.0
 MOST_LEFT: Final = 20.0
 MOST_DELAY: Final = 50.0
+#: seconds within which the connections of an attack are gone that has ended.
+_GONE: Final = 40.0
 #: seconds of one attack, between two prompts of the other client, and until memory is back.
 SECONDS: Final = 4.0
 #: wrong tokens a second, and ms until the user's page has logged in meanwhile.
@@ -79,6 +81,8 @@ class Seen:
     above: float
     delays: list[float] = field(default_factory=list)
     told: dict[str, Any] = field(default_factory=dict)
+    #: seconds after which the server had read what the connections had sent ahead.
+    gone: float = 0.0
 
     @property
     def delay(self) -> float:
@@ -115,6 +119,10 @@ class Served:
             if line.startswith("VmRSS"):
                 return int(line.split()[1]) / 1024
         return 0.0
+
+    def open_files(self) -> int:
+        """Return how many files and connections the server has open."""
+        return len(os.listdir(f"/proc/{self._process.pid}/fd"))
 
     def connect(self, path: str, **more: Any) -> ClientConnection:
         """Return a WebSocket of the library's client."""
@@ -264,7 +272,7 @@ def served(folder: Path, *, tls: bool) -> Iterator[Served]:
 
 def attacked(it: Served, other: Prompting, attack: Attack, seconds: float = SECONDS) -> Seen:
     """Make one attack, and return what was seen meanwhile."""
-    most, over = [it.rss()], threading.Event()
+    most, over, files = [it.rss()], threading.Event(), it.open_files()
 
     def watch() -> None:
         while not over.wait(0.02):
@@ -282,10 +290,13 @@ def attacked(it: Served, other: Prompting, attack: Attack, seconds: float = SECO
                 delays.append(other.prompt())
                 time.sleep(_GAP)
             told = json.loads(flooding.stdout.read() or b"{}")
+        ended = time.monotonic()
+        while it.open_files() > files and time.monotonic() < ended + _GONE:
+            time.sleep(0.1)
     finally:
         over.set()
         watching.join()
-    return Seen(max(most) - it.rest, delays, told)
+    return Seen(max(most) - it.rest, delays, told, time.monotonic() - ended)
 
 
 def guessed(it: Served, how: str, seconds: float = SECONDS) -> tuple[list[float], dict[str, Any]]:

@@ -46,8 +46,7 @@ def test_a_server_stays_small_while_it_is_flooded_and_gives_memory_back_and_othe
             other.prompt()
         it.rest = floods.settled(it)
         seen = {str(attack): floods.attacked(it, other, attack, SECONDS) for attack in attacks}
-    came_in = [name for name, each in seen.items() if each.told["answers"].get("101")]
-    assert len(came_in) > len(attacks) // 2, came_in
+    assert all(each.told["answers"].get("101") for each in seen.values()), seen
     assert {name: each.above for name, each in seen.items() if each.above > floods.MOST_ABOVE} == {}
     slow = 10 * floods.MOST_DELAY
     assert {name: each.delays for name, each in seen.items() if each.delay > slow} == {}
