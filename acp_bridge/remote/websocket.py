@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketAttribute
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus
 from websockets.frames import CloseCode, Frame, Opcode
@@ -32,7 +32,7 @@ from websockets.uri import parse_uri
 
 from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT
-from acp_bridge.wire.socket_stream import CHUNK
+from acp_bridge.wire.socket_stream import CHUNK, has_left
 
 #: the path of the WebSocket for ACP clients.
 PATH: Final = "/acp"
@@ -48,6 +48,9 @@ LONGEST: Final = 1 << 24
 #: a few bytes take most: a step takes about a millisecond.
 _FRAMES: Final = 32
 _BITE: Final = 1 << 8
+#: so many frames in `CHUNK` bytes that end no message are no client's last words: they are not
+#: parsed to their end if nobody is there any more.
+_BARREN: Final = 500
 #: bytes that are written at once. Over a slow line `taken` is to grow several times a second.
 _PIECE: Final = 1 << 15
 #: bytes that may wait for the other end while only its pings are read.
@@ -85,6 +88,8 @@ class WebSocket:
         self._ping, self._dead = ping, dead
         #: what has come and was not parsed yet.
         self._unparsed = memoryview(b"")
+        #: frames in the chunk that is parsed, since its last whole message.
+        self._barren = 0
         #: the lines that were not read yet, and the text of an unfinished message, if there is one.
         self._lines = bytearray()
         self._partial: bytearray | None = None
@@ -165,7 +170,7 @@ class WebSocket:
             self._reading = None
         if data is not None:
             self._alive = anyio.current_time()
-            self._unparsed = memoryview(data)
+            self._unparsed, self._barren = memoryview(data), 0
 
     def _parse_some(self) -> None:
         """Parse what has come, up to `_FRAMES` frames of it and those in the same bite."""
@@ -173,13 +178,20 @@ class WebSocket:
         while self._unparsed and frames < _FRAMES and not self._ended.is_set():
             bite, self._unparsed = self._unparsed[:_BITE], self._unparsed[_BITE:]
             frames += self._receive(bytes(bite))
+        if not self._unparsed and self._barren > _BARREN and self._has_left():
+            self._end("the connection was cut")
         if self._ended.is_set():
             self._unparsed = memoryview(b"")
+
+    def _has_left(self) -> bool:
+        raw = self._stream.extra(SocketAttribute.raw_socket, None)
+        return raw is not None and has_left(raw)
 
     def _receive(self, data: bytes) -> int:
         """Parse bytes, and return how many frames have ended in them."""
         self._protocol.receive_data(data)
         events = self._protocol.events_received()
+        self._barren += len(events)
         for event in events:
             if isinstance(event, Frame):
                 self._take(event)
@@ -202,7 +214,7 @@ class WebSocket:
         self._partial += frame.data
         if frame.fin:
             self._lines += self._partial.replace(b"\n", b" ") + b"\n"
-            self._partial = None
+            self._partial, self._barren = None, 0
 
     # --- outgoing
 

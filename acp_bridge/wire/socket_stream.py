@@ -22,6 +22,8 @@ from anyio.abc import SocketStream
 #: bytes that are read at once, and that the system keeps of an accepted connection (twice that).
 CHUNK: Final = 1 << 13
 _KEPT: Final = 1 << 16
+#: the state of a TCP connection that is open both ways (Linux).
+_ESTABLISHED: Final = 1
 #: seconds after which the next address of a host is tried beside the one that has not answered.
 _NEXT: Final = 0.25
 
@@ -98,6 +100,18 @@ async def accept(listener: socket.socket) -> SocketBytes:
         await anyio.wait_readable(listener)
         with suppress(BlockingIOError, ConnectionAbortedError):
             return SocketBytes(listener.accept()[0])
+
+
+def has_left(raw: socket.socket) -> bool:
+    """Return True if the other end of a TCP connection sends nothing more, even if bytes wait.
+
+    Only Linux tells; elsewhere, and for a UNIX socket, it is False.
+    """
+    try:
+        state = raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+    except (OSError, AttributeError):
+        return False
+    return state != _ESTABLISHED
 
 
 async def connect(host: str, port: int) -> SocketBytes:

@@ -2,6 +2,7 @@
 
 import shutil
 import ssl
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from acp_bridge.remote import server, websocket
 from tests.remote.certificate import certificate
 from tests.remote.site import Site, said, site
 from tests.remote.test_websocket import told
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.hazard("N1")
 
@@ -178,3 +180,40 @@ async def test_there_are_64_connections_whatever_their_tokens(
         assert await it.refused(tokens[4]) == 429
         for each in clients:
             await each.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who has left")
+async def test_what_a_client_that_has_left_had_sent_ahead_is_not_parsed_if_it_is_no_message(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that such a client has sent counts all the same."""
+    frames, left = 0, anyio.Event()
+    whole = websocket.WebSocket._take
+
+    def take(self: websocket.WebSocket, frame: Frame) -> None:
+        nonlocal frames
+        frames += frame.opcode is Opcode.CONT
+        whole(self, frame)
+
+    class Share(SocketShare):
+        async def step(self, work: Callable[[], None], sharer: Sharer | None = None) -> None:
+            await left.wait()
+            await super().step(work, sharer)
+
+    monkeypatch.setattr(websocket.WebSocket, "_take", take)
+    begins = Frame(Opcode.TEXT, b"{", fin=False).serialize(mask=True)
+    empty = Frame(Opcode.CONT, b"", fin=False).serialize(mask=True)
+    async with site(home) as it:
+        it.server._share = Share()
+        for data in (begins + empty * 10_000, Frame(Opcode.TEXT, b"{}").serialize(mask=True)):
+            left = anyio.Event()
+            async with it.connect() as client:
+                await until(lambda: it.server.count("laptop") == 1)
+                client.transport.write(data)
+                await until(lambda: not client.transport.get_write_buffer_size())
+                client.transport.abort()
+            left.set()
+            with anyio.fail_after(5):
+                await until(lambda: it.server.count("laptop") == 0)
+        assert 500 < frames < 5_000
+        assert it.heard == [b"{}\n"]
