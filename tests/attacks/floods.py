@@ -14,8 +14,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +43,7 @@ _GONE: Final = 40.0
 SECONDS: Final = 4.0
 #: wrong tokens a second, and ms until the user's page has logged in meanwhile.
 RATE: Final = 1000
+_GUESSERS: Final = 4
 MOST_LOGIN: Final = 2000.0
 _GAP: Final = 0.05
 REST: Final = 20.0
@@ -169,7 +171,7 @@ class Served:
             "cafile": self.cafile,
             "kind": "wrong",
             "forks": how.endswith("forks"),
-            "rate": RATE,
+            "rate": RATE / _GUESSERS,
             "seconds": seconds,
             "path": "/page" if page else "/acp",
             "header": [f"Origin: {self.origin}" if page else f"Authorization: Bearer {wrong}"],
@@ -305,14 +307,21 @@ def guessed(it: Served, how: str, seconds: float = SECONDS) -> tuple[list[float]
     Raises an exception if the user can't log in.
     """
     command = [sys.executable, "-I", str(_FLOODER), json.dumps(it.guesses(how, seconds))]
-    times = list[float]()
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as guessing:
-        assert guessing.stdout
+    times, told = list[float](), list[dict[str, Any]]()
+    with ExitStack() as all_of_them:
+        guessing = [
+            all_of_them.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+            for _ in range(_GUESSERS)
+        ]
         time.sleep(0.3)
-        while guessing.poll() is None:
+        while any(each.poll() is None for each in guessing):
             times += [it.page_logs_in(), it.client_logs_in()]
             time.sleep(_GAP)
-        return times, json.loads(guessing.stdout.read() or b"{}")
+        told = [json.loads(each.stdout.read() or b"{}") for each in guessing if each.stdout]
+    answers = Counter[str]()
+    for each in told:
+        answers.update(each["answers"])
+    return times, {"tried": sum(each["tried"] for each in told), "answers": dict(answers)}
 
 
 def settled(it: Served) -> float:
