@@ -10,7 +10,7 @@ N ?= 200
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check format bench crash fuzz mutants hazards states hops man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands \
+.PHONY: help demo test test-slow check format bench crash fuzz mutants hazards states hops floods man test-clients test-page test-remote test-database test-editors test-agents test-mcp test-openhands \
 	test-install bench-openhands pictures dist lock clean
 
 help: ## this list
@@ -54,6 +54,9 @@ hazards: $(VENV)/.ready ## write the tests that prove each invariant into docs/i
 
 hops: $(VENV)/.ready ## files and functions that a message passes in a real bridge
 	@$(PY) -m tests.benchmarks.hops $(ARGS)
+
+floods: $(VENV)/.ready ## flood a server on the loopback: its memory, and how long others wait (15 minutes; ARGS=--help)
+	@$(PY) -m tests.attacks $(ARGS)
 
 states: $(VENV)/.ready ## write the table of the states into docs/architecture.md
 	@$(PY) -m tests.machine.table

@@ -71,7 +71,7 @@ class Bridge:
         self._settings = context.settings
         self._tasks = context.tasks
         self._clients: list[Client] = []
-        self._share = SocketShare()
+        self.share = SocketShare()
         self._ended = anyio.Event()
         self._listening = Listening(context.settings, context.tasks)
         bounds = context.settings.start_timeout, context.settings.client_limit
@@ -176,13 +176,11 @@ class Bridge:
 
         Owns the streams. Raises nothing but a cancellation (invariant V5).
         """
-        await self._serve_joined(Client(self, *self._traced(incoming, outgoing), self._share))
+        await self._serve_joined(Client(self, *self._traced(incoming, outgoing), self.share))
 
     async def join_remote(self, incoming: Incoming, outgoing: Outgoing, login: Rights) -> None:
         """Do as `join` does for a client that has come from elsewhere, with its rights."""
-        await self._serve_joined(
-            Client(self, *self._traced(incoming, outgoing), self._share, login)
-        )
+        await self._serve_joined(Client(self, *self._traced(incoming, outgoing), self.share, login))
 
     def _traced(self, incoming: Incoming, outgoing: Outgoing) -> Streams:
         trace = self._context.command.trace

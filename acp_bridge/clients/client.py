@@ -33,6 +33,8 @@ from acp_bridge.wire.streams import Incoming, Outgoing
 _FLOOD = 64 * 1024 * 1024
 #: the same for a client on a socket, whose cancel is the concern of nobody else.
 _SOCKET_FLOOD = 8 * 1024 * 1024
+#: the same for a remote client, which may be many connections of somebody who has found a token.
+_REMOTE_FLOOD: Final = 1 << 16
 #: how many lines of a client that are no messages are logged: more would fill the disk.
 _TOLD_OF: Final = 20
 #: characters of a login's name.
@@ -254,11 +256,16 @@ class Client:
             event("client.unreadable", what=exc.strerror)
 
     async def _read_shared(self, share: SocketShare) -> None:
+        sharer = share.sharer(self.rights.name if self.rights else None)
+        flood = _REMOTE_FLOOD if self.rights else _SOCKET_FLOOD
+
+        async def room() -> None:
+            await self.outgoing.drain_below(flood)
+
         with share.counted(self.peer, self.let_go):
             while data := await self._incoming.read():
-                await share.feed(self.peer.feed, data)
+                await share.feed(self.peer.feed, data, sharer, room)
                 share.bound()
-                await self.outgoing.drain_below(_SOCKET_FLOOD)
             self.peer.eof()
 
     async def end(self, seconds: float) -> None:

@@ -279,9 +279,12 @@ def _run(plan: Plan, parsed: options.Options, tokens: Tokens, *, client_mcp: boo
     settings = replace(stdio.settled(parsed), client_mcp=client_mcp)
     roots = ", ".join(map(exact, plan.roots))
 
-    def ready(url: str) -> None:
+    def ready(url: str, page: str) -> None:
         count = f"{len(tokens.all)} token{'' if len(tokens.all) == 1 else 's'}"
-        say_on_stderr(f"acp-bridge serve: {url}, for {count}, below {roots}\n")
+        say_on_stderr(
+            f"acp-bridge serve: {url}, for {count}, below {roots}\n"
+            f"acp-bridge serve: open the page at {page}\n"
+        )
 
     anyio.run(serving.serve, plan, settings, tokens, ready, stdio.leave_in_time)
     return Exit.DONE

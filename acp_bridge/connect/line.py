@@ -25,6 +25,7 @@ from acp_bridge.connect.logins import Login, Where
 from acp_bridge.remote.local import Address, plain
 from acp_bridge.remote.websocket import NotOpened, WebSocket, dial, opened
 from acp_bridge.runtime.threads import in_thread
+from acp_bridge.wire.socket_stream import connect
 
 #: seconds in which a connection has to be open.
 OPENING: Final = 20.0
@@ -96,10 +97,9 @@ async def _reached(where: Where, pinned: str | None, home: Path | None = None) -
 
 async def _tcp(where: Where, home: Path | None = None) -> ByteStream:
     try:
-        stream = await anyio.connect_tcp(where.host, where.port)
+        stream = await connect(where.host, where.port)
     except OSError as exc:
-        cause = exc.__cause__ if isinstance(exc.__cause__, OSError) else exc
-        raise Unreached(str(cause.strerror or cause)) from exc
+        raise Unreached(str(exc.strerror or exc)) from exc
     if home is not None:
         try:
             await _vouch(stream, home)

@@ -21,6 +21,7 @@ from acp_bridge.connect.folders import Folders
 from acp_bridge.connect.line import NotTrusted, Unreached
 from acp_bridge.connect.router import At, Leave, Open, Place, Router, Step
 from acp_bridge.connect.way_out import HangUp, ToEditor, ToServer
+from acp_bridge.remote import websocket
 from acp_bridge.wire import jsonrpc
 from acp_bridge.wire.jsonrpc import Decoder, Malformed, Message, encode
 from acp_bridge.wire.streams import Incoming, Outgoing, Streams
@@ -39,6 +40,9 @@ WAITS: Final = 60.0
 _FLOOD: Final = 1 << 20
 #: seconds at the end for a reader to take the last messages.
 _FLUSH: Final = 1.0
+#: bytes of the longest line of the editor: less than a server takes, since a message gets longer
+#: here by its key and by other paths.
+_LONGEST_LINE: Final = websocket.LONGEST - (1 << 18)
 #: the HTTP status of a server that refuses a token.
 _REFUSED: Final = 401
 
@@ -248,7 +252,7 @@ class Shell:
     # --- the editor
 
     async def _read_editor(self) -> None:
-        decoder = Decoder()
+        decoder = Decoder(_LONGEST_LINE)
         while data := await self._incoming.read():
             self._take(decoder.feed(data))
         self._take(decoder.eof())
@@ -259,8 +263,11 @@ class Shell:
     def _take(self, messages: Sequence[Message | Malformed]) -> None:
         for message in messages:
             if isinstance(message, Malformed):
+                refusal = jsonrpc.error(message.id, message.error)
                 if not message.answer:
-                    self._editor.write(encode(jsonrpc.error(message.id, message.error)))
+                    self._editor.write(encode(refusal))
+                elif message.id is not None:  # the server waits for an answer
+                    self._do(self._router.from_editor(refusal))
                 continue
             self._do(self._router.from_editor(self._folders.outward(message)))
             for line in self._lines.values():

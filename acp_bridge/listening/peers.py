@@ -81,6 +81,11 @@ def check(connection: socket.socket) -> None:
         raise Refused(UNSEEN) from exc
 
 
+def other_end(connection: socket.socket) -> tuple[int, int]:
+    """Return pid and user id of the process that has connected; raises OSError, Refused."""
+    return _credentials(connection)
+
+
 def _credentials(connection: socket.socket) -> tuple[int, int]:
     """Return pid and user id of the process at the other end; raises OSError, Refused."""
     if LINUX:

@@ -25,7 +25,10 @@ PAGE: Final = "/page"
 #: wrong tokens after which an address is refused, and the seconds for which each counts.
 FAILURES: Final = 10
 WITHIN: Final = 60.0
-#: addresses whose wrong tokens are remembered.
+#: the part of all time for looks at those who send wrong tokens, and seconds of it that are saved.
+_LOOKING: Final = 0.1
+_MOST_SAVED: Final = 1.0
+#: addresses and processes whose wrong tokens are remembered.
 _ADDRESSES: Final = 1000
 _BEARER: Final = "bearer "
 _PORTS: Final = {"http": 80, "https": 443}
@@ -68,14 +71,50 @@ class Names:
     origins: frozenset[str] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A request with a wrong token, or none, of which it is not known yet whom it counts against.
+
+    `counts`: False if it has no token at all, which is not counted.
+    """
+
+    text: str
+    counts: bool = True
+
+
+class Looks:
+    """Bounds the time in which processes are looked at that have sent a wrong token.
+
+    It is a tenth of all time, and a second of it can be saved up. `now` is in seconds, by any
+    clock.
+    """
+
+    def __init__(self) -> None:
+        self._saved = _MOST_SAVED
+        self._at: float | None = None
+
+    def may(self, now: float) -> bool:
+        """Return True if a process may be looked at now."""
+        past = now - self._at if self._at is not None else 0.0
+        self._saved, self._at = min(_MOST_SAVED, self._saved + past * _LOOKING), now
+        return self._saved > 0
+
+    def took(self, seconds: float) -> None:
+        """Note how long a look has taken."""
+        self._saved -= seconds
+
+
 class Failures:
-    """Counts the wrong tokens from each address; `now` is in seconds, by any clock."""
+    """Counts wrong tokens by whom they came from: an address, or a process of this machine.
+
+    `now` is in seconds, by any clock.
+    """
 
     def __init__(self) -> None:
         self._times: OrderedDict[str, list[float]] = OrderedDict()
 
     def too_many(self, address: str, now: float) -> bool:
-        """Return True if an address has sent `FAILURES` wrong tokens within `WITHIN` seconds."""
+        """Return True if `FAILURES` wrong tokens came from an address within `WITHIN` seconds."""
         return len(self._counting(address, now)) >= FAILURES
 
     def note(self, address: str, now: float) -> None:
@@ -85,6 +124,9 @@ class Failures:
         self._times.move_to_end(key)
         while len(self._times) > _ADDRESSES:
             self._times.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._times)
 
     def _counting(self, address: str, now: float) -> list[float]:
         return [at for at in self._times.get(of_one(address), ()) if now - at < WITHIN]
@@ -106,14 +148,16 @@ class Door:
         self._file = file
         self._names = names
         self._find = find
-        self._failures = Failures()
+        self._failures, self._failures_here = Failures(), Failures()
+        self.looks = Looks()
 
     def answer(
-        self, path: str, headers: Headers, address: str, now: float
-    ) -> Token | Stranger | Refusal:
+        self, path: str, headers: Headers, address: str | None, now: float
+    ) -> Token | Stranger | Wrong | Refusal:
         """Return the token of a request that may connect, a Stranger for a page, else its answer.
 
-        `address`: the client's IP address; `now` in seconds, by any clock.
+        `address`: the client's IP address; None for a client of this machine, whose process is
+        looked at later: a wrong token is then `Wrong`. `now` in seconds, by any clock.
         """
         host = _only(headers.get_all("Host"))
         if host is None or not _is_named(host, self._names.hosts):
@@ -129,17 +173,48 @@ class Door:
             return _refusal(HTTPStatus.NOT_FOUND, f"there is nothing here: the path is {PATH}")
         if (path == PAGE or headers.get_all("Origin")) and not self._is_own(headers, host):
             return _refusal(HTTPStatus.FORBIDDEN, "pages of another origin may not connect")
-        if self._failures.too_many(address, now):
-            return _refusal(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                f"too many wrong tokens: try again in {WITHIN:g} s",
-                {"Retry-After": f"{WITHIN:g}"},
-            )
-        return Stranger() if path == PAGE else self._login(headers, address, now)
+        if address is not None and (refusal := self.too_many(address, now)):
+            return refusal
+        if path == PAGE:
+            return Stranger()
+        found = self._login(headers)
+        if isinstance(found, Wrong) and address is not None:
+            return self.wrong(found, address, now)
+        return found
 
-    def failed(self, address: str, now: float) -> None:
-        """Count a failed login of a page like a wrong token that came from `address`."""
-        self._failures.note(address, now)
+    def too_many(self, key: str, now: float) -> Refusal | None:
+        """Return the refusal of anything from `key`, if too many wrong tokens came from there.
+
+        `key`: an IP address, or the key of a process of this machine.
+        """
+        return _TOO_MANY if self._failures_of(key).too_many(key, now) else None
+
+    def wrong(self, found: Wrong, key: str | None, now: float) -> Refusal:
+        """Count a wrong token against `key`, and return its answer.
+
+        `key` is None if it can't be known whom the token came from. Then it counts for nobody.
+        """
+        if not found.counts:
+            return _unauthorized(found.text)
+        if key is None:
+            return _TOO_MANY
+        if refusal := self.too_many(key, now):
+            return refusal
+        self.failed(key, now)
+        return _unauthorized(found.text)
+
+    def failed(self, key: str, now: float) -> None:
+        """Count a failed login of a page like a wrong token that came from `key`."""
+        self._failures_of(key).note(key, now)
+
+    @property
+    def has_failures_here(self) -> bool:
+        """True if wrong tokens from this machine were counted."""
+        return bool(self._failures_here)
+
+    def _failures_of(self, key: str) -> Failures:
+        # Of their own: agents of this machine could else have those of an address forgotten.
+        return self._failures_here if " " in key else self._failures
 
     def _is_own(self, headers: Headers, host: str) -> bool:
         origin = (_only(headers.get_all("Origin")) or "").lower()
@@ -147,14 +222,14 @@ class Door:
             return origin in self._names.origins
         return _without_port(origin) == _without_port(f"{self._names.scheme}://{host.lower()}")
 
-    def _login(self, headers: Headers, address: str, now: float) -> Token | Refusal:
+    def _login(self, headers: Headers) -> Token | Wrong:
         given = _only(headers.get_all("Authorization")) or ""
         if not given.lower().startswith(_BEARER):
-            return _unauthorized("a token is needed, in the header Authorization: Bearer TOKEN")
+            text = "a token is needed, in the header Authorization: Bearer TOKEN"
+            return Wrong(text, counts=False)
         if (token := self._find(given[len(_BEARER) :].strip())) is not None:
             return token
-        self._failures.note(address, now)
-        return _unauthorized(
+        return Wrong(
             "there is no such token: it was revoked, or is another server's;"
             " acp-bridge serve token NAME makes one, on the machine of the server"
         )
@@ -166,6 +241,13 @@ def _unauthorized(text: str) -> Refusal:
 
 def _refusal(status: HTTPStatus, text: str, headers: Mapping[str, str] | None = None) -> Refusal:
     return Refusal(status, text, headers or {})
+
+
+_TOO_MANY: Final = Refusal(
+    HTTPStatus.TOO_MANY_REQUESTS,
+    f"too many wrong tokens: try again in {WITHIN:g} s",
+    {"Retry-After": f"{WITHIN:g}"},
+)
 
 
 def _only(values: Sequence[str]) -> str | None:

@@ -13,7 +13,7 @@ import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from secrets import token_hex
@@ -28,16 +28,18 @@ from websockets.server import ServerProtocol
 
 from acp_bridge import errors
 from acp_bridge.clients.rights import May
-from acp_bridge.clients.socket_share import MOST_UNFINISHED
+from acp_bridge.clients.socket_share import Sharer, SocketShare
 from acp_bridge.listening import peers
 from acp_bridge.remote import local
-from acp_bridge.remote.door import Door, Refusal, Stranger, of_one
-from acp_bridge.remote.local import Address, plain
+from acp_bridge.remote.door import Door, Refusal, Wrong, of_one
+from acp_bridge.remote.local import Address, Process, plain
+from acp_bridge.remote.senders import Senders
 from acp_bridge.remote.tokens import Token
-from acp_bridge.remote.websocket import WebSocket, opened, server_protocol
+from acp_bridge.remote.websocket import LONGEST, WebSocket, opened, server_protocol
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 from acp_bridge.runtime.threads import NoThread, in_thread
+from acp_bridge.wire.socket_stream import accept
 
 #: the most connections before their login, after it, and after it with one token.
 WAITING: Final = 20
@@ -48,6 +50,9 @@ PATIENCE: Final = 10.0
 HEADER: Final = 8192
 #: the most bytes of a message of a page, and of a client that may not prompt.
 MOST_WITHOUT_PROMPTS: Final = 1 << 20
+#: the most bytes of messages whose end has not come, of one login's connections and of all.
+MOST_UNFINISHED: Final = 2 * LONGEST
+MOST_UNFINISHED_OF_ALL: Final = 40 << 20
 #: seconds after which accepting is tried again when the system has no descriptor left.
 _NO_ROOM: Final = 0.5
 #: seconds in which a client that is refused can read why.
@@ -89,9 +94,25 @@ class _Connection:
 
     address: str
     token: Token | None
+    raw: SocketStream
+    #: it comes from this machine.
+    here: bool
+    #: the address against which a wrong token counts; None if it came from this machine itself.
+    told: str | None
     #: the name of its token or of its page's login; "" before the login.
-    name: str = ""
+    name: str = field(init=False)
+    #: the process on this machine that has connected, where it was looked at and may connect.
+    process: Process | None = None
+    checked: bool = False
     socket: WebSocket | None = None
+
+    def __post_init__(self) -> None:
+        self.name = self.token.name if self.token else ""
+
+    @property
+    def unfinished(self) -> int:
+        """The number of bytes of a message that has come in part."""
+        return self.socket.unfinished if self.socket else 0
 
     @property
     def longest(self) -> int:
@@ -99,7 +120,7 @@ class _Connection:
         if not self.name:
             return HEADER
         prompts = self.token is not None and self.token.may is May.ALL
-        return MOST_UNFINISHED if prompts else MOST_WITHOUT_PROMPTS
+        return LONGEST if prompts else MOST_WITHOUT_PROMPTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +144,21 @@ class Server:
         proof: Proof,
         tls: ssl.SSLContext | None,
         come_in: ComeIn | None = None,
+        share: SocketShare | None = None,
     ) -> None:
-        """`come_in` logs in a page; None: there are none. Nothing is accepted before `serve`."""
+        """`come_in` logs in a page; None: there are none. Nothing is accepted before `serve`.
+
+        `share`: the time that connections take; by default this server has one for itself.
+        """
         self._come_in = come_in
+        self._share = share or SocketShare()
         self._door, self._join, self._proof, self._tls = door, join, proof, tls
         #: the scopes of connections before their login, the oldest first, each with its address.
         self._waiting: dict[anyio.CancelScope, str] = {}
         self._connections: list[_Connection] = []
+        #: the connections that have been refused, until they have read why, the oldest first.
+        self._leaving: dict[ByteStream, anyio.CancelScope] = {}
+        self._senders = Senders(door.looks, proxied=proof.proxied)
         self._looking = anyio.CapacityLimiter(1)
         #: the client addresses that a process of the user's has vouched for, each with its expiry.
         self._vouched: dict[Address | None, float] = {}
@@ -138,7 +167,7 @@ class Server:
 
     def count(self, name: str) -> int:
         """Return the number of connections of the token or login of this name."""
-        return sum(each.name == name for each in self._connections)
+        return sum(each.name == name and each.checked for each in self._connections)
 
     def end(self, name: str) -> int:
         """Close the connections of a revoked token or login; returns how many there were."""
@@ -158,10 +187,11 @@ class Server:
 
     async def serve(self, listener: SocketListener) -> None:
         """Accept connections on a listener until cancelled, and serve each in a task."""
+        raw = listener.extra(SocketAttribute.raw_socket)
         async with listener, anyio.create_task_group() as tasks:
             while True:
                 try:
-                    stream = await listener.accept()
+                    stream = await accept(raw)
                 except OSError as exc:
                     event("remote.not_accepted", what=exc.strerror)
                     await anyio.sleep(_NO_ROOM)
@@ -190,25 +220,26 @@ class Server:
         Returns its stream, protocol and record, ready to be served; None if it is refused.
         """
         connection: _Connection | None = None
-        with self._place(peer[0] if (peer := _peer(raw)) else ""):
-            try:
-                stream, protocol, request = await self._asked(raw)
+        try:
+            with self._place(peer[0] if (peer := _peer(raw)) else "") as give_back:
+                stream, protocol, request = await self._asked(raw, give_back)
                 connection = await self._let_in(raw, protocol, request)
                 await stream.send(b"".join(protocol.data_to_send()))
                 if connection is not None:
                     return stream, protocol, connection
-                await _last_words(stream)
-            except (NotIn, anyio.EndOfStream, *_BROKEN):
-                pass
+                await self._last_words(stream)
+        except (NotIn, anyio.EndOfStream, *_BROKEN):
+            pass
         self._forget(connection)
         return None
 
     @contextmanager
-    def _place(self, address: str) -> Iterator[None]:
-        """Hold one of the `WAITING` places for connections before their login for the block.
+    def _place(self, address: str) -> Iterator[Callable[[], object]]:
+        """Hold one of the `WAITING` places for connections that have to say something.
 
         The block is cancelled after `PATIENCE` seconds. If no place is free, the address that has
-        the most of them loses its oldest.
+        the most of them loses its oldest. The function that is yielded gives the place back early:
+        while the server is at work for a connection, no other one puts it out.
         """
         if len(self._waiting) >= WAITING:
             of_each = Counter(self._waiting.values())
@@ -218,15 +249,17 @@ class Server:
         with anyio.move_on_after(PATIENCE) as scope:
             self._waiting[scope] = of_one(address)
             try:
-                yield
+                yield partial(self._waiting.pop, scope, None)
             finally:
                 self._waiting.pop(scope, None)
 
-    async def _asked(self, raw: SocketStream) -> tuple[ByteStream, ServerProtocol, Request]:
+    async def _asked(
+        self, raw: SocketStream, came: Callable[[], object]
+    ) -> tuple[ByteStream, ServerProtocol, Request]:
         """Read the HTTP request of a connection, after the handshake of TLS, if that is spoken.
 
-        Returns the stream, the protocol and the request. A bad request is answered, and raises
-        NotIn.
+        Returns the stream, the protocol and the request. `came` is called once the request is
+        there. A bad request is answered, and raises NotIn.
         """
         stream: ByteStream = raw
         if self._tls:
@@ -238,6 +271,7 @@ class Server:
             data = await stream.receive(room)
             room -= len(data)
             protocol.receive_data(data)
+        came()
         events = protocol.events_received()
         if len(events) == 1 and isinstance(events[0], Request):
             return stream, protocol, events[0]
@@ -247,7 +281,7 @@ class Server:
             protocol.send_response(protocol.reject(status, "this is no request for a WebSocket\n"))
             answer = b"".join(protocol.data_to_send())
         await stream.send(answer)
-        await _last_words(stream)
+        await self._last_words(stream)
         raise NotIn
 
     async def _let_in(
@@ -257,9 +291,21 @@ class Server:
 
         Returns the connection's record; None if it is refused.
         """
-        address = self._address(raw, request)
-        who = self._door.answer(request.path, request.headers, address, anyio.current_time())
-        found = who if isinstance(who, Refusal) else await self._entered(raw, address, who)
+        told = self._senders.told(request)
+        here = self._senders.is_here(raw)
+        address = told or _address(raw)
+        now = anyio.current_time()
+        who = self._door.answer(request.path, request.headers, None if here else address, now)
+        if isinstance(who, Wrong):
+            process = await self._senders.process(raw) if who.counts else None
+            key = self._senders.key(process, told)
+            found: _Connection | Refusal = self._door.wrong(who, key, now)
+        elif isinstance(who, Refusal):
+            found = who
+        else:
+            token = who if isinstance(who, Token) else None
+            counts_as = told if here else address
+            found = await self._entered(_Connection(address, token, raw, here, counts_as))
         if not isinstance(found, Refusal):
             response = protocol.accept(request)
             response.headers["Acp-Connection-Id"] = token_hex(16)
@@ -283,51 +329,81 @@ class Server:
         if self._logged <= _LOGGED:
             event("remote.refused", address=address, status=int(refusal.status), what=refusal.text)
 
-    def _address(self, raw: SocketStream, request: Request) -> str:
-        """Return the client's address; behind a proxy the one that the proxy tells."""
-        if self._proof.proxied and (told := request.headers.get_all("X-Forwarded-For")):
-            return told[-1].rpartition(",")[2].strip()[:64]
-        remote = raw.extra(SocketAttribute.remote_address)
-        return str(remote[0]) if isinstance(remote, tuple) else "a local socket"
+    async def _entered(self, connection: _Connection) -> _Connection | Refusal:
+        """Return a connection whose process may connect; else the refusal.
 
-    async def _entered(
-        self, raw: SocketStream, address: str, who: Token | Stranger
-    ) -> _Connection | Refusal:
-        """Return the record of a connection whose process may connect; else the refusal.
-
-        It is among the connections of its token while its process is checked, so that the revoking
-        of the token ends it, too.
+        It is among the connections while its process is checked, so that the revoking of its token
+        ends it, too.
         """
-        token = who if isinstance(who, Token) else None
-        if self._is_full(token.name if token else None):
-            return Refusal(HTTPStatus.TOO_MANY_REQUESTS, _FULL, {})
-        connection = _Connection(address, token, token.name if token else "")
+        if self._is_full(connection.name) or self._checked_now() >= WAITING:
+            return _NO_PLACE
         self._connections.append(connection)
         refusal: Refusal | None = _REVOKED
         try:
-            refusal = await self._look_at(raw)
+            refusal = await self._look_at(connection)
+            if refusal is None and self._is_full(connection.name):
+                refusal = _NO_PLACE
         finally:
             if refusal is not None:
                 self._forget(connection)
-        return refusal or (connection if connection in self._connections else _REVOKED)
+        if refusal is None and connection not in self._connections:
+            return _REVOKED
+        connection.checked = True
+        return refusal or connection
 
-    async def _look_at(self, raw: SocketStream) -> Refusal | None:
+    async def _last_words(self, stream: ByteStream) -> None:
+        """Wait up to `_LAST_WORDS` seconds for the other end to close, lest it lose the answer.
+
+        If `WAITING` connections are waited for, the oldest is closed.
+        """
+        if len(self._leaving) >= WAITING:
+            self._leaving.pop(next(iter(self._leaving))).cancel()
+        with anyio.move_on_after(_LAST_WORDS) as scope:
+            self._leaving[stream] = scope
+            try:
+                if isinstance(stream, SocketStream):
+                    await stream.send_eof()
+                while True:
+                    await stream.receive()
+            finally:
+                self._leaving.pop(stream, None)
+
+    async def _look_at(self, connection: _Connection) -> Refusal | None:
         """Return the refusal of the process at the other end; None if it may connect."""
-        if not self._proof.local or self._is_vouched(raw):
-            return None
-        try:
-            with anyio.fail_after(waits.PEER):
-                look = partial(_look, raw, proxied=self._proof.proxied)
-                await in_thread(look, abandon_on_cancel=True, limiter=self._looking)
-        except (TimeoutError, NoThread):
-            return Refusal(HTTPStatus.FORBIDDEN, peers.UNSEEN, {})
-        except peers.Refused as refused:
-            return Refusal(HTTPStatus.FORBIDDEN, str(refused), {})
-        return None
+        raw = connection.raw
+        if self._proof.local and not self._is_vouched(raw):
+            try:
+                with anyio.fail_after(waits.PEER):
+                    look = partial(_look, raw, proxied=self._proof.proxied)
+                    connection.process = await in_thread(
+                        look, abandon_on_cancel=True, limiter=self._looking
+                    )
+            except (TimeoutError, NoThread):
+                return Refusal(HTTPStatus.FORBIDDEN, peers.UNSEEN, {})
+            except peers.Refused as refused:
+                return Refusal(HTTPStatus.FORBIDDEN, str(refused), {})
+        elif not self._proof.local and self._counts_here(connection):
+            connection.process = await self._senders.process(raw)
+        now = anyio.current_time()
+        refusals = [
+            self._door.too_many(key, now)
+            for key in self._senders.blocked(connection.process, connection.told)
+        ]
+        return next(filter(None, refusals), None)
 
-    def _is_full(self, name: str | None) -> bool:
-        of_token = self.count(name) if name is not None else 0
-        return of_token >= MOST_OF_TOKEN or len(self._connections) >= MOST
+    def _counts_here(self, connection: _Connection) -> bool:
+        """Return True if wrong tokens of a connection's process matter, earlier ones or its own."""
+        return connection.here and (connection.token is None or self._door.has_failures_here)
+
+    def _checked_now(self) -> int:
+        return sum(not each.checked for each in self._connections)
+
+    def _is_full(self, name: str) -> bool:
+        of_token = self.count(name) if name else 0
+        return of_token >= MOST_OF_TOKEN or self._open() >= MOST
+
+    def _open(self) -> int:
+        return sum(each.checked for each in self._connections)
 
     def _is_vouched(self, raw: SocketStream) -> bool:
         end = self._vouched.pop(_peer(raw), None)
@@ -342,6 +418,7 @@ class Server:
         try:
             async with opened(stream, protocol) as socket:
                 connection.socket = socket
+                socket.step = partial(self._step, self._share.sharer(connection.name))
                 socket.on_bytes = partial(self._bound, connection)
                 if connection not in self._connections:  # revoked in this moment
                     return
@@ -358,32 +435,51 @@ class Server:
         """Serve a page once it has logged in, for which it has `PATIENCE` seconds."""
         assert self._come_in is not None, "the door lets no page in"
         visit: Visit | None = None
-        with self._place(connection.address):
+        seen = connection.process
+        with self._place(seen.key if seen and seen.pid else connection.address):
             visit = await self._come_in(socket)
         if visit is None:
-            self._door.failed(connection.address, anyio.current_time())
+            self._count_failed(socket, connection)
         elif self._is_full(visit.name):
             socket.close(CloseCode.TRY_AGAIN_LATER, _FULL)
         else:
             connection.name = visit.name
+            socket.step = partial(self._step, self._share.sharer(visit.name))
             event("remote.page", token=visit.name)
             if await visit.serve():
                 self.end(visit.name)
 
+    def _count_failed(self, socket: WebSocket, connection: _Connection) -> None:
+        """Count the wrong login or code of a page; one that has said nothing has sent none."""
+        if not socket.has_said:
+            return
+        key = connection.told
+        if connection.here:
+            key = self._senders.key(connection.process, connection.told)
+        if key is not None:
+            self._door.failed(key, anyio.current_time())
+
+    async def _step(self, sharer: Sharer, work: Callable[[], None]) -> None:
+        await self._share.step(work, sharer)
+
     def _bound(self, connection: _Connection) -> None:
         """Close a connection whose unfinished message is longer than it may be.
 
-        If the unfinished messages of all connections of its login are together too long, close the
-        one with the longest.
+        If the unfinished messages of a login, or of all, are together too long, close the longest
+        one of the login that has sent most of them.
         """
         socket = connection.socket
         if socket and socket.unfinished > connection.longest:
             socket.close(CloseCode.MESSAGE_TOO_BIG, "what this login may do is shorter than that")
-        all_of_it = [each for each in self._connections if each.name == connection.name]
-        mine = [each.socket for each in all_of_it if each.socket]
-        if sum(socket.unfinished for socket in mine) > MOST_UNFINISHED:
-            longest = max(mine, key=lambda socket: socket.unfinished)
-            longest.close(CloseCode.MESSAGE_TOO_BIG, "this login has sent too much that has no end")
+        of_logins = Counter[str]()
+        for each in self._connections:
+            of_logins[each.name] += each.unfinished
+        name = max(of_logins, key=lambda each: of_logins[each], default="")
+        if of_logins[name] > MOST_UNFINISHED or of_logins.total() > MOST_UNFINISHED_OF_ALL:
+            mine = [each for each in self._connections if each.name == name]
+            longest = max(mine, key=lambda each: each.unfinished).socket
+            if longest:
+                longest.close(CloseCode.MESSAGE_TOO_BIG, "too much was sent that has no end")
 
     def _forget(self, connection: _Connection | None) -> None:
         if connection in self._connections:
@@ -391,19 +487,17 @@ class Server:
 
 
 _FULL: Final = f"there are {MOST_OF_TOKEN} connections with this token, or {MOST} in all"
+_NO_PLACE: Final = Refusal(HTTPStatus.TOO_MANY_REQUESTS, _FULL, {})
 _REVOKED: Final = Refusal(HTTPStatus.UNAUTHORIZED, "the token was revoked", {})
 _BAD: Final = HTTPStatus.BAD_REQUEST
 #: what a stream raises when the other end is gone, or speaks no TLS.
 _BROKEN: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, ssl.SSLError)
 
 
-async def _last_words(stream: ByteStream) -> None:
-    """Wait up to `_LAST_WORDS` seconds for the other end to close, lest it lose the answer."""
-    with anyio.move_on_after(_LAST_WORDS):
-        if isinstance(stream, SocketStream):
-            await stream.send_eof()
-        while True:
-            await stream.receive()
+def _address(raw: SocketStream) -> str:
+    """Return the address at the other end of a connection."""
+    remote = raw.extra(SocketAttribute.remote_address)
+    return str(remote[0]) if isinstance(remote, tuple) else "a local socket"
 
 
 def _peer(raw: SocketStream) -> Address | None:
@@ -415,17 +509,20 @@ def _peer(raw: SocketStream) -> Address | None:
     return (plain(remote[0]).compressed, remote[1]) if isinstance(remote, tuple) else None
 
 
-def _look(raw: SocketStream, *, proxied: bool) -> None:
-    """Raise Refused for a connection of an agent on this machine; it belongs in a thread."""
+def _look(raw: SocketStream, *, proxied: bool) -> Process | None:
+    """Raise Refused for a connection of an agent on this machine; it belongs in a thread.
+
+    Returns the process; None for one of a Unix socket, or of another machine.
+    """
     remote, own = (
         raw.extra(SocketAttribute.remote_address),
         raw.extra(SocketAttribute.local_address),
     )
     if isinstance(remote, tuple) and isinstance(own, tuple):
-        local.check((str(remote[0]), remote[1]), (str(own[0]), own[1]), proxied=proxied)
-        return
+        return local.check((str(remote[0]), remote[1]), (str(own[0]), own[1]), proxied=proxied)
     try:
         peers.check(raw.extra(SocketAttribute.raw_socket))
     except peers.AnotherUser:
         if not proxied:
             raise
+    return None

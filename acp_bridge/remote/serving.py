@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import anyio
@@ -61,13 +62,13 @@ async def serve(
     plan: Plan,
     settings: Settings,
     tokens: Tokens,
-    ready: Callable[[str], None],
+    ready: Callable[[str, str], None],
     on_end: Callable[[], None],
 ) -> None:
     """Serve until a signal asks to end; raises OSError if it can't listen at the address.
 
-    `ready` is called with the server's URL once clients can connect; `on_end` is called when
-    the bridge begins to end.
+    `ready` is called with the URLs of the server and of its page once clients can connect; `on_end`
+    is called when the bridge begins to end.
     """
     async with _bound(plan.address) as (listeners, found):
         with private_socket(settings.home, tokens) as private:
@@ -86,7 +87,7 @@ async def serve(
                     for listener in listeners:
                         tasks.start_soon(server.serve, listener)
 
-            ready(_url(plan, found))
+            ready(_url(plan, found), f"{_page_url(plan, found)}/")
             elsewhere = address.from_elsewhere(found, plan.certified, plan.origin)
             await serve_remote(settings, let_in, on_end, elsewhere)
 
@@ -107,7 +108,7 @@ def _server(
         return await come_in(socket, socket, pages)
 
     proof = Proof(local=not plan.allow_local, proxied=plan.origin is not None)
-    return Server(door, join, proof, plan.tls, visit)
+    return Server(door, join, proof, plan.tls, visit, bridge.share)
 
 
 async def _watch(tokens: Tokens) -> None:
@@ -149,6 +150,7 @@ async def _bound(wanted: Address) -> AsyncIterator[tuple[list[SocketListener], A
     if wanted.path is not None:
         made = [await anyio.create_unix_listener(wanted.path, mode=0o660)]
         found = wanted
+        await in_thread(_give_to_group, wanted.path)
     else:
         both = await anyio.create_tcp_listener(local_host=wanted.host, local_port=wanted.port)
         made = [each for each in both.listeners if isinstance(each, SocketListener)]
@@ -160,6 +162,21 @@ async def _bound(wanted: Address) -> AsyncIterator[tuple[list[SocketListener], A
             await listener.aclose()
         if wanted.path is not None:
             await in_thread(partial(wanted.path.unlink, missing_ok=True))
+
+
+def _give_to_group(path: Path) -> None:
+    """Give a socket the group of its folder, in which the proxy is; logs a warning if it can't."""
+    group = path.parent.stat().st_gid
+    if path.stat().st_gid != group:
+        try:
+            os.chown(path, -1, group)
+        except OSError as why:
+            logger.warning(
+                "%s does not get the group of its folder: %s. A proxy of another user can't connect"
+                " to it, unless it is in your group.",
+                path,
+                why.strerror,
+            )
 
 
 def _url(plan: Plan, found: Address) -> str:

@@ -5,6 +5,8 @@ It uses the sans-IO protocol of the library `websockets` over a stream of bytes,
 Invariants
 - A line that was given to `write` goes out whole, in order, or the connection ends.
 - Waiting lines are sent together, in writes of up to `_PIECE` bytes.
+- Nothing is read while `_FLOOD` bytes or more wait for the other end, answers to pings included.
+- What has come is parsed in short steps, and each waits for its turn among all clients.
 - A connection ends when nothing comes from the other end for `DEAD` seconds, though each end asks
   for a sign of life every `PING` seconds; also when a message is longer than a line may be.
 """
@@ -13,13 +15,13 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketAttribute
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus
 from websockets.frames import CloseCode, Frame, Opcode
@@ -30,6 +32,7 @@ from websockets.uri import parse_uri
 
 from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT
+from acp_bridge.wire.socket_stream import CHUNK, has_left
 
 #: the path of the WebSocket for ACP clients.
 PATH: Final = "/acp"
@@ -39,8 +42,15 @@ PING: Final = 15.0
 DEAD: Final = 40.0
 #: seconds at the end for the other end to take the last frames.
 _GOODBYE: Final = 0.5
-#: bytes that are read at once.
-_CHUNK: Final = 1 << 18
+#: the most bytes of a message that a server takes.
+LONGEST: Final = 1 << 24
+#: a step of parsing ends after so many frames; the parser is given so many bytes at once. Frames of
+#: a few bytes take most: a step takes about a millisecond.
+_FRAMES: Final = 32
+_BITE: Final = 1 << 8
+#: so many frames in `CHUNK` bytes that end no message are no client's last words: they are not
+#: parsed to their end if nobody is there any more.
+_BARREN: Final = 500
 #: bytes that are written at once. Over a slow line `taken` is to grow several times a second.
 _PIECE: Final = 1 << 15
 #: bytes that may wait for the other end while only its pings are read.
@@ -49,6 +59,16 @@ _FLOOD: Final = 1 << 16
 _SILENT: Final = logging.Logger("websocket", logging.CRITICAL + 1)
 #: What a stream raises when the other end is gone.
 _GONE: Final = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, ssl.SSLError)
+
+
+#: Waits for a connection's turn, and calls the function, which takes one short step.
+Step: TypeAlias = Callable[[Callable[[], None]], Awaitable[None]]
+
+
+async def at_once(work: Callable[[], None]) -> None:
+    """Take a step for which no turn is needed: there is no other connection."""
+    await anyio.lowlevel.checkpoint()
+    work()
 
 
 class NotOpened(Exception):
@@ -66,9 +86,14 @@ class WebSocket:
         self._stream = stream
         self._protocol = protocol
         self._ping, self._dead = ping, dead
+        #: what has come and was not parsed yet.
+        self._unparsed = memoryview(b"")
+        #: frames in the chunk that is parsed, since its last whole message.
+        self._barren = 0
         #: the lines that were not read yet, and the text of an unfinished message, if there is one.
         self._lines = bytearray()
         self._partial: bytearray | None = None
+        self._spoke = False
         self._buffer = bytearray()
         #: bytes that the stream was given and has not taken.
         self._on_the_way = 0
@@ -78,7 +103,9 @@ class WebSocket:
         self._pumping = anyio.CancelScope(shield=True)
         self._alive = anyio.current_time()
         self.taken = 0
-        #: called whenever bytes have come, if it is not None.
+        #: takes a step of parsing.
+        self.step: Step = at_once
+        #: called whenever bytes were parsed, if it is not None.
         self.on_bytes: Callable[[], None] | None = None
         #: why the connection has ended, for a log; None if it was closed properly.
         self.failure: str | None = None
@@ -93,6 +120,11 @@ class WebSocket:
     def unfinished(self) -> int:
         """The number of bytes of a message that has come in part."""
         return len(self._partial or b"") + len(self._protocol.reader.buffer)
+
+    @property
+    def has_said(self) -> bool:
+        """True if a message has come, whole or in part."""
+        return self._spoke
 
     @property
     def close_code(self) -> int | None:
@@ -112,11 +144,13 @@ class WebSocket:
         Only one task may read.
         """
         await anyio.lowlevel.checkpoint()
-        while not self._lines:
+        while not self._lines or (self._unparsed and self.pending < _FLOOD):
             if self._ended.is_set():
-                return b""
+                break
             await self.drain_below(_FLOOD)  # a client that only pings is answered, too
-            await self._read_some()
+            if not self._unparsed:
+                await self._read_some()
+            await self.step(self._parse_some)
         lines = bytes(self._lines)
         self._lines.clear()
         return lines
@@ -126,7 +160,7 @@ class WebSocket:
         self._alive = anyio.current_time()
         try:
             with anyio.CancelScope() as self._reading:
-                data = await self._stream.receive(_CHUNK)
+                data = await self._stream.receive(CHUNK)
         except anyio.EndOfStream:
             self._protocol.receive_eof()
             self._end("the connection was cut" if self.close_code is None else None)
@@ -135,14 +169,30 @@ class WebSocket:
         finally:
             self._reading = None
         if data is not None:
-            self._receive(data)
+            self._alive = anyio.current_time()
+            self._unparsed, self._barren = memoryview(data), 0
 
-    def _receive(self, data: bytes) -> None:
-        self._alive = anyio.current_time()
+    def _parse_some(self) -> None:
+        """Parse what has come, up to `_FRAMES` frames of it and those in the same bite."""
+        frames = 0
+        while self._unparsed and frames < _FRAMES and not self._ended.is_set():
+            bite, self._unparsed = self._unparsed[:_BITE], self._unparsed[_BITE:]
+            frames += self._receive(bytes(bite))
+        if not self._unparsed and self._barren > _BARREN and self._has_left():
+            self._end("the connection was cut")
         if self._ended.is_set():
-            return
+            self._unparsed = memoryview(b"")
+
+    def _has_left(self) -> bool:
+        raw = self._stream.extra(SocketAttribute.raw_socket, None)
+        return raw is not None and has_left(raw)
+
+    def _receive(self, data: bytes) -> int:
+        """Parse bytes, and return how many frames have ended in them."""
         self._protocol.receive_data(data)
-        for event in self._protocol.events_received():
+        events = self._protocol.events_received()
+        self._barren += len(events)
+        for event in events:
             if isinstance(event, Frame):
                 self._take(event)
         self._collect()
@@ -151,9 +201,11 @@ class WebSocket:
             self._end(str(cause) if cause else None)
         elif self.on_bytes:
             self.on_bytes()
+        return len(events)
 
     def _take(self, frame: Frame) -> None:
         if frame.opcode is Opcode.TEXT:
+            self._spoke = True
             self._partial = bytearray()
         elif frame.opcode is not Opcode.CONT:
             return
@@ -162,7 +214,7 @@ class WebSocket:
         self._partial += frame.data
         if frame.fin:
             self._lines += self._partial.replace(b"\n", b" ") + b"\n"
-            self._partial = None
+            self._partial, self._barren = None, 0
 
     # --- outgoing
 

@@ -1,9 +1,12 @@
 """The time that clients on sockets may take of the bridge."""
 
 from contextlib import ExitStack
+from functools import partial
+from time import perf_counter
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from acp_bridge.clients import socket_share
@@ -32,6 +35,85 @@ async def test_as_much_time_as_they_take_together_is_left_to_the_others(
     assert max(lines) <= 32
     assert sum(lines) == 200
     assert sum(left) == pytest.approx(now[0])
+
+
+@pytest.mark.hazard("V5")
+@pytest.mark.parametrize("logins", [["flood"], ["flood 1", "flood 2"]])
+async def test_a_client_that_sends_little_goes_before_all_that_send_much(
+    monkeypatch: pytest.MonkeyPatch, logins: list[str]
+) -> None:
+    """It waits for the step that is taken, and for no other one, however many there are."""
+    now, order, began = [0.0], list[str](), anyio.Event()
+
+    def work(name: str) -> None:
+        now[0] += 0.002
+        order.append(name)
+        if len(order) == 50:
+            began.set()
+
+    async def sleep(_: float) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(socket_share, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(socket_share, "sleep", sleep)
+    share = SocketShare()
+
+    async def floods(login: str) -> None:
+        sharer = share.sharer(login)
+        for _ in range(10):
+            await share.step(partial(work, "flood"), sharer)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(16):
+            tasks.start_soon(floods, logins[number % len(logins)])
+        await began.wait()
+        for login in ("quiet", logins[0]):  # the second one has a login that floods
+            before = len(order)
+            await share.step(partial(work, "quiet"), share.sharer(login))
+            late = order.index("quiet", before) - before
+            assert late <= (2 if login == "quiet" else 2 * len(logins))
+    assert order.count("flood") == 160
+
+
+async def test_a_turn_that_was_waited_for_in_vain_is_nobody_s_loss() -> None:
+    share, taken, pausing = SocketShare(), list[int](), anyio.Event()
+    heavy = share.sharer()
+    heavy.charge(1, perf_counter())
+
+    def slow() -> None:
+        pausing.set()
+        share._owed = 0.01  # a pause follows
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(share.step, slow)
+        await pausing.wait()
+        async with anyio.create_task_group() as given_up:
+            given_up.start_soon(share.step, partial(taken.append, 1), heavy)
+            await anyio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
+            given_up.cancel_scope.cancel()
+        with anyio.fail_after(5):
+            await share.step(partial(taken.append, 2), heavy)
+    assert taken == [2]
+
+
+async def test_a_client_that_has_worked_little_does_not_wait_for_a_pause() -> None:
+    share, taken = SocketShare(), list[str]()
+    heavy, pausing = share.sharer(), anyio.Event()
+    heavy.charge(1, perf_counter())
+
+    def slow() -> None:
+        share._owed = 30.0  # a long pause follows
+        pausing.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(share.step, slow, heavy)
+        await pausing.wait()
+        tasks.start_soon(share.step, partial(taken.append, "heavy"), heavy)
+        with anyio.fail_after(5):
+            await share.step(partial(taken.append, "light"), share.sharer())
+        assert taken == ["light"]
+        tasks.cancel_scope.cancel()
 
 
 async def test_what_is_sent_comes_whole_and_in_order_and_a_message_or_two_cost_no_wait(

@@ -195,6 +195,21 @@ async def test_a_place_that_was_followed_to_and_says_nothing_is_not_waited_for_w
             assert error["message"] == "there is no line to second: it does not answer"
 
 
+async def test_a_line_that_is_longer_than_a_server_takes_is_an_error_and_cuts_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shell, "_LONGEST_LINE", 3000)
+    async with site() as there, editor(there.port) as client:
+        await client.initialize({})
+        session = await _new(client)
+        lines = there.lines
+        answer = await client.answer_to(client.send_prompt("x" * 4000, session))
+        assert "longer than" in answer["error"]["message"]
+        answer = await client.answer_to(client.send_prompt("short", session))
+        assert answer["result"] == {"stopReason": "end_turn"}
+        assert there.lines == lines
+
+
 async def test_paths_are_those_of_each_machine() -> None:
     folders = Folders([("/here/src", "/there/src")])
     seen: list[Json] = []

@@ -175,7 +175,10 @@ async def test_a_client_prompts_over_websocket_and_another_sees_it(
     world: World, tmp_path: Path
 ) -> None:
     async with serving(world, tmp_path) as it:
-        assert it.said.startswith(f"acp-bridge serve: {it.url}, for 1 token, below {world.cwd}\n")
+        assert it.said == (
+            f"acp-bridge serve: {it.url}, for 1 token, below {world.cwd}\n"
+            f"acp-bridge serve: open the page at http://127.0.0.1:{it.port}/\n"
+        )
         async with it.client() as one:
             session = await one.session(world.cwd)
             assert await one.prompt(session, "say one") == {"stopReason": "end_turn"}
@@ -218,6 +221,7 @@ async def test_behind_a_proxy_it_is_reached_on_a_socket_under_the_proxy_s_name(
         assert it.said.startswith(
             f"acp-bridge serve: wss://bridge.example.org/acp, behind a proxy at unix:{path}, for"
         )
+        assert "\nacp-bridge serve: open the page at https://bridge.example.org/\n" in it.said
         assert stat.S_IMODE(path.stat().st_mode) == 0o660
         there = "ws://bridge.example.org/acp"
         async with unix_connect(str(path), there, additional_headers=it.bearer) as socket:
@@ -226,6 +230,24 @@ async def test_behind_a_proxy_it_is_reached_on_a_socket_under_the_proxy_s_name(
             async with unix_connect(str(path), "ws://evil.example/acp"):
                 pass
     assert not path.exists()
+
+
+def other_groups() -> list[int]:
+    """The groups beside its own that this process can give a file to."""
+    return [33] if os.getuid() == 0 else [each for each in os.getgroups() if each != os.getgid()]
+
+
+@pytest.mark.skipif(not other_groups(), reason="the user is in no other group")
+async def test_the_socket_for_a_proxy_has_the_group_of_its_folder(
+    world: World, tmp_path: Path
+) -> None:
+    folder, group = tmp_path / "for-proxy", other_groups()[0]
+    folder.mkdir(mode=0o750)
+    os.chown(folder, -1, group)
+    options = "--behind-proxy", "https://bridge.example.org"
+    async with serving(world, tmp_path, *options, at=f"unix:{folder / 's'}"):
+        found = (folder / "s").stat()
+        assert (stat.S_IMODE(found.st_mode), found.st_gid) == (0o660, group)
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")

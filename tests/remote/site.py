@@ -32,6 +32,7 @@ class Site:
         self.port = 0
         self.came: list[str] = []
         self.inside: list[WebSocket] = []
+        self.heard: list[bytes] = []
         self.secret = self.token("laptop")
         self.server: Server
         self.private = Path()
@@ -45,6 +46,7 @@ class Site:
         self.came.append(token.name)
         self.inside.append(socket)
         while data := await socket.read():
+            self.heard.append(data)
             if b"fail" in data:
                 raise RuntimeError("a bug")
             socket.write(data)

@@ -9,7 +9,7 @@ import pytest
 
 from acp_bridge.clients.rights import May
 from acp_bridge.remote import address, tokens
-from acp_bridge.remote.door import FAILURES, WITHIN, Door, Refusal, Stranger
+from acp_bridge.remote.door import FAILURES, WITHIN, Door, Looks, Refusal, Stranger, Wrong
 from acp_bridge.remote.tokens import Token, new_secret, new_token
 
 SECRET = new_secret()
@@ -211,3 +211,52 @@ def test_a_page_comes_from_this_server_s_own_origin_and_proves_its_login_afterwa
         at.failed("192.0.2.1", 0)
     assert ask(at, "/page", Origin=own) == HTTPStatus.TOO_MANY_REQUESTS
     assert ask(at, "/page", Origin=own, now=WITHIN) == Stranger()
+
+
+@pytest.mark.hazard("N1")
+def test_of_this_machine_it_is_told_later_whom_a_wrong_token_counts_against() -> None:
+    at, wrong = door(), {"Authorization": "Bearer x"}
+    header = Header({"Host": "127.0.0.1:8765", **wrong})
+    found = at.answer("/acp", header, None, 0)
+    assert isinstance(found, Wrong)
+    for _ in range(3 * FAILURES):
+        assert at.answer("/acp", header, None, 0) == found
+    for _ in range(FAILURES):
+        assert at.wrong(found, "process 12 345", 0).status == HTTPStatus.UNAUTHORIZED
+    assert at.wrong(found, "process 12 345", 0).status == HTTPStatus.TOO_MANY_REQUESTS
+    assert at.wrong(found, "process 12 346", 0).status == HTTPStatus.UNAUTHORIZED
+    assert at.too_many("process 12 345", WITHIN) is None
+    assert at.answer("/acp", Header({"Host": "127.0.0.1:8765", **BEARER}), None, 0) == TOKEN
+
+
+def test_a_wrong_token_of_nobody_knows_whom_counts_for_nobody_and_none_at_all_is_not_counted() -> (
+    None
+):
+    at = door()
+    for _ in range(2 * FAILURES):
+        assert at.wrong(Wrong("no"), None, 0).status == HTTPStatus.TOO_MANY_REQUESTS
+        none = at.answer("/acp", Header(Host="127.0.0.1:8765"), None, 0)
+        assert isinstance(none, Wrong)
+        assert at.wrong(none, None, 0).status == HTTPStatus.UNAUTHORIZED
+    assert not at.has_failures_here
+
+
+def test_processes_of_this_machine_do_not_have_an_address_forgotten() -> None:
+    at = door()
+    for _ in range(FAILURES):
+        ask(at, Authorization="Bearer x")
+    for number in range(3000):
+        at.wrong(Wrong("no"), f"process {number} 1", 0)
+    assert ask(at) == HTTPStatus.TOO_MANY_REQUESTS
+
+
+def test_looks_at_those_with_wrong_tokens_take_a_tenth_of_the_time() -> None:
+    looks, taken, now = Looks(), 0.0, 1000.0
+    while now < 1100.0:
+        if looks.may(now):
+            looks.took(0.05)
+            taken += 0.05
+            now += 0.05
+        else:
+            now += 0.001
+    assert taken == pytest.approx(0.1 * 100 + 1, abs=0.1)  # a second was saved up

@@ -2,7 +2,8 @@
 
 Invariants
 - A code is good once, for five minutes, and only at the server that has made it.
-- Only its hash is kept. It has 39 random bits, and a server takes ten wrong ones a minute.
+- Only its hash is kept. It has 39 random bits. A server takes ten wrong ones a minute
+  from one address, or from one process of its machine.
 """
 
 from __future__ import annotations
