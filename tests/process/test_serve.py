@@ -248,6 +248,9 @@ async def test_the_socket_for_a_proxy_has_the_group_of_its_folder(
     async with serving(world, tmp_path, *options, at=f"unix:{folder / 's'}"):
         found = (folder / "s").stat()
         assert (stat.S_IMODE(found.st_mode), found.st_gid) == (0o660, group)
+        async with await anyio.connect_unix(folder / "s") as proxy:
+            await proxy.send(b"GET /health HTTP/1.1\r\nHost: bridge.example.org\r\n\r\n")
+            assert b" 200 " in await proxy.receive()  # it serves, and so ends in order
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
