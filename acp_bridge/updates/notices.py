@@ -283,7 +283,7 @@ def steers(prompt: list[Any], *, now: bool) -> str:
 
 def no_such_waiting(given: list[str], usage: str) -> str:
     """Return the answer to `/queue steer` with words that are no waiting prompt's number."""
-    return f"No prompt {as_code(' '.join(given))} waits that could join the turn. {usage}"
+    return f"No prompt {words(repr(' '.join(given)))} waits that could join the turn. {usage}"
 
 
 def running(count: int) -> str:
@@ -331,7 +331,7 @@ def changed_by_other(how: str) -> str:
 
 def no_such_prompt(number: str) -> str:
     """Return why a number names no prompt that waits or is left over."""
-    return f"no prompt {as_code(number, 80)} waits: it has begun or has ended, or never was"
+    return f"no prompt {words(number, 80)} waits: it has begun or has ended, or never was"
 
 
 def bad_hooks(file: str, why: str) -> str:
