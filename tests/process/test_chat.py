@@ -106,6 +106,7 @@ async def test_the_terminals_of_a_chat_and_of_who_attaches_ring_if_notify_toml_s
         await owner.hears(1)
         async with person(["attach"], tmp_path, env) as guest:
             await guest.hears(1)
+            await guest.sees("1 or y: Allow")  # the bell may ring before it is drawn
             await guest.answers("y")
             await guest.hears(2)
             await owner.hears(2)
