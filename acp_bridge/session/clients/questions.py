@@ -285,7 +285,7 @@ class Questions:
     def note_card(self, update: Json) -> None:
         """Note an update of a tool call that a question may be about, for `ask_anew`."""
         card = update.get("toolCallId")
-        if card in self._about:
+        if isinstance(card, str) and card in self._about:
             self._changes.setdefault(card, []).append(update)
 
     def ask_anew(self) -> None:
