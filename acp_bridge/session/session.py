@@ -463,6 +463,8 @@ def _follow(journal: SessionJournal, core: Core, transcript: TranscriptOut) -> N
         core.feed(ev.JournalAway())
 
     def back(lost: JournalError | None) -> None:
+        if lost:
+            transcript.say_lost(str(lost))
         core.feed(ev.JournalLost(str(lost)) if lost else ev.JournalBack())
 
     journal.on_away, journal.on_back = away, back

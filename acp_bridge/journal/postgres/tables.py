@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
-from acp_bridge.journal.errors import JournalError, NewerVersion
+from acp_bridge.journal.errors import DatabaseRefuses, NewerVersion
 
 _LOCK: Final = 0x6163705F62726964  # "acp_brid"
 #: `listing` has one row: whoever changes what is listed counts it up, so changes come in its order.
@@ -51,13 +51,19 @@ MIGRATIONS: Final = (
 )
 
 
+class NewerTables(NewerVersion, DatabaseRefuses):
+    """A newer acp-bridge has brought the tables of the database up to date."""
+
+
 async def migrate(connection: AsyncConnection[Any]) -> None:
     """Bring the database up to date, in one transaction under one lock.
 
-    Raises psycopg.Error; JournalError, NewerVersion: the database is left as it is.
+    Raises psycopg.Error, DatabaseRefuses: the database is left as it is.
     """
     if connection.info.parameter_status("server_encoding") != "UTF8":
-        raise JournalError("the database does not keep text as UTF-8: make one with ENCODING UTF8")
+        raise DatabaseRefuses(
+            "the database does not keep text as UTF-8: make one with ENCODING UTF8"
+        )
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         await connection.execute("CREATE SCHEMA IF NOT EXISTS acp_bridge")
@@ -68,9 +74,9 @@ async def migrate(connection: AsyncConnection[Any]) -> None:
         row = await cursor.fetchone()
         version = int(row[0] or 0) if row else 0
         if version > len(MIGRATIONS):
-            raise NewerVersion(
-                f"written by a newer acp-bridge (version {version}, this one knows"
-                f" {len(MIGRATIONS)})"
+            raise NewerTables(
+                "a newer acp-bridge made the tables of the database (version"
+                f" {version}, this one knows {len(MIGRATIONS)}): update acp-bridge here"
             )
         for script in MIGRATIONS[version:]:
             await connection.execute(script.encode())
