@@ -11,6 +11,7 @@ from acp_bridge.commands.doctor import (
     agent,
     bridges,
     data_folder,
+    database,
     editors,
     hooks,
     installation,
@@ -33,6 +34,7 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     (installation.AREA, _installation),
     (data_folder.AREA, data_folder.check),
     (sessions.AREA, sessions.check),
+    (database.AREA, database.check),
     (bridges.AREA, bridges.check),
     (hooks.AREA, hooks.check),
     (rules.AREA, rules.check),
@@ -55,4 +57,5 @@ async def examine(
         except Exception as failed:
             errors.internal(failed, f"the check of {area} failed")
             found = [error(f"this could not be looked at ({type(failed).__name__})", "report it")]
-        yield Section(area, tuple(found))
+        if found or area != database.AREA:
+            yield Section(area, tuple(found))

@@ -15,8 +15,8 @@ import psycopg
 from psycopg import AsyncConnection
 
 from acp_bridge.journal.errors import DatabaseAway
+from acp_bridge.journal.postgres import tables
 from acp_bridge.journal.postgres.failures import failure, refuses_options
-from acp_bridge.journal.postgres.tables import migrate
 from acp_bridge.settings import DatabaseUrl
 
 #: the most connections in use, not counting that of a lease, and the most that are kept unused.
@@ -56,7 +56,7 @@ class Database:
         """`url`: the address of the database, to which nothing connects yet."""
         self._url = url
         self._free: list[AsyncConnection[Any]] = []
-        self._migrated = False
+        self._migrates, self._migrated = True, False
         #: False behind a pooler, which refuses settings as options, or leaves them out.
         self._takes_options = True
         self._limit = anyio.Semaphore(_KEPT)
@@ -74,6 +74,15 @@ class Database:
         """Close every connection that is free."""
         while self._free:
             await self._free.pop().close()
+
+    async def look(self) -> int:
+        """Connect, and change nothing; returns the version of the tables, 0 if there are none.
+
+        Raises JournalError, also if the user may not do all that a bridge does.
+        """
+        self._migrates = False
+        async with self.connection() as connection:
+            return await tables.look(connection)
 
     @asynccontextmanager
     async def connection(
@@ -138,8 +147,8 @@ class Database:
             connection = await self._dial()
         try:
             await self._set(connection)
-            if not self._migrated:
-                await migrate(connection)
+            if self._migrates and not self._migrated:
+                await tables.migrate(connection)
                 self._migrated = True
         except BaseException:
             await connection.close()
