@@ -8,12 +8,14 @@ from acp_bridge.journal.errors import (
     DatabaseAway,
     DatabaseError,
     DatabaseRefuses,
+    ForUser,
     HeldElsewhere,
     IndexUnusable,
     JournalError,
     NewerVersion,
     SessionExists,
     UnknownSession,
+    told,
 )
 from acp_bridge.journal.prompt_rows import sum_of_words
 from acp_bridge.journal.records import (
@@ -44,6 +46,7 @@ __all__ = [
     "DatabaseAway",
     "DatabaseError",
     "DatabaseRefuses",
+    "ForUser",
     "HeldElsewhere",
     "IndexUnusable",
     "Journal",
@@ -60,4 +63,5 @@ __all__ = [
     "Unset",
     "days_ago",
     "sum_of_words",
+    "told",
 ]

@@ -102,3 +102,16 @@ class HeldElsewhere(JournalError):
 
 class BadCursor(ValueError):
     """The cursor of a listing was not given out by this journal."""
+
+
+class ForUser(str):
+    """A reason that the user is told as it is."""
+
+    __slots__ = ()
+
+
+def told(error: JournalError) -> str:
+    """Return the text of an error; it is a ForUser if the error is the database's."""
+    if isinstance(error, DatabaseError | SessionTaken):
+        return ForUser(str(error).removeprefix("the journal failed: "))
+    return str(error)

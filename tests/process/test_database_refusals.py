@@ -11,6 +11,7 @@ from anyio import fail_after, run_process
 
 from tests.process.bridge_support import World
 from tests.process.test_database import Machine
+from tests.support.fixture_agents import fixture_command
 from tests.support.postgres import PASSWORD, Cluster, cluster
 from tests.support.recording import RpcError
 
@@ -69,6 +70,18 @@ def newer_tables(server: Cluster) -> tuple[str, dict[str, str]]:
     return url, {}
 
 
+async def doctor(machine: Machine, env: dict[str, str]) -> tuple[int, str]:
+    """The exit code of `doctor` on a machine, and what it says, on one line."""
+    options = ("--home", str(machine.world.home), *machine.options, "--", *fixture_command())
+    with fail_after(60):
+        done = await run_process(
+            [sys.executable, "-m", "acp_bridge", "doctor", *options],
+            env={**os.environ, **machine.world.env, **env},
+            check=False,
+        )
+    return done.returncode, " ".join(done.stdout.decode().split())
+
+
 @pytest.mark.parametrize(
     ("make", "why"),
     [
@@ -91,13 +104,9 @@ async def test_the_editor_and_doctor_are_told_why_no_session_can_be_opened(
             await client.new_session(world.cwd)
         assert why in refused.value.message
         assert "ACP_BRIDGE_HOME" not in refused.value.message
-    words = ["doctor", "--home", str(machine.world.home), *machine.options, "--", sys.executable]
-    with fail_after(60):
-        said = await run_process(
-            [sys.executable, "-m", "acp_bridge", *words], env={**os.environ, **env}, check=False
-        )
-    assert said.returncode == 2
-    assert why in " ".join(said.stdout.decode().split())
+    status, said = await doctor(machine, env)
+    assert status == 2
+    assert why in said
 
 
 async def test_doctor_says_that_the_database_is_well_and_makes_nothing_there(
@@ -105,12 +114,7 @@ async def test_doctor_says_that_the_database_is_well_and_makes_nothing_there(
 ) -> None:
     url = tcp_server.new_database()
     machine = Machine(world, url, "here")
-    command = [sys.executable, "-m", "acp_bridge", "doctor", "--home", str(machine.world.home)]
     for said in ("the first bridge makes the tables", "it can be read and written"):
-        with fail_after(60):
-            done = await run_process(
-                [*command, *machine.options, "--", sys.executable], check=False
-            )
-        assert said in " ".join(done.stdout.decode().split())
+        assert said in (await doctor(machine, {}))[1]
         async with machine.bridge():
             pass

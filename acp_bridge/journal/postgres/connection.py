@@ -139,12 +139,12 @@ class Database:
 
     async def _connect(self) -> AsyncConnection[Any]:
         try:
-            connection = await self._dial()
+            connection = await self._dial(_OPTIONS if self._takes_options else "")
         except psycopg.OperationalError as error:
-            if not (self._takes_options and refuses_options(error)):
+            if not refuses_options(error):
                 raise
             self._takes_options = False
-            connection = await self._dial()
+            connection = await self._dial("")
         try:
             await self._set(connection)
             if self._migrates and not self._migrated:
@@ -155,7 +155,7 @@ class Database:
             raise
         return connection
 
-    async def _dial(self) -> AsyncConnection[Any]:
+    async def _dial(self, options: str) -> AsyncConnection[Any]:
         return await AsyncConnection.connect(
             self._url.conninfo,
             autocommit=True,
@@ -164,7 +164,7 @@ class Database:
             keepalives_idle=5,
             keepalives_interval=2,
             keepalives_count=3,
-            options=_OPTIONS if self._takes_options else "",
+            options=options,  # never those of PGOPTIONS
             client_encoding="utf8",
             application_name="acp-bridge",
             prepare_threshold=None,  # a pooler may pass each transaction to another server process
