@@ -1,4 +1,4 @@
-"""Checks the database in which sessions are kept, if they are; nothing is changed in it."""
+"""Checks the database in which sessions are kept, if there is one; nothing is changed in it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ AREA: Final = "database"
 
 
 async def check(subject: Subject) -> list[Finding]:
-    """Look at the database; return no finding if sessions are kept in files."""
+    """Look at the database; return the finding."""
     if (url := subject.settings.journal) is None:
-        return []
+        return [ok("none: sessions are kept in files of the data folder")]
     from acp_bridge.journal.postgres.connection import Database  # with psycopg
 
     try:
@@ -23,7 +23,7 @@ async def check(subject: Subject) -> list[Finding]:
         return [
             error(
                 f"no session can be opened: {str(why).removeprefix('the journal failed: ')}",
-                "see the chapter on databases in docs/postgres.md",
+                "docs/postgres.md says more of it, under Errors of the database",
             )
         ]
     if version:
