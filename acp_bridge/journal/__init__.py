@@ -6,12 +6,16 @@ from acp_bridge.journal.errors import (
     WAL_GONE,
     BadCursor,
     DatabaseAway,
+    DatabaseError,
+    DatabaseRefuses,
+    ForUser,
     HeldElsewhere,
     IndexUnusable,
     JournalError,
     NewerVersion,
     SessionExists,
     UnknownSession,
+    told,
 )
 from acp_bridge.journal.prompt_rows import sum_of_words
 from acp_bridge.journal.records import (
@@ -40,6 +44,9 @@ __all__ = [
     "WAL_GONE",
     "BadCursor",
     "DatabaseAway",
+    "DatabaseError",
+    "DatabaseRefuses",
+    "ForUser",
     "HeldElsewhere",
     "IndexUnusable",
     "Journal",
@@ -56,4 +63,5 @@ __all__ = [
     "Unset",
     "days_ago",
     "sum_of_words",
+    "told",
 ]

@@ -17,6 +17,13 @@ TAKEN: Final = (
 )
 
 
+#: the same when the database does not have it, or says that no bridge has it.
+UNKNOWN_THERE: Final = (
+    "the database no longer knows that this machine has the session: it was deleted there, or the"
+    " database was put back to an earlier state. Close the session, and load it again"
+)
+
+
 class JournalError(Exception):
     """The journal could not be read or written: disk full, read-only, corrupt, closed.
 
@@ -54,8 +61,31 @@ class UnknownSession(JournalError):
         super().__init__(why)
 
 
-class DatabaseAway(JournalError):
-    """The database can't be used now; a later try may work. The text is for the user."""
+class SessionTaken(JournalError):
+    """The database says that this bridge does not have the session any more. That is for good."""
+
+    def __init__(self, why: str = TAKEN) -> None:
+        """`why`: the text for the user."""
+        super().__init__(why)
+
+
+class DatabaseError(JournalError):
+    """The database can't be used, for some time or until somebody changes something.
+
+    The text is for the user.
+    """
+
+
+class DatabaseAway(DatabaseError):
+    """The database can't be used now; a later try may work."""
+
+
+class DatabaseRefuses(DatabaseError):
+    """The database can't be used until somebody changes something: the text says what."""
+
+
+class StatementRefused(DatabaseError):
+    """The database refuses a statement, perhaps for what it holds."""
 
 
 class HeldElsewhere(JournalError):
@@ -72,3 +102,16 @@ class HeldElsewhere(JournalError):
 
 class BadCursor(ValueError):
     """The cursor of a listing was not given out by this journal."""
+
+
+class ForUser(str):
+    """A reason that the user is told as it is."""
+
+    __slots__ = ()
+
+
+def told(error: JournalError) -> str:
+    """Return the text of an error; it is a ForUser if the error is the database's."""
+    if isinstance(error, DatabaseError | SessionTaken):
+        return ForUser(str(error).removeprefix("the journal failed: "))
+    return str(error)

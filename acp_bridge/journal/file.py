@@ -140,7 +140,7 @@ class Unwritten:
         """
         size = sum(map(len, write.lines))
         if size and (self._gap or self._bytes + size > LIMIT_BYTES):
-            lines = () if self._gap else (_missing(),)
+            lines = () if self._gap else (missing(),)
             write = replace(write, lines=lines)
             self._gap = True
         else:
@@ -177,7 +177,8 @@ def last_value(writes: Iterable[Write], sql: str, key: str) -> object | None:
     return found
 
 
-def _missing() -> bytes:
+def missing() -> bytes:
+    """Return the line of the notice that takes the place of updates that were lost."""
     return dumps(notices.notice(notices.MISSING))
 
 
@@ -241,9 +242,14 @@ class SessionFile:
         self._execute(Write(statements))
 
     @property
+    def kept(self) -> Collection[Write]:
+        """The writes that could not be made in the file yet, in their order."""
+        return self.unwritten.writes.values()
+
+    @property
     def to_come(self) -> Collection[Write]:
         """The writes that the file does not have yet, in their order."""
-        return self.unwritten.writes.values()
+        return self.kept
 
     @property
     def rows_in_flight(self) -> int:

@@ -311,7 +311,7 @@ class SessionJournal:
     @property
     def behind(self) -> bool:
         """True while writes that could not be made are kept in memory, where a kill loses them."""
-        return bool(self._file.unwritten.writes)
+        return bool(self._file.kept)
 
     @property
     def gone(self) -> bool:
@@ -343,7 +343,7 @@ class SessionJournal:
     @property
     def is_empty(self) -> bool:
         """True if nothing was recorded yet. Raises JournalError."""
-        return not self._file.unwritten.writes and not self._last_row()
+        return not self._file.kept and not self._last_row()
 
     def words(self, seq: int) -> list[dict[str, Any]]:
         """Return the words of a prompt as the updates that stand for them in the transcript.
@@ -358,7 +358,7 @@ class SessionJournal:
 
         Raises JournalError.
         """
-        lines = [(write.turn, write.row) for write in self._file.unwritten if write.lines]
+        lines = [(write.turn, write.row) for write in self._file.kept if write.lines]
         return Moment(self._readers, self._last_row(), lines)
 
     async def replay(self, *, turn: int | None = None, up_to: Moment | None = None) -> Pages:
@@ -514,7 +514,7 @@ class SessionJournal:
 
         Raises RuntimeError if the prompt does not wait, as far as the file can say; JournalError.
         """
-        if not self._file.unwritten.writes and not self._file.in_flight:
+        if not self._file.kept and not self._file.in_flight:
             self._expect(seq, PromptState.WAITING)
         self._file.write_or_keep(write)
 

@@ -15,7 +15,7 @@ from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.clients.rights import Right
 from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.hooks.found import FoundHooks
-from acp_bridge.journal import JournalError, SessionJournal
+from acp_bridge.journal import JournalError, SessionJournal, told
 from acp_bridge.journal.turns import ASKING
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Failed, Failure
@@ -466,6 +466,8 @@ def _follow(journal: SessionJournal, core: Core, transcript: TranscriptOut) -> N
         core.feed(ev.JournalAway())
 
     def back(lost: JournalError | None) -> None:
-        core.feed(ev.JournalLost(str(lost)) if lost else ev.JournalBack())
+        if lost:
+            transcript.say_lost(str(lost))
+        core.feed(ev.JournalLost(told(lost)) if lost else ev.JournalBack())
 
     journal.on_away, journal.on_back = away, back

@@ -20,7 +20,7 @@ from acp_bridge.agents import lease
 from acp_bridge.agents.link import Link
 from acp_bridge.hooks.find import look
 from acp_bridge.journal import (
-    DatabaseAway,
+    DatabaseError,
     HeldElsewhere,
     IndexUnusable,
     JournalError,
@@ -223,10 +223,10 @@ class SessionStore:
         match exc:
             case HeldElsewhere():
                 return errors.held_elsewhere(str(exc), exc.machine, exc.address)
+            case DatabaseError():
+                return self._unwritable(exc)
             case NewerVersion():
                 return errors.agent_trouble(f"the session was {exc}: load it with that")
-            case DatabaseAway():
-                return self._unwritable(exc)
         return errors.internal(exc, f"the session's journal can't be read{advice}")
 
     async def _check(self, journal: SessionJournal, workspace: Workspace) -> None:
@@ -331,8 +331,8 @@ class SessionStore:
         It names the system's reason, if there is one, and the folder. `advice` ends the message.
         """
         cause = exc if isinstance(exc, OSError) else exc.__cause__
-        if isinstance(exc, DatabaseAway):
-            event("journal.failed", what=cause)
+        if isinstance(exc, DatabaseError):
+            event("journal.failed", what=cause or exc)
             return errors.agent_trouble(f"no session can be opened now: {exc}")
         if isinstance(cause, NoThread):
             event("journal.failed", what=cause)

@@ -186,6 +186,14 @@ def away(seconds: float) -> str:
     )
 
 
+def lost(why: str) -> str:
+    """Return the notice that this bridge has lost the session, for the reason `why`."""
+    return (
+        f"[acp-bridge] This session can't go on here: {words(why)}. What the agent still does is kept in a"
+        " file on this machine, and the log names the file."
+    )
+
+
 def given_up(name: str, before: object, now: object) -> str:
     """Return the notice that the setting `name`, which was `before`, is `now` at the agent."""
     value = "its own setting" if now is None else as_code(repr(now))

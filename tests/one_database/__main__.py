@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 
-from tests.one_database import cut, follow, kill, short
+from tests.one_database import cut, errors, follow, kill, short
 from tests.one_database.machines import ADDRESS, DATABASE, A, B, at, network
 from tests.one_database.report import Report
 from tests.one_database.site import Place, Site
@@ -34,6 +34,7 @@ STORIES: dict[str, Story] = {
     "follow": follow.followed,
     "slow": short.slow,
     "full": short.full,
+    "errors": errors.answered_with_errors,
 }
 
 

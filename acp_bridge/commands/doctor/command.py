@@ -27,9 +27,10 @@ from acp_bridge.runtime import log
 
 _ABOUT: Final = """\
 Look at everything that acp-bridge needs, and say of each thing if it is well, and what to do if
-not: Python, the data folder and its disk, the sessions, the bridges that run, keys and the model
-that follows from them, the agent, and the settings of editors. Nothing is changed, and no key is
-shown. The agent is started, asked to introduce itself, and ended; it gets no session."""
+not: Python, the data folder and its disk, the sessions and their database, the bridges that run,
+keys and the model that follows from them, the agent, and the settings of editors. Nothing is
+changed, and no key is shown. The agent is started, asked to introduce itself, and ended; it gets
+no session."""
 _EXAMPLES: Final = (
     "acp-bridge doctor",
     "acp-bridge doctor -- codex-acp",

@@ -23,6 +23,7 @@ from typing import Final, Protocol
 from acp_bridge.agents import lease
 from acp_bridge.journal import (
     DatabaseAway,
+    DatabaseRefuses,
     Journal,
     JournalError,
     SessionExists,
@@ -88,7 +89,7 @@ class IntoDatabase:
     async def run(self, told: Told) -> None:
         """Copy every session that can be copied, and note the deleted ones; report each to `told`.
 
-        Raises DatabaseAway, and JournalError if nothing can be read, or nothing written.
+        Raises DatabaseAway, DatabaseRefuses; JournalError if nothing can be read or written.
         """
         found = await in_thread(sessions_of, self._home)
         async with self._database.connection():
@@ -183,10 +184,13 @@ async def _digest_there(connection: log.Connection, session_id: str) -> str | No
 
 
 async def _reported(session_id: str, copy: Coroutine[None, None, Result]) -> Report:
-    """Await `copy`, the copy of one session, and return the report on it. Raises DatabaseAway."""
+    """Await `copy`, the copy of one session, and return the report on it.
+
+    Raises DatabaseAway, DatabaseRefuses.
+    """
     try:
         return Report(session_id, await copy)
-    except DatabaseAway:
+    except (DatabaseAway, DatabaseRefuses):
         raise
     except SessionExists:
         return Report(session_id, Result.REFUSED, _DIFFERS)
@@ -197,11 +201,11 @@ async def _reported(session_id: str, copy: Coroutine[None, None, Result]) -> Rep
 async def _buried(info: SessionInfo, bury: Coroutine[None, None, Result]) -> Report:
     """Await `bury`, which notes a deleted session in the target, and return the report on it.
 
-    Raises DatabaseAway.
+    Raises DatabaseAway, DatabaseRefuses.
     """
     try:
         return Report(info.session_id, await bury, deleted=True)
-    except DatabaseAway:
+    except (DatabaseAway, DatabaseRefuses):
         raise
     except SessionExists:
         if not info.prompted:  # it was set aside, and has been made anew there

@@ -19,7 +19,7 @@ import anyio
 
 from acp_bridge.agents import lease
 from acp_bridge.commands.terminal.stored import Holder, Kept
-from acp_bridge.journal import DatabaseAway, Journal, JournalError
+from acp_bridge.journal import DatabaseError, Journal, JournalError
 from acp_bridge.journal.connection import in_thread, journal_errors
 from acp_bridge.journal.files import make_folders, remove_files
 from acp_bridge.journal.postgres import log
@@ -111,7 +111,7 @@ class Copies(Kept):
                 for session_id in ids:
                     try:
                         await self._fetch(database, session_id)
-                    except DatabaseAway:
+                    except DatabaseError:
                         raise
                     except JournalError:
                         await in_thread(remove_files, self._journal.path(session_id))

@@ -1,10 +1,9 @@
 """Connections to the database of a journal.
 
-Every failure of psycopg becomes a JournalError: the server's own text, which may hold a host or a
-path, is only chained, for the log.
+Every failure of psycopg becomes a JournalError, by `failures.failure`. A connection needs nothing
+of the server behind it but what `_SETTINGS` sets, so a pooler may stand between.
 """
 
-import re
 import select
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
@@ -15,8 +14,9 @@ import anyio
 import psycopg
 from psycopg import AsyncConnection
 
-from acp_bridge.journal.errors import DatabaseAway, JournalError
-from acp_bridge.journal.postgres.tables import migrate
+from acp_bridge.journal.errors import DatabaseAway
+from acp_bridge.journal.postgres import tables
+from acp_bridge.journal.postgres.failures import failure, refuses_options
 from acp_bridge.settings import DatabaseUrl
 
 #: the most connections in use, not counting that of a lease, and the most that are kept unused.
@@ -25,68 +25,28 @@ _KEPT: Final = 8
 _ANSWER: Final = 10.0
 #: seconds for what transfers all of a session.
 ALL: Final = 600.0
-_OPTIONS: Final = (
-    "-c lock_timeout=5s -c idle_in_transaction_session_timeout=10s -c synchronous_commit=on"
-)
-#: a state that is no SQLSTATE: the certificate is not the server's, or the server has none.
-_UNSAFE: Final = "unsafe"
-#: the first characters of an SQLSTATE, and what a person is told of it: of errors that may pass.
-_AWAY: Final = {
-    "08": "the database can't be reached",
-    "57P": "the database is shutting down or starting",
-    "53100": "the disk of the database is full",
-    "53": "the database has no room for this now",
-    "55P03": "the database was held by another for too long",
-    "40": "the database was held by another for too long",
-    "25P03": "the database was left waiting for too long",
+#: what a role, a database or a server may have set in another way. Whether the database may be
+#: written is its owner's word, so `default_transaction_read_only` stays as it is.
+_SETTINGS: Final = {
+    "lock_timeout": "5001ms",  # a value that nobody else has set
+    "idle_in_transaction_session_timeout": "10s",
+    "synchronous_commit": "on",
+    "statement_timeout": "0",
+    "default_transaction_isolation": r"read\ committed",
+    "default_transaction_deferrable": "off",
+    "array_nulls": "on",
+    "standard_conforming_strings": "on",  # else psycopg writes other bytes
+    "row_security": "off",  # a policy that hides rows becomes an error
 }
-#: the first characters of SQLSTATEs after which nothing of a statement is done, for certain.
-_NOTHING_DONE: Final = ("53", "55P03", "40", "25P03")
-_REFUSED: Final = {
-    "28": "the database refused the login: look at .pgpass or PGPASSWORD, and at the user's name",
-    "3D000": "there is no such database: make it first, for example with createdb",
-    "42501": "the database's user may not do this: it must be able to make a schema, or own it",
-    _UNSAFE: "the way to the database is not as safe as sslmode asks for",
-}
-#: libpq gives no SQLSTATE while it connects, so it is read from what the server says in English. Of
-#: a server with another language the database is away, whatever it says.
-_SAID: Final = (
-    (
-        re.compile(r"authentication failed|pg_hba\.conf|role .+ does not exist|permitted to log"),
-        "28",
-    ),
-    (re.compile(r"database .+ does not exist"), "3D000"),
-    (re.compile(r"too many (clients|connections)|connection slots"), "53300"),
-    (re.compile(r"database system is"), "57P03"),
-    (re.compile(r"but SSL was required|certificate verify failed|root certificate"), _UNSAFE),
+_OPTIONS: Final = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+#: the same, and what older versions don't know, for a connection that did not take them as options.
+_SET: Final = (
+    "SELECT set_config(name, own.value, false) FROM unnest(%s::text[], %s::text[]) AS"
+    " own(name, value) JOIN pg_catalog.pg_settings USING (name)"
 )
-
-
-def failure(error: psycopg.Error) -> JournalError:
-    """Return the JournalError to raise for an error of psycopg, without the server's text.
-
-    It is a DatabaseAway if a later try may work.
-    """
-    state = error.sqlstate or _said(error)
-    for kind, known in ((DatabaseAway, _AWAY), (JournalError, _REFUSED)):
-        for start in sorted(known, key=len, reverse=True):
-            if state.startswith(start):
-                return kind(f"the journal failed: {known[start]}")
-    if not state and isinstance(error, psycopg.OperationalError):
-        return DatabaseAway("the journal failed: the database can't be reached")
-    return JournalError(f"the journal failed: {type(error).__name__}")
-
-
-def _said(error: psycopg.Error) -> str:
-    if error.pgconn is not None and error.pgconn.needs_password:
-        return "28"
-    return next((state for said, state in _SAID if said.search(str(error))), "")
-
-
-def was_refused(error: JournalError) -> bool:
-    """Return whether the server has said that it has done nothing of a statement."""
-    cause = error.__cause__
-    return isinstance(cause, psycopg.Error) and (cause.sqlstate or "").startswith(_NOTHING_DONE)
+_ALL_SETTINGS: Final = {**_SETTINGS, "transaction_timeout": "0"}
+#: the first version that has settings beyond those.
+_HAS_MORE: Final = 170_000
 
 
 class Database:
@@ -96,7 +56,9 @@ class Database:
         """`url`: the address of the database, to which nothing connects yet."""
         self._url = url
         self._free: list[AsyncConnection[Any]] = []
-        self._migrated = False
+        self._migrates, self._migrated = True, False
+        #: False behind a pooler, which refuses settings as options, or leaves them out.
+        self._takes_options = True
         self._limit = anyio.Semaphore(_KEPT)
 
     async def __aenter__(self) -> Self:
@@ -112,6 +74,15 @@ class Database:
         """Close every connection that is free."""
         while self._free:
             await self._free.pop().close()
+
+    async def look(self) -> int:
+        """Connect, and change nothing; returns the version of the tables, 0 if there are none.
+
+        Raises JournalError, also if the user may not do all that a bridge does.
+        """
+        self._migrates = False
+        async with self.connection() as connection:
+            return await tables.look(connection)
 
     @asynccontextmanager
     async def connection(
@@ -167,7 +138,25 @@ class Database:
             await connection.close()
 
     async def _connect(self) -> AsyncConnection[Any]:
-        connection = await AsyncConnection.connect(
+        try:
+            connection = await self._dial(_OPTIONS if self._takes_options else "")
+        except psycopg.OperationalError as error:
+            if not refuses_options(error):
+                raise
+            self._takes_options = False
+            connection = await self._dial("")
+        try:
+            await self._set(connection)
+            if self._migrates and not self._migrated:
+                await tables.migrate(connection)
+                self._migrated = True
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def _dial(self, options: str) -> AsyncConnection[Any]:
+        return await AsyncConnection.connect(
             self._url.conninfo,
             autocommit=True,
             connect_timeout=5,
@@ -175,15 +164,17 @@ class Database:
             keepalives_idle=5,
             keepalives_interval=2,
             keepalives_count=3,
-            options=_OPTIONS,
+            options=options,  # never those of PGOPTIONS
             client_encoding="utf8",
             application_name="acp-bridge",
+            prepare_threshold=None,  # a pooler may pass each transaction to another server process
         )
-        try:
-            if not self._migrated:
-                await migrate(connection)
-                self._migrated = True
-        except BaseException:
-            await connection.close()
-            raise
-        return connection
+
+    async def _set(self, connection: AsyncConnection[Any]) -> None:
+        """Set what was not set by options."""
+        if self._takes_options and not self._migrated:
+            cursor = await connection.execute("SHOW lock_timeout")
+            self._takes_options = await cursor.fetchone() == (_SETTINGS["lock_timeout"],)
+        if not self._takes_options or connection.info.server_version >= _HAS_MORE:
+            values = [value.replace("\\", "") for value in _ALL_SETTINGS.values()]
+            await connection.execute(_SET, [list(_ALL_SETTINGS), values])

@@ -12,84 +12,58 @@ Invariants
 - Updates are made without a wait for the database's disk, all other writes with one, which covers
   all that were made before. The updates that a database has lost when it comes back are in the
   copy, which becomes the base.
-- While the database is away, no prompt is accepted and none is sent; all else is kept in memory.
-- If another bridge has taken the session, the writes that were kept stay on this machine, in a file
-  with a name of its own, and are sent nowhere.
+- Only the session's row says that another bridge has the session. Whatever else becomes of a write,
+  the database is away: no prompt is accepted and none is sent, and all else is kept in memory.
+- A copy that can't be written is given what it lacks before anything else is made.
+- A kept write that the database refuses again and again, while it takes an empty one, is set aside,
+  so that those behind it are made.
+- If another bridge has taken the session, what was kept, and all that follows, goes into a file of
+  this machine with a name of its own, and is sent nowhere.
 """
 
 from __future__ import annotations
 
 import logging
 import sqlite3
-from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import anyio
 
 from acp_bridge.journal.connection import failure, journal_errors, transaction
-from acp_bridge.journal.errors import TAKEN, DatabaseAway, JournalError
-from acp_bridge.journal.file import LIMIT_BYTES, PROMPTED, SessionFile, Unwritten, Write
+from acp_bridge.journal.errors import (
+    UNKNOWN_THERE,
+    DatabaseAway,
+    JournalError,
+    SessionTaken,
+    StatementRefused,
+)
+from acp_bridge.journal.file import PROMPTED, SessionFile, Statement, Unwritten, Write, missing
 from acp_bridge.journal.left_queue import Went
 from acp_bridge.journal.postgres import log
-from acp_bridge.journal.postgres.connection import ALL, Database, was_refused
+from acp_bridge.journal.postgres.aside import Aside
+from acp_bridge.journal.postgres.connection import ALL, Database
+from acp_bridge.journal.postgres.failures import was_refused
+from acp_bridge.journal.postgres.late import Action, Late, Queue
 from acp_bridge.journal.postgres.lease import Lease, now
-from acp_bridge.journal.postgres.memory import Memories, Saved
+from acp_bridge.journal.postgres.memory import Memories, Saved, SessionMemory
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 
 logger = logging.getLogger(__name__)
 
-Action = Callable[[JournalError | None], None]
-
-#: the most writes, and bytes of them, that go to the database in one statement.
-_BATCH: Final = 500
-_BATCH_BYTES: Final = 1024 * 1024
-#: bytes of writes on their way, from which on more are kept, as if the database were away. No
-#: session with a client gets there: an agent is not read while so much waits for the client.
-_MOST_BYTES: Final = 4 * LIMIT_BYTES
 #: bytes of writes behind a base from which on a new base is sent, if that is not longer itself.
 _LOG_BYTES: Final = 1024 * 1024
 #: seconds between two looks for what became of a write.
 _LOOK: Final = 0.5
 #: seconds for which the close of a session waits for what is on its way.
 _CLOSE: Final = 2.0
-_FAILED: Final = "the journal failed"
+#: how often, in a row, the database refuses a write and takes an empty one, until it is set aside.
+_REFUSALS: Final = 5
 _AWAY: Final = "the journal failed: the database can't be reached"
-
-
-@dataclass(slots=True, eq=False)
-class _Late:
-    """A write on its way to the database. `must`: if it can't be made now, it is not kept."""
-
-    write: Write
-    row: log.Row
-    key: object
-    must: bool
-    actions: list[Action] = field(default_factory=list)
-
-    def ended(self, error: JournalError | None) -> None:
-        for action in self.actions:
-            try:
-                action(error)
-            except Exception:
-                logger.exception("journal: what waited for a write has failed")
-
-    async def wait(self) -> JournalError | None:
-        """Wait until the write was made, refused or kept; returns the error if it was refused."""
-        refused: list[JournalError | None] = []
-        over = anyio.Event()
-
-        def ended(error: JournalError | None) -> None:
-            refused.append(error)
-            over.set()
-
-        self.actions.append(ended)
-        await over.wait()
-        return refused[0]
 
 
 class CopiedFile(SessionFile):
@@ -108,8 +82,7 @@ class CopiedFile(SessionFile):
         `memories`: the files of the built-in agent, if that is the agent.
         """
         super().__init__(path, connection)
-        self._memories = memories
-        self._saved = Saved()
+        self._memory = SessionMemory(memories, database)
         self._database = database
         self._lease = lease
         self.machine = lease.machine
@@ -117,8 +90,7 @@ class CopiedFile(SessionFile):
         self._fence = 0
         #: the number of the last write that was made in the database.
         self._applied = 0
-        self._late: deque[_Late] = deque()
-        self._late_bytes = 0
+        self._late = Queue()
         #: the writes that were sent to the database, and those of them that were given up, of which
         #: nobody knows yet if they were made.
         self._sent: list[Write] = []
@@ -128,15 +100,24 @@ class CopiedFile(SessionFile):
         #: True if `on_back` is to be called when the database can be written again.
         self._awaited = False
         self._log_bytes = 0
-        self._rebasing, self._saving = anyio.Lock(), anyio.Lock()
+        self._rebasing = anyio.Lock()
         self._lost: JournalError | None = None
+        #: what a client is told of the database, while that is away.
+        self._why = _AWAY
+        #: the writes that the database has and the copy does not have yet.
+        self._unapplied: list[Write] = []
+        #: True if the queued writes are made one by one, and how often the oldest kept one was
+        #: refused, and an empty one taken, in a row.
+        self._singly, self._refusals = False, 0
+        #: has what this session writes after it was lost.
+        self._aside: Aside | None = None
 
     def take_up(self, head: log.Head, saved: Saved) -> None:
         """Become the copy of the session of which `head` is what the database says.
 
         `saved`: how much of the agent's memory the database has.
         """
-        self._saved = saved
+        self._memory.saved = saved
         self._session_id = head.info.session_id
         self._fence, self._applied = head.fence, head.applied
 
@@ -145,12 +126,17 @@ class CopiedFile(SessionFile):
     @property
     def rows_in_flight(self) -> int:
         """The number of rows of updates that are on their way."""
-        return sum(bool(late.write.lines) for late in self._late)
+        return self._late.rows
+
+    @property
+    def kept(self) -> Collection[Write]:
+        """The writes that could not be made in the copy yet, in their order."""
+        return [*self._unapplied, *self.unwritten]
 
     @property
     def to_come(self) -> Collection[Write]:
-        """The writes that the file does not have yet, in their order."""
-        return [*self.unwritten, *(late.write for late in self._late)]
+        """The writes that the copy does not have yet, in their order."""
+        return [*self.kept, *(late.write for late in self._late)]
 
     @property
     def gone(self) -> bool:
@@ -166,7 +152,7 @@ class CopiedFile(SessionFile):
     def then(self, action: Action) -> None:
         """Call `action` once the last write was made, refused (with the error) or kept."""
         if self._late:
-            self._late[-1].actions.append(action)
+            self._late.last.actions.append(action)
         else:
             action(None)
 
@@ -183,18 +169,22 @@ class CopiedFile(SessionFile):
         if Went.SENT in write.went:
             self.write(write)
             return
-        self._check()
+        self._check_open()
         if self._is_behind:
             self._keep(write, key)
         else:
             self._enter(write, key, must=False)
         if self.in_flight:
             self.on_late()
+        if self._lost:
+            self._save_kept()
 
-    def _refusal(self) -> DatabaseAway:
+    def _refusal(self) -> JournalError:
         """Return the error for a write that can't be made now; `on_back` is called when it can."""
+        if self._lost:
+            return self._lost
         self._await()
-        return DatabaseAway(_AWAY)
+        return DatabaseAway(self._why)
 
     def _await(self) -> None:
         if not self._awaited:
@@ -204,30 +194,33 @@ class CopiedFile(SessionFile):
     @property
     def _is_behind(self) -> bool:
         """True while new writes are kept: the database is away, or too many bytes wait for it."""
-        return self._away or self._late_bytes > _MOST_BYTES
+        return self._away or self._late.is_full or self._lost is not None
 
     @property
     def _away(self) -> bool:
-        return bool(self.unwritten.writes or self._unsure)
+        return bool(self.kept or self._unsure)
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         if self.closed or self._closing:
             raise JournalError("the journal is closed")
+
+    def _check(self) -> None:
+        self._check_open()
         if self._lost:
             raise self._lost
 
     def _enter(self, write: Write, key: object, *, must: bool) -> None:
         with journal_errors():  # a text that is no Unicode goes nowhere
             row = log.row_of(0, write)
-        self._late.append(_Late(write, row, key, must))
-        self._late_bytes += row.size
+        self._late.add(Late(write, row, key, must))
         self.in_flight = True
         self._more.set()
 
     def _keep(self, write: Write, key: object) -> None:
-        self._name(write)
-        if not self.unwritten.writes:
-            event("journal.failed", session=self.path.stem, what=_AWAY)
+        if not self._lost:
+            self._name(write)
+            if not self.unwritten.writes:
+                event("journal.failed", session=self.path.stem, what=self._why)
         self.unwritten.add(write, key)
 
     def catch_up(self) -> None:
@@ -235,7 +228,7 @@ class CopiedFile(SessionFile):
         self._check()
         if self._away:
             self._more.set()
-            raise DatabaseAway(_AWAY)
+            raise DatabaseAway(self._why)
 
     def give_up(self) -> None:
         """Keep the writes that wait for the database, which does not answer, or refuse them."""
@@ -252,99 +245,139 @@ class CopiedFile(SessionFile):
             with anyio.move_on_after(waits.JOURNAL_RETRY if tries else None):
                 await self._more.wait()
             self._more = anyio.Event()
-            makes = self._away or bool(self._late)
             try:
-                if self._away and not self.closed:
-                    await self._make_kept()
-                while self._late:
-                    await self._make_late()
-                if self._awaited and not self.closed:
-                    await self._tell_back(sure=makes)
-            except DatabaseAway:
-                pass  # what waits was kept
-            except JournalError as error:
+                await self._make_all()
+            except SessionTaken as error:
                 self._lose(error)
+            except JournalError as error:
+                if super().gone:
+                    self._lose(error)
             except Exception:
                 logger.exception("journal: the writes of a session can't be made")
-                self._lose(JournalError(_FAILED))
             finally:
                 self._sent = []
 
-    async def _tell_back(self, *, sure: bool) -> None:
-        """Call `on_back` if the database can be written. Raises as `_look_up` does if it can't.
+    async def _make_all(self) -> None:
+        """Make all writes, those that were kept first, and call `on_back` if that is awaited.
 
-        `sure`: it has just been written.
+        Raises SessionTaken; JournalError: the database or the copy can't be written, and what
+        waits was kept.
         """
-        if not sure:
-            await self._look_up()
-        self._awaited = False
-        self.on_back(None)
+        if self._lost:
+            self._save_kept()
+            return
+        makes = self._away or bool(self._late)
+        try:
+            if self._unapplied:
+                self._apply(())
+            if self._away and not self.closed:
+                await self._make_kept()
+            self._singly = False
+            while self._late:
+                await self._make_late()
+            if self._awaited and not self.closed:
+                if not makes:
+                    await self._look_up()
+                self._awaited = False
+                self.on_back(None)
+        except SessionTaken:
+            raise
+        except Exception as error:
+            self._why = str(error) if isinstance(error, JournalError) else _AWAY
+            self._keep_late()
+            raise
 
     async def _make_late(self) -> None:
         """Make the oldest queued writes, as many as go into one statement.
 
-        Raises DatabaseAway: all queued writes were kept, or refused; JournalError: these can't be
-        made.
+        If the database refuses that for what it holds, they are made one by one; one that must be
+        made now is refused. Raises as `_make_all` does.
         """
-        batch: list[_Late] = []
-        size = 0
-        for late in self._late:
-            size += late.row.size
-            if batch and (len(batch) >= _BATCH or size > _BATCH_BYTES):
-                break
-            batch.append(late)
+        batch = [self._late.first] if self._singly else self._late.batch()
         self._sent = [replace(late.write) for late in batch]
         try:
             await self._ship([late.row for late in batch])
-        except DatabaseAway:
-            self._keep_late()
-            raise
+        except StatementRefused as error:
+            if not self._late or (len(batch) == 1 and not batch[0].must):
+                raise  # it was given up meanwhile, or is to be kept
+            if len(batch) == 1:
+                self._why = str(error)
+                self._leaves(self._refusal())
+            self._singly = True
+            return
         if self._unsure:
             self._apply_unsure()
-        else:
-            self._apply_late(batch)
-
-    def _apply_late(self, batch: list[_Late]) -> None:
+            return
         refused: dict[int, JournalError] = {}
-        failed: JournalError | None = None
         try:
             refused = self._apply([late.write for late in batch])
-        except JournalError as error:
-            failed = error
-        for late in batch:  # they are made, if only in the database
-            self._leaves(refused.get(id(late.write)))
-        if failed:
-            raise failed
+        finally:
+            for late in batch:  # they are made, if only in the database
+                self._leaves(refused.get(id(late.write)))
 
     def _leaves(self, error: JournalError | None) -> None:
-        late = self._late.popleft()
-        self._late_bytes -= late.row.size
+        late = self._late.take_first()
         self.in_flight = bool(self._late)
         late.ended(error)
 
     def _keep_late(self) -> None:
         """Keep all queued writes but for those that must be made now: these are refused."""
         while self._late:
-            late = self._late[0]
+            late = self._late.first
             if not late.must:
                 with suppress(JournalError):
                     self._keep(late.write, late.key)
-            self._leaves(self._refusal() if late.must else None)
+            self._leaves(self._refusal() if late.must else self._lost)
 
     async def _make_kept(self) -> None:
-        """Make the writes that were kept, the oldest first. Raises as `_make_late` does."""
+        """Make the writes that were kept, the oldest first. Raises as `_make_all` does."""
         kept = self.unwritten
         if self._unsure:
             await self._look_up()
         while kept.writes:
             self._sent = [made] = [replace(kept.first)]  # more may be joined to it meanwhile
-            await self._ship([log.row_of(0, made)])
+            try:
+                await self._ship([log.row_of(0, made)])
+            except StatementRefused as error:
+                if self._unsure or self.unwritten is not kept or not await self._is_for_good():
+                    raise
+                self._put_out(error)
+                continue
             if self.unwritten is not kept:
                 return  # it was closed, and all of this set aside
+            self._refusals = 0
             self._unsure = self._sent
             self._apply_unsure()
         self._forget_names()
         event("journal.caught_up", session=self.path.stem)
+
+    async def _is_for_good(self) -> bool:
+        """Return whether the database refuses the oldest kept write for what that holds.
+
+        So it is if it takes an empty one instead, several times in a row.
+        """
+        owned = self._lease.owner, self._fence
+        try:
+            async with self._database.connection() as connection:
+                taken = await log.takes(connection, self._session_id, *owned, self._applied + 1)
+        except JournalError:
+            taken = False
+        self._refusals = self._refusals + 1 if taken else 0
+        return self._refusals >= _REFUSALS
+
+    def _put_out(self, why: JournalError) -> None:
+        """Set the oldest kept write aside; of updates a notice takes the place.
+
+        Raises JournalError: there is no room for it, and it is kept.
+        """
+        first = self.unwritten.first
+        Aside(self.db, self.path, self._applied).keep([first])
+        event("journal.failed", session=self.path.stem, what=why)
+        self._refusals = 0
+        if first.lines and first.lines != (missing(),):
+            first.statements, first.lines = (), (missing(),)
+        else:
+            self.unwritten.drop_first()
 
     async def _look_up(self) -> None:
         """Find out if the writes that were given up are in the log; if so, make them in the copy.
@@ -382,8 +415,7 @@ class CopiedFile(SessionFile):
     async def _ship(self, rows: Iterable[log.Row]) -> None:
         """Put `rows`, which are those of the writes in `_sent`, into the database's log.
 
-        Raises DatabaseAway: none of them is there, or they were given up; JournalError: this bridge
-        has lost the session.
+        Raises SessionTaken; JournalError: none of them is there, or they were given up.
         """
         if any(Went.ENDED in write.went for write in self._sent):
             with suppress(JournalError):  # it is tried again at the next checkpoint
@@ -399,14 +431,17 @@ class CopiedFile(SessionFile):
                     if await self._put(connection, rows):
                         break
                     there = await self._last(connection)
+                asked = unknown = False
                 if there == rows[-1].n:
                     break
                 if there < self._applied:  # the database has lost what it had not on its disk
                     await self.rebase()
-                    self._saved = self._saved._replace(size=0)  # it has less, nobody knows how much
+                    self._memory.forget_size()
                     with suppress(JournalError):
                         await self._save_memory()
-            except DatabaseAway as error:
+            except SessionTaken:
+                raise
+            except JournalError as error:
                 unknown = unknown or (asked and not was_refused(error))
                 if not unknown:
                     raise
@@ -434,32 +469,35 @@ class CopiedFile(SessionFile):
         """Return the number of the last write in the log; none sent before can get there later.
 
         That write is on the disk of the database, and of the replicas for which that waits. Raises
-        JournalError: this bridge has lost the session.
+        SessionTaken: the session is not this bridge's.
         """
         owned = self._lease.owner, self._lease.owners
         found = await log.fence(connection, self._session_id, *owned)
         if found is None:
-            raise JournalError(TAKEN)
+            head = await log.head(connection, self._session_id)
+            raise SessionTaken() if head and head.owner else SessionTaken(UNKNOWN_THERE)
         self._fence, applied = found
         return applied
 
     # --- the copy ------------------------------------------------------------------------------
 
     def _apply(self, writes: Iterable[Write]) -> dict[int, JournalError]:
-        """Make writes in the copy that are in the log.
+        """Make writes in the copy that are in the log, after those that it lacks.
 
         Returns the errors of those that its tables refuse, by the `id` of the write. Raises
-        JournalError: the copy can't be written.
+        JournalError: the copy can't be written, and lacks them.
         """
         refused: dict[int, JournalError] = {}
         if self.closed:  # the database has them
             return refused
+        self._unapplied += writes
         super().look()
         with transaction(self.db):
-            for write in writes:
+            for write in self._unapplied:
                 if error := log.make(self.db, write.all):
                     refused[id(write)] = failure(error)
             self.db.execute(*log.applied(self._applied))
+        self._unapplied = []
         return refused
 
     def _catch_up(self) -> None:
@@ -468,43 +506,31 @@ class CopiedFile(SessionFile):
     def _lose(self, error: JournalError) -> None:
         """Give the session up for `error`: another bridge has it, or the copy can't be used.
 
-        Queued writes are refused, kept ones are put into a file of their own, `on_back` is called.
+        Queued, kept and later writes are set aside or refused, and `on_back` is called.
         """
         event("journal.lost", session=self.path.stem, what=error)
         self._lost = error
         self._unsure = []
-        while self._late:
-            late = self._late[0]
-            if not late.must:
-                self.unwritten.add(late.write, late.key)
-            self._leaves(error)
+        self._keep_late()
         self._save_kept()
         self._awaited = False
         self.on_back(error)
 
     def _save_kept(self) -> None:
+        """Set the kept writes aside; if that can't be done, they are still kept."""
         if self.unwritten.writes:
             with suppress(JournalError):
-                self._set_aside()
+                self._aside = self._aside or Aside(self.db, self.path, self._applied)
+                self._aside.add(self.kept)
+                self._unapplied, self.unwritten = [], Unwritten()
 
-    def _set_aside(self) -> None:
-        """Make the kept writes in the copy, and save it under a name of its own."""
-        with transaction(self.db):
-            for write in self.unwritten:
-                log.make(self.db, write.all)
-        with journal_errors():
-            log.set_aside(self.path, self._applied)
-        self.unwritten = Unwritten()
-
-    def rewrite(self, statements: tuple[tuple[str, tuple[object, ...]], ...]) -> None:
+    def rewrite(self, statements: tuple[Statement, ...]) -> None:
         """Execute statements in the copy alone that change how rows are stored.
 
         Raises JournalError.
         """
         self.look()
-        with transaction(self.db):
-            for sql, values in statements:
-                self.db.execute(sql, values)
+        self._execute(Write(statements))
 
     # --- the rest ------------------------------------------------------------------------------
 
@@ -518,7 +544,7 @@ class CopiedFile(SessionFile):
         last = next(changes, None)
         refused = await last.wait() if last else None
         if self._away or self._lost:
-            refused = refused or self._lost or DatabaseAway(_AWAY)
+            refused = refused or self._lost or DatabaseAway(self._why)
         if refused:
             raise refused
 
@@ -534,18 +560,10 @@ class CopiedFile(SessionFile):
         await self.rebase()
 
     async def _save_memory(self) -> None:
-        """Save the new part of the built-in agent's memory in the database. Raises JournalError.
-
-        It is done before clients are told of a turn's end: who has seen that can go on elsewhere.
-        """
-        if self.closed or not self._memories:
-            return
-        agent_session_id = self.value("SELECT agent_session_id FROM session")
-        async with self._saving, self._database.connection() as connection:
-            owned = self._lease.owner, self._fence
-            self._saved = await self._memories.save(
-                connection, self._session_id, agent_session_id, self._saved, owned
-            )
+        """Save what the built-in agent has added to its memory. Raises JournalError."""
+        if not self.closed:
+            agent_session_id = self.value("SELECT agent_session_id FROM session")
+            await self._memory.save(self._session_id, agent_session_id, self._lease, self._fence)
 
     async def rebase(self) -> None:
         """Send the copy, as it is now, to the database as the base, in the place of the log.
@@ -566,12 +584,16 @@ class CopiedFile(SessionFile):
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(_CLOSE):
                 while self._late:
-                    await self._late[-1].wait()
+                    await self._late.last.wait()
             self._closing = True
             if not self.closed:
+                if self._late:
+                    self.give_up()
                 self._save_kept()
+            if self._aside:
+                self._aside.close()
             first = await super().close()
             self._more.set()
-            if first and self._lost is None:
+            if first:
                 await self._lease.release(self._session_id, self._fence)
         return first

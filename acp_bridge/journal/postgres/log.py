@@ -18,6 +18,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import astuple, fields
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -186,6 +187,16 @@ async def put(
         },
     )
     return bool(cursor.rowcount)
+
+
+async def takes(connection: Connection, session_id: str, owner: str, fence: int, n: int) -> bool:
+    """Return whether a write with nothing in it could have the number `n`; it is not made.
+
+    Raises psycopg.Error.
+    """
+    async with connection.transaction(force_rollback=True):
+        empty = [row_of(n, Write(()))]
+        return await put(connection, session_id, owner, fence, empty, sure=False, prompted=False)
 
 
 async def fence(
@@ -369,9 +380,21 @@ def set_aside(path: Path, applied: int) -> None:
     """
     copy = _copied(path)
     with journal_errors():
-        aside = path.with_suffix(f".lost-{applied}")
+        aside = name_aside(path, applied)
         copy.rename(aside)
     event("journal.set_aside", session=path.stem, what=aside.name)
+
+
+def name_aside(path: Path, applied: int) -> Path:
+    """Return the name, which no file has yet, for what the database does not have of a session.
+
+    `path`: that of the session's copy. `applied`: as for `set_aside`.
+    """
+    name = path.with_suffix(f".lost-{applied}")
+    more = (name.with_name(f"{name.name}.{number}") for number in count(2))
+    while name.exists():
+        name = next(more)
+    return name
 
 
 def set_aside_if_ahead(path: Path, applied: int) -> None:

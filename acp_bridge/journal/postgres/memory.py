@@ -12,7 +12,11 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import anyio
+
 from acp_bridge.journal.connection import in_thread, journal_errors
+from acp_bridge.journal.postgres.connection import Database
+from acp_bridge.journal.postgres.lease import Lease
 from acp_bridge.journal.postgres.log import Connection
 from acp_bridge.journal.records import file_name
 from acp_bridge.journal.schema import make_folder
@@ -124,6 +128,33 @@ class Memories:
 
     def _path(self, agent_session_id: str) -> Path:
         return self._folder / f"{agent_session_id}.jsonl"
+
+
+class SessionMemory:
+    """What the database has of the built-in agent's memory of one session."""
+
+    def __init__(self, memories: Memories | None, database: Database) -> None:
+        """`memories`: the agent's files, None if it is another agent."""
+        self._memories, self._database = memories, database
+        self._saving = anyio.Lock()
+        self.saved = Saved()
+
+    def forget_size(self) -> None:
+        """Note that the database might have less than it had."""
+        self.saved = self.saved._replace(size=0)
+
+    async def save(
+        self, session_id: str, agent_session_id: object, lease: Lease, fence: int
+    ) -> None:
+        """Save the new part of the memory in the database. Raises JournalError.
+
+        It is done before clients are told of a turn's end: who has seen that can go on elsewhere.
+        """
+        if self._memories:
+            async with self._saving, self._database.connection() as connection:
+                self.saved = await self._memories.save(
+                    connection, session_id, agent_session_id, self.saved, (lease.owner, fence)
+                )
 
 
 def _read(path: Path, at: int) -> bytes:

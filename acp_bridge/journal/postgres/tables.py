@@ -7,9 +7,10 @@ long for an index. Scripts are only ever added at the end.
 
 from typing import Any, Final
 
+import psycopg
 from psycopg import AsyncConnection
 
-from acp_bridge.journal.errors import JournalError, NewerVersion
+from acp_bridge.journal.errors import DatabaseRefuses, NewerVersion
 
 _LOCK: Final = 0x6163705F62726964  # "acp_brid"
 #: `listing` has one row: whoever changes what is listed counts it up, so changes come in its order.
@@ -51,13 +52,31 @@ MIGRATIONS: Final = (
 )
 
 
+#: SQL for whether the database is read-only, has the tables, and lets the user use or make them.
+_STATE: Final = """
+SELECT current_setting('transaction_read_only') = 'on', made.at IS NOT NULL,
+  CASE WHEN made.at IS NULL
+    THEN has_database_privilege(current_database(), 'CREATE')
+    ELSE has_schema_privilege('acp_bridge', 'USAGE') AND (
+      SELECT bool_and(has_table_privilege(c.oid, one))
+      FROM pg_class AS c, unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) AS one
+      WHERE relnamespace = made.at AND relkind = 'r'
+    )
+  END
+FROM (SELECT (SELECT oid FROM pg_namespace WHERE nspname = 'acp_bridge') AS at) AS made
+"""
+
+
+class NewerTables(NewerVersion, DatabaseRefuses):
+    """A newer acp-bridge has brought the tables of the database up to date."""
+
+
 async def migrate(connection: AsyncConnection[Any]) -> None:
     """Bring the database up to date, in one transaction under one lock.
 
-    Raises psycopg.Error; JournalError, NewerVersion: the database is left as it is.
+    Raises psycopg.Error, DatabaseRefuses: the database is left as it is.
     """
-    if connection.info.parameter_status("server_encoding") != "UTF8":
-        raise JournalError("the database does not keep text as UTF-8: make one with ENCODING UTF8")
+    _check_encoding(connection)
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         await connection.execute("CREATE SCHEMA IF NOT EXISTS acp_bridge")
@@ -67,11 +86,7 @@ async def migrate(connection: AsyncConnection[Any]) -> None:
         cursor = await connection.execute("SELECT max(version) FROM acp_bridge.version")
         row = await cursor.fetchone()
         version = int(row[0] or 0) if row else 0
-        if version > len(MIGRATIONS):
-            raise NewerVersion(
-                f"written by a newer acp-bridge (version {version}, this one knows"
-                f" {len(MIGRATIONS)})"
-            )
+        _check_version(version)
         for script in MIGRATIONS[version:]:
             await connection.execute(script.encode())
         if version < len(MIGRATIONS):
@@ -79,3 +94,41 @@ async def migrate(connection: AsyncConnection[Any]) -> None:
             await connection.execute(
                 "INSERT INTO acp_bridge.version VALUES (%s)", (len(MIGRATIONS),)
             )
+
+
+async def look(connection: AsyncConnection[Any]) -> int:
+    """Return the version of the tables, 0 if there are none, for a user who may read and write all.
+
+    Nothing is changed. Raises psycopg.Error, DatabaseRefuses.
+    """
+    _check_encoding(connection)
+    cursor = await connection.execute(_STATE)
+    row = await cursor.fetchone()
+    assert row
+    read_only, made, may = row
+    if read_only:
+        raise psycopg.errors.ReadOnlySqlTransaction
+    if not may:
+        raise psycopg.errors.InsufficientPrivilege
+    if not made:
+        return 0
+    cursor = await connection.execute("SELECT max(version) FROM acp_bridge.version")
+    row = await cursor.fetchone()
+    version = int(row[0] or 0) if row else 0
+    _check_version(version)
+    return version
+
+
+def _check_encoding(connection: AsyncConnection[Any]) -> None:
+    if connection.info.parameter_status("server_encoding") != "UTF8":
+        raise DatabaseRefuses(
+            "the database does not keep text as UTF-8: make one with ENCODING UTF8"
+        )
+
+
+def _check_version(version: int) -> None:
+    if version > len(MIGRATIONS):
+        raise NewerTables(
+            f"a newer acp-bridge made the tables of the database (version {version}, this one"
+            f" knows {len(MIGRATIONS)}): update acp-bridge here"
+        )

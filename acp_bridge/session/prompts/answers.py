@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 from acp_bridge import errors
 from acp_bridge.agents.process import Exit
-from acp_bridge.journal import DROPPED, GONE, INTERRUPTED, TAKEN, UNRECORDED, WAL_GONE
+from acp_bridge.journal import DROPPED, GONE, INTERRUPTED, TAKEN, UNRECORDED, WAL_GONE, ForUser
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
 from acp_bridge.protocol import PROMPT_REQUIRED, Json, with_own_meta
 from acp_bridge.wire.jsonrpc import UNSET, Answer, Err, Ok, RpcError
@@ -46,13 +46,17 @@ def of_wait(outcome: Outcome) -> Answer:
     return of_outcome(Done())
 
 
+def _is_for_user(detail: object) -> bool:
+    return isinstance(detail, ForUser) or detail in (GONE, TAKEN, WAL_GONE)
+
+
 def _failure(why: Failure, detail: object) -> RpcError:
     match why:
-        case Failure.JOURNAL if detail in (GONE, TAKEN, WAL_GONE):
+        case Failure.JOURNAL if _is_for_user(detail):
             return errors.agent_trouble(f"the prompt was not taken: {detail}")
         case Failure.JOURNAL:
             return errors.agent_trouble("the prompt could not be written to the journal: not taken")
-        case Failure.NOT_BEGUN if detail in (GONE, TAKEN, WAL_GONE):
+        case Failure.NOT_BEGUN if _is_for_user(detail):
             return errors.agent_trouble(f"the prompt was not sent: {detail}")
         case Failure.NOT_BEGUN:
             return errors.agent_trouble("the journal can't be written, so the prompt was not sent")

@@ -29,6 +29,7 @@ from acp_bridge.journal import (
     PromptRow,
     PromptState,
     SessionJournal,
+    told,
 )
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Replied
@@ -318,7 +319,7 @@ class Prompts:
         try:
             prompt.seq = self._journal.accept(prompt.prompt_id, prompt.params)
         except JournalError as exc:
-            self._core.feed(ev.CommitFailed(key, str(exc)))
+            self._core.feed(ev.CommitFailed(key, told(exc)))
             return
         self._journal.then(partial(self._written, key, prompt))
 
@@ -327,7 +328,7 @@ class Prompts:
         if error:
             if not isinstance(error, DatabaseAway):  # it may be there, and must end there then
                 prompt.seq = 0
-            self._core.feed(ev.CommitFailed(key, str(error)))
+            self._core.feed(ev.CommitFailed(key, told(error)))
             return
         failed = ev.CommitFailed(key, "it could not be synced")
         self._core.spawn(self._sync, key, prompt, prompt.request, instead=failed)
@@ -336,7 +337,7 @@ class Prompts:
         try:
             await self._journal.sync()
         except JournalError as exc:
-            self._core.feed(ev.CommitFailed(key, str(exc)))
+            self._core.feed(ev.CommitFailed(key, told(exc)))
             return
         event("prompt.accepted", session=self._core.id, turn=prompt.seq)
         now = self._open.get(key)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from acp_bridge.agents.link import Link
-from acp_bridge.journal import DatabaseAway, JournalError, SessionJournal
+from acp_bridge.journal import DatabaseAway, JournalError, SessionJournal, told
 from acp_bridge.machine import effects as ef
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Failed, Failure, Outcome, Refused, Replied
@@ -157,7 +157,7 @@ class Turn:
         away, prompt = isinstance(why, DatabaseAway), self._prompts.find(key)
         if away and prompt:  # it may wait again, and a prompt that waits has no turn
             self._transcript.end_turn(prompt.seq)
-        self._core.feed(ev.NotBegun(key, away, str(why)))
+        self._core.feed(ev.NotBegun(key, away, told(why)))
 
     def _not_noted_late(self, key: int, why: JournalError) -> None:
         """Let a prompt wait again whose note the journal did not take, and whose words are shown.

@@ -424,6 +424,10 @@ class TranscriptOut:
         """Say that the journal's database is away, and that in `seconds` the turn ends for that."""
         self._say(notices.away(seconds))
 
+    def say_lost(self, why: str) -> None:
+        """Say that the journal takes nothing of this session any more, and why."""
+        self._say(notices.lost(why))
+
     def _say(self, text: str) -> None:
         """Show all clients a notice, without recording it."""
         said = encode(notices.notice(text))

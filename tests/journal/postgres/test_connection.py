@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import anyio
+import psycopg
 import pytest
 
-from acp_bridge.journal.errors import DatabaseAway, JournalError, NewerVersion
+from acp_bridge.journal.errors import DatabaseAway, DatabaseRefuses, JournalError, NewerVersion
 from acp_bridge.journal.postgres.connection import Database
+from acp_bridge.journal.postgres.failures import failure
 from acp_bridge.journal.postgres.tables import MIGRATIONS
 from acp_bridge.journal.postgres.url import parse
 from acp_bridge.settings import DatabaseUrl
@@ -173,3 +175,23 @@ async def test_what_is_told_is_on_the_disk_though_the_database_would_not_wait_fo
         async with Database(database) as opened, opened.connection() as connection:
             cursor = await connection.execute("SHOW synchronous_commit")
             assert await cursor.fetchone() == ("on",)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ('server certificate for "a" does not match host name "b"', "is for another name"),
+        ("SSL error: certificate verify failed", "can't be verified: sslrootcert"),
+        ('root certificate file "/home/me/root.crt" does not exist', "can't be verified"),
+        ("server does not support SSL, but SSL was required", "not as safe as sslmode asks for"),
+        ('FATAL:  no such database: "d"', "there is no such database"),
+        ("FATAL:  SASL authentication failed", "refused the login"),
+        ("FATAL:  unsupported startup parameter: geqo", "a pooler before the database"),
+        ("session is read-only", "the database can only be read"),
+    ],
+)
+def test_what_libpq_says_without_a_state_is_told_as_what_it_is(said: str, why: str) -> None:
+    told = failure(psycopg.OperationalError(said))
+    assert isinstance(told, DatabaseRefuses)
+    assert why in str(told)
+    assert "/" not in str(told)

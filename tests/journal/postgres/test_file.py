@@ -13,7 +13,8 @@ from psycopg.errors import DiskFull
 from acp_bridge.journal import Journal, JournalError, SessionJournal
 from acp_bridge.journal.errors import TAKEN, DatabaseAway
 from acp_bridge.journal.postgres import log
-from acp_bridge.journal.postgres.connection import Database, failure
+from acp_bridge.journal.postgres.connection import Database
+from acp_bridge.journal.postgres.failures import failure
 from acp_bridge.journal.postgres.files import opened
 from acp_bridge.journal.reading import transcript
 from acp_bridge.settings import DatabaseUrl
