@@ -131,7 +131,7 @@ function showPart(message, stay) {
   if ("put" in message) put(at(message.put), message.html);
   if ("busy" in message) setBusy(message.busy, message.stop);
   if (message.add) add(at(message.add), message.id, message.html, stay);
-  if (message.before) at(message.before)?.insertAdjacentHTML("afterbegin", markup(message.html));
+  if (message.before) addEarlier(at(message.before), message.html);
   if (message.order) order(at(message.order), message.ids);
   if (message.append) at(message.append)?.insertAdjacentHTML("beforeend", markup(message.html));
   if (message.gone) at(message.gone)?.remove();
@@ -140,6 +140,7 @@ function showPart(message, stay) {
   if (message.digests) noteDigests(message.digests);
   if (message.view) show(message);
   if (message.say) announce(message.say);
+  if (message.put === "earlier" && seeking) return seek();
   return Boolean(message.opened) && onOpened(message.opened);
 }
 
@@ -162,12 +163,12 @@ function buttons() {
 // -- the login
 
 // A tab keeps the login with which it came in, whichever came to the browser since.
-const myLogin = () => sessionStorage.getItem(STORED) ?? localStorage.getItem(STORED);
+const myLogin = () => tab.get(STORED) ?? ours.get(STORED);
 
 function forgetLogin() {
   const mine = myLogin();
-  sessionStorage.clear();
-  if (localStorage.getItem(STORED) === mine) localStorage.removeItem(STORED);
+  tab.clear();
+  if (ours.get(STORED) === mine) ours.remove(STORED);
   clearTimeout(timer);
   if (socket) socket.onclose = null;
   socket?.close();
@@ -177,8 +178,9 @@ function forgetLogin() {
 
 function onLogin(message) {
   if (message.login) {
-    localStorage.setItem(STORED, message.login);
-    sessionStorage.setItem(STORED, message.login);
+    const stored = ours.set(STORED, message.login);
+    tab.set(STORED, message.login);
+    if (!stored) refusal = "This browser can't store the login: a reload of the page loses it.";
   } else {
     const lost = forgetLogin();
     showLogin();
@@ -193,19 +195,23 @@ function onWelcome(message) {
   server = message.server;
   welcomedOn = socket;
   viewed = undefined;
-  sessionStorage.setItem(STORED, myLogin());
+  tab.set(STORED, myLogin());
   keepFor(message.id);
   say("link", refusal);
   refusal = "";
+  showTold();
   at("prompt-form").hidden = may !== "all";
   setBusy(false);
   turnTo(session());
   sendTaps();
 }
 
+// The next one who logs in here is shown nothing of this login's.
 function showLogin() {
   forget();
+  forgetList();
   show({ view: "login" });
+  for (const each of ["questions", "queue", "settings", "say"]) at(each).replaceChildren();
   turnTo(null);
 }
 
@@ -222,9 +228,32 @@ function leaveHere() {
 
 // A name for this tab, under which it takes its place again after a reload.
 function client() {
-  let name = sessionStorage.getItem("client");
-  if (!name) sessionStorage.setItem("client", (name = random()));
+  let name = tab.get("client");
+  if (!name) tab.set("client", (name = random()));
   return name;
+}
+
+// A tab that was made as a copy of another one has its name, and takes one of its own.
+async function takeName() {
+  for (const wait of [50, 200, 0]) {
+    if (await isAlone(client())) return;
+    await new Promise((done) => setTimeout(done, wait)); // this tab before a reload may still end
+  }
+  tab.remove("client");
+  await isAlone(client());
+}
+
+// True if no other tab has the name; from now on this one has it.
+function isAlone(name) {
+  return new Promise((done) => {
+    const how = { ifAvailable: true };
+    const held = (lock) => {
+      done(Boolean(lock));
+      return lock && new Promise(() => {});
+    };
+    if (navigator.locks) navigator.locks.request(`acp-bridge ${name}`, how, held).catch(done);
+    else done(true);
+  });
 }
 
 function random() {
@@ -298,6 +327,7 @@ function show(message) {
   }
   beginView(message);
   at("questions").replaceChildren();
+  showTold();
   if (came) window.scrollTo({ top: listTop, behavior: "instant" });
 }
 
@@ -323,7 +353,8 @@ function setBusy(is, what = "") {
 
 // -- what the user does
 
-const session = () => /^#s=(.+)$/.exec(location.hash)?.[1] ?? null;
+// No session has so long an id that the rest would matter, and the server takes no longer message.
+const session = () => /^#s=(.{1,500})/.exec(location.hash)?.[1] ?? null;
 const visible = () => document.visibilityState === "visible";
 
 function mayAct(button) {
@@ -374,7 +405,9 @@ at("back").addEventListener("click", (event) => {
 // Goes to the view that the address names, at once: what is typed now is for this session.
 function go() {
   keepPlace();
+  if (boxOf !== session()) told.delete(boxOf);
   if (myLogin()) {
+    if (welcomed()) say("link", "");
     show(session() ? { view: "session", session: session() } : { view: "list" });
     setBusy(false);
     turnTo(session());
@@ -430,7 +463,8 @@ function takeCode() {
 }
 
 // All scripts of the page have been read then.
-document.addEventListener("DOMContentLoaded", () => {
+document.addEventListener("DOMContentLoaded", async () => {
   showTaps();
+  await takeName();
   if (!takeCode()) connect();
 });
