@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.page_not_ours.browser import Browser, BrowserPage
+from tests.page_not_ours.browser import BOUND, Browser, BrowserPage
 from tests.page_not_ours.site import Working, site, wired
 from tests.page_not_ours.test_drafts import BOX, to_the_list, turn_to, two, write
 from tests.page_not_ours.test_in_a_browser import LOGIN, SETTLED, log_in, prompt
@@ -27,8 +27,8 @@ async def test_a_prompt_that_is_too_long_for_the_server_is_said_to_be_and_blocks
         one, _ = await two(there)
         page = await log_in(chromium, there, f"#s={one}")
         await page.value(
-            "(() => { const box = document.querySelector('#prompt'); box.value = 'ä'.repeat(600000);"
-            "box.dispatchEvent(new Event('input')); })()"
+            """(() => { const box = document.querySelector('#prompt');
+              box.value = 'ä'.repeat(600000); box.dispatchEvent(new Event('input')); })()"""
         )
         await page.click("#send")
         await page.shows("too long", "#line")
@@ -188,11 +188,13 @@ async def copied(chromium: Browser, page: BrowserPage) -> BrowserPage:
         found = (await chromium.do("Target.getTargets"))["targetInfos"]
         return {each["targetId"] for each in found}
 
-    before = await tabs()
+    before, new = await tabs(), set[str]()
     opens = "void window.open(location.href, '_blank', 'width=500,height=700')"
     await page.do("Runtime.evaluate", expression=opens, userGesture=True)
-    while not (new := await tabs() - before):
-        await anyio.sleep(0.02)
+    with anyio.fail_after(BOUND):
+        while not new:
+            await anyio.sleep(0.02)
+            new = await tabs() - before
     (target,) = new
     found = await chromium.do("Target.attachToTarget", targetId=target, flatten=True)
     return BrowserPage(chromium, found["sessionId"], target)
@@ -251,8 +253,9 @@ async def test_stops_of_two_sessions_that_are_not_shown_are_both_carried_out(
             await prompt(page, "wait for me")
             await page.until("document.querySelector('#stop')?.hidden === false")
         await page.value(
-            """void (window.sends = WebSocket.prototype.send, WebSocket.prototype.send = function (m) {
-              if (!String(m).includes('"stop"')) sends.call(this, m); })"""
+            """void (window.sends = WebSocket.prototype.send,
+              WebSocket.prototype.send = function (message) {
+                if (!message.includes('"stop"')) sends.call(this, message); })"""
         )
         await page.click("#stop")
         await turn_to(page, one)
@@ -263,3 +266,58 @@ async def test_stops_of_two_sessions_that_are_not_shown_are_both_carried_out(
         await page.until("!kept.taps.length")
         await until(lambda: cancels(there) == 2)
         assert await page.value("document.querySelector('#link').innerText") == ""
+
+
+async def test_a_prompt_that_is_refused_is_a_draft_again_before_what_was_typed_since(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with wired(tmp_path / "home") as line, line.serving(Working()) as there:
+        one, _ = await two(there)
+        page = await log_in(chromium, there, f"#s={one}")
+        await line.cut()
+        await write(page, "for nobody")
+        await page.click("#send")
+        await page.shows(UNSENT, ".unsent")
+        await page.value(
+            """(() => { const box = document.querySelector('#prompt'); box.value = 'another';
+              box.dispatchEvent(new Event('input')); })()"""
+        )
+        owner = await there.it.remote()
+        await owner.ask("session/delete", {"sessionId": one})
+        line.mend()
+        await page.until(f"{BOX} === 'for nobody\\n\\nanother'")
+        await page.until("document.querySelector('#line').innerText")
+
+
+async def test_another_login_in_the_tab_is_told_what_is_never_sent(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    async with on_a_wire(chromium, tmp_path / "home") as (line, there, page, _, _session):
+        await line.cut()
+        await page.click("#stop")
+        await page.value(f"void (location.hash = '#code={there.code()}')")
+        await page.shows("No connection", "#link")
+        line.mend()
+        await page.value(f"void (location.hash = '#code={there.code()}')")
+        await page.shows("What was not sent yet is never sent.", "#link")
+        assert cancels(there) == 0
+
+
+async def test_an_answer_is_kept_and_taken_back_by_keys(chromium: Browser, tmp_path: Path) -> None:
+    async with on_a_wire(chromium, tmp_path / "home", "ask me") as (line, there, page, _, _s):
+        await line.cut()
+        for selector in (".answers .deny", "[data-back]"):
+            await page.until(f"document.querySelector({selector!r})?.checkVisibility()")
+            await page.value(f"document.querySelector({selector!r}).focus()")
+            for kind in ("keyDown", "keyUp"):
+                enter = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13}
+                await page.do("Input.dispatchKeyEvent", type=kind, text="\r", **enter)
+        await page.until("!kept.taps.length")
+        assert await page.value("document.activeElement.id") == "main"
+        line.mend()
+        await page.until("document.querySelector('#link').innerText === ''")
+        await page.shows("The agent asks", "#questions")
+        await anyio.sleep(SETTLED)
+        assert answers(there) == []
+        await page.click(ALLOW)
+        await until(lambda: answers(there) == ["yes"])

@@ -1,8 +1,7 @@
-"""What a server does with taps that are on their way at once, and with one taken back on its way."""
+"""What a server does with taps that are under way at once, and with one taken back under way."""
 
 from pathlib import Path
 
-import anyio
 import pytest
 
 from acp_bridge.protocol import Json

@@ -64,11 +64,12 @@ function keep() {
   say("line", "This browser can't store more: a reload loses what you typed.");
 }
 
-// Another login in this tab finds nothing of the last one's.
+// Another login in this tab finds nothing of the last one's. Returns how many taps are lost.
 function keepFor(who) {
-  if (kept.who !== who) forgetKept();
+  const lost = kept.who !== who && forgetKept();
   kept.who = who;
   keep();
+  return lost;
 }
 
 function forgetKept() {
@@ -133,6 +134,7 @@ function sendTaps() {
 function takeBack(key) {
   const tap = kept.taps.find((each) => each.key === key);
   if (!tap || tap.back) return;
+  const byKey = document.activeElement?.dataset.back === key;
   if (tap.tries) {
     tap.back = true;
     sentOn.delete(key);
@@ -147,6 +149,7 @@ function takeBack(key) {
   sendTaps();
   showSending();
   keepingStill(showTaps);
+  if (byKey) at("main").focus({ preventScroll: true }); // its button is gone
 }
 
 function dropTap(tap) {

@@ -8,6 +8,7 @@ const SETTLED = 600; // ms in which a button has stood still, and nobody typed o
 const SILENT = 15000; // ms without a word from the server after which it is asked for one
 const ANSWERED = 4000; // ms in which it answers
 const RETRY = [500, 1000, 2000, 4000, 8000, 15000];
+const NEVER = "What was not sent yet is never sent.";
 const ACTS = new Set(["stop", "answer", "drop", "move", "run"]); // kept until they are confirmed
 
 const policy = window.trustedTypes?.createPolicy("pieces", { createHTML: (text) => text });
@@ -22,6 +23,8 @@ let may = "look";
 let typed = -SETTLED;
 let focused = -SETTLED; // a window that lay over the page may have gone under the finger
 let heard = 0;
+const inbox = []; // what the server has sent, in order, and the timer after which it is shown
+let due = 0;
 let busy = false;
 let stops = ""; // what a Stop ends: the server's name for the turn that runs
 let welcomedOn = null; // the line over which the server has taken the login
@@ -100,9 +103,27 @@ setInterval(() => {
 }, SILENT / 3);
 
 function take(message) {
+  const begins = "login" in message || message.may;
+  if (begins) changeAll();
   if ("login" in message) return onLogin(message);
-  if (message.may) return onWelcome(message);
-  keepingStill(() => keepingPlace((stay) => change(message, stay)));
+  if (begins) return onWelcome(message);
+  inbox.push(message);
+  due ||= setTimeout(changeAll);
+}
+
+// Makes all changes that have come at once, and then looks once where things are.
+function changeAll() {
+  clearTimeout(due);
+  due = 0;
+  const these = inbox.splice(0);
+  if (!these.length) return;
+  keepingStill(() =>
+    keepingPlace((stay) => {
+      const went = these.map((each) => change(each, stay)).some(Boolean);
+      showTaps();
+      return went;
+    }),
+  );
 }
 
 // Notes which buttons that act for good have moved in a change.
@@ -122,7 +143,6 @@ function change(message, stay) {
   const key = message.taken ?? message.refused ?? message.undone;
   if (key) onOutcome(key, message);
   else if ("line" in message) say("line", message.line);
-  showTaps();
   return went;
 }
 
@@ -184,7 +204,7 @@ function onLogin(message) {
   } else {
     const lost = forgetLogin();
     showLogin();
-    say("link", (message.line ?? "") + (lost ? " What was not sent yet is never sent." : ""));
+    say("link", (message.line ?? "") + (lost ? ` ${NEVER}` : ""));
   }
 }
 
@@ -196,7 +216,7 @@ function onWelcome(message) {
   welcomedOn = socket;
   viewed = undefined;
   tab.set(STORED, myLogin());
-  keepFor(message.id);
+  if (keepFor(message.id)) refusal ||= NEVER;
   say("link", refusal);
   refusal = "";
   showTold();

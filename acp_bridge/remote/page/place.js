@@ -59,6 +59,7 @@ function after(number) {
 function keepingPlace(change) {
   const list = at("session").hidden;
   const stay = !list && atBottom();
+  if (!list) followed = stay;
   const place = stay || (list && document.documentElement.scrollTop < 40) ? null : placeNow();
   const went = change(stay);
   if (!went && stay) toBottom();
@@ -219,6 +220,7 @@ at("pieces").addEventListener(
   (event) => {
     const name = key(event.target);
     if (name && event.target.isConnected) opened[event.target.open ? "add" : "delete"](name);
+    followed &&= atBottom();
   },
   true,
 );
