@@ -196,7 +196,7 @@ def _output(item: Content, command: bool, extent: Extent, *, folded: bool) -> st
     left = max(0, len(lines) - most)
     more = _left(left + said.count("\n") + 1 - len(lines), cut)
     body = text("\n".join(lines[-most:] if command else lines[:most]))
-    return _fold("Output", f"<pre>{body}</pre>{more}", len(lines) if folded else 0)
+    return _fold("Output", f"<pre{_tab(folded)}>{body}</pre>{more}", len(lines) if folded else 0)
 
 
 def _image(of: Picture) -> str:
@@ -211,10 +211,15 @@ def _diff(diff: Diff, extent: Extent, *, folded: bool) -> str:
     lines, left = unified(Diff(diff.path, old, harmless(diff.new[:longest])), _LINES[extent])
     path = one_line(diff.path, _LONG_TITLE) or "a file"
     head = f"{'New file' if diff.old is None else 'Change of'} {path}"
-    body = f'<pre class="diff">{"".join(map(_line, lines))}</pre>{_left(left, cut)}'
+    body = f'<pre class="diff"{_tab(folded)}>{"".join(map(_line, lines))}</pre>{_left(left, cut)}'
     if not folded or len(lines) <= _FOLDED:
         return f'<p class="path">{text(head)}</p>{body}'
     return _fold(head, body, len(lines))
+
+
+def _tab(folded: bool) -> str:
+    """Return the attribute with which keys reach a part that is not folded away, and scrolls."""
+    return "" if folded else ' tabindex="0"'
 
 
 def _line(line: str) -> str:

@@ -211,6 +211,46 @@ async def test_earlier_pieces_can_be_had_up_to_the_very_first(
         assert await page.value(ids) == list(range(1, 352))
 
 
+async def test_a_reload_finds_a_place_far_above_what_is_shown_first(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    talking = Talking()
+    async with site(tmp_path / "home", talking.agent) as there:
+        owner = await there.it.remote()
+        session = await there.it.new(owner)
+        assert await owner.stop_reason(owner.prompt(session, "say 2000")) == "end_turn"
+        page = await log_in(chromium, there, f"#s={session}")
+        for pieces in range(200, 1700, 100):
+            await page.value("document.querySelector('#earlier button').click()")
+            await page.until(f"document.querySelectorAll('#pieces > article').length >= {pieces}")
+        await page.value(to("#p600"))
+        await page.value("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
+        before = await page.value(READS)
+        await page.reload()
+        await page.until("document.documentElement?.dataset.opened")
+        await page.until(is_at(before))
+
+
+async def test_an_output_that_was_opened_at_the_end_stays_where_it_is_read(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    talking = Talking()
+    async with site(tmp_path / "home", talking.agent) as there:
+        owner = await there.it.remote()
+        session = await there.it.new(owner)
+        assert await owner.stop_reason(owner.prompt(session, "say 20 card")) == "end_turn"
+        page = await log_in(chromium, there, f"#s={session}")
+        await page.shows("Message 20 ", "#pieces")
+        await page.value("document.querySelector('#pieces summary').click()")
+        await page.until("document.querySelector('#pieces details').open")
+        frame = "new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))"
+        await page.value(frame)
+        before = await page.value("scrollY")
+        await page.value("say('line', 'The turn had already ended.')")
+        await page.value(frame)
+        assert await page.value("scrollY") == before
+
+
 @pytest.mark.parametrize(("width", "height"), [(320, 480), (320, 300), (390, 844), (1280, 800)])
 async def test_prompt_and_stop_are_at_the_bottom_and_answers_can_be_reached(
     chromium: Browser, tmp_path: Path, width: int, height: int

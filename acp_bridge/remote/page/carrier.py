@@ -3,7 +3,9 @@
 Invariants
 - Each tap that arrives with a key is answered once over each line: `taken`, or `refused` with a
   sentence. What arrives again is not carried out again.
-- A tap for a session that the page does not show now is carried out by a client of its own.
+- A tap for a session that the page does not show now is carried out by a client of its own. A
+  session has one such client at a time, and no two have the same name: the bridge ends the earlier
+  connection of a name.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
+from secrets import token_hex
 from typing import Final
+from weakref import WeakValueDictionary
 
 import anyio
 from anyio.abc import TaskGroup
@@ -63,7 +67,10 @@ class Carrier:
         """`login`: its name; `client`: the page's name at the bridge."""
         self._tell, self._ways, self._receipts = tell, ways, receipts
         self._login = login
-        self._client = _name_apart(client)
+        #: the name of the page, and a part that no other line of it has.
+        self._client = client and f"{client} {token_hex(8)}"
+        #: by session, held by the client that carries taps out there apart.
+        self._apart_in: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
         self._count = 0
         self._over = False
 
@@ -92,8 +99,14 @@ class Carrier:
 
         `sent_to`: the server that the page has sent it to last, by `Receipts.server`.
         """
-        if key and len(key) <= _LONGEST_KEY:
-            self._tell({"undone": key, "line": self._receipts.take_back(key, sent_to).line})
+        if not key or len(key) > _LONGEST_KEY:
+            return
+        known = self._receipts.find(key)
+        if known is not None and known.outcome is None:  # what is true is not known yet
+            known.when_known(lambda _: self.take_back(key, sent_to))
+        elif not self._over:
+            outcome = self._receipts.take_back(key, sent_to)
+            self._tell({"undone": key, "line": outcome.line, "done": outcome.done})
 
     def refuse(self, tap: Json, line: str) -> None:
         """Tell the page that its login may not do what it has sent."""
@@ -163,13 +176,19 @@ class Carrier:
         ends = tap.get("do") in ("stop", "answer")
         if ends and not await self._is_live(session):
             return taps.TURN_ENDED
+        lock = self._apart_in.setdefault(session, anyio.Lock())
+        async with lock:
+            return await self._by_hands(tap, session, ends=ends)
+
+    async def _by_hands(self, tap: Json, session: str, *, ends: bool) -> str | None:
         hands = Hands(session, self._login, asks=tap.get("do") == "answer")
+        client = _name_apart(self._client, session)
         folder = await self._ways.folder(session)
         # the transcript says who has answered
         method = acp.SESSION_LOAD if tap.get("do") == "answer" else acp.SESSION_RESUME
         async with self._ways.connection(hands) as connection:
             try:
-                await hands.open(connection, folder, method, self._client)
+                await hands.open(connection, folder, method, client)
             except RpcError as why:
                 if ends and why.code == ErrorCode.RESOURCE_NOT_FOUND:
                     return taps.TURN_ENDED
@@ -183,11 +202,12 @@ class Carrier:
             return await is_live(connection, session)
 
 
-def _name_apart(client: str | None) -> str | None:
-    """Return the name of the client that carries out taps apart from what the page shows.
+def _name_apart(client: str | None, session: str) -> str | None:
+    """Return the name of the client that carries out taps in a session that is not shown.
 
-    The same name would take the place of the client that shows the session.
+    The same name would take the place of the client that shows a session, or of one that carries
+    out taps in another session.
     """
     if client is None:
         return None
-    return hashlib.sha256(f"taps of {client}".encode(errors="replace")).hexdigest()
+    return hashlib.sha256(f"taps of {client} in {session}".encode(errors="replace")).hexdigest()

@@ -6,7 +6,12 @@
 const KEPT = "kept";
 const LATE = 2000; // ms without an answer after which a tap is shown as not sent yet
 const MOST_TAPS = 20;
+const LONGEST = 1_000_000; // bytes of a prompt; the server takes no longer message
 const NOTHING = { who: "", taps: [], drafts: {} };
+
+// What a browser stores for the page; where it stores nothing, or no more, the page has it itself.
+const tab = storage("sessionStorage");
+const ours = storage("localStorage");
 
 let kept = structuredClone(NOTHING);
 let server = ""; // the run of the server that the line leads to
@@ -14,32 +19,64 @@ let boxOf = null; // the session whose draft is in the box
 let pressed = null; // the button under the finger, and what it meant when it was pressed
 const sentOn = new Map(); // by a tap's key, the line over which it was sent last
 const gotOn = new Map(); // by a tap's key, the line over which the server has said that it has it
+const told = new Map(); // by session, what became of a tap: until it was read there
 
 try {
-  kept = { ...kept, ...JSON.parse(sessionStorage.getItem(KEPT)) };
+  kept = { ...kept, ...JSON.parse(tab.get(KEPT)) };
 } catch {
-  sessionStorage.removeItem(KEPT);
+  tab.remove(KEPT);
+}
+
+function storage(name) {
+  const own = new Map();
+  let stored = null;
+  try {
+    stored = window[name];
+  } catch {
+    // the browser forbids it
+  }
+  return {
+    get: (key) => own.get(key) ?? stored?.getItem(key) ?? null,
+    // False if a reload loses it.
+    set(key, value) {
+      own.delete(key);
+      try {
+        stored.setItem(key, value);
+        return true;
+      } catch {
+        own.set(key, value);
+        return false;
+      }
+    },
+    remove(key) {
+      own.delete(key);
+      stored?.removeItem(key);
+    },
+    clear() {
+      own.clear();
+      stored?.clear();
+    },
+  };
 }
 
 function keep() {
-  try {
-    sessionStorage.setItem(KEPT, JSON.stringify(kept));
-  } catch {
-    say("line", "This browser has no room left: a reload loses what you typed.");
-  }
+  if (tab.set(KEPT, JSON.stringify(kept)) || !(kept.taps.length || boxOf)) return;
+  say("line", "This browser can't store more: a reload loses what you typed.");
 }
 
-// Another login in this tab finds nothing of the last one's.
+// Another login in this tab finds nothing of the last one's. Returns how many taps are lost.
 function keepFor(who) {
-  if (kept.who !== who) forgetKept();
+  const lost = kept.who !== who && forgetKept();
   kept.who = who;
   keep();
+  return lost;
 }
 
 function forgetKept() {
   const lost = kept.taps.length;
   kept = structuredClone(NOTHING);
-  sessionStorage.removeItem(KEPT);
+  told.clear();
+  tab.remove(KEPT);
   turnTo(boxOf);
   return lost;
 }
@@ -57,6 +94,8 @@ function tapped(what, label) {
     if (choice(earlier) === choice(tap)) return;
     takeBack(earlier.key); // the user has chosen again
   }
+  if (tap.do === "set") at(`set-${tap.kind}`).value = tap.choice;
+  told.delete(tap.session);
   if (kept.taps.length >= MOST_TAPS) {
     say("line", "Too many taps wait to be sent. Take some back first.");
     return;
@@ -67,13 +106,15 @@ function tapped(what, label) {
   sendTaps();
 }
 
-// Sends all that was not sent over this line yet. A prompt waits for the mode chosen before it.
+// Sends all that was not sent over this line yet. A prompt waits for the mode chosen before it, and
+// who chooses again waits until it is known what became of the first choice.
 function sendTaps() {
   if (!welcomed()) return;
   let first = true;
   kept.taps.forEach((tap, at) => {
     const chosen = kept.taps.slice(0, at).filter((each) => each.session === tap.session);
     if (tap.do === "prompt" && chosen.some((each) => each.do === "set")) return;
+    if (chosen.some((each) => each.back && about(each) === about(tap))) return;
     if (sentOn.get(tap.key) === socket) return;
     sentOn.set(tap.key, socket);
     if (tap.back) {
@@ -93,11 +134,13 @@ function sendTaps() {
 function takeBack(key) {
   const tap = kept.taps.find((each) => each.key === key);
   if (!tap || tap.back) return;
+  const byKey = document.activeElement?.dataset.back === key;
   if (tap.tries) {
     tap.back = true;
     sentOn.delete(key);
   } else {
     dropTap(tap);
+    if (tap.do === "prompt") endPrompt(tap, false);
     say("line", "Taken back. It was not sent.");
   }
   const chosen = tap.do === "set" && tap.session === session() ? at(`set-${tap.kind}`) : null;
@@ -106,6 +149,7 @@ function takeBack(key) {
   sendTaps();
   showSending();
   keepingStill(showTaps);
+  if (byKey) at("main").focus({ preventScroll: true }); // its button is gone
 }
 
 function dropTap(tap) {
@@ -119,17 +163,25 @@ function onOutcome(key, message) {
   const tap = kept.taps.find((each) => each.key === key);
   if (!tap) return;
   dropTap(tap);
-  if (message.taken && tap.do === "prompt") {
-    if (draft(tap.session) === tap.text) setDraft(tap.session, "");
-    turnTo(boxOf);
-    announce("The prompt was taken");
-  }
+  const done = Boolean(message.taken || message.done);
+  if (tap.do === "prompt") endPrompt(tap, done);
+  const later = kept.taps.find((each) => about(each) === about(tap));
+  if (done && later && tap.do === "set") later.was = tap.choice;
   const line = message.line ?? (tap.back ? "It had already been carried out." : "");
-  if (line && tap.session === session()) say("line", line);
-  else if (line) say("link", `${tap.title}: ${line}`);
+  if (line && !later) told.set(tap.session, { title: tap.title, line });
+  showTold();
   keep();
   showSending();
   sendTaps();
+}
+
+// Says what became of taps, each where its session is shown; here of those elsewhere.
+function showTold() {
+  const own = told.get(session());
+  if (own && !at("session").hidden) say("line", own.line);
+  const others = [...told].filter(([id]) => id !== session()).slice(-3);
+  const lines = others.map(([, each]) => `${each.title}: ${each.line}`);
+  if (lines.length && welcomed()) say("link", lines.join(" "));
 }
 
 function onGot(key) {
@@ -148,10 +200,8 @@ function placeOf(tap) {
     [...document.querySelectorAll(selector)].find((each) => each.dataset[name] === value);
   if (tap.session !== session() || at("session").hidden) return null;
   switch (tap.do) {
-    case "stop":
-      return [at("stop"), at("stop-alone")].find(
-        (each) => !each.hidden && each.dataset.prompt === tap.prompt,
-      );
+    case "stop": // above the buttons: what stands in the foot does not move
+      return busy && stops === tap.prompt ? at("line") : null;
     case "answer":
       return of("#questions button", "question", tap.question)?.parentElement;
     case "drop":
@@ -160,13 +210,20 @@ function placeOf(tap) {
     case "set":
       return at(`set-${tap.kind}`)?.parentElement;
     case "prompt":
-      return may === "all" ? at("send") : null;
+      return may === "all" ? at("line") : null;
     default:
       return at(tap.do);
   }
 }
 
 function showTaps() {
+  const high = at("taps").offsetHeight;
+  const place = high || kept.taps.length ? placeNow() : null;
+  showLate();
+  if (at("taps").offsetHeight !== high) goTo(place);
+}
+
+function showLate() {
   const late = kept.taps.filter((tap) => Date.now() - tap.at >= LATE);
   for (const old of document.querySelectorAll(".unsent")) {
     if (!late.some((tap) => old.id === `tap-${tap.key}`)) old.remove();
@@ -238,9 +295,23 @@ function onInput() {
   keep();
 }
 
+// What was not taken is a draft again, before what was typed since.
+function endPrompt(tap, taken) {
+  const since = draft(tap.session);
+  if (taken && since === tap.text) setDraft(tap.session, "");
+  if (!taken && !since.includes(tap.text)) {
+    setDraft(tap.session, since ? `${tap.text}\n\n${since}` : tap.text);
+  }
+  turnTo(boxOf);
+  if (taken) announce("The prompt was taken");
+}
+
 function sendPrompt() {
   const text = at("prompt").value;
   if (!text.trim() || boxOf === null || boxOf !== session() || promptOf(boxOf)) return;
+  if (new TextEncoder().encode(JSON.stringify(text)).length > LONGEST) {
+    return say("line", "This prompt is too long. A prompt from this page can have 1 MB.");
+  }
   onInput();
   say("line", "");
   tapped({ do: "prompt", text }, "Message");

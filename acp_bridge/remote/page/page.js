@@ -8,6 +8,7 @@ const SETTLED = 600; // ms in which a button has stood still, and nobody typed o
 const SILENT = 15000; // ms without a word from the server after which it is asked for one
 const ANSWERED = 4000; // ms in which it answers
 const RETRY = [500, 1000, 2000, 4000, 8000, 15000];
+const NEVER = "What was not sent yet is never sent.";
 const ACTS = new Set(["stop", "answer", "drop", "move", "run"]); // kept until they are confirmed
 
 const policy = window.trustedTypes?.createPolicy("pieces", { createHTML: (text) => text });
@@ -22,6 +23,8 @@ let may = "look";
 let typed = -SETTLED;
 let focused = -SETTLED; // a window that lay over the page may have gone under the finger
 let heard = 0;
+const inbox = []; // what the server has sent, in order, and the timer after which it is shown
+let due = 0;
 let busy = false;
 let stops = ""; // what a Stop ends: the server's name for the turn that runs
 let welcomedOn = null; // the line over which the server has taken the login
@@ -100,9 +103,27 @@ setInterval(() => {
 }, SILENT / 3);
 
 function take(message) {
+  const begins = "login" in message || message.may;
+  if (begins) changeAll();
   if ("login" in message) return onLogin(message);
-  if (message.may) return onWelcome(message);
-  keepingStill(() => keepingPlace((stay) => change(message, stay)));
+  if (begins) return onWelcome(message);
+  inbox.push(message);
+  due ||= setTimeout(changeAll);
+}
+
+// Makes all changes that have come at once, and then looks once where things are.
+function changeAll() {
+  clearTimeout(due);
+  due = 0;
+  const these = inbox.splice(0);
+  if (!these.length) return;
+  keepingStill(() =>
+    keepingPlace((stay) => {
+      const went = these.map((each) => change(each, stay)).some(Boolean);
+      showTaps();
+      return went;
+    }),
+  );
 }
 
 // Notes which buttons that act for good have moved in a change.
@@ -122,7 +143,6 @@ function change(message, stay) {
   const key = message.taken ?? message.refused ?? message.undone;
   if (key) onOutcome(key, message);
   else if ("line" in message) say("line", message.line);
-  showTaps();
   return went;
 }
 
@@ -131,7 +151,7 @@ function showPart(message, stay) {
   if ("put" in message) put(at(message.put), message.html);
   if ("busy" in message) setBusy(message.busy, message.stop);
   if (message.add) add(at(message.add), message.id, message.html, stay);
-  if (message.before) at(message.before)?.insertAdjacentHTML("afterbegin", markup(message.html));
+  if (message.before) addEarlier(at(message.before), message.html);
   if (message.order) order(at(message.order), message.ids);
   if (message.append) at(message.append)?.insertAdjacentHTML("beforeend", markup(message.html));
   if (message.gone) at(message.gone)?.remove();
@@ -140,6 +160,7 @@ function showPart(message, stay) {
   if (message.digests) noteDigests(message.digests);
   if (message.view) show(message);
   if (message.say) announce(message.say);
+  if (message.put === "earlier" && seeking) return seek();
   return Boolean(message.opened) && onOpened(message.opened);
 }
 
@@ -162,12 +183,12 @@ function buttons() {
 // -- the login
 
 // A tab keeps the login with which it came in, whichever came to the browser since.
-const myLogin = () => sessionStorage.getItem(STORED) ?? localStorage.getItem(STORED);
+const myLogin = () => tab.get(STORED) ?? ours.get(STORED);
 
 function forgetLogin() {
   const mine = myLogin();
-  sessionStorage.clear();
-  if (localStorage.getItem(STORED) === mine) localStorage.removeItem(STORED);
+  tab.clear();
+  if (ours.get(STORED) === mine) ours.remove(STORED);
   clearTimeout(timer);
   if (socket) socket.onclose = null;
   socket?.close();
@@ -177,12 +198,13 @@ function forgetLogin() {
 
 function onLogin(message) {
   if (message.login) {
-    localStorage.setItem(STORED, message.login);
-    sessionStorage.setItem(STORED, message.login);
+    const stored = ours.set(STORED, message.login);
+    tab.set(STORED, message.login);
+    if (!stored) refusal = "This browser can't store the login: a reload of the page loses it.";
   } else {
     const lost = forgetLogin();
     showLogin();
-    say("link", (message.line ?? "") + (lost ? " What was not sent yet is never sent." : ""));
+    say("link", (message.line ?? "") + (lost ? ` ${NEVER}` : ""));
   }
 }
 
@@ -193,19 +215,23 @@ function onWelcome(message) {
   server = message.server;
   welcomedOn = socket;
   viewed = undefined;
-  sessionStorage.setItem(STORED, myLogin());
-  keepFor(message.id);
+  tab.set(STORED, myLogin());
+  if (keepFor(message.id)) refusal ||= NEVER;
   say("link", refusal);
   refusal = "";
+  showTold();
   at("prompt-form").hidden = may !== "all";
   setBusy(false);
   turnTo(session());
   sendTaps();
 }
 
+// The next one who logs in here is shown nothing of this login's.
 function showLogin() {
   forget();
+  forgetList();
   show({ view: "login" });
+  for (const each of ["questions", "queue", "settings", "say"]) at(each).replaceChildren();
   turnTo(null);
 }
 
@@ -222,9 +248,32 @@ function leaveHere() {
 
 // A name for this tab, under which it takes its place again after a reload.
 function client() {
-  let name = sessionStorage.getItem("client");
-  if (!name) sessionStorage.setItem("client", (name = random()));
+  let name = tab.get("client");
+  if (!name) tab.set("client", (name = random()));
   return name;
+}
+
+// A tab that was made as a copy of another one has its name, and takes one of its own.
+async function takeName() {
+  for (const wait of [50, 200, 0]) {
+    if (await isAlone(client())) return;
+    await new Promise((done) => setTimeout(done, wait)); // this tab before a reload may still end
+  }
+  tab.remove("client");
+  await isAlone(client());
+}
+
+// True if no other tab has the name; from now on this one has it.
+function isAlone(name) {
+  return new Promise((done) => {
+    const how = { ifAvailable: true };
+    const held = (lock) => {
+      done(Boolean(lock));
+      return lock && new Promise(() => {});
+    };
+    if (navigator.locks) navigator.locks.request(`acp-bridge ${name}`, how, held).catch(done);
+    else done(true);
+  });
 }
 
 function random() {
@@ -298,6 +347,7 @@ function show(message) {
   }
   beginView(message);
   at("questions").replaceChildren();
+  showTold();
   if (came) window.scrollTo({ top: listTop, behavior: "instant" });
 }
 
@@ -323,7 +373,8 @@ function setBusy(is, what = "") {
 
 // -- what the user does
 
-const session = () => /^#s=(.+)$/.exec(location.hash)?.[1] ?? null;
+// No session has so long an id that the rest would matter, and the server takes no longer message.
+const session = () => /^#s=(.{1,500})/.exec(location.hash)?.[1] ?? null;
 const visible = () => document.visibilityState === "visible";
 
 function mayAct(button) {
@@ -374,7 +425,9 @@ at("back").addEventListener("click", (event) => {
 // Goes to the view that the address names, at once: what is typed now is for this session.
 function go() {
   keepPlace();
+  if (boxOf !== session()) told.delete(boxOf);
   if (myLogin()) {
+    if (welcomed()) say("link", "");
     show(session() ? { view: "session", session: session() } : { view: "list" });
     setBusy(false);
     turnTo(session());
@@ -430,7 +483,8 @@ function takeCode() {
 }
 
 // All scripts of the page have been read then.
-document.addEventListener("DOMContentLoaded", () => {
+document.addEventListener("DOMContentLoaded", async () => {
   showTaps();
+  await takeName();
   if (!takeCode()) connect();
 });

@@ -10,6 +10,7 @@ const digests = new Map(); // by the number of a piece, the digest of what stand
 const opened = new Set(); // the outputs that are open: "p7/0" is the first one of the piece p7
 const fresh = new Set(); // the ids of pieces that have come below the reading place
 let shownSession = null; // the session whose pieces are on the page
+let seeking = null; // the reading place while earlier pieces are fetched up to it
 let listTop = 0; // how far the list was scrolled when it was left
 
 const pieceOf = (element) => element?.closest?.("#pieces > *");
@@ -58,6 +59,7 @@ function after(number) {
 function keepingPlace(change) {
   const list = at("session").hidden;
   const stay = !list && atBottom();
+  if (!list) followed = stay;
   const place = stay || (list && document.documentElement.scrollTop < 40) ? null : placeNow();
   const went = change(stay);
   if (!went && stay) toBottom();
@@ -88,7 +90,7 @@ function beginView(message) {
 function forget() {
   for (const each of ["pieces", "earlier"]) at(each).replaceChildren();
   for (const each of [digests, opened, fresh]) each.clear();
-  shownSession = null;
+  shownSession = seeking = null;
 }
 
 function noteDigests(found) {
@@ -144,7 +146,7 @@ function blocksOf(numbers, step) {
 
 function places() {
   try {
-    return JSON.parse(sessionStorage.getItem("places")) ?? {};
+    return JSON.parse(tab.get("places")) ?? {};
   } catch {
     return {};
   }
@@ -158,7 +160,7 @@ function keepPlace() {
   const mine = atBottom() ? null : { ...placeNow(), first: Math.min(...digests.keys()) };
   const all = Object.fromEntries(newest);
   if (mine) all[shownSession] = { ...mine, opened: [...opened] };
-  sessionStorage.setItem("places", JSON.stringify(all));
+  tab.set("places", JSON.stringify(all));
 }
 
 function keptPlace(id) {
@@ -173,6 +175,25 @@ function arrive(id) {
   place.opened.forEach((each) => opened.add(each));
   reopen(at("pieces"));
   goTo(place);
+  seeking = { ...place, first: numberOf(place.id) };
+  seek();
+}
+
+// A place above the pieces on the page: earlier ones are asked for until it is there. True when it
+// has gone there.
+function seek() {
+  const there = seeking.first >= Math.min(...digests.keys());
+  if (!there && at("earlier").querySelector("button")) {
+    send({ do: "earlier" });
+    return false;
+  }
+  goTo(seeking);
+  seeking = null;
+  return true;
+}
+
+for (const each of ["wheel", "touchmove", "keydown", "pointerdown"]) {
+  document.addEventListener(each, () => (seeking = null), { passive: true }); // the reader goes
 }
 
 // -- outputs that were opened stay open
@@ -199,6 +220,7 @@ at("pieces").addEventListener(
   (event) => {
     const name = key(event.target);
     if (name && event.target.isConnected) opened[event.target.open ? "add" : "delete"](name);
+    followed &&= atBottom();
   },
   true,
 );
@@ -216,6 +238,12 @@ function insertPiece(container, id, html) {
   }
   if (next) next.insertAdjacentHTML("beforebegin", markup(html));
   else container.insertAdjacentHTML("beforeend", markup(html));
+}
+
+function addEarlier(container, html) {
+  noteOpened(container);
+  container.insertAdjacentHTML("afterbegin", markup(html));
+  reopen(container);
 }
 
 // Rows of the list take their order; one that has the focus keeps it.
@@ -273,17 +301,23 @@ function wantMore() {
   send({ do: "more", ...wish() });
 }
 
+function forgetList() {
+  for (const each of ["sessions", "more"]) at(each).replaceChildren();
+  at("find").value = "";
+  asked = listTop = 0;
+}
+
 let typing = 0;
 at("find").addEventListener("input", () => {
   clearTimeout(typing);
   typing = setTimeout(() => {
     asked = 0;
     send({ do: "find", ...wish() });
-    sessionStorage.setItem("find", at("find").value);
+    tab.set("find", at("find").value);
   }, 40);
 });
 at("find-form").addEventListener("submit", (event) => event.preventDefault());
-at("find").value = sessionStorage.getItem("find") ?? "";
+at("find").value = tab.get("find") ?? "";
 
 // -- the screen: what is at its bottom stays above a keyboard, and covers nothing that has the focus
 
