@@ -273,7 +273,7 @@ class Server:
             protocol.receive_data(data)
         came()
         events = protocol.events_received()
-        if len(events) == 1 and isinstance(events[0], Request):
+        if len(events) == 1 and isinstance(events[0], Request) and protocol.parser_exc is None:
             return stream, protocol, events[0]
         if not (answer := b"".join(protocol.data_to_send())):  # the library has given none
             status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if not room else _BAD

@@ -281,6 +281,13 @@ class WebSocket:
         """End `pump`: nothing more is written."""
         self._pumping.cancel()
 
+    def let_go(self) -> None:
+        """Drop the closed stream, and all bytes: the collector may find this object much later."""
+        self._protocol.reader.discard()
+        self._unparsed, self._partial = memoryview(b""), None
+        self._lines, self._buffer = bytearray(), bytearray()
+        del self._stream
+
     async def pump(self) -> None:
         """Write pending bytes to the stream, until `stop` or the other end is gone."""
         with self._pumping, suppress(*_GONE):
@@ -343,15 +350,18 @@ async def opened(
     """
     try:
         socket = WebSocket(stream, protocol, ping, dead)
-        async with beside() as tasks:
-            tasks.start_soon(socket.pump)
-            tasks.start_soon(socket.keep_alive)
-            try:
-                yield socket
-            finally:
-                with anyio.move_on_after(0 if socket.cut else _GOODBYE, shield=True):
-                    await socket.say_goodbye()
-                socket.stop()
+        try:
+            async with beside() as tasks:
+                tasks.start_soon(socket.pump)
+                tasks.start_soon(socket.keep_alive)
+                try:
+                    yield socket
+                finally:
+                    with anyio.move_on_after(0 if socket.cut else _GOODBYE, shield=True):
+                        await socket.say_goodbye()
+                    socket.stop()
+        finally:
+            socket.let_go()
     finally:
         await anyio.aclose_forcefully(stream)
 

@@ -98,6 +98,8 @@ class Peer:
         self._asked: dict[RequestId, Callable[[Answer], None]] = {}
         self._last_id = 0
         self._closed: RpcError | None = None
+        #: what was logged: each fault once, since a line of a log costs more than a message.
+        self._warned = set[str]()
 
     @property
     def busy(self) -> bool:
@@ -162,7 +164,7 @@ class Peer:
     def _on_request(self, message: Message) -> None:
         call = Call(message["id"], message["method"], message.get("params", UNSET))
         if call.id in self._calls:
-            logger.warning("a request id was used again while in flight: %r", call.id)
+            self._warn("a request id was used again while in flight", call.id)
             text = "Invalid request: the id is in flight already"
             refusal = RpcError(ErrorCode.INVALID_REQUEST, text)
             self._send(encode(jsonrpc.error(call.id, refusal)))
@@ -177,7 +179,7 @@ class Peer:
 
     def _on_answer(self, message: Message) -> None:
         if not self._settle(message.get("id"), jsonrpc.read_answer(message)):
-            logger.warning("an answer to nothing was dropped: id %r", message.get("id"))
+            self._warn("an answer to nothing was dropped", message.get("id"))
 
     def _on_malformed(self, line: Malformed) -> None:
         if line.answer and line.id in self._asked:
@@ -185,6 +187,11 @@ class Peer:
         elif self._answer_malformed or line.asks:
             self._send(encode(jsonrpc.error(line.id, line.error)))
         self._handler.on_malformed(line)
+
+    def _warn(self, fault: str, message_id: object) -> None:
+        if fault not in self._warned:
+            self._warned.add(fault)
+            logger.warning("%s: id %.100r", fault, message_id)
 
     def _settle(self, request_id: RequestId, answer: Answer) -> bool:
         on_answer = self._asked.pop(request_id, None)
@@ -251,7 +258,7 @@ class Peer:
 
     def _reply(self, call_id: RequestId, reply: Message) -> None:
         if call_id not in self._calls:
-            logger.warning("a second answer was dropped: id %r", call_id)
+            self._warn("a second answer was dropped", call_id)
             return
         self._calls.remove(call_id)
         try:

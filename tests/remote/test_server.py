@@ -120,14 +120,15 @@ async def test_what_is_no_request_of_some_kilobytes_is_refused(
 
 
 @pytest.mark.hazard("N1")
-async def test_frames_that_come_before_the_answer_are_not_taken(home: Path) -> None:
+@pytest.mark.parametrize("frame", [b"\x81\x82\0\0\0\0{}", b"\x80\x80\0\0\0\0", b"\x81\x02hi"])
+async def test_frames_that_come_before_the_answer_are_not_taken(home: Path, frame: bytes) -> None:
     async with site(home) as it:
         asked = (
             f"GET /acp HTTP/1.1\r\nHost: 127.0.0.1:{it.port}\r\nAuthorization: Bearer {it.secret}"
             "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
             "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
         ).encode()
-        assert (await it.raw(asked + b"\x81\x82\0\0\0\0{}")).startswith(b"HTTP/1.1 400 ")
+        assert (await it.raw(asked + frame)).startswith(b"HTTP/1.1 400 ")
         assert it.came == []
 
 

@@ -19,6 +19,7 @@ from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.remote import websocket
 from acp_bridge.remote.websocket import NotOpened, WebSocket, dial, opened, server_protocol
 from acp_bridge.wire.jsonrpc import Decoder
+from acp_bridge.wire.socket_stream import SocketBytes
 
 LIMIT = 4096
 REQUEST = (
@@ -390,3 +391,16 @@ async def test_frames_that_come_with_the_handshake_are_not_lost() -> None:
         with anyio.fail_after(5):
             async with dialled(f"ws://127.0.0.1:{port}/acp") as ours:
                 assert (await lines(ours, 1))[0]["params"] == {"n": 1}
+
+
+async def test_a_connection_that_has_ended_keeps_nothing_of_half_a_message() -> None:
+    here, there = socket.socketpair()
+    half = Frame(Opcode.TEXT, b" " * LIMIT, fin=False).serialize(mask=True)
+    there.sendall(REQUEST)
+    with there, anyio.fail_after(5):
+        async with await accepted(SocketBytes(here)) as ours:
+            there.sendall(half)
+            there.shutdown(socket.SHUT_WR)
+            assert await ours.read() == b""
+            assert ours.unfinished == LIMIT
+        assert not ours.unfinished

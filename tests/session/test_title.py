@@ -66,6 +66,22 @@ async def test_the_first_prompt_with_words_titles_the_session(tmp_path: Path) ->
     assert await titled(tmp_path, *said) == "mend the bug"
 
 
+async def test_of_titles_that_come_faster_than_they_are_kept_the_newest_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, touch = list[object](), Journal.touch
+
+    async def noting(journal: Journal, session_id: str, **changes: Any) -> None:
+        kept.append(changes["title"])
+        await touch(journal, session_id, **changes)
+
+    monkeypatch.setattr(Journal, "touch", noting)
+    said = [info(title=f"title {number}") for number in range(100)]
+    assert await titled(tmp_path, *said) == "title 99"
+    assert kept[-1] == "title 99"
+    assert len(kept) < 20
+
+
 async def test_a_title_that_is_made_of_a_prompt_is_short(tmp_path: Path) -> None:
     assert await titled(tmp_path, prompt("x" * 81)) == "x" * 79 + "…"
 

@@ -45,6 +45,9 @@ class Title:
             self._own = journal.info.title if journal.get(_OWN) else None
         self._listing = listing
         self._session_id = journal.info.session_id
+        #: the title to be kept next, if any; whether something is to be kept, and is being kept.
+        self._wanted: str | Unset | None = UNSET
+        self._due = self._keeping = False
         self._known = journal.info.title is not None
         self._listed = journal.info.prompted
         #: no prompt changes the title or the listing any more.
@@ -58,7 +61,7 @@ class Title:
         if not self._known and (title := notices.summary(params["prompt"], _LENGTH)):
             self._set(_sound(title))
         elif not self._listed:
-            self._core.spawn(self._keep, UNSET)
+            self._keep_soon()
         self._listed = self._journal.info.prompted
         self.settled = self._known and self._listed
 
@@ -100,13 +103,26 @@ class Title:
 
     def _set(self, title: str | None) -> None:
         self._known = True
-        self._core.spawn(self._keep, title)
+        self._wanted = title
+        self._keep_soon()
 
-    async def _keep(self, title: str | Unset | None) -> None:
+    def _keep_soon(self) -> None:
+        self._due = True
+        if not self._keeping:
+            self._keeping = True
+            self._core.spawn(self._keep)
+
+    async def _keep(self) -> None:
+        """Keep the newest title: an agent may give more of them than the listing can take."""
         try:
-            await self._listing.touch(self._session_id, title=title)
-        except JournalError as exc:
-            event("journal.failed", session=self._session_id, what=exc)
+            while self._due:
+                title, self._wanted, self._due = self._wanted, UNSET, False
+                try:
+                    await self._listing.touch(self._session_id, title=title)
+                except JournalError as exc:
+                    event("journal.failed", session=self._session_id, what=exc)
+        finally:
+            self._keeping = False
 
 
 def _sound(title: str) -> str:
