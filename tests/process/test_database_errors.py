@@ -33,8 +33,10 @@ class Site(Two):
             f" WHERE datname LIKE '{self.name}%'"
         )
         with psycopg.connect(self._all, autocommit=True) as connection:
-            for sql in (end, *statements, end):
-                connection.execute(sql.encode())
+            for sql in (end, *statements):
+                for each in sql.split("; "):
+                    connection.execute(each.encode())
+                    connection.execute(end.encode())
 
     def own(self, sql: str) -> None:
         """Execute a statement in the database as the superuser."""
@@ -69,8 +71,11 @@ RULED = by(
     ),
     (
         "renamed database",
-        "ALTER DATABASE THIS RENAME TO THIS_x",
-        "ALTER DATABASE THIS_x RENAME TO THIS",
+        # One that takes no connections is in use by nobody who comes back in between.
+        "ALTER DATABASE THIS ALLOW_CONNECTIONS false; ALTER DATABASE THIS RENAME TO THIS_x;"
+        " ALTER DATABASE THIS_x ALLOW_CONNECTIONS true",
+        "ALTER DATABASE THIS_x ALLOW_CONNECTIONS false; ALTER DATABASE THIS_x RENAME TO THIS;"
+        " ALTER DATABASE THIS ALLOW_CONNECTIONS true",
     ),
     (
         "no room",
