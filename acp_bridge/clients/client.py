@@ -33,8 +33,10 @@ from acp_bridge.wire.streams import Incoming, Outgoing
 _FLOOD = 64 * 1024 * 1024
 #: the same for a client on a socket, whose cancel is the concern of nobody else.
 _SOCKET_FLOOD = 8 * 1024 * 1024
-#: the same for a remote client, which may be many connections of somebody who has found a token.
+#: the same for a remote client, which may be many connections of somebody who has found a token,
+#: and the messages that are read beyond that: a Stop must come through over a slow line.
 _REMOTE_FLOOD: Final = 1 << 16
+_MORE: Final = 32
 #: how many lines of a client that are no messages are logged: more would fill the disk.
 _TOLD_OF: Final = 20
 #: characters of a login's name.
@@ -259,12 +261,23 @@ class Client:
         sharer = share.sharer(self.rights.name if self.rights else None)
         flood = _REMOTE_FLOOD if self.rights else _SOCKET_FLOOD
 
+        more = _MORE
+
+        def take(lines: bytes) -> None:
+            nonlocal more
+            more -= lines.count(b"\n")
+            self.peer.feed(lines)
+
         async def room() -> None:
-            await self.outgoing.drain_below(flood)
+            nonlocal more
+            if self.outgoing.pending >= flood and more <= 0:
+                await self.outgoing.drain_below(flood)
+            if self.outgoing.pending < flood:
+                more = _MORE
 
         with share.counted(self.peer, self.let_go):
             while data := await self._incoming.read():
-                await share.feed(self.peer.feed, data, sharer, room)
+                await share.feed(take, data, sharer, room)
                 share.bound()
             self.peer.eof()
 

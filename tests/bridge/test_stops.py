@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from acp_bridge.settings import OnCancel
+from tests.bridge.remote import remote_bench
 from tests.sessions.agent import Agent, Gate, until
 from tests.sessions.bench import Bench, Served, bench
 
@@ -253,3 +254,22 @@ async def test_a_cancelled_answer_has_what_else_the_agent_said_in_its_own(tmp_pa
         here.gate.open()
         answer = await here.first.result(here.running)
         assert answer == {"stopReason": "cancelled", **more}
+
+
+@pytest.mark.hazard("C7")
+async def test_a_stop_of_a_remote_client_comes_through_while_much_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    async with remote_bench(tmp_path) as it:
+        client = await it.remote()
+        session_id = await it.new(client)
+        gate = it.agent.stops_at("session/prompt")
+        client.prompt(session_id, "go")
+        await until(lambda: gate.reached)
+        (process,) = it.agent.processes
+        client.way.stuck = 1 << 20  # a slow line
+        for method in ("_x/looks", "_x/looks", "session/cancel"):
+            client.says({"method": method, "params": {"sessionId": session_id}})
+        await until(lambda: "session/cancel" in process.methods())
+        client.way.take_all()
+        gate.open()

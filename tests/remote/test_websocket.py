@@ -20,6 +20,7 @@ from acp_bridge.remote import websocket
 from acp_bridge.remote.websocket import NotOpened, WebSocket, dial, opened, server_protocol
 from acp_bridge.wire.jsonrpc import Decoder
 from acp_bridge.wire.socket_stream import SocketBytes
+from tests.support.waiting import until
 
 LIMIT = 4096
 REQUEST = (
@@ -404,3 +405,46 @@ async def test_a_connection_that_has_ended_keeps_nothing_of_half_a_message() -> 
             assert await ours.read() == b""
             assert ours.unfinished == LIMIT
         assert not ours.unfinished
+
+
+LONG = b"x" * (4 << 20) + b"\n"
+
+
+async def test_a_stop_is_read_at_once_while_much_waits_for_a_client_that_reads_slowly() -> None:
+    heard = list[bytes]()
+
+    async def streaming(ours: WebSocket) -> None:
+        ours.write(LONG)
+        heard.append(await ours.read())
+        assert ours.pending >= 1 << 20
+        ours.close()
+
+    async with our_server(streaming) as (url, ended), connect(url, proxy=None) as client:
+        client.transport.pause_reading()
+        await client.send("stop")
+        await until(lambda: heard)
+        client.transport.resume_reading()
+        await ended.wait()
+    assert heard == [b"stop\n"]
+
+
+async def test_two_ends_that_both_send_something_long_do_not_wait_for_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(websocket, "DEFAULT_LIMIT", 1 << 24)
+    got = dict[str, int]()
+
+    async def exchange(ours: WebSocket, name: str) -> None:
+        for _ in range(3):
+            ours.write(LONG)
+        size = 0
+        while size < 3 * len(LONG):
+            size += len(await ours.read())
+        got[name] = size
+        await ours.drain_below(1)
+
+    async with our_server(lambda ours: exchange(ours, "server")) as (url, ended):
+        async with dialled(url) as client:
+            await exchange(client, "client")
+        await ended.wait()
+    assert got == {"server": 3 * len(LONG), "client": 3 * len(LONG)}
