@@ -17,7 +17,8 @@ Trace: TypeAlias = Callable[[FrameType, str, object], "Trace"]
 #: the client on stdin reads files for the agent.
 READS: Json = {"fs": {"readTextFile": True}}
 
-#: the requests that are open when the cost is taken. Of the calls that are asked about the journal
+#: the requests that are open when the cost is taken. It may differ by what a collector or a timer
+#: runs meanwhile, and not by a line for each of the hundreds that have come. Of the calls that are asked about the journal
 #: has the newest 200 alone (`updates.asking`).
 FEW, MANY = 250, MOST_OPEN - 10
 
@@ -79,7 +80,7 @@ async def test_one_more_request_costs_the_same_beside_a_thousand_open_ones(
         flood.grows(FEW)
         few = steps(flood.ask)
         flood.grows(MANY)
-        assert steps(flood.ask) == few
+        assert steps(flood.ask) < few + FEW
         here.gate.open()
 
 
@@ -92,7 +93,7 @@ async def test_one_that_the_agent_withdraws_costs_the_same_beside_a_thousand_ope
         flood.grows(FEW)
         few = steps(lambda: flood.take_back(FEW))
         flood.grows(MANY)
-        assert steps(lambda: flood.take_back(MANY)) == few
+        assert steps(lambda: flood.take_back(MANY)) < few + FEW
         here.gate.open()
 
 
@@ -106,7 +107,7 @@ async def test_an_update_of_a_call_costs_the_same_beside_a_thousand_open_permiss
         flood.update("t1")  # the first one is looked at more closely
         few = steps(lambda: flood.update("t2"))
         flood.grows(MANY)
-        assert steps(lambda: flood.update("t3")) == few
+        assert steps(lambda: flood.update("t3")) < few + FEW
         here.gate.open()
 
 
