@@ -18,8 +18,8 @@ Trace: TypeAlias = Callable[[FrameType, str, object], "Trace"]
 READS: Json = {"fs": {"readTextFile": True}}
 
 #: the requests that are open when the cost is taken. It may differ by what a collector or a timer
-#: runs meanwhile, and not by a line for each of the hundreds that have come. Of the calls that are asked about the journal
-#: has the newest 200 alone (`updates.asking`).
+#: runs meanwhile, and not by a line for each of the hundreds that have come. Of the calls that are
+#: asked about the journal has the newest 200 alone (`updates.asking`).
 FEW, MANY = 250, MOST_OPEN - 10
 
 
