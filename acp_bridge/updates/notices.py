@@ -22,7 +22,7 @@ from acp_bridge.protocol import (
     text_chunk,
     with_own_meta,
 )
-from acp_bridge.updates.wording import as_code, code, named, words
+from acp_bridge.updates.wording import as_code, code, named, trust, visible, words
 
 UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
@@ -116,7 +116,6 @@ NOTHING_TO_PAUSE: Final = (
     " waiting."
 )
 ASK_WHAT: Final = "Ask what? `/queue ask QUESTION` is answered beside the session."
-ASKED_BESIDE: Final = "[acp-bridge] Asked beside the session, which keeps nothing of this:"
 CANNOT_ASK: Final = (
     "this agent can't be asked beside the session: it has no forks. Ask it in a prompt"
 )
@@ -167,8 +166,8 @@ _REASONS: Final = {
     "max_turn_requests": "ended: the limit of requests of one turn",
     "refusal": "ended: the agent refused",
 }
-#: characters that are shown of what a hook says, and of a path, which is shown whole.
-_OF_HOOK, _OF_PATH = 2_000, 4_200
+#: characters that are shown of what a hook says.
+_OF_HOOK: Final = 2_000
 
 
 def notice(text: str) -> Json:
@@ -236,6 +235,12 @@ def still_left_over(number: int) -> str:
 def titled(title: str) -> str:
     """Return the answer to `/queue title`; `title` is empty if the user gave no words."""
     return f"Titled: {words(title)}" if title else "Give the title behind it: `/queue title WORDS`."
+
+
+def answered_beside(answer: str) -> str:
+    """Return the notice of the answer to `/queue ask`: the agent's words, each line as a quote."""
+    quote = "\n".join(f"> {visible(line)}" for line in answer.splitlines())
+    return f"[acp-bridge] Asked beside the session, which keeps nothing of this:\n\n{quote}"
 
 
 def not_answered(why: str) -> str:
@@ -372,7 +377,7 @@ def untrusted_hooks(folder: str) -> str:
     """Return the notice of a project whose hooks are not trusted."""
     return (
         "[acp-bridge] This project has hooks of its own (`.acp_bridge/hooks.toml`). They are off:"
-        f" {_trust(folder)} on a terminal shows them, and turns them on for sessions"
+        f" {trust(folder)} on a terminal shows them, and turns them on for sessions"
         " that are opened after that."
     )
 
@@ -382,7 +387,7 @@ def untrusted_rules(folder: str, *, changed: bool) -> str:
     since = ", since the file changed after you trusted it" if changed else ""
     return (
         "[acp-bridge] The `allow` rules of this project (`.acp_bridge/permissions.toml`) do not"
-        f" count{since}: {_trust(folder)} on a terminal shows them, and lets them count."
+        f" count{since}: {trust(folder)} on a terminal shows them, and lets them count."
     )
 
 
@@ -391,7 +396,7 @@ def changed_hooks(files: list[str], folder: str) -> str:
     named = ", ".join(map(as_code, files[:5])) + (" and more" if len(files) > 5 else "")
     return (
         f"[acp-bridge] The hooks of this project are off, since {named} changed after you trusted"
-        f" them; every permission is asked of you. {_trust(folder)} on a terminal turns"
+        f" them; every permission is asked of you. {trust(folder)} on a terminal turns"
         " them on again, for sessions that are opened after that."
     )
 
@@ -572,11 +577,6 @@ def turn_ended(told: Json) -> str | None:
 
 
 # --- texts of others, in a sentence of ours -----------------------------------------------------
-
-
-def _trust(folder: str) -> str:
-    """Return the command with which the user trusts a project."""
-    return as_code(f"acp-bridge trust {folder}", _OF_PATH)
 
 
 def summary(prompt: list[Any], length: int) -> str:

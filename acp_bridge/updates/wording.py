@@ -64,6 +64,11 @@ def as_code(text: str, most: int = _LONGEST) -> str:
     return f"{fence}{edge}{line}{edge}{fence}"
 
 
+def trust(folder: str) -> str:
+    """Return the command with which the user trusts a project, as code; a path is shown whole."""
+    return as_code(f"acp-bridge trust {folder}", 4_200)
+
+
 def named(names: list[str], most: int) -> str:
     """Return the first `most` names, as a list in a sentence, and how many more there are."""
     told = [as_code(code(each)) for each in names[:most]]

@@ -96,7 +96,7 @@ async def test_a_typed_question_is_answered_in_words_and_is_not_recorded(
         assert asked["params"]["question"] == "why,\n and how?"
         agent.answer(asked, {"answer": "so"})
         assert await here.answered(typed) == DONE
-        assert here.texts() == [notices.ASKED_BESIDE, "so"]
+        assert here.texts() == [notices.answered_beside("so")]
         assert (await recorded(here.journal), here.states()) == ([], [])
         assert here.journal.info.title is None
 

@@ -26,6 +26,7 @@ OTHERS = {
     "turn_end": "for a terminal, which makes it harmless",
     "turn_error": "for a terminal, which makes it harmless",
     "amount": "a number",
+    "answered_beside": "all lines of an answer, each a quote",
     "held_elsewhere": "a sentence of an error",
     "other_agent": "a sentence of an error",
 }
@@ -183,3 +184,10 @@ def test_a_text_of_others_stays_within_its_line_of_a_notice(name: str) -> None:
         assert not re.search(r"\]\(http", re.sub(r"(`+).*?\1", "", said)), said
         blocks = [each for each in form(said) if each.endswith(("_open", "_close", "fence"))]
         assert blocks == [each for each in form(plain) if each.endswith(("_open", "_close"))], said
+
+
+def test_every_line_of_an_answer_beside_the_session_is_a_quote() -> None:
+    for text in HOSTILE:
+        head, between, *lines = notices.answered_beside(text).split("\n")
+        assert (head.startswith("[acp-bridge] Asked beside"), between) == (True, "")
+        assert all(line.startswith("> ") and line.isprintable() for line in lines if line)

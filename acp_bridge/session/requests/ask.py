@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
-from uuid import uuid4
 
 import anyio
 
@@ -38,7 +37,6 @@ from acp_bridge.protocol import (
     Json,
     can_ask,
     can_own,
-    text_chunk,
 )
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
@@ -280,9 +278,7 @@ class Ask:
             if answer is None:
                 stop = "cancelled"
             else:
-                self._say(client, notices.ASKED_BESIDE)
-                said = text_chunk(AGENT_MESSAGE, answer, f"acp-bridge-{uuid4().hex[:12]}")
-                self._transcript.show_to(client, {"update": said})  # the agent's own words
+                self._say(client, notices.answered_beside(answer))
         self._transcript.then(client, lambda: asked.request.answer({"stopReason": stop}))
         if stop == "cancelled":
             self._transcript.hush(client)
