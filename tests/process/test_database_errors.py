@@ -29,7 +29,7 @@ class Site(Two):
     def rule(self, *statements: str) -> None:
         """Execute statements in another database, as the superuser, and end all connections."""
         end = (
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
             f" WHERE datname LIKE '{self.name}%'"
         )
         with psycopg.connect(self._all, autocommit=True) as connection:
