@@ -26,7 +26,7 @@ from acp_bridge.runtime.log import event
 from acp_bridge.wire.held import Held
 from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Message, Ok, RequestId, RpcError
 from acp_bridge.wire.peer import Call, Peer
-from acp_bridge.wire.streams import Incoming, Outgoing
+from acp_bridge.wire.streams import Allowance, Incoming, Outgoing
 
 #: bytes of answers that wait for a client that asks and never reads; then it isn't read either.
 #: The limit is far above what makes the agents wait, so that a cancel still comes through.
@@ -36,7 +36,6 @@ _SOCKET_FLOOD = 8 * 1024 * 1024
 #: the same for a remote client, which may be many connections of somebody who has found a token,
 #: and the messages that are read beyond that: a Stop must come through over a slow line.
 _REMOTE_FLOOD: Final = 1 << 16
-_MORE: Final = 32
 #: how many lines of a client that are no messages are logged: more would fill the disk.
 _TOLD_OF: Final = 20
 #: characters of a login's name.
@@ -259,25 +258,15 @@ class Client:
 
     async def _read_shared(self, share: SocketShare) -> None:
         sharer = share.sharer(self.rights.name if self.rights else None)
-        flood = _REMOTE_FLOOD if self.rights else _SOCKET_FLOOD
-
-        more = _MORE
+        allowance = Allowance(self.outgoing, _REMOTE_FLOOD if self.rights else _SOCKET_FLOOD)
 
         def take(lines: bytes) -> None:
-            nonlocal more
-            more -= lines.count(b"\n")
+            allowance.count(lines.count(b"\n"))
             self.peer.feed(lines)
-
-        async def room() -> None:
-            nonlocal more
-            if self.outgoing.pending >= flood and more <= 0:
-                await self.outgoing.drain_below(flood)
-            if self.outgoing.pending < flood:
-                more = _MORE
 
         with share.counted(self.peer, self.let_go):
             while data := await self._incoming.read():
-                await share.feed(take, data, sharer, room)
+                await share.feed(take, data, sharer, allowance.room)
                 share.bound()
             self.peer.eof()
 

@@ -33,6 +33,7 @@ from websockets.uri import parse_uri
 from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.wire.jsonrpc import DEFAULT_LIMIT
 from acp_bridge.wire.socket_stream import CHUNK, has_left
+from acp_bridge.wire.streams import Allowance
 
 #: the path of the WebSocket for ACP clients.
 PATH: Final = "/acp"
@@ -53,10 +54,8 @@ _BITE: Final = 1 << 8
 _BARREN: Final = 500
 #: bytes that are written at once. Over a slow line `taken` is to grow several times a second.
 _PIECE: Final = 1 << 15
-#: bytes that may wait for the other end while it is read as ever, and the messages and pings that
-#: are read beyond that.
+#: bytes that may wait for the other end while it is read as ever.
 _FLOOD: Final = 1 << 16
-_MORE: Final = 32
 #: The library would write headers, and so tokens, into a log that is set to debug.
 _SILENT: Final = logging.Logger("websocket", logging.CRITICAL + 1)
 #: What a stream raises when the other end is gone.
@@ -104,7 +103,8 @@ class WebSocket:
         #: shields `pump` from cancellation, so that the last frames are still sent, until `stop`.
         self._pumping = anyio.CancelScope(shield=True)
         self._alive = anyio.current_time()
-        self._more = _MORE
+        #: whole messages count: two ends that both send a long one must not wait for each other.
+        self._allowance = Allowance(self, _FLOOD)
         self.taken = 0
         #: takes a step of parsing.
         self.step: Step = at_once
@@ -150,25 +150,13 @@ class WebSocket:
         while not self._lines or (self._unparsed and self.pending < _FLOOD):
             if self._ended.is_set():
                 break
-            await self._gate()
+            await self._allowance.room()
             if not self._unparsed:
                 await self._read_some()
             await self.step(self._parse_some)
         lines = bytes(self._lines)
         self._lines.clear()
         return lines
-
-    async def _gate(self) -> None:
-        """Wait until more may be read: at most `_MORE` messages while `_FLOOD` bytes wait.
-
-        So a Stop is read at once, however slow the line is. Only messages and pings count, since
-        nothing else has an answer: a long message is read to its end, or two ends that both send
-        one would wait for each other.
-        """
-        if self.pending >= _FLOOD and self._more <= 0:
-            await self.drain_below(_FLOOD)
-        if self.pending < _FLOOD:
-            self._more = _MORE
 
     async def _read_some(self) -> None:
         data: bytes | None = None
@@ -219,7 +207,7 @@ class WebSocket:
         return len(events)
 
     def _take(self, frame: Frame) -> None:
-        self._more -= frame.opcode is Opcode.PING
+        self._allowance.count(frame.opcode is Opcode.PING)
         if frame.opcode is Opcode.TEXT:
             self._spoke = True
             self._partial = bytearray()
@@ -231,7 +219,8 @@ class WebSocket:
         if frame.fin:
             self._lines += self._partial.replace(b"\n", b" ") + b"\n"
             self._partial, self._barren = None, 0
-            self._more -= self._protocol.side is Side.SERVER  # a client asked for what it is sent
+            # A client asked for what it is sent.
+            self._allowance.count(self._protocol.side is Side.SERVER)
 
     # --- outgoing
 

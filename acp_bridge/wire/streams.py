@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
+
+#: the lines that are read beyond the limit of bytes that wait.
+_LINES: Final = 32
 
 
 class Incoming(Protocol):
@@ -27,3 +30,26 @@ class Outgoing(Protocol):
 
 
 Streams: TypeAlias = tuple[Incoming, Outgoing]
+
+
+class Allowance:
+    """The lines that are read while the other end does not take what it is sent.
+
+    A few are read over any line, however slow, so a Stop is read at once.
+    """
+
+    def __init__(self, outgoing: Outgoing, limit: int) -> None:
+        """`limit`: the bytes that may wait for the other end while it is read as ever."""
+        self._outgoing, self._limit = outgoing, limit
+        self._left = _LINES
+
+    def count(self, lines: int) -> None:
+        """Note that so many lines were read that may have an answer."""
+        self._left -= lines
+
+    async def room(self) -> None:
+        """Wait until more may be read."""
+        if self._outgoing.pending >= self._limit and self._left <= 0:
+            await self._outgoing.drain_below(self._limit)
+        if self._outgoing.pending < self._limit:
+            self._left = _LINES
