@@ -137,6 +137,14 @@ def test_a_load_behind_cancelled_may_show_what_was_kept_from_the_client() -> Non
         judge(PROMPT, *kept, sent("session/prompt", 2), LOAD, *shown, LOADED, stopped=True)
 
 
+def test_a_command_that_was_cancelled_keeps_what_follows_from_the_client_as_a_prompt_does() -> None:
+    lines = [PROMPT, said("p0.0."), ENDED, sent("session/prompt", "command")]
+    work = said("[on]", messageId="work")
+    judge(*lines, result("command", stopReason="cancelled"), LOAD, said("p0.0."), work, LOADED)
+    with pytest.raises(Lost, match="something else"):
+        judge(*lines, result("command", stopReason="end_turn"), LOAD, said("p0.0."), work, LOADED)
+
+
 def test_a_delete_that_is_given_up_has_closed_the_session_before_the_load_that_is_open() -> None:
     rest = said("and more", messageId="n")
     load = [LOAD, sent("session/delete", 5), CANCELLED, {"id": 5, "error": {"code": -32800}}]

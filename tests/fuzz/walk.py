@@ -82,6 +82,8 @@ class Walk:
         self._prompts = prompts
         #: requests that open a session, by key: method and session.
         self._openings: dict[str, tuple[str, str]] = {}
+        #: by key, the session of each `session/prompt` without an answer, commands among them.
+        self._prompted: dict[str, str] = {}
         self._replaying: Counter[str] = Counter()
         self._heard: defaultdict[int, set[str]] = defaultdict(set)
         self._live: set[str] = set()
@@ -132,10 +134,12 @@ class Walk:
         if record.direction == "out":
             if method in _OPENINGS and "id" in message:
                 self._opens(key(message["id"]), str(method), str(session_id))
-            elif method == SESSION_PROMPT and (sent := self._prompts.get(key(message["id"]))):
-                self._sight(sent.session_id).prompted(sent.text)
-                self._transcript(sent.session_id).quiet = False
-                self._asked[sent.session_id].append(sent)
+            elif method == SESSION_PROMPT:
+                self._prompted[key(message["id"])] = str(session_id)
+                self._transcript(str(session_id)).quiet = False
+                if sent := self._prompts.get(key(message["id"])):
+                    self._sight(sent.session_id).prompted(sent.text)
+                    self._asked[sent.session_id].append(sent)
         elif method == ACCEPTED and isinstance(about, dict):
             self._accepted(about)
         elif "method" not in message:
@@ -256,6 +260,9 @@ class Walk:
             return  # to another request, which used the id while it was in flight
         if opening := self._openings.pop(request, None):
             self._opened(request, *opening, message)
+        session_id = self._prompted.pop(request, "")
+        if session_id and (message.get("result") or {}).get("stopReason") == "cancelled":
+            self._transcript(session_id).quiet = True  # a command's answer, too
         if not (prompt := self._prompts.get(request)) or prompt.answer is not None:
             return
         if "sessions" in (message.get("result") or ()):
@@ -282,7 +289,6 @@ class Walk:
                 raise Lost(f"prompt {prompt.number} has ended, not shown: {sorted(missing)}")
             self._leaks[prompt.session_id] -= 1
         if prompt.stopped == "cancelled":
-            self._transcript(prompt.session_id).quiet = True
             by_any = (prompt.life, prompt.session_id) in self._ledger.stops
             # A turn whose client does not have the session any more is anybody's to end.
             # What joined a turn ends with that, whoever stops it.
