@@ -67,8 +67,8 @@ async def serve(
 ) -> None:
     """Serve until a signal asks to end; raises OSError if it can't listen at the address.
 
-    `ready` is called with the URLs of the server and of its page once clients can connect; `on_end`
-    is called when the bridge begins to end.
+    `ready` is called with the URLs of the server and of its page once clients can connect and a
+    signal ends it in order; `on_end` is called when the bridge begins to end.
     """
     async with _bound(plan.address) as (listeners, found):
         with private_socket(settings.home, tokens) as private:
@@ -86,8 +86,8 @@ async def serve(
                         tasks.start_soon(_renew, plan.tls, plan.files)
                     for listener in listeners:
                         tasks.start_soon(server.serve, listener)
+                    ready(_url(plan, found), f"{_page_url(plan, found)}/")
 
-            ready(_url(plan, found), f"{_page_url(plan, found)}/")
             elsewhere = address.from_elsewhere(found, plan.certified, plan.origin)
             await serve_remote(settings, let_in, on_end, elsewhere)
 

@@ -171,6 +171,21 @@ def told_in_proc(pid: int) -> str:
     return "".join(file.read_bytes().decode(errors="replace") for file in files)
 
 
+@pytest.mark.hazard("P2")
+async def test_a_signal_as_soon_as_the_address_is_said_ends_the_server_in_order(
+    world: World,
+) -> None:
+    await world.command("serve", "token", "laptop")
+    words = [sys.executable, "-m", "acp_bridge", "serve", "127.0.0.1:0", "--", *fixture_command()]
+    env = {**os.environ, **world.env, "ACP_BRIDGE_HOME": str(world.home), "PYTHONPATH": str(ROOT)}
+    with anyio.fail_after(30):
+        async with await anyio.open_process(words, env=env, cwd=world.cwd, stdout=None) as process:
+            assert process.stderr
+            assert (await process.stderr.receive()).startswith(b"acp-bridge serve: ws")
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+
+
 async def test_a_client_prompts_over_websocket_and_another_sees_it(
     world: World, tmp_path: Path
 ) -> None:
