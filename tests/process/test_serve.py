@@ -31,6 +31,8 @@ from tests.support.waiting import until
 
 pytestmark = [pytest.mark.process, pytest.mark.hazard("N1")]
 
+#: what it says once it can be reached.
+_AT = re.compile(r"^acp-bridge serve: ws.*\n", re.MULTILINE)
 HELLO = {"protocolVersion": 1, "clientCapabilities": {}}
 
 #: An agent whose tool comes to a server with a token that it has read somewhere.
@@ -112,10 +114,9 @@ class Serving:
     async def started(self) -> Self:
         """Wait until it has said where it listens."""
         with anyio.fail_after(30):
-            await until(lambda: "\n" in self.said or self.process.poll() is not None)
-        first = self.said.splitlines()[0]
-        assert first.startswith("acp-bridge serve: ws"), first
-        found = re.search(r"127\.0\.0\.1:(\d+)", first)
+            await until(lambda: _AT.search(self.said) or self.process.poll() is not None)
+        assert _AT.search(self.said), self.said
+        found = re.search(r"127\.0\.0\.1:(\d+)", self.said)
         self.port = int(found[1]) if found else 0
         return self
 
