@@ -100,7 +100,14 @@ async def _bridge(
             spoken = SpokenVersion(AgentProtocol.V1 if settings.ours else settings.agent_protocol)
             started = standing, spoken, files, settings.folder, parent
             command = AgentCommand(
-                settings.command, {}, *started, ours=settings.ours, trace=trace, deadline=deadline
+                settings.command,
+                {},
+                *started,
+                name=settings.agent_name,
+                keys_in=settings.home,
+                ours=settings.ours,
+                trace=trace,
+                deadline=deadline,
             )
             context = SessionContext(settings, journal, tasks, command)
             _notify(context)

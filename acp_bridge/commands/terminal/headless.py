@@ -16,22 +16,20 @@ from typing import Any, Final
 
 import anyio
 
+from acp_bridge import errors
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import BridgeRequest, Listener
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer, Sent
 from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.cli.exits import SAID, Exit, of_error, of_stop_reason
-from acp_bridge.cli.harmless import one_line
-from acp_bridge.commands.terminal.agent_words import last_words_shown
+from acp_bridge.cli.harmless import harmless, one_line
 from acp_bridge.commands.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.commands.terminal.permissions import Permissions, Policy
 from acp_bridge.commands.terminal.reach import NotThere
 from acp_bridge.commands.terminal.sending import SPENT, holds_for_budget, prompt_params
 from acp_bridge.commands.terminal.waiting import Stop, first_of
 from acp_bridge.protocol import (
-    HEARS_LAST_WORDS,
     HEARS_STATE,
-    LAST_WORDS,
     OWN_TURNS_ONLY,
     REQUEST_PERMISSION,
     SESSION_CANCEL,
@@ -52,7 +50,7 @@ from acp_bridge.settings import DRAIN
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: what this client announces: it is asked only about its own turn, and is told which turn runs.
-ABILITIES: Final = dict.fromkeys((HEARS_LAST_WORDS, HEARS_STATE, OWN_TURNS_ONLY, WHOLE_CALLS), True)
+ABILITIES: Final = dict.fromkeys((HEARS_STATE, OWN_TURNS_ONLY, WHOLE_CALLS), True)
 #: seconds for the bridge to answer `initialize`; the bridge answers after its agent, which has
 #: `START`.
 _START: Final = waits.START + 5
@@ -128,9 +126,6 @@ class _Turn:
                 turn = params.get("turn")
                 self._others = isinstance(turn, dict) and turn.get("mine") is False
                 self._runs = isinstance(turn, dict) and not self._others
-            case _ if method == LAST_WORDS:
-                for line in last_words_shown(params):
-                    self._screen.tell(line)
 
     def _note_budget(self, params: Json) -> None:
         """Note if a message tells that the budget is spent.
@@ -293,11 +288,10 @@ class _Turn:
         return [f"the turn goes on there: acp-bridge attach {one_line(f'{at} {session}')} shows it"]
 
     def _words_of(self, error: RpcError) -> list[str]:
-        details = error.data.get("details") if isinstance(error.data, dict) else None
-        said = error.message if details in (None, error.message) else f"{error.message}: {details}"
+        said = errors.whole(error.message, error.data).split("\n")
         login = error.code == ErrorCode.AUTH_REQUIRED and self._order.has_login
         wants = ["the agent wants a login: use its own command for that"] if login else []
-        return [one_line(said), *wants]
+        return [*map(harmless, said), *wants]
 
 
 _WHY: Final = {

@@ -78,11 +78,20 @@ def _failure(why: Failure, detail: object) -> RpcError:
         case Failure.NO_TURN | Failure.NOT_JOINED | Failure.PERHAPS_UNREAD:
             return errors.agent_trouble(_NOT_JOINED[why])
         case Failure.NO_AGENT:
-            why_not = detail.describe() if isinstance(detail, Exit) else detail
-            told = f": {why_not}" if why_not else " in time"
-            return errors.agent_trouble(f"the agent could not be made ready{told}")
+            return _not_ready(detail)
         case _:
             assert_never(why)
+
+
+def _not_ready(detail: object) -> RpcError:
+    """Return the error of a prompt for which there was no agent; an RpcError says why."""
+    if isinstance(detail, RpcError):
+        error = errors.agent_trouble(f"the agent could not be made ready: {detail.message}")
+        error.data["details"] = f"the agent could not be made ready: {detail.data['details']}"
+        return error
+    why_not = f"it ended ({detail.describe()})" if isinstance(detail, Exit) else detail
+    told = f": {why_not}" if why_not else " in time"
+    return errors.agent_trouble(f"the agent could not be made ready{told}")
 
 
 #: why a prompt that was to join a turn did not.

@@ -10,7 +10,7 @@ from acp_bridge.agents.process import Exit
 from acp_bridge.commands.doctor.agent import found_at, masked, missing, started
 from acp_bridge.commands.doctor.findings import Finding
 from acp_bridge.commands.doctor.trial import Trial, noise_in
-from acp_bridge.commands.terminal.masking import Mask
+from acp_bridge.keys.masking import Mask
 from acp_bridge.wire.jsonrpc import Err, Ok, RpcError
 from tests.commands.doctor.subjects import levels, texts
 

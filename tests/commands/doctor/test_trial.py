@@ -13,7 +13,7 @@ from acp_bridge.commands.doctor import agent
 from acp_bridge.commands.doctor import trial as trials
 from acp_bridge.commands.doctor.agent import check
 from acp_bridge.commands.doctor.trial import Trial, try_agent
-from acp_bridge.commands.terminal.masking import Mask
+from acp_bridge.keys.masking import Mask
 from acp_bridge.settings import AgentProtocol
 from tests.commands.doctor.subjects import levels, subject, texts
 from tests.process.tiny_agent import tiny_agent

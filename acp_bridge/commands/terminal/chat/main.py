@@ -32,7 +32,6 @@ from acp_bridge.commands.terminal.view.look import look
 from acp_bridge.protocol import (
     HAS_STOP,
     HEARS_ACCEPTED,
-    HEARS_LAST_WORDS,
     HEARS_QUEUE,
     HEARS_STATE,
     OBSERVES,
@@ -56,7 +55,7 @@ _STARTS: Final = 60.0
 _PAUSE: Final = 1.0
 #: what `chat` and `attach` ask of the bridge.
 _WANTED: Final = dict.fromkeys(
-    (HEARS_STATE, HEARS_QUEUE, HEARS_ACCEPTED, WHOLE_CALLS, HEARS_LAST_WORDS, HAS_STOP), True
+    (HEARS_STATE, HEARS_QUEUE, HEARS_ACCEPTED, WHOLE_CALLS, HAS_STOP), True
 )
 
 
@@ -269,7 +268,7 @@ class _Running:
             why = f"the agent wants a login first{self._login}"
             self._fail(f"{why}\nUse its own command for that.", Exit.AUTHENTICATION)
         else:
-            self._fail(harmless(error.message), of_error(error))
+            self._fail(harmless(errors.whole(error.message, error.data)), of_error(error))
 
     async def _watch(self, connection: Connection) -> None:
         await connection.ended.wait()
