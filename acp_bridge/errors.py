@@ -103,7 +103,8 @@ def whole(message: str, data: object) -> str:
     details = as_object(data).get("details")
     if not isinstance(details, str) or not details:
         return message
-    return details if message in details else f"{message}: {details}"
+    has_it = re.search(rf"(?<!\w){re.escape(message)}(?!\w)", details)
+    return details if has_it else f"{message}: {details}"
 
 
 def unknown_session() -> RpcError:

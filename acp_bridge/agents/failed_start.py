@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from acp_bridge import errors
 from acp_bridge.agents.known_agents import advice_for
 from acp_bridge.agents.process import Exit, StartFailed
 from acp_bridge.agents.program_file import Fault, fault_of
@@ -199,3 +200,9 @@ class NotReady(RpcError):
         if not isinstance(data, dict):
             data = {} if data is UNSET or isinstance(data, str) else {"data": data}
         self.data = {**data, "details": trouble.details}
+
+    def as_own(self) -> RpcError:
+        """Return an error of the bridge's own that says the same, as the answer to a prompt."""
+        error = errors.agent_trouble(self.trouble.what)
+        error.data["details"] = self.trouble.details
+        return error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from acp_bridge import errors
+from acp_bridge.agents.failed_start import NotReady
 from acp_bridge.agents.process import Exit
 from acp_bridge.journal import DROPPED, GONE, INTERRUPTED, TAKEN, UNRECORDED, WAL_GONE, ForUser
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
@@ -84,11 +85,9 @@ def _failure(why: Failure, detail: object) -> RpcError:
 
 
 def _not_ready(detail: object) -> RpcError:
-    """Return the error of a prompt for which there was no agent; an RpcError says why."""
-    if isinstance(detail, RpcError):
-        error = errors.agent_trouble(f"the agent could not be made ready: {detail.message}")
-        error.data["details"] = f"the agent could not be made ready: {detail.data['details']}"
-        return error
+    """Return the error of a prompt for which there was no agent."""
+    if isinstance(detail, NotReady):
+        return detail.as_own()
     why_not = f"it ended ({detail.describe()})" if isinstance(detail, Exit) else detail
     told = f": {why_not}" if why_not else " in time"
     return errors.agent_trouble(f"the agent could not be made ready{told}")
