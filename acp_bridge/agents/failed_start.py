@@ -28,7 +28,7 @@ from acp_bridge.agents.stderr import cut
 from acp_bridge.protocol import INITIALIZE, ErrorCode
 from acp_bridge.wire.jsonrpc import UNSET, RpcError
 
-#: lines of stderr that are kept; enough to mask a private key as a whole.
+#: lines of stderr that are kept, the first and the last: enough to mask a private key as a whole.
 _KEPT: Final = 200
 #: bytes of stdout in which lines that are not ACP are looked for.
 _HEAD: Final = 64 * 1024
@@ -44,6 +44,9 @@ _TELLS: Final = re.compile(
 )
 #: how a StartFailed begins that is a whole sentence.
 _THE_AGENT: Final = "the agent "
+#: programs that fetch an agent before they start it, and the seconds that this may take.
+_FETCHING: Final = frozenset({"npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "uvx", "uv", "pipx"})
+FETCH: Final = 600
 _TERMINAL: Final = "run the same command in a terminal, and read what it says"
 _SPEAKS: Final = "does it speak ACP? Many agents need an argument for that, such as acp or --acp"
 
@@ -80,9 +83,19 @@ class Attempt:
         self._keys_in = keys_in
         self.words = tuple(words)
         self.name = os.path.basename(name) or name
-        self.stderr = deque[str](maxlen=_KEPT)
+        self._first = list[str]()
+        self._last = deque[str](maxlen=_KEPT)
         self._folder = folder
         self._stdout = b""
+
+    def note_stderr(self, line: str) -> None:
+        """Note one line; of many the first and the last are kept."""
+        (self._first if len(self._first) < _KEPT else self._last).append(line)
+
+    def forget(self) -> None:
+        """Forget what it wrote: it has come to a session."""
+        self._first.clear()
+        self._last.clear()
 
     def note_stdout(self, data: bytes) -> None:
         """Note what the agent has written to stdout; no more is kept than is needed."""
@@ -161,11 +174,16 @@ class Attempt:
     def _written(self) -> tuple[str, ...]:
         """Return the lines that tell most of what it wrote, under headings."""
         lines: list[str] = []
-        if err := telling(self.stderr, mask := self._mask()):
+        if err := telling([*self._first, *self._last], mask := self._mask()):
             lines += ["the last lines of its stderr:", *err]
         if out := telling(self.noise, mask):
             lines += ["what it wrote to stdout:", *out]
         return tuple(lines)
+
+
+def fetches(words: Sequence[str]) -> bool:
+    """Return True if a command's program may fetch the agent before it starts it."""
+    return os.path.basename(words[0]) in _FETCHING
 
 
 def telling(lines: Iterable[str], mask: Callable[[str], str]) -> list[str]:

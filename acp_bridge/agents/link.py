@@ -24,7 +24,8 @@ from anyio.abc import TaskGroup
 
 from acp_bridge import errors
 from acp_bridge.agents.deadline import Deadline
-from acp_bridge.agents.failed_start import Attempt, NotReady
+from acp_bridge.agents.descendants import first_descendants
+from acp_bridge.agents.failed_start import FETCH, Attempt, NotReady, fetches
 from acp_bridge.agents.parent import AgentParent
 from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import AtClients, Requests, agent_peer
@@ -49,7 +50,7 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
-from acp_bridge.runtime.threads import done_in_any_case
+from acp_bridge.runtime.threads import NoThread, done_in_any_case, in_thread
 from acp_bridge.wire.jsonrpc import Answer, Heard, Malformed, RequestId, RpcError, encode
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
@@ -167,6 +168,10 @@ class AgentCommand:
     #: the deadline that the guards of all processes and hooks follow; None: there is none.
     deadline: Deadline | None = None
 
+    def attempt(self) -> Attempt:
+        """Return what takes note of one start."""
+        return Attempt(self.words, self.name or self.words[0], self.folder, self.keys_in)
+
     async def start(
         self,
         tasks: TaskGroup,
@@ -235,8 +240,7 @@ class Link:
         self._parked, self._parked_bytes, self._kept = parked, 0, list[tuple[str, Any]]()
         self._hurry = anyio.CancelScope()
         #: what was seen of it until a session has the process.
-        name = command.name or command.words[0]
-        self._attempt = Attempt(command.words, name, command.folder, command.keys_in)
+        self._attempt = command.attempt()
         self._closed = anyio.Event()
         self._read_all, self._doomed, self._cut_off = (anyio.Event() for _ in range(3))
 
@@ -268,6 +272,8 @@ class Link:
             self.peer.tell_lines(self._heard)
         self._writer = writer
         tasks.start_soon(self._live, process, writer, reader)
+        if fetches(self.command.words):
+            tasks.start_soon(self._wait_for_fetch)
         try:
             result = await self._initialize()
             if self.command.standing.kept:
@@ -301,6 +307,19 @@ class Link:
             raise version.refused(asked, None)
         version.settle(asked if self._translated else VERSION)
         return result
+
+    async def _wait_for_fetch(self) -> None:
+        """Let the time of the start begin anew as long as a program still fetches the agent."""
+        for _ in range(FETCH):
+            if self.initialized or self.gone:
+                return
+            try:
+                if await in_thread(first_descendants, self.pid):  # the agent itself
+                    return
+            except NoThread:
+                return
+            self.at_clients.begin_anew()
+            await anyio.sleep(1)
 
     async def end_start(self) -> None:
         """Kill a process that could not be initialized; the owner gets no `on_gone` for that."""
@@ -465,7 +484,7 @@ class Link:
         changed = owner is not self.owner
         self.owner = owner
         self._hurry.cancel()  # the owner before waits for a client no more
-        self._attempt.stderr.clear()
+        self._attempt.forget()
         if self.forked is None:
             self._unpark()
         if changed and self.gone:
@@ -538,7 +557,7 @@ class Link:
     def _on_stderr(self, line: str) -> None:
         event("agent.log" if self.command.ours else "agent.stderr", agent=self.name, text=line)
         if self._parked or not self.initialized:
-            self._attempt.stderr.append(line)
+            self._attempt.note_stderr(line)
 
     def _send(self, data: bytes) -> None:
         if self._translated:

@@ -41,7 +41,8 @@ def fault_of(
         if (file := _found(program, path, folder)) is None:
             return Fault(
                 f"{program} is not found in the PATH",
-                "install it, or give the whole path of its program",
+                "install it, or give the whole path of its program; if a terminal finds it,"
+                " --login-shell-path on takes its PATH",
             )
         if ran:
             return _of_head(program, file, path) if _is_script(file) else None
@@ -128,7 +129,7 @@ def _of_first_line(program: str, line: str, path: str) -> Fault | None:
         if shutil.which(needed, path=path) is None:
             return Fault(
                 f"{program} needs {needed}, which is not found in the PATH",
-                f"install {needed}, or start acp-bridge where it is found",
+                f"install {needed}; if a terminal finds it, --login-shell-path on takes its PATH",
             )
     elif not runs.is_file():
         return Fault(

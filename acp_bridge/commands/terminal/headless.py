@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -27,6 +28,7 @@ from acp_bridge.commands.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.commands.terminal.permissions import Permissions, Policy
 from acp_bridge.commands.terminal.reach import NotThere
 from acp_bridge.commands.terminal.sending import SPENT, holds_for_budget, prompt_params
+from acp_bridge.commands.terminal.starting import starting, told_if_slow
 from acp_bridge.commands.terminal.waiting import Stop, first_of
 from acp_bridge.protocol import (
     HEARS_STATE,
@@ -51,9 +53,6 @@ from acp_bridge.wire.jsonrpc import RpcError
 
 #: what this client announces: it is asked only about its own turn, and is told which turn runs.
 ABILITIES: Final = dict.fromkeys((HEARS_STATE, OWN_TURNS_ONLY, WHOLE_CALLS), True)
-#: seconds for the bridge to answer `initialize`; the bridge answers after its agent, which has
-#: `START`.
-_START: Final = waits.START + 5
 _OVER: Final = 5.0
 
 #: Connects a command to its bridge.
@@ -78,6 +77,8 @@ class Order:
     drain_timeout: float = DRAIN
     #: the agent has a login command; the built-in agent instead says which key is missing.
     has_login: bool = True
+    #: the agent's name for people; "": not known.
+    agent: str = ""
     #: the option with which other commands reach the session, such as `--at URL`; "": none.
     at: str = ""
 
@@ -259,7 +260,8 @@ class _Turn:
 
     async def _prompt(self, connection: Connection) -> Sent:
         order = self._order
-        await connection.initialize("acp-bridge run", own=ABILITIES, within=_START)
+        async with told_if_slow(partial(self._screen.tell, starting(order.agent))):
+            await connection.initialize("acp-bridge run", own=ABILITIES, within=waits.OWN_BRIDGE)
         where = {"cwd": order.cwd, "mcpServers": []}
         patience = order.open_timeout + _OVER
         if order.session_id is None:
