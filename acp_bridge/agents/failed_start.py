@@ -18,15 +18,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from acp_bridge import errors
-from acp_bridge.agents.known_agents import advice_for
 from acp_bridge.agents.process import Exit, StartFailed
-from acp_bridge.agents.program_file import Fault, fault_of
 from acp_bridge.agents.stderr import cut
 from acp_bridge.protocol import INITIALIZE, ErrorCode
 from acp_bridge.wire.jsonrpc import UNSET, RpcError
+
+if TYPE_CHECKING:
+    from acp_bridge.agents.program_file import Fault
 
 #: lines of stderr that are kept, the first and the last: enough to mask a private key as a whole.
 _KEPT: Final = 200
@@ -117,13 +118,13 @@ class Attempt:
         """Return why no process came of it; reads a disk."""
         fault = self._fault()
         if failed.by_file and fault is not None:
-            advice = advice_for(self.words, missing=True) or fault.advice
+            advice = self._advice(missing=True) or fault.advice
             return Trouble(f"the agent could not be started: {fault.what}", (), advice)
         said = str(failed)
         whole = f"the agent could not be started: {said}"
         if said.startswith(_THE_AGENT):
             whole = f"{self.name} {said.removeprefix(_THE_AGENT)}"
-        return Trouble(whole, self._written(), advice_for(self.words))
+        return Trouble(whole, self._written(), self._advice())
 
     def ended(self, exit_: Exit | None, method: str = INITIALIZE) -> Trouble:
         """Return why its process has ended before it answered `method`; reads a disk."""
@@ -136,7 +137,7 @@ class Attempt:
         return Trouble(
             f"{self.name}{wrote} ended before it answered {method}{how}",
             self._written(),
-            advice_for(self.words) or (_SPEAKS if self.noise else _TERMINAL),
+            self._advice() or (_SPEAKS if self.noise else _TERMINAL),
         )
 
     def silent(self, seconds: float, method: str = INITIALIZE) -> Trouble:
@@ -145,7 +146,7 @@ class Attempt:
         return Trouble(
             f"{self.name}{wrote} did not answer {method} within {seconds:g} s",
             self._written(),
-            advice_for(self.words) or (_SPEAKS if method == INITIALIZE else _TERMINAL),
+            self._advice() or (_SPEAKS if method == INITIALIZE else _TERMINAL),
         )
 
     def refused(self, refusal: RpcError, method: str = INITIALIZE) -> Trouble:
@@ -159,10 +160,18 @@ class Attempt:
         return Trouble(
             f"{self.name} answered {method} with an error: {said}",
             self._written(),
-            advice_for(self.words) or advice,
+            self._advice() or advice,
         )
 
+    def _advice(self, *, missing: bool = False) -> str:
+        """Return what the table of known agents advises; "" for nothing."""
+        from acp_bridge.agents.known_agents import advice_for
+
+        return advice_for(self.words, missing=missing)
+
     def _fault(self, *, ran: bool = False) -> Fault | None:
+        from acp_bridge.agents.program_file import fault_of
+
         return fault_of(self.words[0], os.environ.get("PATH", ""), self._folder, ran=ran)
 
     def _mask(self) -> Callable[[str], str]:

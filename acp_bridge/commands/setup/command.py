@@ -39,7 +39,8 @@ _ORDER: Final = (
     *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "request-timeout", "model"),
     *("openhands", "openhands-profile", "agent-name", "rules", "home", "log-file", "log-level"),
     *("sleep-after", "spare", "keep", "listen", "cancel-silent-after", "resume-at-reset"),
-    *("agent-protocol", "trace", "budget", "journal", "lease"),
+    *("agent-protocol", "trace", "budget", "journal", "lease", "start-timeout"),
+    "login-shell-path",
 )
 
 
