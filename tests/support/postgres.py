@@ -131,6 +131,11 @@ class Cluster:
         """Return the URL of the same database over TCP, where a password is asked for."""
         return f"postgresql://{user}@{self._address}:{self._port}/{_name_in(url)}"
 
+    @property
+    def listens(self) -> tuple[str, int]:
+        """The address and the port on which it listens, if it does."""
+        return self._address, self._port
+
     def answers(self) -> bool:
         """Whether it takes connections."""
         try:

@@ -1,7 +1,8 @@
 """Connections to the database of a journal.
 
 Every failure of psycopg becomes a JournalError, by `failures.failure`. A connection needs nothing
-of the server behind it but what `_SETTINGS` sets, so a pooler may stand between.
+of the server behind it but what `_SETTINGS` sets, so a pooler may stand between. No wait for the
+server is longer than `waits.DATABASE` without a byte (`silence`).
 """
 
 import select
@@ -17,18 +18,21 @@ from psycopg import AsyncConnection
 from acp_bridge.journal.errors import DatabaseAway
 from acp_bridge.journal.postgres import tables
 from acp_bridge.journal.postgres.failures import failure, refuses_options
+from acp_bridge.journal.postgres.silence import BoundedConnection, NoAnswer, Silence, silent
+from acp_bridge.runtime import waits
 from acp_bridge.settings import DatabaseUrl
 
 #: the most connections in use, not counting that of a lease, and the most that are kept unused.
 _KEPT: Final = 8
-#: seconds for which a caller gets a connection, unless it asks for another time.
-_ANSWER: Final = 10.0
+#: seconds for which a caller gets a connection, unless it asks for another time. A slow database
+#: needs some for each statement; a silent one is given up long before.
+_ANSWER: Final = 30.0
 #: seconds for what transfers all of a session.
 ALL: Final = 600.0
 #: what a role, a database or a server may have set in another way. Whether the database may be
 #: written is its owner's word, so `default_transaction_read_only` stays as it is.
 _SETTINGS: Final = {
-    "lock_timeout": "5001ms",  # a value that nobody else has set
+    "lock_timeout": f"{waits.DATABASE_LOCK * 1000 + 1:.0f}ms",  # a value that nobody else has set
     "idle_in_transaction_session_timeout": "10s",
     "synchronous_commit": "on",
     "statement_timeout": "0",
@@ -52,9 +56,14 @@ _HAS_MORE: Final = 170_000
 class Database:
     """A database that is migrated when it is first used; its connections are kept for a while."""
 
-    def __init__(self, url: DatabaseUrl) -> None:
-        """`url`: the address of the database, to which nothing connects yet."""
+    def __init__(self, url: DatabaseUrl, patience: float = waits.DATABASE) -> None:
+        """`url`: the address of the database, to which nothing connects yet.
+
+        `patience`: seconds without a byte of the database until it counts as silent.
+        """
         self._url = url
+        self._patience = patience
+        self._silence = Silence()
         self._free: list[AsyncConnection[Any]] = []
         self._migrates, self._migrated = True, False
         #: False behind a pooler, which refuses settings as options, or leaves them out.
@@ -90,15 +99,19 @@ class Database:
     ) -> AsyncIterator[AsyncConnection[Any]]:
         """Give a connection in autocommit for at most `within` seconds; one that failed is closed.
 
-        `first`: don't wait for a place if as many as are allowed are in use.
+        `first`: don't wait for a place if as many as are allowed are in use, nor for others who
+        find out whether a database that was silent answers again.
 
-        Raises JournalError; DatabaseAway if a later try may work.
+        Raises JournalError; DatabaseAway if a later try may work, DatabaseSilent if it is silent.
         """
         limit = nullcontext() if first else self._limit
+        found = self._silence.found
         try:
             with anyio.fail_after(within):
-                async with limit, self._used() as connection:
-                    yield connection
+                async with limit:
+                    with self._silence.asking(found, always=first):
+                        async with self._used() as connection:
+                            yield connection
         except TimeoutError as error:
             raise DatabaseAway("the journal failed: the database does not answer") from error
 
@@ -108,6 +121,10 @@ class Database:
         try:
             connection = await self._kept() or await self._connect()
             yield connection
+        except (NoAnswer, psycopg.errors.ConnectionTimeout) as error:
+            await self._throw_away(connection, *self._free)  # they might go the same way
+            self._free.clear()
+            raise silent() from error
         except psycopg.Error as error:
             await self._throw_away(connection)
             raise failure(error) from error
@@ -133,9 +150,10 @@ class Database:
             await connection.close()
         return None
 
-    async def _throw_away(self, connection: AsyncConnection[Any] | None) -> None:
-        if connection is not None:
-            await connection.close()
+    async def _throw_away(self, *connections: AsyncConnection[Any] | None) -> None:
+        for connection in connections:
+            if connection is not None:
+                await connection.close()
 
     async def _connect(self) -> AsyncConnection[Any]:
         try:
@@ -156,10 +174,10 @@ class Database:
         return connection
 
     async def _dial(self, options: str) -> AsyncConnection[Any]:
-        return await AsyncConnection.connect(
+        connection = await BoundedConnection.connect(
             self._url.conninfo,
             autocommit=True,
-            connect_timeout=5,
+            connect_timeout=int(waits.DATABASE),
             tcp_user_timeout=10_000,
             keepalives_idle=5,
             keepalives_interval=2,
@@ -169,6 +187,8 @@ class Database:
             application_name="acp-bridge",
             prepare_threshold=None,  # a pooler may pass each transaction to another server process
         )
+        connection.patience = self._patience
+        return connection
 
     async def _set(self, connection: AsyncConnection[Any]) -> None:
         """Set what was not set by options."""

@@ -5,9 +5,9 @@ Invariants
   Nobody is told of a write before that. Writes that wait go to the database together, in one
   statement, which also finds out whether the session is still this bridge's.
 - If no answer to a write came, it is looked up by its number whether it was made, before it is sent
-  again. A write without an answer when half of the lease has passed is given up: what waits for it
-  goes on as if the database were away, and before it is looked up a new fence keeps it from getting
-  into the log later.
+  again. A write without an answer for `waits.DATABASE` is given up: what waits for it goes on as if
+  the database were away, and before it is looked up a new fence keeps it from getting into the log
+  later.
 - A write that the session's tables refuse is in the log all the same, and refused in each copy.
 - Updates are made without a wait for the database's disk, all other writes with one, which covers
   all that were made before. The updates that a database has lost when it comes back are in the
@@ -37,6 +37,7 @@ from acp_bridge.journal.connection import failure, journal_errors, transaction
 from acp_bridge.journal.errors import (
     UNKNOWN_THERE,
     DatabaseAway,
+    DatabaseSilent,
     JournalError,
     SessionTaken,
     StatementRefused,
@@ -418,10 +419,9 @@ class CopiedFile(SessionFile):
         Raises SessionTaken; JournalError: none of them is there, or they were given up.
         """
         if any(Went.ENDED in write.went for write in self._sent):
-            with suppress(JournalError):  # it is tried again at the next checkpoint
-                await self._save_memory()
+            await self._save_memory(now=False)
         rows = [row._replace(n=self._applied + at) for at, row in enumerate(rows, 1)]
-        unknown, until = False, now() + self._lease.half
+        unknown, until = False, now() + waits.DATABASE
         while True:
             asked = False
             try:
@@ -437,17 +437,18 @@ class CopiedFile(SessionFile):
                 if there < self._applied:  # the database has lost what it had not on its disk
                     await self.rebase()
                     self._memory.forget_size()
-                    with suppress(JournalError):
-                        await self._save_memory()
+                    await self._save_memory(now=False)
             except SessionTaken:
                 raise
             except JournalError as error:
                 unknown = unknown or (asked and not was_refused(error))
                 if not unknown:
                     raise
-                await anyio.sleep(_LOOK)
-                if self._lease.over or now() >= until:
+                if isinstance(error, DatabaseSilent) or now() >= until:
+                    self._why = str(error)
                     self.give_up()
+                else:
+                    await anyio.sleep(_LOOK)
                 if self._unsure:
                     raise  # nobody knows what became of it
         self._applied = rows[-1].n
@@ -559,11 +560,19 @@ class CopiedFile(SessionFile):
             return
         await self.rebase()
 
-    async def _save_memory(self) -> None:
-        """Save what the built-in agent has added to its memory. Raises JournalError."""
-        if not self.closed:
-            agent_session_id = self.value("SELECT agent_session_id FROM session")
+    async def _save_memory(self, *, now: bool = True) -> None:
+        """Save what the built-in agent has added to its memory. Raises JournalError.
+
+        `now`: else it may wait for the next checkpoint, unless the database is silent.
+        """
+        if self.closed:
+            return
+        agent_session_id = self.value("SELECT agent_session_id FROM session")
+        try:
             await self._memory.save(self._session_id, agent_session_id, self._lease, self._fence)
+        except JournalError as error:
+            if now or isinstance(error, DatabaseSilent):
+                raise
 
     async def rebase(self) -> None:
         """Send the copy, as it is now, to the database as the base, in the place of the log.
