@@ -2,8 +2,8 @@
 
 A lane has a name. Bytes written to a lane after a hold of it are sent when that hold, and all
 earlier ones of the lane, have ended, in the order of writing. All other bytes are sent at once:
-those of other lanes, and those of no lane. No writer waits meanwhile. Bytes that are held back count as
-`pending`.
+those of other lanes, and those of no lane. No writer waits meanwhile. Bytes that are held back
+count as `pending`.
 """
 
 from __future__ import annotations

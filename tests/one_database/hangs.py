@@ -113,18 +113,7 @@ async def _in_a_turn(hang: Hang, client: RecordingClient) -> str:
     async with hang.lasting():
         gates.open(gate)
         await gates.reached(other)
-        requests = {
-            method: client.send_request(method, {})
-            for method in ("no/such", "_acp_bridge/live", "session/list")
-        }
-        took = {name: await _took(client, request) for name, request in requests.items()}
-        listed = took.pop("session/list")
-        hang.row(
-            "what needs no database is answered at once, and a list in seconds",
-            ", ".join(requests),
-            f"{max(took.values()):.2f} s, {listed:.1f} s",
-            holds=max(took.values()) < AT_ONCE and listed < GIVEN_UP,
-        )
+        await _beside(hang, client)
         if hang.is_long:
             await client.until_text("journal can't be written", since=mark, within=LONG)
             told = time.monotonic() - hang.since
@@ -143,6 +132,18 @@ async def _in_a_turn(hang: Hang, client: RecordingClient) -> str:
         holds=ended == ["end_turn"] * 2,
     )
     return f"{hang.name} onetwothree{hang.name} four"
+
+
+async def _beside(hang: Hang, client: RecordingClient) -> None:
+    methods = ("no/such", "_acp_bridge/live", "session/list")
+    requests = [client.send_request(method, {}) for method in methods]
+    *others, listed = [await _took(client, request) for request in requests]
+    hang.row(
+        "what needs no database is answered at once, and a list in seconds",
+        ", ".join(methods),
+        f"{max(others):.2f} s, {listed:.1f} s",
+        holds=max(others) < AT_ONCE and listed < GIVEN_UP,
+    )
 
 
 async def _at_a_stop(hang: Hang, client: RecordingClient) -> str:
@@ -197,5 +198,7 @@ async def _end(client: RecordingClient, asked: Any) -> object:
 async def _taken(client: RecordingClient, text: str) -> None:
     """Send a prompt until it is taken, and wait for its end."""
     with anyio.fail_after(LONG):
-        while "error" in await client.answer_to(client.send_prompt(text), within=LONG):
+        while True:
+            if "result" in await client.answer_to(client.send_prompt(text), within=LONG):
+                break
             await anyio.sleep(0.2)

@@ -7,19 +7,17 @@ import os
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import psycopg
 import pytest
 
-from tests.process.bridge_support import TELL_ACCEPTED, World, accepted, stopped
+from tests.process.bridge_support import TELL_ACCEPTED, World, stopped
 from tests.process.test_bridge_socket import listening
 from tests.process.test_database import Two, load
 from tests.process.test_database_failover import in_a_turn, without_notices
 from tests.support.client import RecordingClient
 from tests.support.forwarder import Forwarder, forwarder
 from tests.support.postgres import PASSWORD, Cluster, cluster
-from tests.support.recording import RpcError
 
 pytestmark = pytest.mark.process
 
@@ -55,9 +53,12 @@ async def site(world: World, tcp_server: Cluster) -> AsyncIterator[Hanging]:
 
 
 @asynccontextmanager
-async def hangs(site: Hanging, client: RecordingClient, world: World) -> AsyncIterator[None]:
-    """In a turn that says one word more, of which the database does not tell that it has it."""
-    site.way.hang()
+async def hangs(site: Hanging, world: World, *, anew: bool = True) -> AsyncIterator[None]:
+    """In a turn that says one word more, of which the database does not tell that it has it.
+
+    `anew`: new connections hang, too.
+    """
+    site.way.hang(anew=anew)
     world.gates.open("g")
     await site.way.asked()
     try:
@@ -88,7 +89,7 @@ async def test_what_tells_of_no_write_is_answered_at_once(site: Hanging, world: 
     async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
         await client.prompt("say before")
         asked, waits = await in_a_turn(client, world)
-        async with hangs(site, client, world):
+        async with hangs(site, world):
             of_session = {"sessionId": client.session_id}
             for method, params in (
                 ("no/such", {}),
@@ -115,7 +116,7 @@ async def test_a_turn_is_visibly_unrecorded_and_nothing_of_it_is_lost_or_there_t
     async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
         await client.prompt("say before")
         asked, waits = await in_a_turn(client, world)
-        async with hangs(site, client, world):
+        async with hangs(site, world):
             await client.until_text("journal can't be written", within=GIVEN_UP)
             await client.until_recorded(lambda: "two" in without_notices(client))
             refused = await client.answer_to(client.send_prompt("say never"), GIVEN_UP)
@@ -137,7 +138,7 @@ async def test_a_turn_is_visibly_unrecorded_and_nothing_of_it_is_lost_or_there_t
 async def test_a_stop_is_answered_when_its_agent_has_answered(site: Hanging, world: World) -> None:
     async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
         asked, waits = await in_a_turn(client, world)
-        async with hangs(site, client, world):
+        async with hangs(site, world):
             client.cancel()
             assert await stopped(client, asked, GIVEN_UP) == "cancelled"
             client.cancel()
@@ -153,7 +154,7 @@ async def test_lists_and_sessions_that_need_the_database_are_refused_in_seconds(
     async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
         asked, waits = await in_a_turn(client, world)
         another = {"sessionId": "f" * 32, "cwd": str(world.cwd), "mcpServers": []}
-        async with hangs(site, client, world):
+        async with hangs(site, world):
             requests = [
                 client.send_request("session/list", {}),
                 client.send_request("session/new", {"cwd": str(world.cwd), "mcpServers": []}),
@@ -214,10 +215,44 @@ async def test_a_database_that_takes_two_seconds_for_each_write_is_slow_and_not_
         site.execute("DROP TRIGGER late ON acp_bridge.sessions")
 
 
-async def ready(client: RecordingClient) -> Any:
+@pytest.mark.hazard("N4", "Q13")
+async def test_connections_that_hang_are_given_up_for_new_ones(site: Hanging, world: World) -> None:
+    async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
+        asked, waits = await in_a_turn(client, world)
+        lists = [client.send_request("session/list", {}) for _ in range(5)]  # on as many of them
+        for each in lists:
+            await client.answer_to(each)
+        async with hangs(site, world, anew=False):
+            await client.logged("journal.caught_up", within=GIVEN_UP)
+            assert "sessions" in await client.request("session/list", {})
+            world.gates.open("h")
+            assert await stopped(client, asked) == "end_turn"
+            assert await stopped(client, waits) == "end_turn"
+        assert without_notices(client) == "onetwothreefour"
+
+
+@pytest.mark.hazard("N4", "P1", "Q13")
+async def test_a_session_is_closed_and_a_bridge_ends_while_it_hangs(
+    site: Hanging, world: World
+) -> None:
+    async with site.here.bridge(capabilities=TELL_ACCEPTED) as client:
+        await client.prompt("say before")
+        closed = client.session_id
+        await client.new_session(world.cwd)
+        await in_a_turn(client, world)
+        site.way.hang()
+        world.gates.open("g")
+        await site.way.asked()
+        await client.answer_to(client.send_request("session/close", {"sessionId": closed}))
+        client.close_stdin()
+        await client.wait(within=3)
+    site.way.flow()
+
+
+async def ready(client: RecordingClient) -> None:
     """Until the database takes prompts again."""
     while True:
-        try:
-            return await client.prompt("say again", within=GIVEN_UP)
-        except RpcError as refused:
-            assert "not taken" in refused.message
+        answer = await client.answer_to(client.send_prompt("say again"), GIVEN_UP)
+        if "result" in answer:
+            return
+        assert "not taken" in answer["error"]["message"]

@@ -6,6 +6,16 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, SocketAttribute, SocketStream
 
+_BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+
+
+class _Flow:
+    """Whether bytes come through some connections."""
+
+    def __init__(self) -> None:
+        self.goes_on = anyio.Event()
+        self.goes_on.set()
+
 
 class Forwarder:
     """Passes bytes on both ways between a port of its own and a server's, unless it hangs."""
@@ -14,19 +24,27 @@ class Forwarder:
         self._to = host, port
         #: the port of its own.
         self.port = 0
-        self._flows = anyio.Event()
-        self._flows.set()
-        #: bytes that came since it hangs.
-        self.held = 0
+        #: that of new connections, and all that there are.
+        self._flow = _Flow()
+        self._flows = [self._flow]
         self._news = anyio.Event()
 
-    def hang(self) -> None:
-        """From now on take everything, also new connections, and pass nothing on."""
-        self._flows, self.held, self._news = anyio.Event(), 0, anyio.Event()
+    def hang(self, *, anew: bool = True) -> None:
+        """From now on take everything, and pass nothing on.
+
+        `anew`: on new connections, too; else those are as if nothing were the matter.
+        """
+        self._news = anyio.Event()
+        for flow in self._flows:
+            flow.goes_on = anyio.Event()
+        if not anew:
+            self._flow = _Flow()
+            self._flows.append(self._flow)
 
     def flow(self) -> None:
         """Pass on what was taken, and all that comes."""
-        self._flows.set()
+        for flow in self._flows:
+            flow.goes_on.set()
 
     async def asked(self) -> None:
         """Until somebody has sent something that is not passed on."""
@@ -34,26 +52,25 @@ class Forwarder:
             await self._news.wait()
 
     async def _one(self, client: SocketStream) -> None:
+        flow = self._flow
         async with client:
-            await self._flows.wait()
+            await flow.goes_on.wait()
             async with (
                 await anyio.connect_tcp(*self._to) as server,
                 anyio.create_task_group() as tasks,
             ):
-                tasks.start_soon(self._pass, client, server)
-                tasks.start_soon(self._pass, server, client)
+                tasks.start_soon(self._pass, flow, client, server)
+                tasks.start_soon(self._pass, flow, server, client)
 
-    async def _pass(self, source: ByteReceiveStream, target: ByteSendStream) -> None:
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            with suppress(anyio.EndOfStream):
-                while True:
-                    data = await source.receive()
-                    if not self._flows.is_set():
-                        self.held += len(data)
-                        self._news.set()
-                        await self._flows.wait()
-                    await target.send(data)
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+    async def _pass(self, flow: _Flow, source: ByteReceiveStream, target: ByteSendStream) -> None:
+        with suppress(*_BROKEN):
+            while True:
+                data = await source.receive()
+                if not flow.goes_on.is_set():
+                    self._news.set()
+                    await flow.goes_on.wait()
+                await target.send(data)
+        with suppress(*_BROKEN):
             await target.aclose()
 
 

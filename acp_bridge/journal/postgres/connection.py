@@ -9,11 +9,10 @@ import select
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import anyio
 import psycopg
-from psycopg import AsyncConnection
 
 from acp_bridge.journal.errors import DatabaseAway
 from acp_bridge.journal.postgres import tables
@@ -64,7 +63,7 @@ class Database:
         self._url = url
         self._patience = patience
         self._silence = Silence()
-        self._free: list[AsyncConnection[Any]] = []
+        self._free: list[BoundedConnection] = []
         self._migrates, self._migrated = True, False
         #: False behind a pooler, which refuses settings as options, or leaves them out.
         self._takes_options = True
@@ -96,7 +95,7 @@ class Database:
     @asynccontextmanager
     async def connection(
         self, within: float = _ANSWER, *, first: bool = False
-    ) -> AsyncIterator[AsyncConnection[Any]]:
+    ) -> AsyncIterator[BoundedConnection]:
         """Give a connection in autocommit for at most `within` seconds; one that failed is closed.
 
         `first`: don't wait for a place if as many as are allowed are in use, nor for others who
@@ -104,11 +103,10 @@ class Database:
 
         Raises JournalError; DatabaseAway if a later try may work, DatabaseSilent if it is silent.
         """
-        limit = nullcontext() if first else self._limit
         found = self._silence.found
         try:
             with anyio.fail_after(within):
-                async with limit:
+                async with nullcontext() if first else self._place(within):
                     with self._silence.asking(found, always=first):
                         async with self._used() as connection:
                             yield connection
@@ -116,17 +114,30 @@ class Database:
             raise DatabaseAway("the journal failed: the database does not answer") from error
 
     @asynccontextmanager
-    async def _used(self) -> AsyncIterator[AsyncConnection[Any]]:
+    async def _place(self, within: float) -> AsyncIterator[None]:
+        """Take a place among those who use a connection. Raises TimeoutError.
+
+        Who transfers all of a session may wait longer for one than others.
+        """
+        with anyio.fail_after(within if within >= ALL else self._patience):
+            await self._limit.acquire()
+        try:
+            yield
+        finally:
+            self._limit.release()
+
+    @asynccontextmanager
+    async def _used(self) -> AsyncIterator[BoundedConnection]:
         connection = None
         try:
             connection = await self._kept() or await self._connect()
             yield connection
-        except (NoAnswer, psycopg.errors.ConnectionTimeout) as error:
-            await self._throw_away(connection, *self._free)  # they might go the same way
-            self._free.clear()
-            raise silent() from error
         except psycopg.Error as error:
             await self._throw_away(connection)
+            if _is_silent(error, connection):
+                await self._throw_away(*self._free)  # they might go the same way
+                self._free.clear()
+                raise silent() from error
             raise failure(error) from error
         except BaseException:
             await self._throw_away(connection)
@@ -136,7 +147,7 @@ class Database:
         else:
             self._free.append(connection)
 
-    async def _kept(self) -> AsyncConnection[Any] | None:
+    async def _kept(self) -> BoundedConnection | None:
         """Return a free connection that the server has not closed, None if there is none.
 
         A server sends nothing on a connection that waits, unless it closes it.
@@ -150,12 +161,12 @@ class Database:
             await connection.close()
         return None
 
-    async def _throw_away(self, *connections: AsyncConnection[Any] | None) -> None:
+    async def _throw_away(self, *connections: BoundedConnection | None) -> None:
         for connection in connections:
             if connection is not None:
                 await connection.close()
 
-    async def _connect(self) -> AsyncConnection[Any]:
+    async def _connect(self) -> BoundedConnection:
         try:
             connection = await self._dial(_OPTIONS if self._takes_options else "")
         except psycopg.OperationalError as error:
@@ -166,14 +177,16 @@ class Database:
         try:
             await self._set(connection)
             if self._migrates and not self._migrated:
+                connection.patience = _ANSWER  # a change of the tables may take long
                 await tables.migrate(connection)
+                connection.patience = self._patience
                 self._migrated = True
         except BaseException:
             await connection.close()
             raise
         return connection
 
-    async def _dial(self, options: str) -> AsyncConnection[Any]:
+    async def _dial(self, options: str) -> BoundedConnection:
         connection = await BoundedConnection.connect(
             self._url.conninfo,
             autocommit=True,
@@ -190,7 +203,7 @@ class Database:
         connection.patience = self._patience
         return connection
 
-    async def _set(self, connection: AsyncConnection[Any]) -> None:
+    async def _set(self, connection: BoundedConnection) -> None:
         """Set what was not set by options."""
         if self._takes_options and not self._migrated:
             cursor = await connection.execute("SHOW lock_timeout")
@@ -198,3 +211,8 @@ class Database:
         if not self._takes_options or connection.info.server_version >= _HAS_MORE:
             values = [value.replace("\\", "") for value in _ALL_SETTINGS.values()]
             await connection.execute(_SET, [list(_ALL_SETTINGS), values])
+
+
+def _is_silent(error: psycopg.Error, connection: BoundedConnection | None) -> bool:
+    silent = NoAnswer, psycopg.errors.ConnectionTimeout
+    return isinstance(error, silent) or (connection is not None and connection.was_silent)

@@ -51,6 +51,7 @@ from acp_bridge.journal.postgres.failures import was_refused
 from acp_bridge.journal.postgres.late import Action, Late, Queue
 from acp_bridge.journal.postgres.lease import Lease, now
 from acp_bridge.journal.postgres.memory import Memories, Saved, SessionMemory
+from acp_bridge.journal.postgres.refusals import Refusals
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 
@@ -62,8 +63,6 @@ _LOG_BYTES: Final = 1024 * 1024
 _LOOK: Final = 0.5
 #: seconds for which the close of a session waits for what is on its way.
 _CLOSE: Final = 2.0
-#: how often, in a row, the database refuses a write and takes an empty one, until it is set aside.
-_REFUSALS: Final = 5
 _AWAY: Final = "the journal failed: the database can't be reached"
 
 
@@ -107,9 +106,9 @@ class CopiedFile(SessionFile):
         self._why = _AWAY
         #: the writes that the database has and the copy does not have yet.
         self._unapplied: list[Write] = []
-        #: True if the queued writes are made one by one, and how often the oldest kept one was
-        #: refused, and an empty one taken, in a row.
-        self._singly, self._refusals = False, 0
+        #: True if the queued writes are made one by one.
+        self._singly = False
+        self._refusals = Refusals(database)
         #: has what this session writes after it was lost.
         self._aside: Aside | None = None
 
@@ -346,25 +345,16 @@ class CopiedFile(SessionFile):
                 continue
             if self.unwritten is not kept:
                 return  # it was closed, and all of this set aside
-            self._refusals = 0
+            self._refusals.over()
             self._unsure = self._sent
             self._apply_unsure()
         self._forget_names()
         event("journal.caught_up", session=self.path.stem)
 
     async def _is_for_good(self) -> bool:
-        """Return whether the database refuses the oldest kept write for what that holds.
-
-        So it is if it takes an empty one instead, several times in a row.
-        """
-        owned = self._lease.owner, self._fence
-        try:
-            async with self._database.connection() as connection:
-                taken = await log.takes(connection, self._session_id, *owned, self._applied + 1)
-        except JournalError:
-            taken = False
-        self._refusals = self._refusals + 1 if taken else 0
-        return self._refusals >= _REFUSALS
+        """Return whether the database refuses the oldest kept write for what that holds."""
+        owned, n = (self._lease.owner, self._fence), self._applied + 1
+        return await self._refusals.is_for_good(self._session_id, *owned, n)
 
     def _put_out(self, why: JournalError) -> None:
         """Set the oldest kept write aside; of updates a notice takes the place.
@@ -374,7 +364,7 @@ class CopiedFile(SessionFile):
         first = self.unwritten.first
         Aside(self.db, self.path, self._applied).keep([first])
         event("journal.failed", session=self.path.stem, what=why)
-        self._refusals = 0
+        self._refusals.over()
         if first.lines and first.lines != (missing(),):
             first.statements, first.lines = (), (missing(),)
         else:
@@ -565,14 +555,10 @@ class CopiedFile(SessionFile):
 
         `now`: else it may wait for the next checkpoint, unless the database is silent.
         """
-        if self.closed:
-            return
-        agent_session_id = self.value("SELECT agent_session_id FROM session")
-        try:
-            await self._memory.save(self._session_id, agent_session_id, self._lease, self._fence)
-        except JournalError as error:
-            if now or isinstance(error, DatabaseSilent):
-                raise
+        if not self.closed:
+            agent_session_id = self.value("SELECT agent_session_id FROM session")
+            owned = self._lease.owner, self._fence
+            await self._memory.save(self._session_id, agent_session_id, owned, now=now)
 
     async def rebase(self) -> None:
         """Send the copy, as it is now, to the database as the base, in the place of the log.

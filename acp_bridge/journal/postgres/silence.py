@@ -40,6 +40,8 @@ class BoundedConnection(AsyncConnection[Any]):
 
     #: seconds.
     patience = waits.DATABASE
+    #: it was closed, because no answer came.
+    was_silent = False
 
     async def wait(self, gen: PQGen[T], *args: Any, **more: Any) -> T:
         """Run what psycopg does on the connection.
@@ -50,6 +52,7 @@ class BoundedConnection(AsyncConnection[Any]):
         try:
             return await super().wait(bounded(gen, self.patience), *args, **more)
         except NoAnswer:
+            self.was_silent = True
             self.pgconn.finish()  # so that nobody waits for a rollback on it
             raise
 
