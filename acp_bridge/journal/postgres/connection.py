@@ -201,6 +201,7 @@ class Database:
             prepare_threshold=None,  # a pooler may pass each transaction to another server process
         )
         connection.patience = self._patience
+        connection.on_answer = self._silence.answered
         return connection
 
     async def _set(self, connection: BoundedConnection) -> None:

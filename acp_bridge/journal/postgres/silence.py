@@ -42,6 +42,8 @@ class BoundedConnection(AsyncConnection[Any]):
     patience = waits.DATABASE
     #: it was closed, because no answer came.
     was_silent = False
+    #: called after each answer.
+    on_answer: Callable[[], None] = staticmethod(lambda: None)
 
     async def wait(self, gen: PQGen[T], *args: Any, **more: Any) -> T:
         """Run what psycopg does on the connection.
@@ -50,11 +52,13 @@ class BoundedConnection(AsyncConnection[Any]):
         the statement.
         """
         try:
-            return await super().wait(bounded(gen, self.patience), *args, **more)
+            answer = await super().wait(bounded(gen, self.patience), *args, **more)
         except NoAnswer:
             self.was_silent = True
             self.pgconn.finish()  # so that nobody waits for a rollback on it
             raise
+        self.on_answer()
+        return answer
 
 
 def bounded(gen: PQGen[T], seconds: float, clock: Callable[[], float] = monotonic) -> PQGen[T]:
@@ -86,6 +90,10 @@ class Silence:
         #: how often it was found to be silent.
         self.found = 0
 
+    def answered(self) -> None:
+        """Note that the database answers: everybody may ask it."""
+        self._is = False
+
     @contextmanager
     def asking(self, found: int, *, always: bool = False) -> Iterator[None]:
         """Let a caller ask the database in the block, and note whether it was answered.
@@ -102,13 +110,13 @@ class Silence:
             self._asked = True
         try:
             yield
-            self._is = False
+            self.answered()
         except DatabaseSilent:
             self._is = True
             self.found += 1
             raise
         except Exception:
-            self._is = False
+            self.answered()
             raise
         finally:
             if probes:

@@ -88,6 +88,15 @@ def test_one_caller_at_a_time_asks_a_database_that_is_silent() -> None:
     assert not is_refused(silence)
 
 
+def test_others_are_let_in_at_the_first_answer_to_who_asks() -> None:
+    silence = Silence()
+    found_silent(silence)
+    with silence.asking(silence.found):
+        assert is_refused(silence)
+        silence.answered()
+        assert not is_refused(silence)
+
+
 def test_callers_who_waited_for_a_place_when_it_fell_silent_are_refused() -> None:
     silence = Silence()
     came = silence.found
