@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
+import anyio
 import psycopg
 import pytest
 
@@ -171,6 +172,23 @@ async def test_lists_and_sessions_that_need_the_database_are_refused_in_seconds(
         assert await stopped(client, asked, GIVEN_UP) == "end_turn"
         assert await stopped(client, waits, GIVEN_UP) == "end_turn"
         assert "sessions" in await client.request("session/list", {})
+
+
+@pytest.mark.hazard("N4")
+async def test_a_bridge_that_starts_while_it_hangs_refuses_all_new_sessions_together(
+    site: Hanging, world: World
+) -> None:
+    site.way.hang()
+    async with site.here.bridge(session=False) as client:
+        new = {"cwd": str(world.cwd), "mcpServers": []}
+        requests = [client.send_request("session/new", new) for _ in range(5)]
+        with anyio.fail_after(GIVEN_UP):
+            for request in requests:
+                answer = await client.answer_to(request, GIVEN_UP)
+                assert NO_ANSWER in answer["error"]["message"]
+        site.way.flow()
+        await client.new_session(world.cwd)
+        assert (await client.prompt("say one"))["stopReason"] == "end_turn"
 
 
 @pytest.mark.hazard("N4", "T2")
