@@ -80,6 +80,10 @@ class DatabaseAway(DatabaseError):
     """The database can't be used now; a later try may work."""
 
 
+class DatabaseSilent(DatabaseAway):
+    """The database has not answered in time. It may have done what it was asked for, or do it."""
+
+
 class DatabaseRefuses(DatabaseError):
     """The database can't be used until somebody changes something: the text says what."""
 

@@ -5,9 +5,9 @@ Invariants
   Nobody is told of a write before that. Writes that wait go to the database together, in one
   statement, which also finds out whether the session is still this bridge's.
 - If no answer to a write came, it is looked up by its number whether it was made, before it is sent
-  again. A write without an answer when half of the lease has passed is given up: what waits for it
-  goes on as if the database were away, and before it is looked up a new fence keeps it from getting
-  into the log later.
+  again. A write without an answer for `waits.DATABASE` is given up: what waits for it goes on as if
+  the database were away, and before it is looked up a new fence keeps it from getting into the log
+  later.
 - A write that the session's tables refuse is in the log all the same, and refused in each copy.
 - Updates are made without a wait for the database's disk, all other writes with one, which covers
   all that were made before. The updates that a database has lost when it comes back are in the
@@ -37,6 +37,7 @@ from acp_bridge.journal.connection import failure, journal_errors, transaction
 from acp_bridge.journal.errors import (
     UNKNOWN_THERE,
     DatabaseAway,
+    DatabaseSilent,
     JournalError,
     SessionTaken,
     StatementRefused,
@@ -50,6 +51,7 @@ from acp_bridge.journal.postgres.failures import was_refused
 from acp_bridge.journal.postgres.late import Action, Late, Queue
 from acp_bridge.journal.postgres.lease import Lease, now
 from acp_bridge.journal.postgres.memory import Memories, Saved, SessionMemory
+from acp_bridge.journal.postgres.refusals import Refusals
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 
@@ -61,8 +63,6 @@ _LOG_BYTES: Final = 1024 * 1024
 _LOOK: Final = 0.5
 #: seconds for which the close of a session waits for what is on its way.
 _CLOSE: Final = 2.0
-#: how often, in a row, the database refuses a write and takes an empty one, until it is set aside.
-_REFUSALS: Final = 5
 _AWAY: Final = "the journal failed: the database can't be reached"
 
 
@@ -106,9 +106,9 @@ class CopiedFile(SessionFile):
         self._why = _AWAY
         #: the writes that the database has and the copy does not have yet.
         self._unapplied: list[Write] = []
-        #: True if the queued writes are made one by one, and how often the oldest kept one was
-        #: refused, and an empty one taken, in a row.
-        self._singly, self._refusals = False, 0
+        #: True if the queued writes are made one by one.
+        self._singly = False
+        self._refusals = Refusals(database)
         #: has what this session writes after it was lost.
         self._aside: Aside | None = None
 
@@ -345,25 +345,16 @@ class CopiedFile(SessionFile):
                 continue
             if self.unwritten is not kept:
                 return  # it was closed, and all of this set aside
-            self._refusals = 0
+            self._refusals.over()
             self._unsure = self._sent
             self._apply_unsure()
         self._forget_names()
         event("journal.caught_up", session=self.path.stem)
 
     async def _is_for_good(self) -> bool:
-        """Return whether the database refuses the oldest kept write for what that holds.
-
-        So it is if it takes an empty one instead, several times in a row.
-        """
-        owned = self._lease.owner, self._fence
-        try:
-            async with self._database.connection() as connection:
-                taken = await log.takes(connection, self._session_id, *owned, self._applied + 1)
-        except JournalError:
-            taken = False
-        self._refusals = self._refusals + 1 if taken else 0
-        return self._refusals >= _REFUSALS
+        """Return whether the database refuses the oldest kept write for what that holds."""
+        owned, n = (self._lease.owner, self._fence), self._applied + 1
+        return await self._refusals.is_for_good(self._session_id, *owned, n)
 
     def _put_out(self, why: JournalError) -> None:
         """Set the oldest kept write aside; of updates a notice takes the place.
@@ -373,7 +364,7 @@ class CopiedFile(SessionFile):
         first = self.unwritten.first
         Aside(self.db, self.path, self._applied).keep([first])
         event("journal.failed", session=self.path.stem, what=why)
-        self._refusals = 0
+        self._refusals.over()
         if first.lines and first.lines != (missing(),):
             first.statements, first.lines = (), (missing(),)
         else:
@@ -418,10 +409,9 @@ class CopiedFile(SessionFile):
         Raises SessionTaken; JournalError: none of them is there, or they were given up.
         """
         if any(Went.ENDED in write.went for write in self._sent):
-            with suppress(JournalError):  # it is tried again at the next checkpoint
-                await self._save_memory()
+            await self._save_memory(now=False)
         rows = [row._replace(n=self._applied + at) for at, row in enumerate(rows, 1)]
-        unknown, until = False, now() + self._lease.half
+        unknown, until = False, now() + waits.DATABASE
         while True:
             asked = False
             try:
@@ -437,17 +427,18 @@ class CopiedFile(SessionFile):
                 if there < self._applied:  # the database has lost what it had not on its disk
                     await self.rebase()
                     self._memory.forget_size()
-                    with suppress(JournalError):
-                        await self._save_memory()
+                    await self._save_memory(now=False)
             except SessionTaken:
                 raise
             except JournalError as error:
                 unknown = unknown or (asked and not was_refused(error))
                 if not unknown:
                     raise
-                await anyio.sleep(_LOOK)
-                if self._lease.over or now() >= until:
+                if isinstance(error, DatabaseSilent) or now() >= until:
+                    self._why = str(error)
                     self.give_up()
+                else:
+                    await anyio.sleep(_LOOK)
                 if self._unsure:
                     raise  # nobody knows what became of it
         self._applied = rows[-1].n
@@ -559,11 +550,15 @@ class CopiedFile(SessionFile):
             return
         await self.rebase()
 
-    async def _save_memory(self) -> None:
-        """Save what the built-in agent has added to its memory. Raises JournalError."""
+    async def _save_memory(self, *, now: bool = True) -> None:
+        """Save what the built-in agent has added to its memory. Raises JournalError.
+
+        `now`: else it may wait for the next checkpoint, unless the database is silent.
+        """
         if not self.closed:
             agent_session_id = self.value("SELECT agent_session_id FROM session")
-            await self._memory.save(self._session_id, agent_session_id, self._lease, self._fence)
+            owned = self._lease.owner, self._fence
+            await self._memory.save(self._session_id, agent_session_id, owned, now=now)
 
     async def rebase(self) -> None:
         """Send the copy, as it is now, to the database as the base, in the place of the log.

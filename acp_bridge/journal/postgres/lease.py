@@ -80,6 +80,8 @@ class Lease:
         self._address = address
         self._host = ""
         self._begun = anyio.Lock()
+        #: the error of the last lease that could not be begun.
+        self._tried: JournalError | None = None
         #: the seconds for which this bridge may write after a renewal.
         self._lasts = seconds * (1 - _DRIFT) - KILL
         #: set at the next renewal.
@@ -114,10 +116,21 @@ class Lease:
         return self._lasts / 2
 
     async def begin(self) -> None:
-        """Get a lease, unless this bridge has one that is not over. Raises JournalError."""
+        """Get a lease, unless this bridge has one that is not over. Raises JournalError.
+
+        Who waits while another one tries has its error, too.
+        """
+        tried = self._tried
         async with self._begun:
-            if not self.owners or self.over:
+            if self.owners and not self.over:
+                return
+            if self._tried is not tried and self._tried:
+                raise type(self._tried)(str(self._tried)) from self._tried
+            try:
                 await self._renew()
+            except JournalError as error:
+                self._tried = error
+                raise
 
     async def run(self) -> None:
         """Renew the lease again and again until cancelled, once it has begun.

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import anyio
 
 from acp_bridge.journal.connection import in_thread, journal_errors
+from acp_bridge.journal.errors import DatabaseSilent, JournalError
 from acp_bridge.journal.postgres.connection import Database
-from acp_bridge.journal.postgres.lease import Lease
 from acp_bridge.journal.postgres.log import Connection
 from acp_bridge.journal.records import file_name
 from acp_bridge.journal.schema import make_folder
@@ -144,17 +144,24 @@ class SessionMemory:
         self.saved = self.saved._replace(size=0)
 
     async def save(
-        self, session_id: str, agent_session_id: object, lease: Lease, fence: int
+        self, session_id: str, agent_session_id: object, owned: tuple[str, int], *, now: bool
     ) -> None:
         """Save the new part of the memory in the database. Raises JournalError.
 
         It is done before clients are told of a turn's end: who has seen that can go on elsewhere.
+        `owned`: as for `Memories.save`. `now`: if it can't be saved that is an error, else only if
+        the database is silent.
         """
-        if self._memories:
+        if not self._memories:
+            return
+        try:
             async with self._saving, self._database.connection() as connection:
                 self.saved = await self._memories.save(
-                    connection, session_id, agent_session_id, self.saved, (lease.owner, fence)
+                    connection, session_id, agent_session_id, self.saved, owned
                 )
+        except JournalError as error:
+            if now or isinstance(error, DatabaseSilent):
+                raise
 
 
 def _read(path: Path, at: int) -> bytes:
