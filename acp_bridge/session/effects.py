@@ -134,7 +134,8 @@ class Effects:
             case ef.Open(epoch):
                 spawn(self._open, processes.link(epoch))
             case ef.Kill(epoch):
-                spawn(self._kill, epoch, self.work.stopping == epoch)
+                at_work = self.work.stopping == epoch and not self.core.now.taken
+                spawn(self._kill, epoch, at_work)
             case ef.CloseAgent(epoch):
                 spawn(processes.close, epoch, self.grace)
             case ef.Release(epoch):
@@ -170,6 +171,8 @@ class Effects:
                 self.hooks.stop(only)
             case ef.RefuseFeedback(key, enough):
                 self.hooks.refuse_feedback(key, enough=enough)
+            case ef.TellTaken(why):
+                self.turn.say_taken(str(why))
             case ef.TellDeath(how):
                 self.hooks.tell_death(how)
                 if self.context.notifier:

@@ -193,6 +193,15 @@ def lost(why: str) -> str:
     )
 
 
+def taken(why: str) -> str:
+    """Return the notice that another bridge has the session, for the reason `why`."""
+    return (
+        f"[acp-bridge] This session can't go on here: {words(why)}. The agent and all that it had"
+        " started here were killed. If the database lacks something of the session, that is kept in"
+        " a file on this machine, and the log names the file."
+    )
+
+
 def given_up(name: str, before: object, now: object) -> str:
     """Return the notice that the setting `name`, which was `before`, is `now` at the agent."""
     value = "its own setting" if now is None else as_code(repr(now))

@@ -41,6 +41,7 @@ from acp_bridge.machine.effects import (
     StopHooks,
     StopWork,
     TellDeath,
+    TellTaken,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -76,6 +77,7 @@ from acp_bridge.machine.events import (
     Sleep,
     Started,
     StartFailed,
+    Taken,
     Timer,
     TreeDead,
     Warm,
@@ -109,6 +111,8 @@ class Reference(Line):
     pause_told = pause_open = pause_refused = False
     #: the journal can't be written for now.
     away = False
+    #: another bridge has the session; clients were told so.
+    taken = told_taken = False
     #: epochs by what is known of them.
     started: set[int] = field(default_factory=set)
     initialized: set[int] = field(default_factory=set)
@@ -143,6 +147,9 @@ class Reference(Line):
                 self.not_begun(self.running, away)
             case JournalAway() | JournalBack() | JournalLost():
                 self.note_journal(event)
+            case Taken():
+                self.taken = True
+                self.away = self.paused = self.on_hold = self.asleep = False
             case HooksDone() | HookBegan() | HookEnded():
                 self.note_hooks(event)
             case Pause() | HoldQueue() | Go() | PauseAnswered():
@@ -182,7 +189,7 @@ class Reference(Line):
             self.line.insert(0, asked)
 
     def note_journal(self, event: JournalAway | JournalBack | JournalLost) -> None:
-        if not self.closing:
+        if not (self.closing or self.taken) or isinstance(event, JournalBack):
             self.away = isinstance(event, JournalAway)
             for asked in self.next() if isinstance(event, JournalLost) else ():
                 asked.lost |= asked.committed
@@ -302,7 +309,11 @@ class Reference(Line):
             ends = asked.cancelled or asked.kept or asked.lost
             assert asked.hooked or not ends, f"{asked} has ended, and still waits"
         if self.running and self.running.cancelled:
-            assert self.told or self.died, "the agent was not told"
+            assert self.told or self.died or self.taken, "the agent was not told"
+        if self.taken and not self.closed:
+            assert self.started <= self.dead | self.doomed, "it works on"
+            waits = [asked for asked in self.next() if asked.committed and self.told_taken]
+            assert not waits or self.gate_closed or self.away or self.hooked
 
     def judge(self, event: Event, effect: Effect) -> None:
         match effect:
@@ -315,6 +326,15 @@ class Reference(Line):
                 self.hook(event, effect)
             case SendPrompt():
                 self.sent(effect)
+            case TellTaken():
+                assert self.taken
+                assert not self.closing
+                assert not self.told_taken
+                if not late(event, Timer.KILL):
+                    assert self.started <= self.dead, "it works on"
+                    assert not self.asides
+                    assert not self.hooked
+                self.told_taken = True
             case SendCancel(epoch, key):
                 assert self.running is not None
                 assert self.running.cancelled
@@ -376,6 +396,7 @@ class Reference(Line):
 
     def sent(self, effect: SendPrompt) -> None:
         assert self.running is None, "two turns at once"
+        assert not self.taken, "another bridge has it"
         assert not self.gate_closed, "the user wants nothing to start"
         assert not self.away, "the journal can't note it"
         assert self.leaving is None, "the turn before has not ended"
@@ -399,6 +420,7 @@ class Reference(Line):
         match effect:
             case Start(epoch):
                 assert epoch not in self.started
+                assert not self.taken, "another bridge has it"
                 assert not self.asleep or self.line or isinstance(event, Warm), "nobody woke it"
                 self.asleep = False
                 self.started.add(epoch)
@@ -475,6 +497,10 @@ class Reference(Line):
         elif isinstance(event, NotBegun):
             assert event.key == asked.key
             assert outcome == Failed(Failure.NOT_BEGUN)
+        elif isinstance(outcome, Failed) and outcome.why is Failure.TAKEN:
+            assert self.taken
+            assert ended
+            assert not self.asides or self.gone or late(event, Timer.KILL), "a hook runs"
         elif self.died:
             assert isinstance(outcome, Failed)
             assert outcome.why is Failure.AGENT_DIED
@@ -497,6 +523,8 @@ class Reference(Line):
         elif isinstance(event, CommitFailed):
             assert (asked.key, asked.committed) == (event.key, False)
             assert outcome.why is Failure.JOURNAL
+        elif self.taken and outcome.why is Failure.NOT_BEGUN:
+            assert self.told_taken or self.closing, "clients are told first"
         elif asked.lost and outcome.why is Failure.NOT_BEGUN:
             assert isinstance(event, JournalLost) or asked.doomed
         else:
