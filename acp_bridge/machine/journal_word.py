@@ -67,18 +67,21 @@ class JournalWord:
             return [StopHooks()]  # one of the session's end may run
         self._gate.forget()
         stops: list[Effect] = [StopHooks()] if self.hooks_live else []
-        return [*stops, *self._processes.end_at_once(), *self.end()]
+        return [*stops, *self._processes.end_at_once()]
 
-    def end(self, *, given_up: bool = False) -> list[Effect]:
-        """Tell clients that the session was taken, if nothing of it lives, and answer what waits.
+    def tell(self, *, given_up: bool = False) -> list[Effect]:
+        """Tell clients, once, that the session was taken, if nothing of it lives here.
 
         `given_up`: what lives has not died in time, and is not waited for.
         """
         lives = bool(self._epochs.dying) or self.hooks_live
-        if not self._states.taken or (lives and not (given_up or self._told)):
+        if not self._states.taken or self._told or (lives and not given_up):
             return []
-        tells = not (self._told or self._states.closing)
         self._told = True
+        return [] if self._states.closing else [TellTaken(self._why)]
+
+    def end(self) -> list[Effect]:
+        """Answer what waits, once clients may be told that the session was taken."""
+        out = self.tell()
         failure = Failed(Failure.NOT_BEGUN, self._why)
-        out: list[Effect] = [TellTaken(self._why)] if tells else []
-        return out + self._queue.drop(failure, lambda prompt: prompt.committed)
+        return out + self._queue.drop(failure, lambda prompt: prompt.committed and self._told)

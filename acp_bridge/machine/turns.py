@@ -418,7 +418,8 @@ class TurnMachine:
 
     def _take_gate(self, event: GateEvent) -> list[Effect]:
         """Handle the user's pause, hold or go."""
-        gate, unanswered, closing = self._gate, self._queue.unanswered, self._states.closing
+        gate, unanswered = self._gate, self._queue.unanswered
+        closing = self._states.closing or self._states.taken
         epoch, state = self._epochs.current, self._states.current
         match event:
             case Pause() if unanswered and not closing:
@@ -513,7 +514,7 @@ class TurnMachine:
         if self._states.closing or self._states.taken:
             out += self._queue.end_all_hooks()
         self._processes.use_up()
-        out += self._journal.end(given_up=True)
+        out += self._journal.tell(given_up=True)
         return out + self._finish_badly() + self._processes.go_on()
 
     # --- how the running turn ends, and work beside prompts ------------------------------------
@@ -622,7 +623,7 @@ class TurnMachine:
         """Go on when every process that was told to die is dead, and no hook holds the turn up."""
         if self._states.current is not State.KILLING or self._epochs.dying or self._hooks_hold_up:
             return []
-        return self._journal.end() + self._finish_badly() + self._processes.go_on()
+        return self._journal.tell() + self._finish_badly() + self._processes.go_on()
 
     def _finish_badly(self) -> list[Effect]:
         """Close the cards of the running turn, if there is one, and answer its prompt (C22)."""

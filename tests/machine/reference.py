@@ -147,7 +147,7 @@ class Reference(Line):
                 self.not_begun(self.running, away)
             case JournalAway() | JournalBack() | JournalLost():
                 self.note_journal(event)
-            case Taken():
+            case Taken() if not self.taken:
                 self.taken = True
                 self.away = self.paused = self.on_hold = self.asleep = False
             case HooksDone() | HookBegan() | HookEnded():
@@ -196,10 +196,10 @@ class Reference(Line):
 
     def note_gate(self, event: Event) -> None:
         match event:
-            case Pause() if self.line and not self.closing:
+            case Pause() if self.line and not (self.closing or self.taken):
                 self.paused, self.paused_at = True, max(asked.key for asked in self.line)
                 self.pause_refused = False
-            case HoldQueue() if not self.closing:
+            case HoldQueue() if not (self.closing or self.taken):
                 self.on_hold, self.paused = True, False
             case Go():
                 self.on_hold = self.paused = False
@@ -260,7 +260,9 @@ class Reference(Line):
             if asked.victim is not None:
                 self.paused &= asked.key <= self.paused_at
             for other in self.line:
-                if other.root == asked.victim and not (other is self.running and self.died):
+                if other.root == asked.victim and not (
+                    other is self.running and (self.died or self.taken)
+                ):
                     other.cancelled = True
 
     def cancel(self) -> None:
@@ -285,7 +287,7 @@ class Reference(Line):
     def after(self, event: Event, effects: list[Effect]) -> None:
         ranks = [ORDER.index(type(effect)) for effect in effects if type(effect) in ORDER]
         assert ranks == sorted(ranks), f"out of order: {effects}"
-        ended = (AnswerPrompt, RefuseChange, Dropped)
+        ended = (AnswerPrompt, RefuseChange, Dropped, *([StopHooks] * isinstance(event, Taken)))
         assert not (self.closed and not all(isinstance(e, ended) for e in effects))
         if isinstance(event, TreeDead) and event.epoch in self.doomed:
             assert (effects == [Dropped(event)]) == (event.epoch in self.released)
@@ -516,15 +518,15 @@ class Reference(Line):
             return
         assert isinstance(outcome, Failed)
         assert (outcome.why is Failure.KEPT) <= asked.kept
-        if isinstance(event, HooksDone):
+        if self.taken and outcome.why is Failure.NOT_BEGUN:
+            assert self.told_taken or self.closing, "clients are told first"
+        elif isinstance(event, HooksDone):
             assert asked.doomed
         elif asked.kept:
             assert outcome.why is Failure.KEPT or asked.doomed
         elif isinstance(event, CommitFailed):
             assert (asked.key, asked.committed) == (event.key, False)
             assert outcome.why is Failure.JOURNAL
-        elif self.taken and outcome.why is Failure.NOT_BEGUN:
-            assert self.told_taken or self.closing, "clients are told first"
         elif asked.lost and outcome.why is Failure.NOT_BEGUN:
             assert isinstance(event, JournalLost) or asked.doomed
         else:

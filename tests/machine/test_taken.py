@@ -39,9 +39,9 @@ def test_its_process_is_killed_at_once_and_clients_are_told_when_that_is_dead() 
     bench.prompt(1, 2)
     assert bench.do(TAKEN) == [Kill(1)]
     assert bench.do(AgentAnswered(1, 1, "late")) == []
-    told = [TellTaken("taken"), failed(2, Failure.NOT_BEGUN, "taken")]
     ended = [CloseCards(), failed(1, Failure.TAKEN, "taken")]
-    assert bench.dead() == [Release(1), *told, *ended]
+    unsent = failed(2, Failure.NOT_BEGUN, "taken")
+    assert bench.dead() == [Release(1), TellTaken("taken"), *ended, unsent]
     assert bench.do(TAKEN, Warm()) == []
 
 

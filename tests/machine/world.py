@@ -207,7 +207,8 @@ class World:
         assert known.work_stops == (state == "DRAINING" and now.running is None)
         if state in ("COLD", "IDLE", "WORKING", "BLOCKED", "UNAUTHENTICATED", "CLOSED"):
             stranded = any(asked.committed for asked in known.next()[:1])
-            waits = known.gate_closed or known.away or known.hooked or known.change
+            waits = bool(known.gate_closed or known.away or known.hooked or known.change)
+            waits |= known.taken and bool(known.asides)  # until these are dead
             assert waits or not stranded, "stranded"
         if now.asleep:
             assert state in ("COLD", "KILLING")

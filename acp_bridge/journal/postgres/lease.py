@@ -303,7 +303,7 @@ class Lease:
         Each is given away under one fence, so a statement that comes late can't give away a session
         that this bridge has opened again. Raises psycopg.Error.
         """
-        while left := dict(self._left):
+        while left := {name: self._left[name] for name in self._left.keys() - self.had().keys()}:
             names, fences = [*left], [*left.values()]
             cursor = await connection.execute(
                 "WITH free AS (UPDATE acp_bridge.sessions SET owner = NULL FROM"
