@@ -65,6 +65,7 @@ SANS_IO = (
     "machine",
     "machine.effects",
     "machine.events",
+    "machine.journal_word",
     "machine.processes",
     "machine.prompt_queue",
     "machine.states",

@@ -49,7 +49,7 @@ class Beats:
 
     @property
     def count(self) -> int:
-        return self.file.stat().st_size if self.file.exists() else 0
+        return self.file.read_bytes().count(b"\n") if self.file.exists() else 0
 
     async def more(self, count: int = 5) -> None:
         """Until there are so many more."""
