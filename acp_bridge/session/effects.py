@@ -134,8 +134,7 @@ class Effects:
             case ef.Open(epoch):
                 spawn(self._open, processes.link(epoch))
             case ef.Kill(epoch):
-                at_work = self.work.stopping == epoch and not self.core.now.taken
-                spawn(self._kill, epoch, at_work)
+                spawn(self._kill, epoch, self.work.stopping == epoch)
             case ef.CloseAgent(epoch):
                 spawn(processes.close, epoch, self.grace)
             case ef.Release(epoch):
@@ -251,7 +250,7 @@ class Effects:
         """Kill a process; `at_work`: it was told to stop what it does outside of a prompt."""
         link = self.processes.get(epoch)
         try:
-            if at_work and link:
+            if at_work and link and not self.core.now.taken:  # that hurries
                 await self.work.say_killed(link)
         finally:
             await self.processes.kill(epoch)

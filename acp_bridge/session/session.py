@@ -256,8 +256,7 @@ class Session:
             processes.add(link, 1)
             provisional.begin(link)
             sleep.begin(link)
-        with suppress(JournalError):  # another bridge may have taken it before anybody followed
-            _look(journal)
+        _look(journal)
 
     def offer(self, link: Link) -> None:
         """Let the first start take this process, in which the agent has the session open."""
@@ -480,8 +479,9 @@ def _follow(journal: SessionJournal, core: Core, transcript: TranscriptOut) -> N
 
 
 def _look(journal: SessionJournal) -> None:
-    """Tell the session if another bridge has it already. Raises JournalError."""
-    try:
-        journal.look()
-    except SessionTaken as lost:
-        journal.on_back(lost)
+    """Tell the session if another bridge took it before anybody followed the journal."""
+    with suppress(JournalError):
+        try:
+            journal.look()
+        except SessionTaken as lost:
+            journal.on_back(lost)

@@ -145,11 +145,8 @@ class Reference(Line):
                 self.line += [Asked(key, carrier, True, checked=unchecked) for key in keys]
             case NotBegun(key, away) if self.running and self.running.key == key:
                 self.not_begun(self.running, away)
-            case JournalAway() | JournalBack() | JournalLost():
+            case JournalAway() | JournalBack() | JournalLost() | Taken():
                 self.note_journal(event)
-            case Taken() if not self.taken:
-                self.taken = True
-                self.away = self.paused = self.on_hold = self.asleep = False
             case HooksDone() | HookBegan() | HookEnded():
                 self.note_hooks(event)
             case Pause() | HoldQueue() | Go() | PauseAnswered():
@@ -188,7 +185,12 @@ class Reference(Line):
             self.line.remove(asked)
             self.line.insert(0, asked)
 
-    def note_journal(self, event: JournalAway | JournalBack | JournalLost) -> None:
+    def note_journal(self, event: JournalAway | JournalBack | JournalLost | Taken) -> None:
+        if isinstance(event, Taken):
+            if not self.taken:
+                self.away = self.paused = self.on_hold = self.asleep = False
+            self.taken = True
+            return
         if not (self.closing or self.taken) or isinstance(event, JournalBack):
             self.away = isinstance(event, JournalAway)
             for asked in self.next() if isinstance(event, JournalLost) else ():
@@ -299,6 +301,8 @@ class Reference(Line):
             assert not self.asides
             assert not self.closing
             self.asleep = True
+        if any(isinstance(effect, TellTaken) for effect in effects):
+            self.tell_taken(event)
         for effect in effects:
             self.judge(event, effect)
         self.asleep &= not (self.closing or isinstance(event, Warm))
@@ -312,6 +316,8 @@ class Reference(Line):
             assert asked.hooked or not ends, f"{asked} has ended, and still waits"
         if self.running and self.running.cancelled:
             assert self.told or self.died or self.taken, "the agent was not told"
+        begun = [each for each in effects if isinstance(each, Start | Open | SendPrompt | RunHooks)]
+        assert not (self.taken and begun), "another bridge has it"
         if self.taken and not self.closed:
             assert self.started <= self.dead | self.doomed, "it works on"
             waits = [asked for asked in self.next() if asked.committed and self.told_taken]
@@ -328,15 +334,6 @@ class Reference(Line):
                 self.hook(event, effect)
             case SendPrompt():
                 self.sent(effect)
-            case TellTaken():
-                assert self.taken
-                assert not self.closing
-                assert not self.told_taken
-                if not late(event, Timer.KILL):
-                    assert self.started <= self.dead, "it works on"
-                    assert not self.asides
-                    assert not self.hooked
-                self.told_taken = True
             case SendCancel(epoch, key):
                 assert self.running is not None
                 assert self.running.cancelled
@@ -365,6 +362,16 @@ class Reference(Line):
                 self.interrupted(event, key)
             case _:
                 self.process(event, effect)
+
+    def tell_taken(self, event: Event) -> None:
+        assert self.taken
+        assert not self.closing
+        assert not self.told_taken
+        if not late(event, Timer.KILL):
+            assert self.started <= self.dead, "it works on"
+            assert not self.asides
+            assert not self.hooked
+        self.told_taken = True
 
     def interrupted(self, event: Event, key: int) -> None:
         assert isinstance(event, Shutdown)
@@ -398,7 +405,6 @@ class Reference(Line):
 
     def sent(self, effect: SendPrompt) -> None:
         assert self.running is None, "two turns at once"
-        assert not self.taken, "another bridge has it"
         assert not self.gate_closed, "the user wants nothing to start"
         assert not self.away, "the journal can't note it"
         assert self.leaving is None, "the turn before has not ended"
@@ -422,7 +428,6 @@ class Reference(Line):
         match effect:
             case Start(epoch):
                 assert epoch not in self.started
-                assert not self.taken, "another bridge has it"
                 assert not self.asleep or self.line or isinstance(event, Warm), "nobody woke it"
                 self.asleep = False
                 self.started.add(epoch)
@@ -519,7 +524,7 @@ class Reference(Line):
         assert isinstance(outcome, Failed)
         assert (outcome.why is Failure.KEPT) <= asked.kept
         if self.taken and outcome.why is Failure.NOT_BEGUN:
-            assert self.told_taken or self.closing, "clients are told first"
+            assert self.told_taken or self.closing or asked.lost, "clients are told first"
         elif isinstance(event, HooksDone):
             assert asked.doomed
         elif asked.kept:

@@ -97,7 +97,7 @@ WRONG: dict[type[Event], list[type[AgentEvent]]] = {
 #: What clients ask for that is no prompt.
 USER: list[Event] = [Warm(), ReplaceProcess(), WorkAsked()]
 #: What becomes of the journal's place.
-JOURNAL: list[Event] = [JournalAway(), *[JournalBack()] * 4, JournalLost("taken")]
+JOURNAL: list[Event] = [JournalAway(), *[JournalBack()] * 4, JournalLost("taken"), Taken("taken")]
 #: The events that a process may cause at any time.
 PROCESS: list[type[AgentEvent]] = [
     Started,
@@ -356,7 +356,6 @@ class World:
             (1, lambda: self.about_a_prompt(CommitFailed, random.choice(few))),
             (1.5, lambda: self.not_begun(random.choice(few), random.random() < 0.7)),
             (2, lambda: self.feed(random.choice(JOURNAL))),
-            (0.2, lambda: self.feed(Taken("taken"))),
             (2, lambda: self.about_a_prompt(CancelPrompt, random.choice(few))),
             (10, lambda: self.as_it_should(random.choice(few))),
             (6, lambda: self.in_another_order(random.choice(few))),

@@ -212,7 +212,7 @@ class Turn:
 
     def say_taken(self, why: str) -> None:
         """Tell clients that another bridge has the session, and that nothing of it runs here."""
-        self._transcript.say_taken(why)
+        self._transcript.say_lost(why)
 
     def say_what_lacks(self, outcome: Outcome) -> None:
         """Say, when the first turn since a load has ended, that the agent has shown no memory, or

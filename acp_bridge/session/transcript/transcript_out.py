@@ -428,10 +428,6 @@ class TranscriptOut:
         """Say that the journal takes nothing of this session any more, and why."""
         self._say(notices.lost(why))
 
-    def say_taken(self, why: str) -> None:
-        """Say that another bridge has the session, for the reason `why`."""
-        self._say(notices.taken(why))
-
     def _say(self, text: str) -> None:
         """Show all clients a notice, without recording it."""
         said = encode(notices.notice(text))
