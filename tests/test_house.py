@@ -65,6 +65,7 @@ SANS_IO = (
     "machine",
     "machine.effects",
     "machine.events",
+    "machine.journal_word",
     "machine.processes",
     "machine.prompt_queue",
     "machine.states",
@@ -170,7 +171,7 @@ FILE_LINES, FUNCTION_LINES = 600, 40
 #: fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
     "acp_bridge/machine/turns.py": (
-        703,
+        694,
         "what becomes of a prompt, from its reading to its answer, whatever ends its turn",
     ),
     "acp_bridge/session/prompts/prompts.py": (
@@ -184,7 +185,7 @@ LONG_FILES: dict[str, tuple[int, str]] = {
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {
     "acp_bridge/session/effects.py:perform": (80, "one match, from each effect to who knows how"),
-    "acp_bridge/session/session.py:__init__": (176, "what each part is given, by name"),
+    "acp_bridge/session/session.py:__init__": (177, "what each part is given, by name"),
 }
 
 

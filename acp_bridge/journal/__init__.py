@@ -14,6 +14,7 @@ from acp_bridge.journal.errors import (
     JournalError,
     NewerVersion,
     SessionExists,
+    SessionTaken,
     UnknownSession,
     told,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "SessionExists",
     "SessionInfo",
     "SessionJournal",
+    "SessionTaken",
     "UnknownSession",
     "Unset",
     "days_ago",

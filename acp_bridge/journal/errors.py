@@ -12,8 +12,8 @@ WAL_GONE: Final = (
 )
 #: the text of a JournalError when a bridge of another machine has taken a session of a database.
 TAKEN: Final = (
-    "another machine has taken up this session, since this one had not reached the database for too"
-    " long. Close the session, and load it again where it is open"
+    "another machine has taken up this session, because for the database this machine was gone. So"
+    " the agent here was ended. Close the session, and load it again where it is open"
 )
 
 

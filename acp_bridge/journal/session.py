@@ -318,6 +318,10 @@ class SessionJournal:
         """True if another file, or none, has the name of the session's file or of its WAL."""
         return self._file.gone
 
+    def look(self) -> None:
+        """Raise JournalError if another bridge has the session, or its file can't be used."""
+        self._file.look()
+
     @property
     def broken(self) -> bool:
         """True if an fsync has failed: no prompt is taken until `checkpoint` has worked."""

@@ -188,8 +188,8 @@ def away(seconds: float) -> str:
 def lost(why: str) -> str:
     """Return the notice that this bridge has lost the session, for the reason `why`."""
     return (
-        f"[acp-bridge] This session can't go on here: {words(why)}. What the agent still does is"
-        " kept in a file on this machine, and the log names the file."
+        f"[acp-bridge] This session can't go on here: {words(why)}. What the database does not have"
+        " of it is kept in a file on this machine, and the log names the file."
     )
 
 

@@ -35,7 +35,6 @@ import anyio
 
 from acp_bridge.journal.connection import failure, journal_errors, transaction
 from acp_bridge.journal.errors import (
-    UNKNOWN_THERE,
     DatabaseAway,
     DatabaseSilent,
     JournalError,
@@ -102,6 +101,8 @@ class CopiedFile(SessionFile):
         self._log_bytes = 0
         self._rebasing = anyio.Lock()
         self._lost: JournalError | None = None
+        #: True once it is known that another bridge has the session.
+        self.is_taken = False
         #: what a client is told of the database, while that is away.
         self._why = _AWAY
         #: the writes that the database has and the copy does not have yet.
@@ -308,6 +309,8 @@ class CopiedFile(SessionFile):
         if self._unsure:
             self._apply_unsure()
             return
+        if self._lost:  # all was set aside meanwhile
+            return
         refused: dict[int, JournalError] = {}
         try:
             refused = self._apply([late.write for late in batch])
@@ -446,15 +449,9 @@ class CopiedFile(SessionFile):
 
     async def _put(self, connection: log.Connection, rows: list[log.Row]) -> bool:
         changes = [sql for write in self._sent for sql, _ in write.statements]
-        return await log.put(
-            connection,
-            self._session_id,
-            self._lease.owner,
-            self._fence,
-            rows,
-            sure=bool(changes),
-            prompted=PROMPTED in changes,
-        )
+        owned = self._session_id, self._lease.owner, self._fence
+        sure, prompted = bool(changes), PROMPTED in changes
+        return await log.put(connection, *owned, rows, sure=sure, prompted=prompted)
 
     async def _last(self, connection: log.Connection) -> int:
         """Return the number of the last write in the log; none sent before can get there later.
@@ -462,13 +459,16 @@ class CopiedFile(SessionFile):
         That write is on the disk of the database, and of the replicas for which that waits. Raises
         SessionTaken: the session is not this bridge's.
         """
-        owned = self._lease.owner, self._lease.owners
-        found = await log.fence(connection, self._session_id, *owned)
-        if found is None:
-            head = await log.head(connection, self._session_id)
-            raise SessionTaken() if head and head.owner else SessionTaken(UNKNOWN_THERE)
-        self._fence, applied = found
+        self._fence, applied = await log.fence(connection, self._session_id, self._lease.owners)
         return applied
+
+    async def take_again(self, connection: log.Connection) -> None:
+        """Have the session under the lease's name, or lose it. Raises psycopg.Error."""
+        try:
+            await self._last(connection)
+        except SessionTaken as error:
+            if not self._closing:
+                self._lose(error)
 
     # --- the copy ------------------------------------------------------------------------------
 
@@ -499,8 +499,10 @@ class CopiedFile(SessionFile):
 
         Queued, kept and later writes are set aside or refused, and `on_back` is called.
         """
+        if self.is_taken:
+            return
         event("journal.lost", session=self.path.stem, what=error)
-        self._lost = error
+        self._lost, self.is_taken = error, isinstance(error, SessionTaken)
         self._unsure = []
         self._keep_late()
         self._save_kept()

@@ -49,10 +49,15 @@ class DatabaseFiles(Files):
         self._tasks = tasks
         self._open: set[CopiedFile] = set()
         lease.on_half = self._tell_away
+        lease.had = self._had
+
+    def _had(self) -> dict[str, CopiedFile]:
+        """Return the open sessions that this bridge has, as far as it knows, by file name."""
+        self._open = {file for file in self._open if not (file.closed or file.is_taken)}
+        return {file.path.stem: file for file in self._open}
 
     def _tell_away(self, seconds: float) -> None:
-        self._open = {file for file in self._open if not file.closed}
-        for file in self._open:
+        for file in self._had().values():
             file.give_up()
             file.on_away(seconds)
 
@@ -115,7 +120,7 @@ class DatabaseFiles(Files):
     def _taken_up(self, file: SessionFile, head: log.Head, saved: Saved = _NONE) -> CopiedFile:
         assert isinstance(file, CopiedFile)
         file.take_up(head, saved)
-        self._open = {each for each in self._open if not each.closed} | {file}
+        self._open.add(file)
         self._tasks.start_soon(file.run)
         return file
 

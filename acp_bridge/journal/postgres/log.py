@@ -32,7 +32,13 @@ from acp_bridge.journal.connection import (
     journal_errors,
     transaction,
 )
-from acp_bridge.journal.errors import JournalError, SessionExists, UnknownSession
+from acp_bridge.journal.errors import (
+    UNKNOWN_THERE,
+    JournalError,
+    SessionExists,
+    SessionTaken,
+    UnknownSession,
+)
 from acp_bridge.journal.file import INSERT_ROW, Statement, Write
 from acp_bridge.journal.files import draft_of, make_folders, remove, take_name
 from acp_bridge.journal.prompt_rows import SET
@@ -199,20 +205,34 @@ async def takes(connection: Connection, session_id: str, owner: str, fence: int,
         return await put(connection, session_id, owner, fence, empty, sure=False, prompted=False)
 
 
-async def fence(
-    connection: Connection, session_id: str, owner: str, owners: Sequence[str]
-) -> tuple[int, int] | None:
-    """Give a session of one of `owners` to `owner` under a new fence.
+async def fence(connection: Connection, session_id: str, owners: Sequence[str]) -> tuple[int, int]:
+    """Give a session of one of `owners` to the last of them, under a new fence.
 
     A write that was sent under an earlier fence can't get into the log any more. Returns the new
-    fence and the number of the last write; None if the session is not theirs. Raises psycopg.Error.
+    fence and the number of the last write. Raises SessionTaken: the session is not theirs;
+    psycopg.Error.
     """
     cursor = await connection.execute(
         "UPDATE acp_bridge.sessions SET owner = %s, fence = fence + 1"
         " WHERE name = %s AND owner = ANY(%s) AND NOT deleted RETURNING fence, applied",
-        (owner, file_name(session_id), list(owners)),
+        (owners[-1], file_name(session_id), list(owners)),
     )
-    return await cursor.fetchone()
+    if row := await cursor.fetchone():
+        return row[0], row[1]
+    found = await head(connection, session_id)
+    raise SessionTaken() if found and found.owner else SessionTaken(UNKNOWN_THERE)
+
+
+async def named(connection: Connection, names: Sequence[str], owner: str) -> set[str]:
+    """Return those of `names`, which are file names, whose sessions have this owner.
+
+    Raises psycopg.Error.
+    """
+    cursor = await connection.execute(
+        "SELECT name FROM acp_bridge.sessions WHERE name = ANY(%s) AND owner = %s AND NOT deleted",
+        (list(names), owner),
+    )
+    return {name for (name,) in await cursor.fetchall()}
 
 
 async def store(
