@@ -140,7 +140,6 @@ class SessionStore:
         known: bool = False,
     ) -> tuple[Session, int]:
         context = self._context
-        self._begin_sweep()
         lock = await self._lock(session_id, reach)
         journal: SessionJournal | None = None
         try:
@@ -305,7 +304,8 @@ class SessionStore:
         finally:
             os.close(lock)
 
-    def _begin_sweep(self) -> None:
+    def begin_sweep(self) -> None:
+        """Have what is left of sessions without a prompt removed, once in a bridge's life."""
         if not self._swept:
             self._swept = True
             self._context.tasks.start_soon(self._sweep)

@@ -1,6 +1,7 @@
 """A database that is far away: what a session costs there, in round trips."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,9 @@ from tests.support.pgbouncer import pgbouncer
 from tests.support.postgres import PASSWORD, Cluster, cluster
 
 pytestmark = pytest.mark.process
+#: the most round trips until a session is made, with all that it takes to connect.
+MOST = 10
+LOGIN = {"PGPASSWORD": PASSWORD}
 
 
 @pytest.fixture(scope="module")
@@ -20,25 +24,36 @@ def tcp_server() -> Iterator[Cluster]:
         yield made
 
 
-#: the most round trips until a session is made.
-MOST = 10
-
-
-@pytest.mark.parametrize("tables", ["made", "not made"])
-async def test_a_new_session_costs_few_round_trips(
-    world: World, tcp_server: Cluster, tables: str
-) -> None:
-    url = tcp_server.new_database()
-    if tables == "made":
-        async with Machine(world, url, "there").bridge():
-            pass
-    with line(tcp_server.port) as far:
-        machine = Machine(world, far.url(url), "here")
-        async with machine.bridge(session=False, env={"PGPASSWORD": PASSWORD}) as client:
-            counts = []
+async def costs(world: World, server: Path | int, url: str, user: str) -> list[int]:
+    """The round trips of each of three sessions, of a bridge that was just started."""
+    counts = []
+    with line(server) as far:
+        machine = Machine(world, far.url(url, user), "here")
+        async with machine.bridge(session=False, env=LOGIN) as client:
             for _ in range(3):
                 before = far.trips
                 await client.new_session(world.cwd)
                 counts.append(far.trips - before)
                 assert await stopped(client, client.send_prompt("say on")) == "end_turn"
-    assert max(counts[1:] if tables == "not made" else counts) <= MOST, counts
+    return counts
+
+
+async def test_a_new_session_takes_few_round_trips_also_with_the_connection(
+    world: World, tcp_server: Cluster
+) -> None:
+    url = tcp_server.new_database()
+    async with Machine(world, tcp_server.over_tcp(url), "there").bridge(env=LOGIN):
+        pass  # the tables are made
+    for _ in range(2):  # with a new data folder, and with one that has sessions
+        counts = await costs(world, tcp_server.port, url, "guest")
+        assert max(counts) <= MOST, counts
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+async def test_so_it_does_through_a_pooler(world: World, server: Cluster, mode: str) -> None:
+    url = server.new_database()
+    async with Machine(world, url, "there").bridge():
+        pass
+    with pgbouncer(server, mode) as folder:
+        counts = await costs(world, folder / ".s.PGSQL.6432", url, "tester")
+        assert max(counts) <= MOST, counts

@@ -41,9 +41,12 @@ _SETTINGS: Final = {
 _OPTIONS: Final = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
 #: the same, and what older versions don't know, for a connection that did not take them as options.
 _SET: Final = (
-    "SELECT set_config(name, own.value, false) FROM unnest(%s::text[], %s::text[]) AS"
+    "SELECT count(set_config(name, own.value, false)) FROM unnest(%s::text[], %s::text[]) AS"
     " own(name, value) JOIN pg_catalog.pg_settings USING (name)"
 )
+#: one of the settings, to see if the options were taken; and the version of the tables.
+_TAKEN: Final = "SELECT current_setting('lock_timeout')"
+_VERSION: Final = f"{_TAKEN}, max(version) FROM acp_bridge.version"
 _ALL_SETTINGS: Final = {**_SETTINGS, "transaction_timeout": "0"}
 #: the first version that has settings beyond those.
 _HAS_MORE: Final = 170_000
@@ -146,7 +149,11 @@ class Database:
             self._takes_options = False
             connection = await self._dial("")
         try:
-            await self._set(connection)
+            if not self._migrated:
+                await self._begin(connection)
+            if not self._takes_options or connection.info.server_version >= _HAS_MORE:
+                values = [value.replace("\\", "") for value in _ALL_SETTINGS.values()]
+                await connection.execute(_SET, [list(_ALL_SETTINGS), values])
             if self._migrates and not self._migrated:
                 await tables.migrate(connection)
                 self._migrated = True
@@ -170,11 +177,18 @@ class Database:
             prepare_threshold=None,  # a pooler may pass each transaction to another server process
         )
 
-    async def _set(self, connection: AsyncConnection[Any]) -> None:
-        """Set what was not set by options."""
-        if self._takes_options and not self._migrated:
-            cursor = await connection.execute("SHOW lock_timeout")
-            self._takes_options = await cursor.fetchone() == (_SETTINGS["lock_timeout"],)
-        if not self._takes_options or connection.info.server_version >= _HAS_MORE:
-            values = [value.replace("\\", "") for value in _ALL_SETTINGS.values()]
-            await connection.execute(_SET, [list(_ALL_SETTINGS), values])
+    async def _begin(self, connection: AsyncConnection[Any]) -> None:
+        """Find out, in one round trip, if the options were taken and the tables are up to date.
+
+        Raises psycopg.Error, DatabaseRefuses.
+        """
+        try:
+            cursor = await connection.execute((_VERSION if self._migrates else _TAKEN).encode())
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            cursor = await connection.execute(_TAKEN)
+        taken, *version = await cursor.fetchone() or (None,)
+        self._takes_options = self._takes_options and taken == _SETTINGS["lock_timeout"]
+        if version:
+            tables.check_version(version[0] or 0)
+            tables.check_encoding(connection)
+            self._migrated = version[0] == len(tables.MIGRATIONS)

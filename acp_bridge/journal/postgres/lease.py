@@ -29,6 +29,7 @@ from acp_bridge.journal.connection import in_thread, journal_errors
 from acp_bridge.journal.errors import DatabaseAway, HeldElsewhere, JournalError, UnknownSession
 from acp_bridge.journal.postgres.connection import Database
 from acp_bridge.journal.postgres.log import Head, head
+from acp_bridge.journal.postgres.tables import KNOWN
 from acp_bridge.journal.records import file_name
 from acp_bridge.journal.schema import make_folder
 from acp_bridge.runtime.log import event
@@ -166,7 +167,7 @@ class Lease:
     async def _prolonged(self, connection: AsyncConnection[Any]) -> bool:
         cursor = await connection.execute(
             "UPDATE acp_bridge.bridges SET until = clock_timestamp() + make_interval(secs => %s)"
-            " WHERE owner = %s AND until > clock_timestamp()",
+            f" WHERE owner = %s AND until > clock_timestamp() AND {KNOWN}",
             (self._seconds, self.owner),
         )
         return bool(cursor.rowcount)
@@ -174,23 +175,19 @@ class Lease:
     async def _begin_anew(self, connection: AsyncConnection[Any]) -> None:
         self._host = self._host or await in_thread(_host, self._home)
         owner = uuid4().hex
-        async with connection.transaction():
-            await connection.execute(
-                "DELETE FROM acp_bridge.bridges WHERE until < now() - make_interval(days => %s)"
-                " AND NOT EXISTS (SELECT 1 FROM acp_bridge.sessions WHERE sessions.owner ="
-                " bridges.owner)",
-                (_KEPT,),
-            )
-            await connection.execute(
-                "INSERT INTO acp_bridge.bridges VALUES"
-                " (%s, %s, %s, clock_timestamp() + make_interval(secs => %s), %s)",
-                (owner, socket.gethostname(), self._host, self._seconds, self._address),
-            )
-            await connection.execute(
-                "UPDATE acp_bridge.sessions SET owner = %s, fence = fence + 1"
-                " WHERE owner = ANY(%s)",
-                (owner, self.owners),
-            )
+        await connection.execute(
+            "WITH gone AS (DELETE FROM acp_bridge.bridges WHERE until < now() - make_interval(days"
+            " => %s) AND NOT EXISTS (SELECT 1 FROM acp_bridge.sessions WHERE sessions.owner ="
+            " bridges.owner)),"
+            " taken AS (UPDATE acp_bridge.sessions SET owner = %s, fence = fence + 1"
+            " WHERE owner = ANY(%s))"
+            " INSERT INTO acp_bridge.bridges SELECT"
+            f" %s, %s, %s, clock_timestamp() + make_interval(secs => %s), %s WHERE {KNOWN}",
+            (
+                *(_KEPT, owner, self.owners),
+                *(owner, socket.gethostname(), self._host, self._seconds, self._address),
+            ),
+        )
         self.owners.append(owner)
 
     async def claim(self, session_id: str) -> Head:
@@ -207,7 +204,7 @@ class Lease:
         name = file_name(session_id)
         async with self._database.connection() as connection, connection.transaction():
             await connection.execute(
-                "SELECT 1 FROM acp_bridge.sessions WHERE name = %s FOR UPDATE", (name,)
+                f"SELECT 1 FROM acp_bridge.sessions WHERE name = %s AND {KNOWN} FOR UPDATE", (name,)
             )
             found = await head(connection, session_id)
             if found is None:
@@ -259,7 +256,7 @@ class Lease:
                 "UPDATE acp_bridge.sessions SET owner = NULL FROM"
                 " unnest(%s::text[], %s::bigint[]) AS one(name, fence)"
                 " WHERE sessions.name = one.name AND sessions.fence = one.fence"
-                " AND owner = ANY(%s)",
+                f" AND owner = ANY(%s) AND {KNOWN}",
                 (names, fences, self.owners),
             )
             self._left = [each for each in self._left if each not in left]
@@ -271,7 +268,7 @@ class Lease:
                 async with self._database.connection() as connection:
                     await connection.execute(
                         "UPDATE acp_bridge.bridges SET until = clock_timestamp()"
-                        " WHERE owner = ANY(%s)",
+                        f" WHERE owner = ANY(%s) AND {KNOWN}",
                         (self.owners,),
                     )
 

@@ -35,6 +35,7 @@ from acp_bridge.journal.connection import (
 from acp_bridge.journal.errors import JournalError, SessionExists, UnknownSession
 from acp_bridge.journal.file import INSERT_ROW, Statement, Write
 from acp_bridge.journal.files import draft_of, make_folders, remove, take_name
+from acp_bridge.journal.postgres.tables import KNOWN
 from acp_bridge.journal.prompt_rows import SET
 from acp_bridge.journal.records import SessionInfo, file_name
 from acp_bridge.journal.schema import SESSION_SCHEMA, make_file
@@ -45,13 +46,34 @@ from acp_bridge.wire.jsonrpc import dumps, loads
 APPLIED: Final = "journal:applied"
 #: the most bytes of a base in one row.
 PART: Final = 256 * 1024
+#: the most bytes of a base that is sent in one statement with its session.
+_ONE_STATEMENT: Final = 1024 * 1024
 #: the most writes, and bytes of them, that are made in a new copy in one transaction.
 _PAGE: Final = 1000
 _PAGE_BYTES: Final = 1024 * 1024
 _COLUMNS: Final = ", ".join(field.name for field in fields(SessionInfo))
 _MARKS: Final = ", ".join(["%s"] * len(fields(SessionInfo)))
 #: the beginning of a statement that changes what is listed: `one.changes` is the change's number.
-COUNT: Final = "WITH one AS (UPDATE acp_bridge.listing SET changes = changes + 1 RETURNING changes)"
+COUNT: Final = (
+    f"WITH one AS (UPDATE acp_bridge.listing SET changes = changes + 1 WHERE {KNOWN}"
+    " RETURNING changes)"
+)
+#: a beginning that counts nothing up: the session is listed by a later statement.
+_UNLISTED: Final = f"WITH one AS (SELECT 0::bigint AS changes WHERE {KNOWN})"
+#: stores a session with the parts of its base, unless it is there; returns its fence.
+_STORE: Final = (
+    f", new AS (INSERT INTO acp_bridge.sessions(name, {_COLUMNS}, owner, fence, changed)"
+    f" SELECT %s, {_MARKS}, %s, 1, changes FROM one"
+    " ON CONFLICT (name) DO UPDATE SET (cwd, agent, agent_session_id, title, updated_at,"
+    " agent_info, prompted, changed, owner, fence, base, applied, deleted, dropped)"
+    " = (excluded.cwd, excluded.agent, excluded.agent_session_id, excluded.title,"
+    " excluded.updated_at, excluded.agent_info, excluded.prompted, excluded.changed,"
+    " excluded.owner, sessions.fence + 1, 0, 0, false, false) WHERE sessions.deleted"
+    " RETURNING name, fence),"
+    " base AS (INSERT INTO acp_bridge.bases(name, part, data) SELECT name, at - 1, part FROM new,"
+    " unnest(%s::bytea[]) WITH ORDINALITY AS one_part(part, at))"
+    " SELECT fence FROM new"
+)
 #: the actions of SQLite that a write may do in a copy.
 _ALLOWED: Final = {
     *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_READ),
@@ -136,7 +158,7 @@ async def head(connection: Connection, session_id: str) -> Head | None:
     """Return what the database says of a session; None if it has none, or that was deleted."""
     cursor = await connection.execute(
         f"SELECT {_COLUMNS}, base, applied, owner, fence FROM acp_bridge.sessions"
-        " WHERE name = %s AND NOT deleted",
+        f" WHERE name = %s AND NOT deleted AND {KNOWN}",
         (file_name(session_id),),
     )
     row = await cursor.fetchone()
@@ -167,7 +189,7 @@ async def put(
         f"{COUNT if prompted else 'WITH one AS (SELECT 1)'}, session AS"
         f" (UPDATE acp_bridge.sessions SET applied = %(last)s{listed}"
         " WHERE name = %(name)s AND owner = %(owner)s AND fence = %(fence)s"
-        " AND applied = %(before)s AND NOT deleted RETURNING name),"
+        f" AND applied = %(before)s AND NOT deleted AND {KNOWN} RETURNING name),"
         " put AS (INSERT INTO acp_bridge.writes(name, n, statements, turn, lines)"
         " SELECT session.name, new.* FROM session, unnest(%(ns)s::bigint[],"
         " %(statements)s::text[], %(turns)s::bigint[], %(lines)s::bytea[])"
@@ -209,7 +231,8 @@ async def fence(
     """
     cursor = await connection.execute(
         "UPDATE acp_bridge.sessions SET owner = %s, fence = fence + 1"
-        " WHERE name = %s AND owner = ANY(%s) AND NOT deleted RETURNING fence, applied",
+        f" WHERE name = %s AND owner = ANY(%s) AND NOT deleted AND {KNOWN}"
+        " RETURNING fence, applied",
         (owner, file_name(session_id), list(owners)),
     )
     return await cursor.fetchone()
@@ -230,21 +253,14 @@ async def store(
     """
     async with _copy_of(path) as copy:
         await in_thread(_forget_applied, copy)
+        parts = await in_thread(_parts_of, copy)
+        given = (file_name(info.session_id), *values_of(info), owner, parts or [])
+        if parts is not None:
+            cursor = await connection.execute(f"{COUNT}{_STORE}".encode(), given)
+            return _fence_of(await cursor.fetchone())
         async with connection.transaction():
-            cursor = await connection.execute(
-                f"INSERT INTO acp_bridge.sessions(name, {_COLUMNS}, changed, owner, fence)"
-                f" VALUES (%s, {_MARKS}, 0, %s, 1)"
-                " ON CONFLICT (name) DO UPDATE SET (cwd, agent, agent_session_id, title,"
-                " updated_at, agent_info, prompted, changed, owner, fence, base, applied, deleted,"
-                " dropped)"
-                " = (excluded.cwd, excluded.agent, excluded.agent_session_id, excluded.title,"
-                " excluded.updated_at, excluded.agent_info, excluded.prompted, excluded.changed,"
-                " excluded.owner, sessions.fence + 1, 0, 0, false, false) WHERE sessions.deleted"
-                " RETURNING fence",
-                (file_name(info.session_id), *values_of(info), owner),
-            )
-            if (row := await cursor.fetchone()) is None:
-                raise SessionExists
+            cursor = await connection.execute(f"{_UNLISTED}{_STORE}".encode(), given)
+            new_fence = _fence_of(await cursor.fetchone())
             await _put_base(connection, file_name(info.session_id), copy)
             # The last of all: nobody else's listing can be changed until this is committed.
             await connection.execute(
@@ -252,7 +268,23 @@ async def store(
                 " WHERE name = %s",
                 (file_name(info.session_id),),
             )
-        return int(row[0])
+        return new_fence
+
+
+def _parts_of(file: Path) -> list[bytes] | None:
+    """Return the parts of a base that goes into one statement; None if it is too long for that."""
+    with journal_errors():
+        if file.stat().st_size > _ONE_STATEMENT:
+            return None
+        data = file.read_bytes()
+    return [data[at : at + PART] for at in range(0, len(data), PART)]
+
+
+def _fence_of(stored: tuple[Any, ...] | None) -> int:
+    """Return the fence of a session that `_STORE` has stored. Raises SessionExists."""
+    if stored is None:
+        raise SessionExists
+    return int(stored[0])
 
 
 async def rebase(
@@ -269,7 +301,7 @@ async def rebase(
         async with connection.transaction():
             cursor = await connection.execute(
                 "UPDATE acp_bridge.sessions SET base = %s, applied = greatest(applied, %s)"
-                " WHERE name = %s AND owner = %s AND fence = %s",
+                f" WHERE name = %s AND owner = %s AND fence = %s AND {KNOWN}",
                 (n, n, name, owner, fence),
             )
             if not cursor.rowcount:

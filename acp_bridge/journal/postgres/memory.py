@@ -18,6 +18,7 @@ from acp_bridge.journal.connection import in_thread, journal_errors
 from acp_bridge.journal.postgres.connection import Database
 from acp_bridge.journal.postgres.lease import Lease
 from acp_bridge.journal.postgres.log import Connection
+from acp_bridge.journal.postgres.tables import KNOWN
 from acp_bridge.journal.records import file_name
 from acp_bridge.journal.schema import make_folder
 
@@ -90,7 +91,7 @@ class Memories:
         while data := await in_thread(_read, path, saved.size):
             cursor = await connection.execute(
                 "INSERT INTO acp_bridge.memories SELECT name, %s, %s, %s FROM acp_bridge.sessions"
-                f" WHERE name = %s AND owner = %s AND fence = %s AND {_SIZE} = %s",
+                f" WHERE name = %s AND owner = %s AND fence = %s AND {_SIZE} = %s AND {KNOWN}",
                 (*saved, data, name, *owned, agent_session_id, saved.size),
             )
             if cursor.rowcount:
@@ -109,7 +110,7 @@ class Memories:
     ) -> Saved:
         await connection.execute(
             "DELETE FROM acp_bridge.memories USING acp_bridge.sessions WHERE memories.name = %s"
-            " AND sessions.name = memories.name AND owner = %s AND fence = %s",
+            f" AND sessions.name = memories.name AND owner = %s AND fence = %s AND {KNOWN}",
             (name, *owned),
         )
         return Saved(agent_session_id, 0)
