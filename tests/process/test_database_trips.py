@@ -27,7 +27,7 @@ def tcp_server() -> Iterator[Cluster]:
 async def costs(world: World, server: Path | int, url: str, user: str) -> list[int]:
     """The round trips of each of three sessions, of a bridge that was just started."""
     counts = []
-    with line(server) as far:
+    with line(server, 0.02) as far:  # what begins after the answer gets no further
         machine = Machine(world, far.url(url, user), "here")
         async with machine.bridge(session=False, env=LOGIN) as client:
             for _ in range(3):

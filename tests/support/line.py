@@ -12,8 +12,8 @@ from queue import SimpleQueue
 class Line:
     """Takes connections on a port of the loopback, and passes them on to a port or a socket there.
 
-    A round trip is counted when a client sends something after it was sent something, or for the
-    first time. What a client sends without an answer in between is one trip, however much it is.
+    A round trip is counted when a client is sent something after it has sent something itself. What
+    it sends without an answer in between is one trip, however much it is.
     """
 
     def __init__(self, server: Path | int, delay: float = 0.0) -> None:
@@ -64,15 +64,15 @@ class Line:
         return server
 
     def _pass(self, client: socket.socket, server: socket.socket) -> None:
-        answered = [True]
+        asked = [False]
 
         def sent() -> None:
-            if answered[0]:
-                answered[0] = False
-                self.trips += 1
+            asked[0] = True
 
         def got() -> None:
-            answered[0] = True
+            if asked[0]:
+                asked[0] = False
+                self.trips += 1
 
         nothing = lambda: None  # noqa: E731
         for source, target, read, written in (
@@ -106,8 +106,8 @@ class Line:
                 if not data:
                     target.shutdown(socket.SHUT_WR)
                     return
-                written()
                 target.sendall(data)
+                written()
 
 
 @contextmanager

@@ -41,13 +41,17 @@ _SETTINGS: Final = {
 _OPTIONS: Final = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
 #: the same, and what older versions don't know, for a connection that did not take them as options.
 _SET: Final = (
-    "SELECT count(set_config(name, own.value, false)) FROM unnest(%s::text[], %s::text[]) AS"
-    " own(name, value) JOIN pg_catalog.pg_settings USING (name)"
+    "(SELECT count(set_config(name, own.value, false)) FROM unnest(%s::text[], %s::text[]) AS"
+    " own(name, value) JOIN pg_catalog.pg_settings USING (name))"
 )
-#: one of the settings, to see if the options were taken; and the version of the tables.
-_TAKEN: Final = "SELECT current_setting('lock_timeout')"
-_VERSION: Final = f"{_TAKEN}, max(version) FROM acp_bridge.version"
 _ALL_SETTINGS: Final = {**_SETTINGS, "transaction_timeout": "0"}
+_ALL_SET: Final = [
+    [*_ALL_SETTINGS],
+    [value.replace("\\", "") for value in _ALL_SETTINGS.values()],
+]
+#: one of the settings, to see if the options were taken; and the version of the tables.
+_TAKEN: Final = "current_setting('lock_timeout')"
+_VERSION: Final = "(SELECT max(version) FROM acp_bridge.version)"
 #: the first version that has settings beyond those.
 _HAS_MORE: Final = 170_000
 
@@ -149,11 +153,10 @@ class Database:
             self._takes_options = False
             connection = await self._dial("")
         try:
-            if not self._migrated:
+            if self._migrated:
+                await self._set(connection)
+            else:
                 await self._begin(connection)
-            if not self._takes_options or connection.info.server_version >= _HAS_MORE:
-                values = [value.replace("\\", "") for value in _ALL_SETTINGS.values()]
-                await connection.execute(_SET, [list(_ALL_SETTINGS), values])
             if self._migrates and not self._migrated:
                 await tables.migrate(connection)
                 self._migrated = True
@@ -177,18 +180,31 @@ class Database:
             prepare_threshold=None,  # a pooler may pass each transaction to another server process
         )
 
+    async def _set(self, connection: AsyncConnection[Any]) -> None:
+        """Set what was not set by options."""
+        if self._is_unset(connection):
+            await connection.execute(f"SELECT {_SET}".encode(), _ALL_SET)
+
+    def _is_unset(self, connection: AsyncConnection[Any]) -> bool:
+        return not self._takes_options or connection.info.server_version >= _HAS_MORE
+
     async def _begin(self, connection: AsyncConnection[Any]) -> None:
         """Find out, in one round trip, if the options were taken and the tables are up to date.
 
-        Raises psycopg.Error, DatabaseRefuses.
+        What was not set by options is set. Raises psycopg.Error, DatabaseRefuses.
         """
+        took, sets = self._takes_options, self._is_unset(connection)
+        what, given = (f"{_TAKEN}, {_SET}", _ALL_SET) if sets else (f"{_TAKEN}, 0", None)
         try:
-            cursor = await connection.execute((_VERSION if self._migrates else _TAKEN).encode())
+            version = _VERSION if self._migrates else "NULL"
+            cursor = await connection.execute(f"SELECT {what}, {version}".encode(), given)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-            cursor = await connection.execute(_TAKEN)
-        taken, *version = await cursor.fetchone() or (None,)
-        self._takes_options = self._takes_options and taken == _SETTINGS["lock_timeout"]
-        if version:
-            tables.check_version(version[0] or 0)
+            cursor = await connection.execute(f"SELECT {what}, NULL".encode(), given)
+        taken, _, version_there = await cursor.fetchone() or (None, 0, None)
+        self._takes_options = took and taken == _SETTINGS["lock_timeout"]
+        if took and not self._takes_options and not sets:
+            await self._set(connection)
+        if version_there is not None:
+            tables.check_version(version_there)
             tables.check_encoding(connection)
-            self._migrated = version[0] == len(tables.MIGRATIONS)
+            self._migrated = version_there == len(tables.MIGRATIONS)
