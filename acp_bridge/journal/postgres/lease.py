@@ -26,7 +26,13 @@ import anyio
 from psycopg import AsyncConnection
 
 from acp_bridge.journal.connection import in_thread, journal_errors
-from acp_bridge.journal.errors import DatabaseAway, HeldElsewhere, JournalError, UnknownSession
+from acp_bridge.journal.errors import (
+    DatabaseAway,
+    DatabaseRefuses,
+    HeldElsewhere,
+    JournalError,
+    UnknownSession,
+)
 from acp_bridge.journal.postgres.connection import Database
 from acp_bridge.journal.postgres.log import Head, head
 from acp_bridge.journal.postgres.tables import KNOWN
@@ -81,6 +87,8 @@ class Lease:
         self._address = address
         self._host = ""
         self._begun = anyio.Lock()
+        #: why the last renewal has failed, if that stays until somebody changes something.
+        self._refused: DatabaseRefuses | None = None
         #: the seconds for which this bridge may write after a renewal.
         self._lasts = seconds * (1 - _DRIFT) - KILL
         #: set at the next renewal.
@@ -150,7 +158,9 @@ class Lease:
                 await self._renew()
         except JournalError as error:
             event("database.away", what=error)
+            self._refused = error if isinstance(error, DatabaseRefuses) else None
             return False
+        self._refused = None
         return True
 
     async def _renew(self) -> None:
@@ -273,7 +283,9 @@ class Lease:
                     )
 
     def check(self) -> None:
-        """Raise DatabaseAway if this bridge may not write any more."""
+        """Raise DatabaseAway or DatabaseRefuses if this bridge may not write any more."""
+        if self.over and self._refused:
+            raise DatabaseRefuses(str(self._refused))
         if self.over:
             raise DatabaseAway("the journal failed: the database could not be reached for too long")
 

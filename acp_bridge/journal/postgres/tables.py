@@ -12,6 +12,7 @@ long for an index. Scripts are only ever added at the end.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import psycopg
@@ -102,8 +103,10 @@ def newer(error: psycopg.Error) -> NewerTables | None:
     return NewerTables(int(found[1])) if found else None
 
 
-async def migrate(connection: AsyncConnection[Any]) -> None:
-    """Bring the database up to date, in one transaction under one lock.
+async def migrate(
+    connection: AsyncConnection[Any], scripts: Sequence[str] = MIGRATIONS
+) -> None:
+    """Bring the database up to date by `scripts`, in one transaction under one lock.
 
     Raises psycopg.Error, DatabaseRefuses: the database is left as it is.
     """
@@ -117,14 +120,14 @@ async def migrate(connection: AsyncConnection[Any]) -> None:
         cursor = await connection.execute("SELECT max(version) FROM acp_bridge.version")
         row = await cursor.fetchone()
         version = int(row[0] or 0) if row else 0
-        check_version(version)
-        if version < len(MIGRATIONS):
+        check_version(version, len(scripts))
+        if version < len(scripts):
             await connection.execute("LOCK TABLE acp_bridge.version IN ACCESS EXCLUSIVE MODE")
-            for script in MIGRATIONS[version:]:
+            for script in scripts[version:]:
                 await connection.execute(script.encode())
             await connection.execute("DELETE FROM acp_bridge.version")
             await connection.execute(
-                "INSERT INTO acp_bridge.version VALUES (%s)", (len(MIGRATIONS),)
+                "INSERT INTO acp_bridge.version VALUES (%s)", (len(scripts),)
             )
 
 
@@ -159,7 +162,7 @@ def check_encoding(connection: AsyncConnection[Any]) -> None:
         )
 
 
-def check_version(version: int) -> None:
-    """Raise NewerTables if tables of this version are newer than those that are known here."""
-    if version > len(MIGRATIONS):
+def check_version(version: int, known: int = len(MIGRATIONS)) -> None:
+    """Raise NewerTables if tables of this version are newer than the version that is known."""
+    if version > known:
         raise NewerTables(version)
