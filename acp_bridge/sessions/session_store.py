@@ -22,6 +22,7 @@ from acp_bridge.hooks.find import look
 from acp_bridge.journal import (
     DatabaseError,
     HeldElsewhere,
+    Incomplete,
     IndexUnusable,
     JournalError,
     NewerVersion,
@@ -224,6 +225,9 @@ class SessionStore:
                 return errors.held_elsewhere(str(exc), exc.machine, exc.address)
             case DatabaseError():
                 return self._unwritable(exc)
+            case Incomplete():
+                event("journal.failed", what=exc)
+                return errors.agent_trouble(f"the session can't be opened: {exc}")
             case NewerVersion():
                 return errors.agent_trouble(f"the session was {exc}: load it with that")
         return errors.internal(exc, f"the session's journal can't be read{advice}")

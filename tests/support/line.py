@@ -17,7 +17,7 @@ class Line:
     """
 
     def __init__(self, server: Path | int, delay: float = 0.0) -> None:
-        """`server`: the server's Unix socket, or its port. `delay`: the seconds of each direction."""
+        """`server`: its Unix socket, or its port. `delay`: the seconds of each direction."""
         self._server, self.delay = server, delay
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = []

@@ -35,6 +35,7 @@ from acp_bridge.journal.connection import (
 from acp_bridge.journal.errors import JournalError, SessionExists, UnknownSession
 from acp_bridge.journal.file import INSERT_ROW, Statement, Write
 from acp_bridge.journal.files import draft_of, make_folders, remove, take_name
+from acp_bridge.journal.postgres import whole
 from acp_bridge.journal.postgres.tables import KNOWN
 from acp_bridge.journal.prompt_rows import SET
 from acp_bridge.journal.records import SessionInfo, file_name
@@ -391,7 +392,8 @@ async def fetch(connection: Connection, session_id: str, path: Path, *, copy: bo
             if (found := await head(connection, session_id)) is None:
                 raise UnknownSession("the database has no such session")
             await _fetch_base(connection, session_id, draft)
-            with closing(await in_thread(_opened, draft, session_id)) as made:
+            await in_thread(whole.check_base, draft)
+            with closing(await in_thread(opened, draft, session_id)) as made:
                 await _fetch_writes(connection, found, made)
         if copy:
             await in_thread(set_aside_if_ahead, path, found.applied)
@@ -458,17 +460,20 @@ async def _fetch_base(connection: Connection, session_id: str, draft: Path) -> N
     async with connection.cursor("base") as cursor:
         cursor.itersize = 4
         await cursor.execute(
-            "SELECT data FROM acp_bridge.bases WHERE name = %s ORDER BY part",
+            "SELECT part, data FROM acp_bridge.bases WHERE name = %s ORDER BY part",
             (file_name(session_id),),
         )
         with journal_errors(), draft.open("ab") as file:
-            async for (data,) in cursor:
+            parts = 0
+            async for part, data in cursor:
+                whole.part_follows(part, parts)
                 await in_thread(file.write, data)
+                parts += 1
 
 
 async def _fetch_writes(connection: Connection, found: Head, copy: sqlite3.Connection) -> None:
     page: list[Row] = []
-    size = 0
+    size, last = 0, found.base
     async with (
         connection.cursor() as cursor,
         cursor.copy(
@@ -480,23 +485,25 @@ async def _fetch_writes(connection: Connection, found: Head, copy: sqlite3.Conne
         rows.set_types(("int8", "text", "int8", "bytea"))
         async for values in rows.rows():
             page.append(row := Row(*values))
+            last = whole.follow([row.n], last)
             size += row.size
             if len(page) >= _PAGE or size >= _PAGE_BYTES:
-                await in_thread(_make, copy, page)
+                await in_thread(make_rows, copy, page)
                 page, size = [], 0
     if page:
-        await in_thread(_make, copy, page)
+        await in_thread(make_rows, copy, page)
+    whole.check_last(last, found.applied)
 
 
-def _opened(draft: Path, session_id: str) -> sqlite3.Connection:
-    """Open a base so that nothing but its rows can be changed.
+def opened(draft: Path, session_id: str, mode: str = "WAL") -> sqlite3.Connection:
+    """Open a base so that nothing but its rows can be changed. `mode`: SQLite's journal_mode.
 
     Raises JournalError, also if it is no base of the session.
     """
     with journal_errors():
         copy = connect(draft, wait=1)
         try:
-            copy.execute("PRAGMA journal_mode=WAL").close()
+            copy.execute(f"PRAGMA journal_mode={mode}").close()
             copy.execute("PRAGMA synchronous=OFF").close()  # once, at the end, is enough
             foreign = copy.execute(
                 "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"
@@ -516,7 +523,7 @@ def _authorize(action: int, *_: object) -> int:
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
 
-def _make(copy: sqlite3.Connection, rows: list[Row]) -> None:
+def make_rows(copy: sqlite3.Connection, rows: list[Row]) -> None:
     """Make the writes of some rows in a copy, in one transaction. Raises JournalError."""
     with transaction(copy):
         for row in rows:

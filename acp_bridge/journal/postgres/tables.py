@@ -103,9 +103,7 @@ def newer(error: psycopg.Error) -> NewerTables | None:
     return NewerTables(int(found[1])) if found else None
 
 
-async def migrate(
-    connection: AsyncConnection[Any], scripts: Sequence[str] = MIGRATIONS
-) -> None:
+async def migrate(connection: AsyncConnection[Any], scripts: Sequence[str] = MIGRATIONS) -> None:
     """Bring the database up to date by `scripts`, in one transaction under one lock.
 
     Raises psycopg.Error, DatabaseRefuses: the database is left as it is.
@@ -126,9 +124,7 @@ async def migrate(
             for script in scripts[version:]:
                 await connection.execute(script.encode())
             await connection.execute("DELETE FROM acp_bridge.version")
-            await connection.execute(
-                "INSERT INTO acp_bridge.version VALUES (%s)", (len(scripts),)
-            )
+            await connection.execute("INSERT INTO acp_bridge.version VALUES (%s)", (len(scripts),))
 
 
 async def look(connection: AsyncConnection[Any]) -> int:
