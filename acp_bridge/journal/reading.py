@@ -24,7 +24,7 @@ from acp_bridge.journal.history import Row, snapshot
 from acp_bridge.journal.index import SOUND
 from acp_bridge.journal.merge import merged
 from acp_bridge.journal.prompt_rows import prompt_of, read_words
-from acp_bridge.journal.records import PromptRow, PromptState, SessionInfo
+from acp_bridge.journal.records import PromptRow, PromptState, SessionInfo, file_name
 from acp_bridge.journal.schema import INDEX_SCHEMA
 from acp_bridge.journal.store import Journal
 from acp_bridge.journal.turns import TurnRow
@@ -134,6 +134,24 @@ def usage_of(home: Path, session_id: str) -> list[tuple[int, dict[str, Any]]]:
     path = _path(home, session_id)
     with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
         return turns.usage(db)
+
+
+def turns_and_usage(
+    home: Path, session_id: str
+) -> tuple[list[TurnRow], list[tuple[int, dict[str, Any]]]]:
+    """Return what `turns_of` and `usage_of` do, from one look at the file; raises as they do."""
+    path = _file_of(home, session_id)
+    if not path.is_file():
+        raise UnknownSession
+    with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
+        with suppress(sqlite3.DatabaseError):  # what is damaged is read as far as that goes
+            if not db.execute("SELECT name FROM pragma_table_info('session')").fetchone():
+                raise UnknownSession
+        return turns.read(db), turns.usage(db)
+
+
+def _file_of(home: Path, session_id: str) -> Path:
+    return home.absolute() / "sessions" / f"{file_name(session_id)}.db"
 
 
 def waiting_prompts(home: Path, session_id: str) -> list[PromptRow]:
