@@ -126,20 +126,14 @@ def turns_of(home: Path, session_id: str) -> list[TurnRow]:
         return turns.read(db)
 
 
-def usage_of(home: Path, session_id: str) -> list[tuple[int, dict[str, Any]]]:
-    """Return what agents told of the usage of each turn, in order; raises as `transcript` does.
-
-    Each item is a turn's number, 0 outside of any, and what `session/prompts/account.py` keeps.
-    """
-    path = _path(home, session_id)
-    with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
-        return turns.usage(db)
-
-
 def turns_and_usage(
     home: Path, session_id: str
 ) -> tuple[list[TurnRow], list[tuple[int, dict[str, Any]]]]:
-    """Return what `turns_of` and `usage_of` do, from one look at the file; raises as they do."""
+    """Return the turns of a session, and what agents told of the usage of each, both in order.
+
+    An item of the usage is a turn's number, 0 outside of any, and what `session/prompts/account.py`
+    keeps. Raises as `transcript` does.
+    """
     path = _file_of(home, session_id)
     if not path.is_file():
         raise UnknownSession

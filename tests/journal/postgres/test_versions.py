@@ -226,8 +226,9 @@ async def test_what_has_begun_before_a_migration_ends_first_and_what_comes_in_it
                 tasks.start_soon(site.newer)
                 await site.waits()  # for what has begun
                 rows = [log.row_of(1, Write((), 1, (b"{}",)))]
-                how = {"sure": True, "prompted": False}
-                assert await log.put(connection, SESSION, *older.owned, rows, **how)
+                assert await log.put(
+                    connection, SESSION, *older.owned, rows, sure=True, prompted=False
+                )
                 await began.aclose()
                 await site.waits()  # at the gate, in the middle of the migration
                 tasks.start_soon(late, older)
