@@ -28,7 +28,7 @@ from acp_bridge.journal import prompt_rows
 from acp_bridge.journal.connection import connect, journal_errors, wal_of
 from acp_bridge.journal.errors import JournalError
 from acp_bridge.journal.files import stamp_of
-from acp_bridge.journal.history import Row, all_rows
+from acp_bridge.journal.history import Row, snapshot
 from acp_bridge.journal.index import locked
 from acp_bridge.journal.merge import merged
 from acp_bridge.journal.prompt_rows import prompt_of, words_in
@@ -250,13 +250,13 @@ def _stamp(path: Path) -> str | None:
 def _read(path: Path, known: Known, stamp: str) -> Read:
     """Return what a session's file has behind what is known of it. Raises JournalError."""
     with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
-        db.execute("BEGIN")
         found = db.execute("SELECT merged_to FROM session").fetchone()
         merged_to = int(found[0] or 0) if found else 0
         last = db.execute(_ROW, (known.last,)).fetchone()
-        anew = not last or _sum(last[0]) != known.sum
-        rows = all_rows(db, 0 if anew else known.last)
-        stay = [row for row in rows if row.id <= merged_to]
+    anew = not last or _sum(last[0]) != known.sum
+    rows = snapshot(path, 0 if anew else known.last)
+    stay = [row for row in rows if row.id <= merged_to]
+    with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
         stays = [*_said(db, stay)]
         may_change = [*_said(db, rows[len(stay) :]), *_waiting(db)]
     if stay:

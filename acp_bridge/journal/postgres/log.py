@@ -393,7 +393,7 @@ async def fetch(connection: Connection, session_id: str, path: Path, *, copy: bo
                 raise UnknownSession("the database has no such session")
             await _fetch_base(connection, session_id, draft)
             await in_thread(whole.check_base, draft)
-            with closing(await in_thread(opened, draft, session_id)) as made:
+            with closing(await in_thread(_opened, draft, session_id)) as made:
                 await _fetch_writes(connection, found, made)
         if copy:
             await in_thread(set_aside_if_ahead, path, found.applied)
@@ -488,14 +488,14 @@ async def _fetch_writes(connection: Connection, found: Head, copy: sqlite3.Conne
             last = whole.follow([row.n], last)
             size += row.size
             if len(page) >= _PAGE or size >= _PAGE_BYTES:
-                await in_thread(make_rows, copy, page)
+                await in_thread(_make, copy, page)
                 page, size = [], 0
     if page:
-        await in_thread(make_rows, copy, page)
+        await in_thread(_make, copy, page)
     whole.check_last(last, found.applied)
 
 
-def opened(draft: Path, session_id: str, mode: str = "WAL") -> sqlite3.Connection:
+def _opened(draft: Path, session_id: str, mode: str = "WAL") -> sqlite3.Connection:
     """Open a base so that nothing but its rows can be changed. `mode`: SQLite's journal_mode.
 
     Raises JournalError, also if it is no base of the session.
@@ -523,7 +523,7 @@ def _authorize(action: int, *_: object) -> int:
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
 
-def make_rows(copy: sqlite3.Connection, rows: list[Row]) -> None:
+def _make(copy: sqlite3.Connection, rows: list[Row]) -> None:
     """Make the writes of some rows in a copy, in one transaction. Raises JournalError."""
     with transaction(copy):
         for row in rows:

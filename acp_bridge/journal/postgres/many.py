@@ -149,10 +149,10 @@ def _make(session: _Session, draft: Path) -> None:
     make_file(draft)
     draft.write_bytes(whole.joined(session.parts))
     whole.check_base(draft)
-    with closing(log.opened(draft, session.session_id, "MEMORY")) as copy:
+    with closing(log._opened(draft, session.session_id, "MEMORY")) as copy:
         last = whole.follow((row.n for row in session.rows), session.base)
         if session.rows:
-            log.make_rows(copy, session.rows)
+            log._make(copy, session.rows)
         whole.check_last(last, session.state[1])
 
 

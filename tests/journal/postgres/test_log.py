@@ -252,7 +252,7 @@ async def test_a_database_that_dies_leaves_no_file(
         async with Database(database) as opened:
             async with opened.connection() as connection:
                 await log.store(connection, INFO, here)
-            begin = log.opened
+            begin = log._opened
 
             def opened_base(draft: Path, session_id: str) -> sqlite3.Connection:
                 connection.pgconn.finish()
@@ -381,7 +381,7 @@ async def test_a_log_of_thousands_of_writes_makes_the_file_in_which_they_were_ma
 async def test_long_writes_are_made_a_few_at_a_time(
     database: DatabaseUrl, here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, pages = log.make_rows, []
+    make, pages = log._make, []
 
     def make_page(copy: sqlite3.Connection, rows: list[log.Row]) -> None:
         pages.append(len(rows))
