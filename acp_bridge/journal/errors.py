@@ -92,6 +92,18 @@ class StatementRefused(DatabaseError):
     """The database refuses a statement, perhaps for what it holds."""
 
 
+class Incomplete(JournalError):
+    """The database has lost a part of a session. The text is for the user."""
+
+    def __init__(self, what: str) -> None:
+        """`what`: the part that is missing."""
+        super().__init__(
+            f"the database has lost a part of this session: {what}. Nothing was changed. Restore"
+            " the database from a backup. The machine that had the session last may have a whole"
+            " copy: `acp-bridge show` reads that with --home (docs/postgres.md)"
+        )
+
+
 class HeldElsewhere(JournalError):
     """A bridge of another machine has the session."""
 

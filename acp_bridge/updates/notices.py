@@ -24,11 +24,12 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.updates.wording import as_code, code, named, trust, visible, words
 
-UNRECORDED: Final = (
+_UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
     " shown, and written as soon as that works; if the bridge ends before, it will not be there"
-    " when this session is loaded again. Is the disk full, its folder gone, or its database away?"
+    " when this session is loaded again."
 )
+UNRECORDED: Final = f"{_UNRECORDED} Is the disk full, its folder gone, or its database away?"
 MISSING: Final = (
     "[acp-bridge] The journal could not be written for a while: a part of what was shown is"
     " missing here."
@@ -174,6 +175,11 @@ def notice(text: str) -> Json:
     """Return the parameters of `session/update` (without the session's id) that say this text."""
     chunk = text_chunk(AGENT_MESSAGE, f"\n\n{text}\n\n", f"acp-bridge-{uuid4().hex[:12]}")
     return with_own_meta({"update": chunk}, {NOTICE: True})
+
+
+def unrecorded(why: str) -> str:
+    """Return the notice that the session is not recorded now. `why`: the reason, if it is known."""
+    return f"{_UNRECORDED} The reason: {words(why)}." if why else UNRECORDED
 
 
 def away(seconds: float) -> str:

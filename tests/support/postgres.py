@@ -106,6 +106,11 @@ class Cluster:
         self._run("pg_ctl", "-D", self._data, "-w", "promote")
 
     @property
+    def port(self) -> int:
+        """The port that it listens on, on the loopback or its address."""
+        return self._port
+
+    @property
     def runs(self) -> bool:
         """Whether it was started, and not stopped or killed since."""
         return (self._data / "postmaster.pid").exists()

@@ -44,10 +44,17 @@ _SETTINGS: Final = {
 _OPTIONS: Final = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
 #: the same, and what older versions don't know, for a connection that did not take them as options.
 _SET: Final = (
-    "SELECT set_config(name, own.value, false) FROM unnest(%s::text[], %s::text[]) AS"
-    " own(name, value) JOIN pg_catalog.pg_settings USING (name)"
+    "(SELECT count(set_config(name, own.value, false)) FROM unnest(%s::text[], %s::text[]) AS"
+    " own(name, value) JOIN pg_catalog.pg_settings USING (name))"
 )
 _ALL_SETTINGS: Final = {**_SETTINGS, "transaction_timeout": "0"}
+_ALL_SET: Final = [
+    [*_ALL_SETTINGS],
+    [value.replace("\\", "") for value in _ALL_SETTINGS.values()],
+]
+#: one of the settings, to see if the options were taken; and the version of the tables.
+_TAKEN: Final = "current_setting('lock_timeout')"
+_VERSION: Final = "(SELECT max(version) FROM acp_bridge.version)"
 #: the first version that has settings beyond those.
 _HAS_MORE: Final = 170_000
 
@@ -175,7 +182,10 @@ class Database:
             self._takes_options = False
             connection = await self._dial("")
         try:
-            await self._set(connection)
+            if self._migrated:
+                await self._set(connection)
+            else:
+                await self._begin(connection)
             if self._migrates and not self._migrated:
                 connection.patience = _ANSWER  # a change of the tables may take long
                 await tables.migrate(connection)
@@ -206,12 +216,32 @@ class Database:
 
     async def _set(self, connection: BoundedConnection) -> None:
         """Set what was not set by options."""
-        if self._takes_options and not self._migrated:
-            cursor = await connection.execute("SHOW lock_timeout")
-            self._takes_options = await cursor.fetchone() == (_SETTINGS["lock_timeout"],)
-        if not self._takes_options or connection.info.server_version >= _HAS_MORE:
-            values = [value.replace("\\", "") for value in _ALL_SETTINGS.values()]
-            await connection.execute(_SET, [list(_ALL_SETTINGS), values])
+        if self._is_unset(connection):
+            await connection.execute(f"SELECT {_SET}".encode(), _ALL_SET)
+
+    def _is_unset(self, connection: BoundedConnection) -> bool:
+        return not self._takes_options or connection.info.server_version >= _HAS_MORE
+
+    async def _begin(self, connection: BoundedConnection) -> None:
+        """Find out, in one round trip, if the options were taken and the tables are up to date.
+
+        What was not set by options is set. Raises psycopg.Error, DatabaseRefuses.
+        """
+        took, sets = self._takes_options, self._is_unset(connection)
+        what, given = (f"{_TAKEN}, {_SET}", _ALL_SET) if sets else (f"{_TAKEN}, 0", None)
+        try:
+            version = _VERSION if self._migrates else "NULL"
+            cursor = await connection.execute(f"SELECT {what}, {version}".encode(), given)
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            cursor = await connection.execute(f"SELECT {what}, NULL".encode(), given)
+        taken, _, version_there = await cursor.fetchone() or (None, 0, None)
+        self._takes_options = took and taken == _SETTINGS["lock_timeout"]
+        if took and not self._takes_options and not sets:
+            await self._set(connection)
+        if version_there is not None:
+            tables.check_version(version_there)
+            tables.check_encoding(connection)
+            self._migrated = version_there == len(tables.MIGRATIONS)
 
 
 def _is_silent(error: psycopg.Error, connection: BoundedConnection | None) -> bool:

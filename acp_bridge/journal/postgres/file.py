@@ -104,7 +104,7 @@ class CopiedFile(SessionFile):
         #: True once it is known that another bridge has the session.
         self.is_taken = False
         #: what a client is told of the database, while that is away.
-        self._why = _AWAY
+        self.why = _AWAY
         #: the writes that the database has and the copy does not have yet.
         self._unapplied: list[Write] = []
         #: True if the queued writes are made one by one.
@@ -185,7 +185,7 @@ class CopiedFile(SessionFile):
         if self._lost:
             return self._lost
         self._await()
-        return DatabaseAway(self._why)
+        return DatabaseAway(self.why)
 
     def _await(self) -> None:
         if not self._awaited:
@@ -221,7 +221,7 @@ class CopiedFile(SessionFile):
         if not self._lost:
             self._name(write)
             if not self.unwritten.writes:
-                event("journal.failed", session=self.path.stem, what=self._why)
+                event("journal.failed", session=self.path.stem, what=self.why)
         self.unwritten.add(write, key)
 
     def catch_up(self) -> None:
@@ -229,7 +229,7 @@ class CopiedFile(SessionFile):
         self._check()
         if self._away:
             self._more.set()
-            raise DatabaseAway(self._why)
+            raise DatabaseAway(self.why)
 
     def give_up(self) -> None:
         """Keep the writes that wait for the database, which does not answer, or refuse them."""
@@ -284,7 +284,7 @@ class CopiedFile(SessionFile):
         except SessionTaken:
             raise
         except Exception as error:
-            self._why = str(error) if isinstance(error, JournalError) else _AWAY
+            self.why = str(error) if isinstance(error, JournalError) else _AWAY
             self._keep_late()
             raise
 
@@ -302,7 +302,7 @@ class CopiedFile(SessionFile):
             if not self._late or (len(batch) == 1 and not batch[0].must):
                 raise  # it was given up meanwhile, or is to be kept
             if len(batch) == 1:
-                self._why = str(error)
+                self.why = str(error)
                 self._leaves(self._refusal())
             self._singly = True
             return
@@ -438,7 +438,7 @@ class CopiedFile(SessionFile):
                 if not unknown:
                     raise
                 if isinstance(error, DatabaseSilent) or now() >= until:
-                    self._why = str(error)
+                    self.why = str(error)
                     self.give_up()
                 else:
                     await anyio.sleep(_LOOK)
@@ -537,7 +537,7 @@ class CopiedFile(SessionFile):
         last = next(changes, None)
         refused = await last.wait() if last else None
         if self._away or self._lost:
-            refused = refused or self._lost or DatabaseAway(self._why)
+            refused = refused or self._lost or DatabaseAway(self.why)
         if refused:
             raise refused
 

@@ -28,10 +28,17 @@ import anyio
 from psycopg import AsyncConnection
 
 from acp_bridge.journal.connection import in_thread, journal_errors
-from acp_bridge.journal.errors import DatabaseAway, HeldElsewhere, JournalError, UnknownSession
+from acp_bridge.journal.errors import (
+    DatabaseAway,
+    DatabaseRefuses,
+    HeldElsewhere,
+    JournalError,
+    UnknownSession,
+)
 from acp_bridge.journal.postgres import log
 from acp_bridge.journal.postgres.connection import Database
 from acp_bridge.journal.postgres.log import Head, head
+from acp_bridge.journal.postgres.tables import KNOWN
 from acp_bridge.journal.records import file_name
 from acp_bridge.journal.schema import make_folder
 from acp_bridge.runtime.log import event
@@ -95,6 +102,8 @@ class Lease:
         self._begun = anyio.Lock()
         #: the error of the last lease that could not be begun.
         self._tried: JournalError | None = None
+        #: why the last renewal has failed, if that stays until somebody changes something.
+        self._refused: DatabaseRefuses | None = None
         #: the seconds for which this bridge may write after a renewal.
         self._lasts = seconds * (1 - _DRIFT) - KILL
         #: set at the next renewal.
@@ -186,7 +195,9 @@ class Lease:
             await work()
         except JournalError as error:
             event("database.away", what=error)
+            self._refused = error if isinstance(error, DatabaseRefuses) else None
             return False
+        self._refused = None
         return True
 
     async def _renew(self) -> None:
@@ -226,7 +237,7 @@ class Lease:
     async def _prolonged(self, connection: AsyncConnection[Any]) -> bool:
         cursor = await connection.execute(
             "UPDATE acp_bridge.bridges SET until = clock_timestamp() + make_interval(secs => %s)"
-            " WHERE owner = %s AND until > clock_timestamp()",
+            f" WHERE owner = %s AND until > clock_timestamp() AND {KNOWN}",
             (self._seconds, self.owner),
         )
         return bool(cursor.rowcount)
@@ -234,18 +245,14 @@ class Lease:
     async def _begin_anew(self, connection: AsyncConnection[Any]) -> None:
         self._host = self._host or await in_thread(_host, self._home)
         owner = uuid4().hex
-        async with connection.transaction():
-            await connection.execute(
-                "DELETE FROM acp_bridge.bridges WHERE until < now() - make_interval(days => %s)"
-                " AND NOT EXISTS (SELECT 1 FROM acp_bridge.sessions WHERE sessions.owner ="
-                " bridges.owner)",
-                (_KEPT,),
-            )
-            await connection.execute(
-                "INSERT INTO acp_bridge.bridges VALUES"
-                " (%s, %s, %s, clock_timestamp() + make_interval(secs => %s), %s)",
-                (owner, socket.gethostname(), self._host, self._seconds, self._address),
-            )
+        await connection.execute(
+            "WITH gone AS (DELETE FROM acp_bridge.bridges WHERE until < now() - make_interval(days"
+            " => %s) AND NOT EXISTS (SELECT 1 FROM acp_bridge.sessions WHERE sessions.owner ="
+            " bridges.owner))"
+            " INSERT INTO acp_bridge.bridges SELECT"
+            f" %s, %s, %s, clock_timestamp() + make_interval(secs => %s), %s WHERE {KNOWN}",
+            (_KEPT, owner, socket.gethostname(), self._host, self._seconds, self._address),
+        )
         self.owners.append(owner)
 
     async def claim(self, session_id: str) -> Head:
@@ -270,7 +277,7 @@ class Lease:
         name = file_name(session_id)
         async with self._database.connection() as connection, connection.transaction():
             await connection.execute(
-                "SELECT 1 FROM acp_bridge.sessions WHERE name = %s FOR UPDATE", (name,)
+                f"SELECT 1 FROM acp_bridge.sessions WHERE name = %s AND {KNOWN} FOR UPDATE", (name,)
             )
             found = await head(connection, session_id)
             if found is None:
@@ -322,7 +329,7 @@ class Lease:
                 "WITH free AS (UPDATE acp_bridge.sessions SET owner = NULL FROM"
                 " unnest(%(names)s::text[], %(fences)s::bigint[]) AS one(name, fence)"
                 " WHERE sessions.name = one.name AND sessions.fence = one.fence"
-                " AND owner = ANY(%(owners)s) RETURNING one.name)"
+                f" AND owner = ANY(%(owners)s) AND {KNOWN} RETURNING one.name)"
                 " SELECT name, fence FROM acp_bridge.sessions WHERE name = ANY(%(names)s)"
                 " AND owner = ANY(%(owners)s) AND name NOT IN (SELECT name FROM free)",
                 {"names": names, "fences": fences, "owners": self.owners},
@@ -344,12 +351,14 @@ class Lease:
                 async with self._database.connection() as connection:
                     await connection.execute(
                         "UPDATE acp_bridge.bridges SET until = clock_timestamp()"
-                        " WHERE owner = ANY(%s)",
+                        f" WHERE owner = ANY(%s) AND {KNOWN}",
                         (self.owners,),
                     )
 
     def check(self) -> None:
-        """Raise DatabaseAway if this bridge may not write any more."""
+        """Raise DatabaseAway or DatabaseRefuses if this bridge may not write any more."""
+        if self.over and self._refused:
+            raise DatabaseRefuses(str(self._refused))
         if self.over:
             raise DatabaseAway("the journal failed: the database could not be reached for too long")
 

@@ -422,7 +422,7 @@ class TranscriptOut:
         behind, told = self._journal.behind, self._told_behind
         self._told_behind = behind
         if behind and not told:
-            self._say(notices.UNRECORDED)
+            self._say(notices.unrecorded(self._journal.why))
 
     def say_away(self, seconds: float) -> None:
         """Say that the journal's database is away, and that in `seconds` the turn ends for that."""
