@@ -65,6 +65,7 @@ SANS_IO = (
     "machine",
     "machine.effects",
     "machine.events",
+    "machine.journal_word",
     "machine.processes",
     "machine.prompt_queue",
     "machine.states",
@@ -170,7 +171,7 @@ FILE_LINES, FUNCTION_LINES = 600, 40
 #: fails too.
 LONG_FILES: dict[str, tuple[int, str]] = {
     "acp_bridge/machine/turns.py": (
-        703,
+        694,
         "what becomes of a prompt, from its reading to its answer, whatever ends its turn",
     ),
     "acp_bridge/session/prompts/prompts.py": (
@@ -178,13 +179,13 @@ LONG_FILES: dict[str, tuple[int, str]] = {
         "the prompts that have no outcome yet: who has sent each, and what the journal has of it",
     ),
     "acp_bridge/updates/notices.py": (
-        614,
+        620,
         "all that the bridge says in a session, as it is worded",
     ),
 }
 LONG_FUNCTIONS: dict[str, tuple[int, str]] = {
     "acp_bridge/session/effects.py:perform": (80, "one match, from each effect to who knows how"),
-    "acp_bridge/session/session.py:__init__": (176, "what each part is given, by name"),
+    "acp_bridge/session/session.py:__init__": (177, "what each part is given, by name"),
 }
 
 

@@ -23,7 +23,7 @@ from acp_bridge.clients.socket_share import SocketShare
 from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.protocol import LOGIN, Json, own_meta
 from acp_bridge.runtime.log import event
-from acp_bridge.wire.held import Held
+from acp_bridge.wire.held import Held, Laned
 from acp_bridge.wire.jsonrpc import Answer, Err, Malformed, Message, Ok, RequestId, RpcError
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.streams import Allowance, Incoming, Outgoing
@@ -146,8 +146,10 @@ class Client:
         self.early = WaitingRequests()
         self.abilities = ClientAbilities()
         self.outgoing = outgoing
-        #: the stream that holds back what is sent; None until it is needed.
+        #: the stream that holds back what is sent, and the one that passes on to it; None until
+        #: they are needed.
         self._held: Held | None = None
+        self._laned: Laned | None = None
         self.peer = Peer(self, self._send, answer_malformed=True, internal_error=errors.internal)
         self.peer.translate = self._read_version
         self.handler = handler
@@ -155,11 +157,30 @@ class Client:
         self._running: dict[RequestId, _Running] = {}
         self._served, self._malformed = anyio.CancelScope(), 0
 
-    def hold(self) -> Callable[[], None]:
-        """Hold back what is sent to the client from now on; returns the function that ends that."""
+    def hold(self, session_id: str) -> Callable[[], None]:
+        """Hold back what tells the client of a session; returns the function that ends that.
+
+        All else is sent at once: what is of other sessions or of none, and that a request was
+        refused before anything was done.
+        """
         if self._held is None:
-            self._held = self.outgoing = Held(self.outgoing)
-        return self._held.hold()
+            self._laned = self._held = self.outgoing = Held(self.outgoing)
+        if self.peer.send_about is None and not self.let_go_of:
+            self.peer.send_about = self._send_about
+        return self._held.hold(session_id)
+
+    def write(self, lines: bytes, session_id: str) -> None:
+        """Send whole lines that tell of a session."""
+        if self._laned:
+            self._laned.write(lines, session_id)
+        else:
+            self.outgoing.write(lines)
+
+    def _send_about(self, line: bytes, about: object) -> None:
+        assert self._laned
+        assert self._held
+        name = _session_in(about)
+        self._laned.write(line, None if name is None else self._held.held_lane(name))
 
     @property
     def identity(self) -> object:
@@ -349,7 +370,7 @@ class Client:
         from acp_bridge.clients.second_version import TranslatedOutgoing
 
         self._held = Held(self.outgoing)  # it holds back what was translated
-        self.outgoing = translated = TranslatedOutgoing(self._held)
+        self._laned = self.outgoing = translated = TranslatedOutgoing(self._held)
         self.peer.translate = translated.reader()
         return self.peer.translate(message)
 
@@ -368,6 +389,18 @@ class Client:
 
     def on_batch_end(self) -> None:
         """Do nothing: messages of a client need no batch."""
+
+
+def _session_in(about: object) -> str | None:
+    """Return the id of the session that a message tells of; None if it tells of none.
+
+    `about`: the parameters of a message, or of a request and the result that answers it. A result
+    that names a session tells of that one: it was made or opened.
+    """
+    for params in reversed(about) if isinstance(about, tuple) else (about,):
+        if isinstance(params, dict) and isinstance(named := params.get("sessionId"), str):
+            return named
+    return None
 
 
 def _drop(line: bytes) -> None:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable
 from uuid import uuid4
 
 from acp_bridge.versions.client_end import ClientEnd
+from acp_bridge.wire.held import Laned
 from acp_bridge.wire.jsonrpc import Message, encode, read_object
-from acp_bridge.wire.streams import Outgoing
 
 
 class TranslatedOutgoing:
     """The stream to a client of version 2: takes lines of version 1, and sends them translated."""
 
-    def __init__(self, to: Outgoing) -> None:
+    def __init__(self, to: Laned) -> None:
         """`to`: the stream to the client, which is owned here from now on."""
         self._to = to
         self._lines: list[bytes] = []
@@ -33,8 +33,8 @@ class TranslatedOutgoing:
 
         return read
 
-    def write(self, data: bytes) -> None:
-        """Translate these lines of version 1, and send them."""
+    def write(self, data: bytes, lane: str | None = None) -> None:
+        """Translate these lines of version 1, and send them on their lane."""
         for line in data.split(b"\n"):
             if (
                 line
@@ -42,12 +42,12 @@ class TranslatedOutgoing:
                 and self._end.from_bridge(message)
             ):
                 self._lines.append(line + b"\n")
-        self._flush()
+        self._flush(lane)
 
-    def _flush(self) -> None:
+    def _flush(self, lane: str | None = None) -> None:
         if self._lines:
             lines, self._lines = self._lines, []
-            self._to.write(b"".join(lines))
+            self._to.write(b"".join(lines), lane)
 
     # --- as the client's own streams have it ---------------------------------------------------
 

@@ -26,6 +26,13 @@ FAILURES: Final = (sqlite3.Error, OSError, UnicodeError)
 """The errors of SQLite, of the file system, and of text that is no Unicode (lone surrogates)."""
 
 THREADS: Final = 8
+_PRAGMAS: Final = ("cache_size=-512", "trusted_schema=OFF")
+_TO_WRITE: Final = (
+    "synchronous=NORMAL",
+    "wal_autocheckpoint=0",
+    f"journal_size_limit={WAL_LIMIT_BYTES}",
+    "secure_delete=OFF",
+)
 
 _limiter: RunVar[CapacityLimiter] = RunVar("_limiter")
 T = TypeVar("T")
@@ -127,14 +134,7 @@ def connect(path: Path, *, wait: float, read_only: bool = False) -> sqlite3.Conn
         timeout=wait,
     )
     try:
-        for pragma in (
-            "synchronous=NORMAL",
-            "wal_autocheckpoint=0",
-            f"journal_size_limit={WAL_LIMIT_BYTES}",
-            "cache_size=-512",
-            "secure_delete=OFF",
-            "trusted_schema=OFF",
-        ):
+        for pragma in (*_PRAGMAS, *(() if read_only else _TO_WRITE)):
             connection.execute(f"PRAGMA {pragma}").close()
     except BaseException:
         connection.close()

@@ -12,8 +12,8 @@ WAL_GONE: Final = (
 )
 #: the text of a JournalError when a bridge of another machine has taken a session of a database.
 TAKEN: Final = (
-    "another machine has taken up this session, since this one had not reached the database for too"
-    " long. Close the session, and load it again where it is open"
+    "another machine has taken up this session, because for the database this machine was gone. So"
+    " the agent here was ended. Close the session, and load it again where it is open"
 )
 
 
@@ -80,12 +80,28 @@ class DatabaseAway(DatabaseError):
     """The database can't be used now; a later try may work."""
 
 
+class DatabaseSilent(DatabaseAway):
+    """The database has not answered in time. It may have done what it was asked for, or do it."""
+
+
 class DatabaseRefuses(DatabaseError):
     """The database can't be used until somebody changes something: the text says what."""
 
 
 class StatementRefused(DatabaseError):
     """The database refuses a statement, perhaps for what it holds."""
+
+
+class Incomplete(JournalError):
+    """The database has lost a part of a session. The text is for the user."""
+
+    def __init__(self, what: str) -> None:
+        """`what`: the part that is missing."""
+        super().__init__(
+            f"the database has lost a part of this session: {what}. Nothing was changed. Restore"
+            " the database from a backup. The machine that had the session last may have a whole"
+            " copy: `acp-bridge show` reads that with --home (docs/postgres.md)"
+        )
 
 
 class HeldElsewhere(JournalError):

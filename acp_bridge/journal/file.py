@@ -198,6 +198,8 @@ class SessionFile:
         self.machine = ""
         #: the writes that could not be made yet.
         self.unwritten = Unwritten()
+        #: why a write can't be made now, as a client is told; empty: it is not known.
+        self.why = ""
         #: called when the session's database can't be reached, with the seconds until its turn must
         #: end.
         self.on_away: Callable[[float], None] = lambda seconds: None

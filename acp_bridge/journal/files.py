@@ -57,7 +57,6 @@ def create_file(path: Path, info: SessionInfo, file: Make | None = None) -> Sess
     Raises:
         JournalError: it is there already, or can't be written, and nothing is left of it.
     """
-    make_folders(path.parent.parent)
     there = path.exists()
     try:
         return _create(path, info, file)
@@ -68,12 +67,28 @@ def create_file(path: Path, info: SessionInfo, file: Make | None = None) -> Sess
         raise
 
 
-def _create(path: Path, info: SessionInfo, file: Make | None) -> SessionFile:
+def make_draft(path: Path, info: SessionInfo) -> Path:
+    """Make the file of a new session under the name of its draft; returns that path.
+
+    Raises JournalError, and nothing is left of it.
+    """
+    make_folders(path.parent.parent)
     draft = draft_of(path)
     with journal_errors():
         remove(draft)
         try:
             _make(draft, info)
+        except BaseException:
+            with suppress(OSError):
+                remove(draft)
+            raise
+    return draft
+
+
+def _create(path: Path, info: SessionInfo, file: Make | None) -> SessionFile:
+    draft = make_draft(path, info)
+    with journal_errors():
+        try:
             if path.exists() and read_info(path) is not None:
                 raise SessionExists
             take_name(draft, path)

@@ -69,6 +69,8 @@ SOUND: Final = " AND ".join(
     f"typeof({name}) IN ('text', 'null')"
     for name in ("session_id", "cwd", "agent", "agent_session_id", "title", "updated_at")
 )
+#: SQL for a session not used since a time that may have no prompt.
+UNPROMPTED: Final = "updated_at < ? AND (NOT prompted OR title IS NULL)"
 #: seconds of a wait for another bridge that opens, replaces or closes the index.
 _LOCK_WAIT: Final = 5.0
 _LOCK_INTERVAL: Final = 0.01
@@ -297,7 +299,7 @@ class Index:
         self._path = path
         self._file: IndexFile | None = None
         self._lock = anyio.Lock()
-        self.reloads = Reloads(self._run)
+        self.reloads = Reloads(self._use)
 
     async def put(self, info: SessionInfo, *, durable: bool = False, late: bool = False) -> None:
         """Add or replace a session's row; if `durable`, it is on the disk on return.
@@ -326,7 +328,7 @@ class Index:
                 with wal_of(self._path).open("rb") as wal:
                     sync_file(wal.fileno())
 
-        await self._run(work)
+        await self._use(work)
 
     async def remove(self, session_id: str, *, known: bool, agent: str | None = None) -> None:
         """Take a session out of the listing.
@@ -351,7 +353,7 @@ class Index:
                 )
             wipe(db)
 
-        await self._run(work)
+        await self._use(work)
 
     async def bury(self, info: SessionInfo) -> bool:
         """Add the row of a session that was deleted elsewhere; returns False if it is there.
@@ -367,7 +369,7 @@ class Index:
             (deleted,) = db.execute(is_deleted, (info.session_id,)).fetchone()
             return added, bool(deleted)
 
-        added, deleted = await self._run(work)
+        added, deleted = await self._use(work)
         if not deleted:
             raise SessionExists
         return added
@@ -376,7 +378,7 @@ class Index:
 
     async def set_aside(self, session_id: str) -> None:
         """Mark a session as removed before it had a prompt. Raises IndexUnusable."""
-        await self._run(
+        await self._use(
             lambda db: db.execute(
                 "UPDATE sessions SET deleted = 1, prompted = 0 WHERE session_id = ?", (session_id,)
             )
@@ -391,7 +393,7 @@ class Index:
 
         Raises IndexUnusable.
         """
-        return await self._ids("updated_at < ? AND (NOT prompted OR title IS NULL)", before)
+        return await self._ids(UNPROMPTED, before)
 
     async def without_prompt(self) -> list[str]:
         """Return the ids of sessions without a prompt, newest first: they are not listed yet.
@@ -505,6 +507,12 @@ class Index:
                         await in_thread(file.close)
 
     async def _run(self, use: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what `use` finds in the index as it is now. Raises IndexUnusable."""
+        return await self._use(use)
+
+    async def _use(self, use: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what `use` makes of the file, in a worker thread. Raises IndexUnusable."""
+
         def work() -> T:
             try:
                 try:

@@ -24,7 +24,7 @@ from acp_bridge.journal.history import Row, snapshot
 from acp_bridge.journal.index import SOUND
 from acp_bridge.journal.merge import merged
 from acp_bridge.journal.prompt_rows import prompt_of, read_words
-from acp_bridge.journal.records import PromptRow, PromptState, SessionInfo
+from acp_bridge.journal.records import PromptRow, PromptState, SessionInfo, file_name
 from acp_bridge.journal.schema import INDEX_SCHEMA
 from acp_bridge.journal.store import Journal
 from acp_bridge.journal.turns import TurnRow
@@ -126,14 +126,26 @@ def turns_of(home: Path, session_id: str) -> list[TurnRow]:
         return turns.read(db)
 
 
-def usage_of(home: Path, session_id: str) -> list[tuple[int, dict[str, Any]]]:
-    """Return what agents told of the usage of each turn, in order; raises as `transcript` does.
+def turns_and_usage(
+    home: Path, session_id: str
+) -> tuple[list[TurnRow], list[tuple[int, dict[str, Any]]]]:
+    """Return the turns of a session, and what agents told of the usage of each, both in order.
 
-    Each item is a turn's number, 0 outside of any, and what `session/prompts/account.py` keeps.
+    An item of the usage is a turn's number, 0 outside of any, and what `session/prompts/account.py`
+    keeps. Raises as `transcript` does.
     """
-    path = _path(home, session_id)
+    path = _file_of(home, session_id)
+    if not path.is_file():
+        raise UnknownSession
     with journal_errors(), closing(connect(path, wait=5, read_only=True)) as db:
-        return turns.usage(db)
+        with suppress(sqlite3.DatabaseError):  # what is damaged is read as far as that goes
+            if not db.execute("SELECT name FROM pragma_table_info('session')").fetchone():
+                raise UnknownSession
+        return turns.read(db), turns.usage(db)
+
+
+def _file_of(home: Path, session_id: str) -> Path:
+    return home.absolute() / "sessions" / f"{file_name(session_id)}.db"
 
 
 def waiting_prompts(home: Path, session_id: str) -> list[PromptRow]:

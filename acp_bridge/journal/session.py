@@ -314,9 +314,18 @@ class SessionJournal:
         return bool(self._file.kept)
 
     @property
+    def why(self) -> str:
+        """Why writes can't be made now, for the user; empty if that is not known."""
+        return self._file.why.removeprefix("the journal failed: ")
+
+    @property
     def gone(self) -> bool:
         """True if another file, or none, has the name of the session's file or of its WAL."""
         return self._file.gone
+
+    def look(self) -> None:
+        """Raise JournalError if another bridge has the session, or its file can't be used."""
+        self._file.look()
 
     @property
     def broken(self) -> bool:

@@ -20,6 +20,8 @@ class Failure(Enum):
     NOT_BEGUN = auto()
     #: the agent's process ended during the turn.
     AGENT_DIED = auto()
+    #: another bridge has the session, so the turn was ended.
+    TAKEN = auto()
     #: the agent could not be started or would not load the session.
     NO_AGENT = auto()
     #: the agent wants the client to authenticate first.
@@ -278,6 +280,16 @@ class TellDeath:
 
 
 @dataclass(frozen=True, slots=True)
+class TellTaken:
+    """Tell clients, once, that another bridge has the session, now that nothing of it lives here.
+
+    If a process would not die, they are told all the same.
+    """
+
+    detail: object
+
+
+@dataclass(frozen=True, slots=True)
 class Interrupted:
     """Write to the journal, and only there, that the bridge ended while the prompt ran."""
 
@@ -345,6 +357,7 @@ Effect: TypeAlias = (
     | StopHooks
     | RefuseFeedback
     | TellDeath
+    | TellTaken
     | Interrupted
     | LeaveOver
     | CloseCards

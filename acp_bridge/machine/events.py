@@ -155,6 +155,13 @@ class JournalLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """Another bridge has the session: nothing of it may work here any more. That is for good."""
+
+    detail: object = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunLeftOver:
     """`/queue run`: the request `carrier` stays open while the left-over prompts `keys` run.
 
@@ -398,7 +405,7 @@ class Shutdown:
 
 
 PromptEvent: TypeAlias = PromptReceived | Committed | CommitFailed | NotBegun | RunLeftOver
-JournalEvent: TypeAlias = JournalAway | JournalBack | JournalLost
+JournalEvent: TypeAlias = JournalAway | JournalBack | JournalLost | Taken
 SteeringEvent: TypeAlias = SteerWaiting | SteerAnswered
 ChangeEvent: TypeAlias = EditWaiting | MoveWaiting | DropWaiting | ChangeLeftOver | ChangeWritten
 

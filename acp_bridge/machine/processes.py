@@ -195,6 +195,8 @@ class Processes:
 
     def warm(self, event: Warm) -> list[Effect]:
         """Start a process if there is none; if one is put to sleep, start the next after it."""
+        if self._states.taken:
+            return [Dropped(event)]
         if self._states.current is State.COLD:
             return self.begin()
         if self._states.current is State.KILLING and self.asleep:
@@ -258,6 +260,15 @@ class Processes:
         out = self._states.advance(Happened.TOLD_TO_END)
         return out + self._epochs.kill(*epochs or (self._epochs.current,))
 
+    def end_at_once(self) -> list[Effect]:
+        """Kill every process that lives, also one that was let end by itself; none follows."""
+        self._sleeps = self._revive = False
+        self._epochs.drop_spare()
+        epochs = set(self._epochs.dying)
+        if self._states.current not in (State.COLD, State.BLOCKED, State.KILLING):
+            epochs.add(self._epochs.current)
+        return self.kill(*sorted(epochs), revive=False) if epochs else []
+
     # --- a process could not be used -----------------------------------------------------------
 
     def _count_failure(self, detail: object, permanent: bool) -> None:
@@ -311,6 +322,8 @@ class Processes:
         """Go on without a process: end the session, give up, start one, or wait for a prompt."""
         if self._states.closing:
             return self.end()
+        if self._states.taken:
+            return self._states.advance(Happened.PROCESS_GONE)
         if self._tries >= MAX_TRIES:
             return self._give_up(Happened.GAVE_UP, Failed(Failure.NO_AGENT, self._trouble))
         begun = self._tries or self._epochs.spare is not None

@@ -261,6 +261,8 @@ PERMITS: Final = {
     State.UNAUTHENTICATED: Permits(Passing.REFUSED, notifies=True, asks_early=True),
     State.CLOSED: Permits(Passing.GONE),
 }
+#: Of every state but CLOSED, once another bridge has the session.
+_TAKEN: Final = Permits(Passing.REFUSED)
 #: In IDLE and WORKING it depends: on what the updates between two turns count for, and on whether
 #: the process is provisional.
 _IDLE: Final = {
@@ -410,6 +412,8 @@ class Snapshot:
     provisional: bool
     #: the session is being closed, or ends with the bridge.
     ending: bool
+    #: another bridge has the session: nothing of it is started here any more.
+    taken: bool = False
 
     @property
     def foremost(self) -> int | None:
@@ -462,6 +466,8 @@ class States:
         self.work_asked = False
         #: the session is being closed, or ends with the bridge.
         self.closing = False
+        #: another bridge has the session: no process is started here any more.
+        self.taken = False
         self._timers = timers
 
     @property
@@ -478,6 +484,8 @@ class States:
 
     def permits(self, *, provisional: bool) -> Permits:
         """Return what this state permits; `provisional`: the process is to get no prompt."""
+        if self.taken and self.current is not State.CLOSED:
+            return _TAKEN
         if self.current in FREE:
             updates = Phase.LIVE if self.work_asked else self.between_turns
             return _IDLE[updates, provisional]

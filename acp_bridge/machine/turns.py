@@ -14,7 +14,7 @@ turn ends, what a Stop, a hook, a pause and the end of the session do to it. The
   while hooks about a prompt run. A Stop ends a turn that is paused as any other, whatever came
   before or comes after it.
 - While the journal is away nothing is sent either; a prompt that could not be noted as sent is the
-  next when it is back.
+  next when it is back. If another bridge has the session, all of it is ended here.
 - The end of a bad turn has one order: tree dead, terminals released, cards closed, prompt
   answered, session reloaded, next prompt. `cancelled` is answered only when no hook of the turn
   runs any more. (invariant C10)
@@ -71,7 +71,6 @@ from acp_bridge.machine.events import (
     HooksDone,
     JournalAway,
     JournalBack,
-    JournalEvent,
     JournalLost,
     MaySteer,
     Moment,
@@ -89,6 +88,7 @@ from acp_bridge.machine.events import (
     SteerAnswered,
     SteeringEvent,
     SteerWaiting,
+    Taken,
     Timer,
     TreeDead,
     Warm,
@@ -96,6 +96,7 @@ from acp_bridge.machine.events import (
     WorkAsked,
     WorkOver,
 )
+from acp_bridge.machine.journal_word import JournalWord
 from acp_bridge.machine.processes import Epochs, Processes
 from acp_bridge.machine.prompt_queue import Hooks, OpenHooks, PromptQueue, QueuedPrompt
 from acp_bridge.machine.states import FREE, Gate, Happened, Phase, Snapshot, State, States, Timers
@@ -135,15 +136,9 @@ class TurnMachine:
         self._gate = Gate()
         self._open_hooks = OpenHooks(hooks)
         self._epochs = Epochs(epoch)
-        self._processes = Processes(
-            self._states,
-            self._epochs,
-            self._queue,
-            self._gate,
-            self._open_hooks,
-            always_reload=always_reload,
-            provisional=provisional,
-        )
+        parts = self._states, self._epochs, self._queue, self._gate, self._open_hooks
+        self._processes = Processes(*parts, always_reload=always_reload, provisional=provisional)
+        self._journal = JournalWord(*parts, self._processes)
         #: what the running prompt is answered when its process is dead.
         self._outcome: Outcome = Cancelled()
         #: where the session stands since the last step.
@@ -166,6 +161,7 @@ class TurnMachine:
             asleep=processes.asleep,
             provisional=states.current in FREE and processes.provisional,
             ending=states.closing,
+            taken=states.taken,
         )
 
     def step(self, event: Event) -> list[Effect]:
@@ -188,8 +184,10 @@ class TurnMachine:
         match event:
             case PromptReceived() | Committed() | CommitFailed() | NotBegun() | RunLeftOver():
                 return self._take_prompt(event)
-            case JournalAway() | JournalBack() | JournalLost():
-                return self._take_journal(event)
+            case JournalAway() | JournalBack() | JournalLost() | Taken():
+                if isinstance(event, Taken) and self._states.current is State.RUNNING:
+                    self._outcome = Failed(Failure.TAKEN, event.detail)
+                return self._journal.take(event)
             case SteerWaiting() | SteerAnswered():
                 return self._take_steering(event)
             case EditWaiting() | MoveWaiting() | DropWaiting() | ChangeLeftOver() | ChangeWritten():
@@ -243,22 +241,6 @@ class TurnMachine:
                 return self._not_begun(event)
             case _:
                 assert_never(event)
-
-    def _take_journal(self, event: JournalEvent) -> list[Effect]:
-        """Note that the journal is away or back; if it is lost, answer the prompts that wait."""
-        gate, closing = self._gate, self._states.closing
-        match event:
-            case JournalAway() if not (closing or gate.away):
-                gate.away = True
-            case JournalBack() if gate.away:
-                gate.away = False
-            case JournalLost(detail) if not closing:
-                gate.away = False
-                failure = Failed(Failure.NOT_BEGUN, detail)
-                return self._queue.drop(failure, lambda prompt: prompt.committed)
-            case _:
-                return [Dropped(event)]
-        return []
 
     def _committed(self, event: Committed) -> list[Effect]:
         """Note that the prompt is on disk; an interrupting one now cancels the turn before it."""
@@ -317,6 +299,8 @@ class TurnMachine:
     def _send_next(self) -> list[Effect]:
         """After every event: send the next committed prompt, or start a process for it."""
         queue = self._queue
+        if self._states.taken:
+            return self._journal.end()
         if self._states.closing or queue.leaving or queue.change:
             return []
         if self._states.current is State.RUNNING:
@@ -407,7 +391,7 @@ class TurnMachine:
                 return [Dropped(event)]
             case HookBegan(run):
                 self._open_hooks.begin(run)
-                if self._states.closing or self._cancels:
+                if self._states.closing or self._states.taken or self._cancels:
                     out = self._open_hooks.stop()
             case HookEnded(run):
                 if not self._open_hooks.end(run):
@@ -434,7 +418,8 @@ class TurnMachine:
 
     def _take_gate(self, event: GateEvent) -> list[Effect]:
         """Handle the user's pause, hold or go."""
-        gate, unanswered, closing = self._gate, self._queue.unanswered, self._states.closing
+        gate, unanswered = self._gate, self._queue.unanswered
+        closing = self._states.closing or self._states.taken
         epoch, state = self._epochs.current, self._states.current
         match event:
             case Pause() if unanswered and not closing:
@@ -526,8 +511,10 @@ class TurnMachine:
         self._open_hooks.forget()
         if self._states.closing:
             out = self._epochs.bury(*sorted(self._epochs.dying))
+        if self._states.closing or self._states.taken:
             out += self._queue.end_all_hooks()
         self._processes.use_up()
+        out += self._journal.tell(given_up=True)
         return out + self._finish_badly() + self._processes.go_on()
 
     # --- how the running turn ends, and work beside prompts ------------------------------------
@@ -540,7 +527,11 @@ class TurnMachine:
 
     @property
     def _hooks_hold_up(self) -> bool:
-        """True if a cancelled turn may not end yet, because a hook of it runs. (invariant C10)"""
+        """True if a turn may not end yet, because a hook runs: it is cancelled (invariant C10), or
+        another bridge has the session.
+        """
+        if self._states.taken:
+            return self._journal.hooks_live
         return self._open_hooks.running and self._cancels
 
     def _cancel_turn(self) -> list[Effect]:
@@ -632,7 +623,7 @@ class TurnMachine:
         """Go on when every process that was told to die is dead, and no hook holds the turn up."""
         if self._states.current is not State.KILLING or self._epochs.dying or self._hooks_hold_up:
             return []
-        return self._finish_badly() + self._processes.go_on()
+        return self._journal.tell() + self._finish_badly() + self._processes.go_on()
 
     def _finish_badly(self) -> list[Effect]:
         """Close the cards of the running turn, if there is one, and answer its prompt (C22)."""
@@ -691,7 +682,7 @@ class TurnMachine:
                 return self._drain()
             case State.STARTING | State.RELOADING | State.UNAUTHENTICATED:
                 return processes.kill()
-            case State.BLOCKED if dying:
+            case State.COLD | State.BLOCKED if dying:
                 return processes.kill(*dying)
             case State.COLD | State.BLOCKED:
                 return processes.end()

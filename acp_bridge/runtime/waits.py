@@ -187,3 +187,7 @@ NOTIFY: Final = 5.0
 
 #: What could not be written after a turn is tried again.
 JOURNAL_RETRY: Final = 1.0
+#: The journal's database answers one statement; then it counts as away. A lock on its tables is
+#: waited for there, a little shorter, so that an error tells it.
+DATABASE: Final = 5.0
+DATABASE_LOCK: Final = 4.0

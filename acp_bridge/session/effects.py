@@ -170,6 +170,8 @@ class Effects:
                 self.hooks.stop(only)
             case ef.RefuseFeedback(key, enough):
                 self.hooks.refuse_feedback(key, enough=enough)
+            case ef.TellTaken(why):
+                self.turn.say_taken(str(why))
             case ef.TellDeath(how):
                 self.hooks.tell_death(how)
                 if self.context.notifier:
@@ -248,7 +250,7 @@ class Effects:
         """Kill a process; `at_work`: it was told to stop what it does outside of a prompt."""
         link = self.processes.get(epoch)
         try:
-            if at_work and link:
+            if at_work and link and not self.core.now.taken:  # that hurries
                 await self.work.say_killed(link)
         finally:
             await self.processes.kill(epoch)

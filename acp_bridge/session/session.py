@@ -7,6 +7,7 @@ where it reads the session's state, and the neighbours that it needs, by name.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import anyio
 
@@ -15,7 +16,7 @@ from acp_bridge.clients.client import Client, ClientRequest
 from acp_bridge.clients.rights import Right
 from acp_bridge.clients.waiting_requests import WaitingRequests
 from acp_bridge.hooks.found import FoundHooks
-from acp_bridge.journal import JournalError, SessionJournal, told
+from acp_bridge.journal import JournalError, SessionJournal, SessionTaken, told
 from acp_bridge.journal.turns import ASKING
 from acp_bridge.machine import events as ev
 from acp_bridge.machine.effects import Cancelled, Failed, Failure
@@ -255,6 +256,7 @@ class Session:
             processes.add(link, 1)
             provisional.begin(link)
             sleep.begin(link)
+        _look(journal)
 
     def offer(self, link: Link) -> None:
         """Let the first start take this process, in which the agent has the session open."""
@@ -466,8 +468,20 @@ def _follow(journal: SessionJournal, core: Core, transcript: TranscriptOut) -> N
         core.feed(ev.JournalAway())
 
     def back(lost: JournalError | None) -> None:
+        if isinstance(lost, SessionTaken):
+            core.feed(ev.Taken(told(lost)))  # clients are told when nothing of it lives here
+            return
         if lost:
             transcript.say_lost(str(lost))
         core.feed(ev.JournalLost(told(lost)) if lost else ev.JournalBack())
 
     journal.on_away, journal.on_back = away, back
+
+
+def _look(journal: SessionJournal) -> None:
+    """Tell the session if another bridge took it before anybody followed the journal."""
+    with suppress(JournalError):
+        try:
+            journal.look()
+        except SessionTaken as lost:
+            journal.on_back(lost)

@@ -115,6 +115,7 @@ class Sessions:
         link.adopt(session.from_agent)
         self.bounds.tell_refused(session, request)
         session.spawn(self._kept_work.tell, session, request.client)
+        self._store.begin_sweep()
         return ANSWERED
 
     async def _create(

@@ -22,6 +22,7 @@ from acp_bridge.hooks.find import look
 from acp_bridge.journal import (
     DatabaseError,
     HeldElsewhere,
+    Incomplete,
     IndexUnusable,
     JournalError,
     NewerVersion,
@@ -140,7 +141,6 @@ class SessionStore:
         known: bool = False,
     ) -> tuple[Session, int]:
         context = self._context
-        self._begin_sweep()
         lock = await self._lock(session_id, reach)
         journal: SessionJournal | None = None
         try:
@@ -225,6 +225,9 @@ class SessionStore:
                 return errors.held_elsewhere(str(exc), exc.machine, exc.address)
             case DatabaseError():
                 return self._unwritable(exc)
+            case Incomplete():
+                event("journal.failed", what=exc)
+                return errors.agent_trouble(f"the session can't be opened: {exc}")
             case NewerVersion():
                 return errors.agent_trouble(f"the session was {exc}: load it with that")
         return errors.internal(exc, f"the session's journal can't be read{advice}")
@@ -305,7 +308,8 @@ class SessionStore:
         finally:
             os.close(lock)
 
-    def _begin_sweep(self) -> None:
+    def begin_sweep(self) -> None:
+        """Have what is left of sessions without a prompt removed, once in a bridge's life."""
         if not self._swept:
             self._swept = True
             self._context.tasks.start_soon(self._sweep)

@@ -24,11 +24,12 @@ from acp_bridge.protocol import (
 )
 from acp_bridge.updates.wording import as_code, code, named, trust, visible, words
 
-UNRECORDED: Final = (
+_UNRECORDED: Final = (
     "[acp-bridge] The journal can't be written: this session is not recorded now. What follows is"
     " shown, and written as soon as that works; if the bridge ends before, it will not be there"
-    " when this session is loaded again. Is the disk full, its folder gone, or its database away?"
+    " when this session is loaded again."
 )
+UNRECORDED: Final = f"{_UNRECORDED} Is the disk full, its folder gone, or its database away?"
 MISSING: Final = (
     "[acp-bridge] The journal could not be written for a while: a part of what was shown is"
     " missing here."
@@ -176,6 +177,11 @@ def notice(text: str) -> Json:
     return with_own_meta({"update": chunk}, {NOTICE: True})
 
 
+def unrecorded(why: str) -> str:
+    """Return the notice that the session is not recorded now. `why`: the reason, if it is known."""
+    return f"{_UNRECORDED} The reason: {words(why)}." if why else UNRECORDED
+
+
 def away(seconds: float) -> str:
     """Return the notice that the database is away, and that work ends in `seconds` seconds."""
     return (
@@ -188,8 +194,8 @@ def away(seconds: float) -> str:
 def lost(why: str) -> str:
     """Return the notice that this bridge has lost the session, for the reason `why`."""
     return (
-        f"[acp-bridge] This session can't go on here: {words(why)}. What the agent still does is"
-        " kept in a file on this machine, and the log names the file."
+        f"[acp-bridge] This session can't go on here: {words(why)}. What the database does not have"
+        " of it is kept in a file on this machine, and the log names the file."
     )
 
 

@@ -1,22 +1,31 @@
-"""The outgoing stream of a connection, on which bytes can be held back for a while.
+"""The outgoing stream of a connection, on whose lanes bytes can be held back for a while.
 
-Bytes written after a hold are sent when that hold and all earlier ones have ended, in the order of
-writing. No writer waits meanwhile; bytes that are held back count as `pending`.
+A lane has a name. Bytes written to a lane after a hold of it are sent when that hold, and all
+earlier ones of the lane, have ended, in the order of writing. All other bytes are sent at once:
+those of other lanes, and those of no lane. No writer waits meanwhile. Bytes that are held back
+count as `pending`.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 
 from acp_bridge.wire.streams import Outgoing
 
 
+class Laned(Outgoing, Protocol):
+    """An outgoing stream that has lanes."""
+
+    def write(self, data: bytes, lane: str | None = None) -> None:
+        """Send `data` behind what is held back on its lane; without a lane at once."""
+
+
 class _Hold:
-    """One hold, and the bytes that were written after it and before the next one."""
+    """One hold of a lane, and the bytes that were written to it after that and before the next."""
 
     __slots__ = ("data", "over")
 
@@ -26,7 +35,7 @@ class _Hold:
 
 
 class Held:
-    """Passes bytes on to a stream in their order, and keeps those after a hold until it has ended.
+    """Passes bytes on to a stream, and keeps those of a lane after a hold until that has ended.
 
     It is an `Outgoing` itself, and owns the stream that it passes them on to.
     """
@@ -34,34 +43,42 @@ class Held:
     def __init__(self, to: Outgoing) -> None:
         """`to`: the stream that gets the bytes."""
         self._to = to
-        self._holds: deque[_Hold] = deque()
+        #: the holds of each lane that has any, the oldest first.
+        self._lanes: dict[str, deque[_Hold]] = {}
         self._bytes = 0
         self._let_go = anyio.Event()
 
-    def hold(self) -> Callable[[], None]:
-        """Hold back all bytes that are written from now on; returns the function that ends this."""
+    def hold(self, lane: str) -> Callable[[], None]:
+        """Hold back all bytes written to a lane from now on; returns the function that ends it."""
         hold = _Hold()
-        self._holds.append(hold)
+        self._lanes.setdefault(lane, deque()).append(hold)
 
         def let_go() -> None:
             hold.over = True
-            self._pass_on()
+            self._pass_on(lane)
 
         return let_go
 
-    def _pass_on(self) -> None:
-        while self._holds and self._holds[0].over:
-            data = self._holds.popleft().data
+    def _pass_on(self, lane: str) -> None:
+        holds = self._lanes.get(lane, deque())
+        while holds and holds[0].over:
+            data = holds.popleft().data
             self._bytes -= len(data)
             if data:
                 self._to.write(bytes(data))
+        if not holds:
+            self._lanes.pop(lane, None)
         self._let_go.set()
         self._let_go = anyio.Event()
 
-    def write(self, data: bytes) -> None:
-        """Send `data` now, or as soon as there is room and no earlier hold is left."""
-        if self._holds:
-            self._holds[-1].data += data
+    def held_lane(self, name: str) -> str | None:
+        """Return the lane that is held and whose name `name` is or begins with, None if none is."""
+        return next((lane for lane in self._lanes if name.startswith(lane)), None)
+
+    def write(self, data: bytes, lane: str | None = None) -> None:
+        """Send `data` now, or as soon as there is room and no earlier hold of its lane is left."""
+        if lane is not None and (holds := self._lanes.get(lane)):
+            holds[-1].data += data
             self._bytes += len(data)
         else:
             self._to.write(data)
@@ -99,7 +116,7 @@ class Held:
 
     def close(self) -> None:
         """Close the stream; bytes that are pending are dropped."""
-        self._holds.clear()
+        self._lanes.clear()
         self._bytes = 0
         self._let_go.set()
         self._to.close()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from acp_bridge.protocol import CANCEL_REQUEST, ErrorCode
 from acp_bridge.wire import jsonrpc
@@ -31,6 +31,13 @@ from acp_bridge.wire.jsonrpc import (
 )
 
 logger = logging.getLogger(__name__)
+
+#: the codes of errors that say that a request can't be meant: nothing was done for it.
+_MEANINGLESS: Final = (
+    ErrorCode.METHOD_NOT_FOUND,
+    ErrorCode.INVALID_PARAMS,
+    ErrorCode.INVALID_REQUEST,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +101,12 @@ class Peer:
         self._decoder = Decoder(limit)
         #: returns the messages to hand over for one that came in; None: each is handed over itself.
         self.translate: Callable[[Message], Iterable[Message]] | None = None
-        self._calls: set[RequestId] = set()
-        self._asked: dict[RequestId, Callable[[Answer], None]] = {}
+        #: sends a line in the place of `send`. It gets what the line is about, too: the parameters
+        #: of the message, or of the request and the result that answers it; None if nothing.
+        self.send_about: Callable[[bytes, object], None] | None = None
+        #: by id, the parameters of the other side's requests, and ours with their parameters.
+        self._calls: dict[RequestId, object] = {}
+        self._asked: dict[RequestId, tuple[Callable[[Answer], None], object]] = {}
         self._last_id = 0
         self._closed: RpcError | None = None
         #: what was logged: each fault once, since a line of a log costs more than a message.
@@ -167,13 +178,13 @@ class Peer:
             self._warn("a request id was used again while in flight", call.id)
             text = "Invalid request: the id is in flight already"
             refusal = RpcError(ErrorCode.INVALID_REQUEST, text)
-            self._send(encode(jsonrpc.error(call.id, refusal)))
+            self._emit(encode(jsonrpc.error(call.id, refusal)), None)
             return
-        self._calls.add(call.id)
+        self._calls[call.id] = call.params
         try:
             self._handler.on_request(call)
-        except RpcError as exc:
-            self.fail(call.id, exc)
+        except RpcError as exc:  # it has done nothing, so it waits for nothing
+            self._reply(call.id, jsonrpc.error(call.id, exc), None)
         except Exception as exc:
             self.fail(call.id, self._internal_error(exc))
 
@@ -185,7 +196,7 @@ class Peer:
         if line.answer and line.id in self._asked:
             self._settle(line.id, Err(self._spoiled_answer(line)))
         elif self._answer_malformed or line.asks:
-            self._send(encode(jsonrpc.error(line.id, line.error)))
+            self._emit(encode(jsonrpc.error(line.id, line.error)), None)
         self._handler.on_malformed(line)
 
     def _warn(self, fault: str, message_id: object) -> None:
@@ -194,11 +205,11 @@ class Peer:
             logger.warning("%s: id %.100r", fault, message_id)
 
     def _settle(self, request_id: RequestId, answer: Answer) -> bool:
-        on_answer = self._asked.pop(request_id, None)
-        if on_answer is None:
+        asked = self._asked.pop(request_id, None)
+        if asked is None:
             return False
         try:
-            on_answer(answer)
+            asked[0](answer)
         except Exception as exc:
             self._internal_error(exc)
         return True
@@ -207,7 +218,13 @@ class Peer:
 
     def send_through(self, send: Callable[[bytes], None]) -> None:
         """Use `send` for all that is sent from now on; it must neither block nor raise."""
-        self._send = send
+        self._send, self.send_about = send, None
+
+    def _emit(self, line: bytes, about: object) -> None:
+        if self.send_about is None:
+            self._send(line)
+        else:
+            self.send_about(line, about)
 
     def request(self, method: str, params: Any, on_answer: Callable[[Answer], None]) -> int:
         """Send a request; `on_answer` is called exactly once. Returns the id, for `cancel`.
@@ -221,29 +238,34 @@ class Peer:
             on_answer(Err(self._closed))
             return request_id
         line = encode(jsonrpc.request(request_id, method, params))
-        self._asked[request_id] = on_answer
-        self._send(line)
+        self._asked[request_id] = on_answer, params
+        self._emit(line, params)
         return request_id
 
     def notify(self, method: str, params: Any = UNSET) -> None:
         """Send a notification."""
-        self._send(encode(jsonrpc.notification(method, params)))
+        self._emit(encode(jsonrpc.notification(method, params)), params)
 
     def cancel(self, request_id: int) -> None:
         """Ask the other side to give up an own request, whose answer is still awaited."""
-        if request_id in self._asked:
-            self.notify(CANCEL_REQUEST, {"requestId": request_id})
+        if asked := self._asked.get(request_id):  # the cancel stays behind the request
+            line = encode(jsonrpc.notification(CANCEL_REQUEST, {"requestId": request_id}))
+            self._emit(line, asked[1])
 
     def answer(self, call_id: RequestId, result: Any) -> None:
         """Answer a request of the other side. A second answer to it is dropped.
 
         A result that JSON cannot hold becomes an internal error.
         """
-        self._reply(call_id, jsonrpc.response(call_id, result))
+        self._reply(call_id, jsonrpc.response(call_id, result), (self._calls.get(call_id), result))
 
     def fail(self, call_id: RequestId, error: RpcError) -> None:
-        """Answer a request of the other side with an error. A second answer to it is dropped."""
-        self._reply(call_id, jsonrpc.error(call_id, error))
+        """Answer a request of the other side with an error. A second answer to it is dropped.
+
+        An error that says that the request can't be meant is about nothing.
+        """
+        about = None if error.code in _MEANINGLESS else (self._calls.get(call_id), None)
+        self._reply(call_id, jsonrpc.error(call_id, error), about)
 
     def close(self, error: RpcError) -> None:
         """Settle every open request of ours with `error`, and each later one at once.
@@ -256,13 +278,13 @@ class Peer:
         for request_id in list(self._asked):
             self._settle(request_id, Err(error))
 
-    def _reply(self, call_id: RequestId, reply: Message) -> None:
+    def _reply(self, call_id: RequestId, reply: Message, about: object) -> None:
         if call_id not in self._calls:
             self._warn("a second answer was dropped", call_id)
             return
-        self._calls.remove(call_id)
+        del self._calls[call_id]
         try:
             line = encode(reply)
         except (ValueError, TypeError, RecursionError) as exc:
             line = encode(jsonrpc.error(call_id, self._internal_error(exc)))
-        self._send(line)
+        self._emit(line, about)

@@ -33,7 +33,7 @@ class Nowhere:
 
     pending = taken = 0
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, lane: str | None = None) -> None:
         self.taken += len(data)
 
     async def run(self) -> None: ...

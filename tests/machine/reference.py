@@ -41,6 +41,7 @@ from acp_bridge.machine.effects import (
     StopHooks,
     StopWork,
     TellDeath,
+    TellTaken,
 )
 from acp_bridge.machine.events import (
     AgentAnswered,
@@ -76,6 +77,7 @@ from acp_bridge.machine.events import (
     Sleep,
     Started,
     StartFailed,
+    Taken,
     Timer,
     TreeDead,
     Warm,
@@ -109,6 +111,8 @@ class Reference(Line):
     pause_told = pause_open = pause_refused = False
     #: the journal can't be written for now.
     away = False
+    #: another bridge has the session; clients were told so.
+    taken = told_taken = False
     #: epochs by what is known of them.
     started: set[int] = field(default_factory=set)
     initialized: set[int] = field(default_factory=set)
@@ -141,7 +145,7 @@ class Reference(Line):
                 self.line += [Asked(key, carrier, True, checked=unchecked) for key in keys]
             case NotBegun(key, away) if self.running and self.running.key == key:
                 self.not_begun(self.running, away)
-            case JournalAway() | JournalBack() | JournalLost():
+            case JournalAway() | JournalBack() | JournalLost() | Taken():
                 self.note_journal(event)
             case HooksDone() | HookBegan() | HookEnded():
                 self.note_hooks(event)
@@ -181,18 +185,23 @@ class Reference(Line):
             self.line.remove(asked)
             self.line.insert(0, asked)
 
-    def note_journal(self, event: JournalAway | JournalBack | JournalLost) -> None:
-        if not self.closing:
+    def note_journal(self, event: JournalAway | JournalBack | JournalLost | Taken) -> None:
+        if isinstance(event, Taken):
+            if not self.taken:
+                self.away = self.paused = self.on_hold = self.asleep = False
+            self.taken = True
+            return
+        if not (self.closing or self.taken) or isinstance(event, JournalBack):
             self.away = isinstance(event, JournalAway)
             for asked in self.next() if isinstance(event, JournalLost) else ():
                 asked.lost |= asked.committed
 
     def note_gate(self, event: Event) -> None:
         match event:
-            case Pause() if self.line and not self.closing:
+            case Pause() if self.line and not (self.closing or self.taken):
                 self.paused, self.paused_at = True, max(asked.key for asked in self.line)
                 self.pause_refused = False
-            case HoldQueue() if not self.closing:
+            case HoldQueue() if not (self.closing or self.taken):
                 self.on_hold, self.paused = True, False
             case Go():
                 self.on_hold = self.paused = False
@@ -253,7 +262,9 @@ class Reference(Line):
             if asked.victim is not None:
                 self.paused &= asked.key <= self.paused_at
             for other in self.line:
-                if other.root == asked.victim and not (other is self.running and self.died):
+                if other.root == asked.victim and not (
+                    other is self.running and (self.died or self.taken)
+                ):
                     other.cancelled = True
 
     def cancel(self) -> None:
@@ -278,7 +289,7 @@ class Reference(Line):
     def after(self, event: Event, effects: list[Effect]) -> None:
         ranks = [ORDER.index(type(effect)) for effect in effects if type(effect) in ORDER]
         assert ranks == sorted(ranks), f"out of order: {effects}"
-        ended = (AnswerPrompt, RefuseChange, Dropped)
+        ended = (AnswerPrompt, RefuseChange, Dropped, *([StopHooks] * isinstance(event, Taken)))
         assert not (self.closed and not all(isinstance(e, ended) for e in effects))
         if isinstance(event, TreeDead) and event.epoch in self.doomed:
             assert (effects == [Dropped(event)]) == (event.epoch in self.released)
@@ -290,6 +301,8 @@ class Reference(Line):
             assert not self.asides
             assert not self.closing
             self.asleep = True
+        if any(isinstance(effect, TellTaken) for effect in effects):
+            self.tell_taken(event)
         for effect in effects:
             self.judge(event, effect)
         self.asleep &= not (self.closing or isinstance(event, Warm))
@@ -302,7 +315,13 @@ class Reference(Line):
             ends = asked.cancelled or asked.kept or asked.lost
             assert asked.hooked or not ends, f"{asked} has ended, and still waits"
         if self.running and self.running.cancelled:
-            assert self.told or self.died, "the agent was not told"
+            assert self.told or self.died or self.taken, "the agent was not told"
+        begun = [each for each in effects if isinstance(each, Start | Open | SendPrompt | RunHooks)]
+        assert not (self.taken and begun), "another bridge has it"
+        if self.taken and not self.closed:
+            assert self.started <= self.dead | self.doomed, "it works on"
+            waits = [asked for asked in self.next() if asked.committed and self.told_taken]
+            assert not waits or self.gate_closed or self.away or self.hooked
 
     def judge(self, event: Event, effect: Effect) -> None:
         match effect:
@@ -343,6 +362,16 @@ class Reference(Line):
                 self.interrupted(event, key)
             case _:
                 self.process(event, effect)
+
+    def tell_taken(self, event: Event) -> None:
+        assert self.taken
+        assert not self.closing
+        assert not self.told_taken
+        if not late(event, Timer.KILL):
+            assert self.started <= self.dead, "it works on"
+            assert not self.asides
+            assert not self.hooked
+        self.told_taken = True
 
     def interrupted(self, event: Event, key: int) -> None:
         assert isinstance(event, Shutdown)
@@ -475,6 +504,10 @@ class Reference(Line):
         elif isinstance(event, NotBegun):
             assert event.key == asked.key
             assert outcome == Failed(Failure.NOT_BEGUN)
+        elif isinstance(outcome, Failed) and outcome.why is Failure.TAKEN:
+            assert self.taken
+            assert ended
+            assert not self.asides or self.gone or late(event, Timer.KILL), "a hook runs"
         elif self.died:
             assert isinstance(outcome, Failed)
             assert outcome.why is Failure.AGENT_DIED
@@ -490,7 +523,9 @@ class Reference(Line):
             return
         assert isinstance(outcome, Failed)
         assert (outcome.why is Failure.KEPT) <= asked.kept
-        if isinstance(event, HooksDone):
+        if self.taken and outcome.why is Failure.NOT_BEGUN:
+            assert self.told_taken or self.closing or asked.lost, "clients are told first"
+        elif isinstance(event, HooksDone):
             assert asked.doomed
         elif asked.kept:
             assert outcome.why is Failure.KEPT or asked.doomed

@@ -27,6 +27,7 @@ from acp_bridge.machine.events import (
     HooksDone,
     Moment,
     MoveWaiting,
+    Taken,
 )
 
 
@@ -210,7 +211,7 @@ class Line:
                 self.line.remove(asked)
                 self.line.insert(0, asked)
             case StopHooks():
-                assert self.hooked or self.asides
+                assert self.hooked or self.asides or isinstance(event, Taken)
                 if self.hooked and not self.hooked.cancelled:
                     self.hooked.doomed = True
             case RefuseFeedback(key, enough):

@@ -38,6 +38,7 @@ from acp_bridge.machine.events import (
     Pause,
     ReplaceProcess,
     Shutdown,
+    Taken,
     Timer,
     Warm,
     WorkAsked,
@@ -100,6 +101,11 @@ class AnyHistory(RuleBasedStateMachine):
     @rule(event=st.sampled_from([JournalAway(), JournalBack(), JournalBack(), JournalLost()]))
     def journal(self, event: Event) -> None:
         self.world.feed(event)
+
+    @rule(really=seldom)
+    def taken(self, really: bool) -> None:
+        if really:
+            self.world.feed(Taken())
 
     @rule(kind=st.sampled_from([EditWaiting, DropWaiting]), back=few)
     def change(self, kind: type[EditWaiting | DropWaiting], back: int) -> None:

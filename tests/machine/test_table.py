@@ -72,6 +72,7 @@ from acp_bridge.machine.events import (
     SteerAnswered,
     Steered,
     SteerWaiting,
+    Taken,
     Timer,
     TreeDead,
     Warm,
@@ -231,6 +232,12 @@ STATES: dict[str, Callable[[], Bench]] = {
         *TWO, JournalAway(), EXITED, epoch=1
     ),
     "BLOCKED, two wait for the journal": lambda: after(*TWO, JournalAway(), FAILED, epoch=0),
+    "KILLING, another bridge has the session": lambda: after(*TWO, Taken(), epoch=1),
+    "KILLING, another bridge has it and a hook runs": lambda: hooked(*ASIDE, Taken(), TreeDead(1)),
+    "COLD, another bridge has the session": lambda: after(*TWO, Taken(), TreeDead(1), epoch=1),
+    "COLD, another bridge has it and the tree lives on": lambda: after(
+        *TWO, Taken(), fire=(KILL,), epoch=1
+    ),
     "KILLING, to be closed, and hooks run": lambda: hooked(*TWO, CLOSE),
     "KILLING, to be closed, and only hooks run": lambda: hooked(*TWO, CLOSE, TreeDead(1)),
 }
@@ -263,6 +270,7 @@ EVENTS: dict[str, Callable[[int, int], Event]] = {
     "journal away": lambda epoch, key: JournalAway(),
     "journal back": lambda epoch, key: JournalBack(),
     "journal lost": lambda epoch, key: JournalLost("taken"),
+    "taken": lambda epoch, key: Taken("taken"),
     "hooks done": lambda epoch, key: HooksDone(1),
     "hooks refuse": lambda epoch, key: HooksDone(1, "no"),
     "hooks give feedback": lambda epoch, key: HooksDone(1, feedback=7),

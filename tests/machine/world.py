@@ -65,6 +65,7 @@ from acp_bridge.machine.events import (
     Sleep,
     Started,
     StartFailed,
+    Taken,
     Timer,
     TreeDead,
     Warm,
@@ -96,7 +97,7 @@ WRONG: dict[type[Event], list[type[AgentEvent]]] = {
 #: What clients ask for that is no prompt.
 USER: list[Event] = [Warm(), ReplaceProcess(), WorkAsked()]
 #: What becomes of the journal's place.
-JOURNAL: list[Event] = [JournalAway(), *[JournalBack()] * 4, JournalLost("taken")]
+JOURNAL: list[Event] = [JournalAway(), *[JournalBack()] * 4, JournalLost("taken"), Taken("taken")]
 #: The events that a process may cause at any time.
 PROCESS: list[type[AgentEvent]] = [
     Started,
@@ -206,7 +207,8 @@ class World:
         assert known.work_stops == (state == "DRAINING" and now.running is None)
         if state in ("COLD", "IDLE", "WORKING", "BLOCKED", "UNAUTHENTICATED", "CLOSED"):
             stranded = any(asked.committed for asked in known.next()[:1])
-            waits = known.gate_closed or known.away or known.hooked or known.change
+            waits = bool(known.gate_closed or known.away or known.hooked or known.change)
+            waits |= known.taken and bool(known.asides)  # until these are dead
             assert waits or not stranded, "stranded"
         if now.asleep:
             assert state in ("COLD", "KILLING")

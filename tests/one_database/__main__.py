@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 
-from tests.one_database import cut, errors, follow, kill, short
+from tests.one_database import cut, errors, follow, hangs, kill, short, taken
 from tests.one_database.machines import ADDRESS, DATABASE, A, B, at, network
 from tests.one_database.report import Report
 from tests.one_database.site import Place, Site
@@ -35,6 +35,8 @@ STORIES: dict[str, Story] = {
     "slow": short.slow,
     "full": short.full,
     "errors": errors.answered_with_errors,
+    "hangs": hangs.hung,
+    "taken": taken.taken_from_a_living_bridge,
 }
 
 

@@ -44,12 +44,21 @@ class Site:
         self.machine = machine
         self.home = folder / machine.name
         self.log = FixtureLog(folder / f"{machine.name}.log")
-        options = ("--journal", url, "--lease", str(LEASE))
-        self.command = f"acp-bridge {' '.join(options)} -- AGENT"
-        self._options = options
+        self._url = url
+        #: seconds.
+        self.lease = LEASE
         own = {"ACP_BRIDGE_HOME": str(self.home), "ACP_BRIDGE_LOG_LEVEL": "debug"}
         kept = {"FIXTURE_HOME": str(folder / "agent")}
         self.env = {**os.environ, "PYTHONPATH": str(ROOT), **own, **kept, **self.log.env, **env}
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        return ("--journal", self._url, "--lease", str(self.lease))
+
+    @property
+    def command(self) -> str:
+        """How its bridges are started, for a person."""
+        return f"acp-bridge {' '.join(self._options)} -- AGENT"
 
     def words(self, *command: str, agent: bool = False) -> list[str]:
         """Return the words that run a command of acp-bridge there; `agent`: with the database."""

@@ -37,6 +37,10 @@ class Machine:
         #: seconds: short, for tests that wait for its end.
         self.lease = 15
 
+    def over(self, url: str) -> None:
+        """Have its bridges go to the database another way."""
+        self._url = url
+
     @property
     def options(self) -> tuple[str, ...]:
         return ("--journal", self._url, "--lease", str(self.lease))

@@ -1,8 +1,11 @@
 """A database that refuses a bridge for good: the editor and `doctor` say why, in one sentence."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
@@ -11,9 +14,11 @@ from anyio import fail_after, run_process
 
 from tests.process.bridge_support import World
 from tests.process.test_database import Machine
+from tests.remote.certificate import certificate
 from tests.support.fixture_agents import fixture_command
 from tests.support.postgres import PASSWORD, Cluster, cluster
 from tests.support.recording import RpcError
+from tests.support.rights import for_commoner
 
 pytestmark = pytest.mark.process
 
@@ -70,6 +75,37 @@ def newer_tables(server: Cluster) -> tuple[str, dict[str, str]]:
     return url, {}
 
 
+@pytest.fixture(scope="module")
+def tls_server() -> Iterator[tuple[Cluster, Path]]:
+    """A running cluster that offers TLS as `other.example`, and its certificate."""
+    with TemporaryDirectory(prefix="tls-") as made:
+        folder = for_commoner(Path(made))
+        cert, key = certificate(folder, "DNS:other.example")
+        for_commoner(Path(key))
+        settings = ("ssl=on", f"ssl_cert_file={cert}", f"ssl_key_file={key}")
+        with cluster(tcp=True, settings=settings) as server:
+            yield server, Path(cert)
+
+
+def verified(server: Cluster, mode: str, root: Path) -> str:
+    where = server.over_tcp(server.new_database())
+    return f"{where}?sslmode={mode}&sslrootcert={root}"
+
+
+def other_name(server: Cluster, cert: Path) -> str:
+    return verified(server, "verify-full", cert)
+
+
+def signed_by_another(server: Cluster, cert: Path) -> str:
+    folder = cert.parent / "another"
+    folder.mkdir(exist_ok=True)
+    return verified(server, "verify-full", Path(certificate(folder, "IP:127.0.0.1")[0]))
+
+
+def signed_by_unknown(server: Cluster, cert: Path) -> str:
+    return verified(server, "verify-ca", cert.parent / "not_there.pem")
+
+
 async def doctor(machine: Machine, env: dict[str, str]) -> tuple[int, str]:
     """The exit code of `doctor` on a machine, and what it says, on one line."""
     options = ("--home", str(machine.world.home), *machine.options, "--", *fixture_command())
@@ -98,7 +134,11 @@ async def test_the_editor_and_doctor_are_told_why_no_session_can_be_opened(
     world: World, tcp_server: Cluster, make: Any, why: str
 ) -> None:
     url, env = make(tcp_server)
-    machine = Machine(world, url, "here")
+    await both_say(world, Machine(world, url, "here"), env, why)
+
+
+async def both_say(world: World, machine: Machine, env: dict[str, str], why: str) -> None:
+    """The error of `session/new`, and what `doctor` says."""
     async with machine.bridge(session=False, env=env) as client:
         with pytest.raises(RpcError) as refused:
             await client.new_session(world.cwd)
@@ -107,6 +147,31 @@ async def test_the_editor_and_doctor_are_told_why_no_session_can_be_opened(
     status, said = await doctor(machine, env)
     assert status == 2
     assert why in said
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (other_name, "the server's certificate is for another name"),
+        (signed_by_another, "the server's certificate can't be verified: sslrootcert must name"),
+        (signed_by_unknown, "the server's certificate can't be verified: sslrootcert must name"),
+    ],
+)
+async def test_the_editor_and_doctor_are_told_what_is_wrong_with_the_certificate(
+    world: World, tls_server: tuple[Cluster, Path], make: Any, why: str
+) -> None:
+    machine, env = Machine(world, make(*tls_server), "here"), {"PGPASSWORD": PASSWORD}
+    await both_say(world, machine, env, why)
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed")
+async def test_a_certificate_that_is_known_is_enough_where_its_name_is_not_asked(
+    world: World, tls_server: tuple[Cluster, Path]
+) -> None:
+    machine = Machine(world, verified(tls_server[0], "verify-ca", tls_server[1]), "here")
+    async with machine.bridge(env={"PGPASSWORD": PASSWORD}) as client:
+        assert (await client.prompt("say one"))["stopReason"] == "end_turn"
 
 
 async def test_doctor_says_that_the_database_is_well_and_makes_nothing_there(

@@ -48,6 +48,10 @@ def test_a_bridge_that_ends_lets_go_of_a_session_before_another_gives_up() -> No
     assert waits.ENDED < waits.LEASE
 
 
+def test_a_lock_in_the_database_is_told_by_an_error_before_that_counts_as_silent() -> None:
+    assert waits.JOURNAL_RETRY < waits.DATABASE_LOCK < waits.DATABASE
+
+
 def test_no_agent_is_asked_by_the_way_for_longer_than_an_end_may_take() -> None:
     assert waits.AGENT_PATIENCE < waits.UNDO
     assert waits.AGENT_PATIENCE < waits.ENDED

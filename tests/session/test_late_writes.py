@@ -53,6 +53,30 @@ async def test_updates_and_the_answer_leave_when_their_rows_are_made_and_in_thei
         assert await recorded_texts(here.journal) == ["mend", "onetwo"]
 
 
+@pytest.mark.hazard("T2")
+async def test_what_tells_of_no_write_of_the_session_leaves_at_once(tmp_path: Path) -> None:
+    async with late(tmp_path) as (here, agent, gate):
+        here.prompt()
+        await agent.asked(SESSION_PROMPT)
+        gate.shut = True
+        agent.says_text("one")
+        await quiet()
+        before = len(here.got)
+        peer, session = here.client.client.peer, here.session.id
+        peer.notify("_of/another", {"sessionId": "another"})
+        peer.notify("_of/none")
+        peer.notify("_of/it", {"sessionId": session})
+        peer.notify("_of/its_child", {"sessionId": f"{session}/child"})
+        asked = peer.request("_asks", {"sessionId": session}, lambda answer: None)
+        peer.cancel(asked)
+        at_once = [message["method"] for message in here.got[before:]]
+        assert at_once == ["_of/another", "_of/none"]
+        gate.open()
+        await until(lambda: here.texts() == ["one"])
+        later = [message["method"] for message in here.got[before + 2 :]]
+        assert later == ["session/update", "_of/it", "_of/its_child", "_asks", "$/cancel_request"]
+
+
 @pytest.mark.hazard("T2", "V1")
 async def test_every_client_waits_for_it_also_one_that_has_come_meanwhile(tmp_path: Path) -> None:
     async with late(tmp_path) as (here, agent, gate):

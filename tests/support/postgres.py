@@ -81,6 +81,20 @@ class Cluster:
         """Stop the server; `immediate` is as if it crashed."""
         self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
 
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """All of the server stands still, with every connection, and takes new ones as before."""
+        postmaster = int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
+        os.kill(postmaster, signal.SIGSTOP)  # so that it starts no other
+        pids = [postmaster, *descendants(postmaster)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in reversed(pids):
+                os.kill(pid, signal.SIGCONT)
+
     def wait_for_copy(self) -> None:
         """Have it tell of nothing before its copy has that, too."""
         self.stop()
@@ -90,6 +104,11 @@ class Cluster:
     def promote(self) -> None:
         """Have a copy become a cluster of its own; returns when it can be written."""
         self._run("pg_ctl", "-D", self._data, "-w", "promote")
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on, on the loopback or its address."""
+        return self._port
 
     @property
     def runs(self) -> bool:
@@ -130,6 +149,11 @@ class Cluster:
     def over_tcp(self, url: str, user: str = "guest") -> str:
         """Return the URL of the same database over TCP, where a password is asked for."""
         return f"postgresql://{user}@{self._address}:{self._port}/{_name_in(url)}"
+
+    @property
+    def listens(self) -> tuple[str, int]:
+        """The address and the port on which it listens, if it does."""
+        return self._address, self._port
 
     def answers(self) -> bool:
         """Whether it takes connections."""

@@ -41,6 +41,8 @@ interrupted: what was copied is whole, and the same again goes on."""
 _URL: Final = re.compile(r"postgres(ql)?:|[a-z0-9+.-]+://", re.IGNORECASE)
 #: seconds from one line about the progress to the next.
 _PAUSE: Final = 2.0
+#: seconds for which a database is waited for that does not answer.
+_PATIENCE: Final = 60.0
 
 
 def parser() -> CommandParser:
@@ -110,10 +112,10 @@ async def _copy(
     from acp_bridge.journal.postgres.connection import Database
 
     if isinstance(target, DatabaseUrl) and isinstance(source, Path):
-        async with Database(target) as database:
+        async with Database(target, _PATIENCE) as database:
             await IntoDatabase(source, database).run(progress)
     elif isinstance(source, DatabaseUrl) and isinstance(target, Path):
-        async with Database(source) as database:
+        async with Database(source, _PATIENCE) as database:
             await IntoFolder(database, target).run(progress)
 
 

@@ -8,9 +8,10 @@ Invariants
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -19,10 +20,10 @@ import anyio
 
 from acp_bridge.agents import lease
 from acp_bridge.commands.terminal.stored import Holder, Kept
-from acp_bridge.journal import DatabaseError, Journal, JournalError
+from acp_bridge.journal import Journal, JournalError
 from acp_bridge.journal.connection import in_thread, journal_errors
 from acp_bridge.journal.files import make_folders, remove_files
-from acp_bridge.journal.postgres import log
+from acp_bridge.journal.postgres import log, many
 from acp_bridge.journal.postgres.connection import ALL, Database
 from acp_bridge.journal.postgres.index import CopiedIndex
 from acp_bridge.journal.postgres.memory import Memories
@@ -36,6 +37,10 @@ _HOLDERS: Final = (
     " FROM acp_bridge.sessions JOIN acp_bridge.bridges USING (owner)"
     " WHERE NOT deleted AND until > clock_timestamp()"
 )
+
+_STATES: Final = "SELECT name, fence, applied FROM acp_bridge.sessions WHERE NOT deleted"
+#: the file that has, as JSON, the states of the sessions that were fetched with others.
+_FETCHED: Final = "fetched.json"
 
 
 @contextmanager
@@ -61,6 +66,8 @@ class Copies(Kept):
         self._url = url
         self._journal = Journal(self.home)
         self._locks: list[int] = []
+        #: fence and last write of each session, by the name of its file.
+        self._states: dict[str, list[int]] = {}
 
     def close(self) -> None:
         """Remove the copies of the agent's memory, and unlock the sessions that bridges have."""
@@ -74,11 +81,9 @@ class Copies(Kept):
             async with database.connection() as connection:
                 rows = await (await connection.execute(_HOLDERS)).fetchall()
                 self.holders = {session_id: Holder(*row) for session_id, *row in rows}
-                cursor = await connection.execute(
-                    "SELECT name FROM acp_bridge.sessions WHERE NOT deleted"
-                )
-                names = {name for (name,) in await cursor.fetchall()}
-            await in_thread(self._keep_only, names)
+                rows = await (await connection.execute(_STATES)).fetchall()
+                self._states = {name: [*state] for name, *state in rows}
+            await in_thread(self._keep_only, self._states.keys())
             index = CopiedIndex(self.home / "index.db", database, [])
             try:
                 await index.page(None, None, None)
@@ -108,15 +113,27 @@ class Copies(Kept):
 
         async def fetch() -> None:
             async with self._alone() as database:
-                for session_id in ids:
-                    try:
-                        await self._fetch(database, session_id)
-                    except DatabaseError:
-                        raise
-                    except JournalError:
-                        await in_thread(remove_files, self._journal.path(session_id))
+                await self._fetch_all(database, ids)
 
         anyio.run(fetch)
+
+    async def _fetch_all(self, database: Database, ids: Iterable[str]) -> None:
+        """Fetch the sessions that have changed since they were fetched together with others."""
+        known = await in_thread(_read, self.home / _FETCHED)
+        paths = {each: self._journal.path(each) for each in ids}
+        changed = {
+            each: path
+            for each, path in paths.items()
+            if known.get(path.stem, ()) != self._states.get(path.stem) or not path.exists()
+        }
+        if changed:
+            async with database.connection(ALL) as connection:
+                fetched = await many.fetch(connection, changed)
+            now = {paths[each].stem: [*state] for each, state in fetched.items()}
+            still = {name: known[name] for name in known.keys() & self._states.keys()}
+            await in_thread(_write, self.home / _FETCHED, {**still, **now})
+        for session_id in paths.keys() & self.holders.keys():
+            await self._lock(session_id)
 
     async def _fetch(self, database: Database, session_id: str) -> None:
         path = self._journal.path(session_id)
@@ -125,9 +142,12 @@ class Copies(Kept):
             if head is None or not await in_thread(_is_as_new, path, head.applied):
                 await log.fetch(connection, session_id, path)
         if session_id in self.holders:
-            with suppress(lease.Busy):  # by another command
-                lock = self._journal.lock_path(session_id)
-                self._locks.append(await lease.acquire(lock, 0))
+            await self._lock(session_id)
+
+    async def _lock(self, session_id: str) -> None:
+        with suppress(lease.Busy):  # by another command
+            lock = self._journal.lock_path(session_id)
+            self._locks.append(await lease.acquire(lock, 0))
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[Database]:
@@ -142,7 +162,7 @@ class Copies(Kept):
         finally:
             os.close(lock)
 
-    def _keep_only(self, names: set[str]) -> None:
+    def _keep_only(self, names: Collection[str]) -> None:
         """Remove the copies of all sessions but `names`: they were deleted."""
         with journal_errors():
             gone = [
@@ -157,3 +177,19 @@ class Copies(Kept):
 
 def _is_as_new(path: Path, applied: int) -> bool:
     return path.exists() and log.applied_in_file(path) == applied
+
+
+def _read(file: Path) -> dict[str, list[int]]:
+    """Return the states of sessions that a file has; none if it is missing or damaged."""
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(file: Path, states: dict[str, list[int]]) -> None:
+    draft = file.with_suffix(".new")
+    with journal_errors():
+        draft.write_text(json.dumps(states))
+        draft.replace(file)

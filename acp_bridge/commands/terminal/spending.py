@@ -7,7 +7,7 @@ from pathlib import Path
 
 from acp_bridge.agents.spending import Spent, Told, spent, told
 from acp_bridge.journal import SessionInfo
-from acp_bridge.journal.reading import turns_of, usage_of
+from acp_bridge.journal.reading import turns_and_usage
 from acp_bridge.journal.turns import ELSEWHERE, TurnRow
 from acp_bridge.protocol import Json, as_object
 
@@ -34,8 +34,8 @@ def turns_spent(home: Path, info: SessionInfo) -> list[TurnSpent]:
 
     What was told outside of any turn has the number 0.
     """
-    rows = {row.prompt.seq: row for row in turns_of(home, info.session_id)}
-    kept = usage_of(home, info.session_id)
+    ran, kept = turns_and_usage(home, info.session_id)
+    rows = {row.prompt.seq: row for row in ran}
     accounted = {number for number, _ in kept}
     earlier = [(number, dict[str, object]()) for number in rows if number not in accounted]
     all_ = [*earlier, *kept]

@@ -1,34 +1,37 @@
 """Connections to the database of a journal.
 
 Every failure of psycopg becomes a JournalError, by `failures.failure`. A connection needs nothing
-of the server behind it but what `_SETTINGS` sets, so a pooler may stand between.
+of the server behind it but what `_SETTINGS` sets, so a pooler may stand between. No wait for the
+server is longer than `waits.DATABASE` without a byte (`silence`).
 """
 
 import select
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import anyio
 import psycopg
-from psycopg import AsyncConnection
 
 from acp_bridge.journal.errors import DatabaseAway
 from acp_bridge.journal.postgres import tables
 from acp_bridge.journal.postgres.failures import failure, refuses_options
+from acp_bridge.journal.postgres.silence import BoundedConnection, NoAnswer, Silence, silent
+from acp_bridge.runtime import waits
 from acp_bridge.settings import DatabaseUrl
 
 #: the most connections in use, not counting that of a lease, and the most that are kept unused.
 _KEPT: Final = 8
-#: seconds for which a caller gets a connection, unless it asks for another time.
-_ANSWER: Final = 10.0
+#: seconds for which a caller gets a connection, unless it asks for another time. A slow database
+#: needs some for each statement; a silent one is given up long before.
+_ANSWER: Final = 30.0
 #: seconds for what transfers all of a session.
 ALL: Final = 600.0
 #: what a role, a database or a server may have set in another way. Whether the database may be
 #: written is its owner's word, so `default_transaction_read_only` stays as it is.
 _SETTINGS: Final = {
-    "lock_timeout": "5001ms",  # a value that nobody else has set
+    "lock_timeout": f"{waits.DATABASE_LOCK * 1000 + 1:.0f}ms",  # a value that nobody else has set
     "idle_in_transaction_session_timeout": "10s",
     "synchronous_commit": "on",
     "statement_timeout": "0",
@@ -41,10 +44,17 @@ _SETTINGS: Final = {
 _OPTIONS: Final = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
 #: the same, and what older versions don't know, for a connection that did not take them as options.
 _SET: Final = (
-    "SELECT set_config(name, own.value, false) FROM unnest(%s::text[], %s::text[]) AS"
-    " own(name, value) JOIN pg_catalog.pg_settings USING (name)"
+    "(SELECT count(set_config(name, own.value, false)) FROM unnest(%s::text[], %s::text[]) AS"
+    " own(name, value) JOIN pg_catalog.pg_settings USING (name))"
 )
 _ALL_SETTINGS: Final = {**_SETTINGS, "transaction_timeout": "0"}
+_ALL_SET: Final = [
+    [*_ALL_SETTINGS],
+    [value.replace("\\", "") for value in _ALL_SETTINGS.values()],
+]
+#: one of the settings, to see if the options were taken; and the version of the tables.
+_TAKEN: Final = "current_setting('lock_timeout')"
+_VERSION: Final = "(SELECT max(version) FROM acp_bridge.version)"
 #: the first version that has settings beyond those.
 _HAS_MORE: Final = 170_000
 
@@ -52,10 +62,15 @@ _HAS_MORE: Final = 170_000
 class Database:
     """A database that is migrated when it is first used; its connections are kept for a while."""
 
-    def __init__(self, url: DatabaseUrl) -> None:
-        """`url`: the address of the database, to which nothing connects yet."""
+    def __init__(self, url: DatabaseUrl, patience: float = waits.DATABASE) -> None:
+        """`url`: the address of the database, to which nothing connects yet.
+
+        `patience`: seconds without a byte of the database until it counts as silent.
+        """
         self._url = url
-        self._free: list[AsyncConnection[Any]] = []
+        self._patience = patience
+        self._silence = Silence()
+        self._free: list[BoundedConnection] = []
         self._migrates, self._migrated = True, False
         #: False behind a pooler, which refuses settings as options, or leaves them out.
         self._takes_options = True
@@ -87,29 +102,49 @@ class Database:
     @asynccontextmanager
     async def connection(
         self, within: float = _ANSWER, *, first: bool = False
-    ) -> AsyncIterator[AsyncConnection[Any]]:
+    ) -> AsyncIterator[BoundedConnection]:
         """Give a connection in autocommit for at most `within` seconds; one that failed is closed.
 
-        `first`: don't wait for a place if as many as are allowed are in use.
+        `first`: don't wait for a place if as many as are allowed are in use, nor for others who
+        find out whether a database that was silent answers again.
 
-        Raises JournalError; DatabaseAway if a later try may work.
+        Raises JournalError; DatabaseAway if a later try may work, DatabaseSilent if it is silent.
         """
-        limit = nullcontext() if first else self._limit
+        found = self._silence.found
         try:
             with anyio.fail_after(within):
-                async with limit, self._used() as connection:
-                    yield connection
+                async with nullcontext() if first else self._place(within):
+                    with self._silence.asking(found, always=first):
+                        async with self._used() as connection:
+                            yield connection
         except TimeoutError as error:
             raise DatabaseAway("the journal failed: the database does not answer") from error
 
     @asynccontextmanager
-    async def _used(self) -> AsyncIterator[AsyncConnection[Any]]:
+    async def _place(self, within: float) -> AsyncIterator[None]:
+        """Take a place among those who use a connection. Raises TimeoutError.
+
+        Who transfers all of a session may wait longer for one than others.
+        """
+        with anyio.fail_after(within if within >= ALL else self._patience):
+            await self._limit.acquire()
+        try:
+            yield
+        finally:
+            self._limit.release()
+
+    @asynccontextmanager
+    async def _used(self) -> AsyncIterator[BoundedConnection]:
         connection = None
         try:
             connection = await self._kept() or await self._connect()
             yield connection
         except psycopg.Error as error:
             await self._throw_away(connection)
+            if _is_silent(error, connection):
+                await self._throw_away(*self._free)  # they might go the same way
+                self._free.clear()
+                raise silent() from error
             raise failure(error) from error
         except BaseException:
             await self._throw_away(connection)
@@ -119,7 +154,7 @@ class Database:
         else:
             self._free.append(connection)
 
-    async def _kept(self) -> AsyncConnection[Any] | None:
+    async def _kept(self) -> BoundedConnection | None:
         """Return a free connection that the server has not closed, None if there is none.
 
         A server sends nothing on a connection that waits, unless it closes it.
@@ -133,11 +168,12 @@ class Database:
             await connection.close()
         return None
 
-    async def _throw_away(self, connection: AsyncConnection[Any] | None) -> None:
-        if connection is not None:
-            await connection.close()
+    async def _throw_away(self, *connections: BoundedConnection | None) -> None:
+        for connection in connections:
+            if connection is not None:
+                await connection.close()
 
-    async def _connect(self) -> AsyncConnection[Any]:
+    async def _connect(self) -> BoundedConnection:
         try:
             connection = await self._dial(_OPTIONS if self._takes_options else "")
         except psycopg.OperationalError as error:
@@ -146,20 +182,25 @@ class Database:
             self._takes_options = False
             connection = await self._dial("")
         try:
-            await self._set(connection)
+            if self._migrated:
+                await self._set(connection)
+            else:
+                await self._begin(connection)
             if self._migrates and not self._migrated:
+                connection.patience = _ANSWER  # a change of the tables may take long
                 await tables.migrate(connection)
+                connection.patience = self._patience
                 self._migrated = True
         except BaseException:
             await connection.close()
             raise
         return connection
 
-    async def _dial(self, options: str) -> AsyncConnection[Any]:
-        return await AsyncConnection.connect(
+    async def _dial(self, options: str) -> BoundedConnection:
+        connection = await BoundedConnection.connect(
             self._url.conninfo,
             autocommit=True,
-            connect_timeout=5,
+            connect_timeout=int(waits.DATABASE),
             tcp_user_timeout=10_000,
             keepalives_idle=5,
             keepalives_interval=2,
@@ -169,12 +210,40 @@ class Database:
             application_name="acp-bridge",
             prepare_threshold=None,  # a pooler may pass each transaction to another server process
         )
+        connection.patience = self._patience
+        connection.on_answer = self._silence.answered
+        return connection
 
-    async def _set(self, connection: AsyncConnection[Any]) -> None:
+    async def _set(self, connection: BoundedConnection) -> None:
         """Set what was not set by options."""
-        if self._takes_options and not self._migrated:
-            cursor = await connection.execute("SHOW lock_timeout")
-            self._takes_options = await cursor.fetchone() == (_SETTINGS["lock_timeout"],)
-        if not self._takes_options or connection.info.server_version >= _HAS_MORE:
-            values = [value.replace("\\", "") for value in _ALL_SETTINGS.values()]
-            await connection.execute(_SET, [list(_ALL_SETTINGS), values])
+        if self._is_unset(connection):
+            await connection.execute(f"SELECT {_SET}".encode(), _ALL_SET)
+
+    def _is_unset(self, connection: BoundedConnection) -> bool:
+        return not self._takes_options or connection.info.server_version >= _HAS_MORE
+
+    async def _begin(self, connection: BoundedConnection) -> None:
+        """Find out, in one round trip, if the options were taken and the tables are up to date.
+
+        What was not set by options is set. Raises psycopg.Error, DatabaseRefuses.
+        """
+        took, sets = self._takes_options, self._is_unset(connection)
+        what, given = (f"{_TAKEN}, {_SET}", _ALL_SET) if sets else (f"{_TAKEN}, 0", None)
+        try:
+            version = _VERSION if self._migrates else "NULL"
+            cursor = await connection.execute(f"SELECT {what}, {version}".encode(), given)
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            cursor = await connection.execute(f"SELECT {what}, NULL".encode(), given)
+        taken, _, version_there = await cursor.fetchone() or (None, 0, None)
+        self._takes_options = took and taken == _SETTINGS["lock_timeout"]
+        if took and not self._takes_options and not sets:
+            await self._set(connection)
+        if version_there is not None:
+            tables.check_version(version_there)
+            tables.check_encoding(connection)
+            self._migrated = version_there == len(tables.MIGRATIONS)
+
+
+def _is_silent(error: psycopg.Error, connection: BoundedConnection | None) -> bool:
+    silent = NoAnswer, psycopg.errors.ConnectionTimeout
+    return isinstance(error, silent) or (connection is not None and connection.was_silent)

@@ -18,6 +18,7 @@ from acp_bridge.journal.errors import (
     JournalError,
     StatementRefused,
 )
+from acp_bridge.journal.postgres import tables
 
 _FAILED: Final = "the journal failed: "
 #: the first characters of an SQLSTATE, and what a person is told of it: of errors that may pass.
@@ -86,6 +87,8 @@ def failure(error: psycopg.Error) -> JournalError:
     It is a DatabaseRefuses if it stays until somebody changes something, a StatementRefused if
     what the statement holds may be the reason, else a DatabaseAway.
     """
+    if newer := tables.newer(error):
+        return newer
     state = error.sqlstate or ""
     if state in ("", _PROTOCOL):
         state = _said(error) or state

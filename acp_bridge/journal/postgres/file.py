@@ -5,9 +5,9 @@ Invariants
   Nobody is told of a write before that. Writes that wait go to the database together, in one
   statement, which also finds out whether the session is still this bridge's.
 - If no answer to a write came, it is looked up by its number whether it was made, before it is sent
-  again. A write without an answer when half of the lease has passed is given up: what waits for it
-  goes on as if the database were away, and before it is looked up a new fence keeps it from getting
-  into the log later.
+  again. A write without an answer for `waits.DATABASE` is given up: what waits for it goes on as if
+  the database were away, and before it is looked up a new fence keeps it from getting into the log
+  later.
 - A write that the session's tables refuse is in the log all the same, and refused in each copy.
 - Updates are made without a wait for the database's disk, all other writes with one, which covers
   all that were made before. The updates that a database has lost when it comes back are in the
@@ -35,8 +35,8 @@ import anyio
 
 from acp_bridge.journal.connection import failure, journal_errors, transaction
 from acp_bridge.journal.errors import (
-    UNKNOWN_THERE,
     DatabaseAway,
+    DatabaseSilent,
     JournalError,
     SessionTaken,
     StatementRefused,
@@ -50,6 +50,7 @@ from acp_bridge.journal.postgres.failures import was_refused
 from acp_bridge.journal.postgres.late import Action, Late, Queue
 from acp_bridge.journal.postgres.lease import Lease, now
 from acp_bridge.journal.postgres.memory import Memories, Saved, SessionMemory
+from acp_bridge.journal.postgres.refusals import Refusals
 from acp_bridge.runtime import waits
 from acp_bridge.runtime.log import event
 
@@ -61,8 +62,6 @@ _LOG_BYTES: Final = 1024 * 1024
 _LOOK: Final = 0.5
 #: seconds for which the close of a session waits for what is on its way.
 _CLOSE: Final = 2.0
-#: how often, in a row, the database refuses a write and takes an empty one, until it is set aside.
-_REFUSALS: Final = 5
 _AWAY: Final = "the journal failed: the database can't be reached"
 
 
@@ -102,13 +101,15 @@ class CopiedFile(SessionFile):
         self._log_bytes = 0
         self._rebasing = anyio.Lock()
         self._lost: JournalError | None = None
+        #: True once it is known that another bridge has the session.
+        self.is_taken = False
         #: what a client is told of the database, while that is away.
-        self._why = _AWAY
+        self.why = _AWAY
         #: the writes that the database has and the copy does not have yet.
         self._unapplied: list[Write] = []
-        #: True if the queued writes are made one by one, and how often the oldest kept one was
-        #: refused, and an empty one taken, in a row.
-        self._singly, self._refusals = False, 0
+        #: True if the queued writes are made one by one.
+        self._singly = False
+        self._refusals = Refusals(database)
         #: has what this session writes after it was lost.
         self._aside: Aside | None = None
 
@@ -184,7 +185,7 @@ class CopiedFile(SessionFile):
         if self._lost:
             return self._lost
         self._await()
-        return DatabaseAway(self._why)
+        return DatabaseAway(self.why)
 
     def _await(self) -> None:
         if not self._awaited:
@@ -220,7 +221,7 @@ class CopiedFile(SessionFile):
         if not self._lost:
             self._name(write)
             if not self.unwritten.writes:
-                event("journal.failed", session=self.path.stem, what=self._why)
+                event("journal.failed", session=self.path.stem, what=self.why)
         self.unwritten.add(write, key)
 
     def catch_up(self) -> None:
@@ -228,7 +229,7 @@ class CopiedFile(SessionFile):
         self._check()
         if self._away:
             self._more.set()
-            raise DatabaseAway(self._why)
+            raise DatabaseAway(self.why)
 
     def give_up(self) -> None:
         """Keep the writes that wait for the database, which does not answer, or refuse them."""
@@ -283,7 +284,7 @@ class CopiedFile(SessionFile):
         except SessionTaken:
             raise
         except Exception as error:
-            self._why = str(error) if isinstance(error, JournalError) else _AWAY
+            self.why = str(error) if isinstance(error, JournalError) else _AWAY
             self._keep_late()
             raise
 
@@ -301,12 +302,14 @@ class CopiedFile(SessionFile):
             if not self._late or (len(batch) == 1 and not batch[0].must):
                 raise  # it was given up meanwhile, or is to be kept
             if len(batch) == 1:
-                self._why = str(error)
+                self.why = str(error)
                 self._leaves(self._refusal())
             self._singly = True
             return
         if self._unsure:
             self._apply_unsure()
+            return
+        if self._lost:  # all was set aside meanwhile
             return
         refused: dict[int, JournalError] = {}
         try:
@@ -345,25 +348,16 @@ class CopiedFile(SessionFile):
                 continue
             if self.unwritten is not kept:
                 return  # it was closed, and all of this set aside
-            self._refusals = 0
+            self._refusals.over()
             self._unsure = self._sent
             self._apply_unsure()
         self._forget_names()
         event("journal.caught_up", session=self.path.stem)
 
     async def _is_for_good(self) -> bool:
-        """Return whether the database refuses the oldest kept write for what that holds.
-
-        So it is if it takes an empty one instead, several times in a row.
-        """
-        owned = self._lease.owner, self._fence
-        try:
-            async with self._database.connection() as connection:
-                taken = await log.takes(connection, self._session_id, *owned, self._applied + 1)
-        except JournalError:
-            taken = False
-        self._refusals = self._refusals + 1 if taken else 0
-        return self._refusals >= _REFUSALS
+        """Return whether the database refuses the oldest kept write for what that holds."""
+        owned, n = (self._lease.owner, self._fence), self._applied + 1
+        return await self._refusals.is_for_good(self._session_id, *owned, n)
 
     def _put_out(self, why: JournalError) -> None:
         """Set the oldest kept write aside; of updates a notice takes the place.
@@ -373,7 +367,7 @@ class CopiedFile(SessionFile):
         first = self.unwritten.first
         Aside(self.db, self.path, self._applied).keep([first])
         event("journal.failed", session=self.path.stem, what=why)
-        self._refusals = 0
+        self._refusals.over()
         if first.lines and first.lines != (missing(),):
             first.statements, first.lines = (), (missing(),)
         else:
@@ -418,10 +412,9 @@ class CopiedFile(SessionFile):
         Raises SessionTaken; JournalError: none of them is there, or they were given up.
         """
         if any(Went.ENDED in write.went for write in self._sent):
-            with suppress(JournalError):  # it is tried again at the next checkpoint
-                await self._save_memory()
+            await self._save_memory(now=False)
         rows = [row._replace(n=self._applied + at) for at, row in enumerate(rows, 1)]
-        unknown, until = False, now() + self._lease.half
+        unknown, until = False, now() + waits.DATABASE
         while True:
             asked = False
             try:
@@ -437,17 +430,18 @@ class CopiedFile(SessionFile):
                 if there < self._applied:  # the database has lost what it had not on its disk
                     await self.rebase()
                     self._memory.forget_size()
-                    with suppress(JournalError):
-                        await self._save_memory()
+                    await self._save_memory(now=False)
             except SessionTaken:
                 raise
             except JournalError as error:
                 unknown = unknown or (asked and not was_refused(error))
                 if not unknown:
                     raise
-                await anyio.sleep(_LOOK)
-                if self._lease.over or now() >= until:
+                if isinstance(error, DatabaseSilent) or now() >= until:
+                    self.why = str(error)
                     self.give_up()
+                else:
+                    await anyio.sleep(_LOOK)
                 if self._unsure:
                     raise  # nobody knows what became of it
         self._applied = rows[-1].n
@@ -455,15 +449,9 @@ class CopiedFile(SessionFile):
 
     async def _put(self, connection: log.Connection, rows: list[log.Row]) -> bool:
         changes = [sql for write in self._sent for sql, _ in write.statements]
-        return await log.put(
-            connection,
-            self._session_id,
-            self._lease.owner,
-            self._fence,
-            rows,
-            sure=bool(changes),
-            prompted=PROMPTED in changes,
-        )
+        owned = self._session_id, self._lease.owner, self._fence
+        sure, prompted = bool(changes), PROMPTED in changes
+        return await log.put(connection, *owned, rows, sure=sure, prompted=prompted)
 
     async def _last(self, connection: log.Connection) -> int:
         """Return the number of the last write in the log; none sent before can get there later.
@@ -471,13 +459,16 @@ class CopiedFile(SessionFile):
         That write is on the disk of the database, and of the replicas for which that waits. Raises
         SessionTaken: the session is not this bridge's.
         """
-        owned = self._lease.owner, self._lease.owners
-        found = await log.fence(connection, self._session_id, *owned)
-        if found is None:
-            head = await log.head(connection, self._session_id)
-            raise SessionTaken() if head and head.owner else SessionTaken(UNKNOWN_THERE)
-        self._fence, applied = found
+        self._fence, applied = await log.fence(connection, self._session_id, self._lease.owners)
         return applied
+
+    async def take_again(self, connection: log.Connection) -> None:
+        """Have the session under the lease's name, or lose it. Raises psycopg.Error."""
+        try:
+            await self._last(connection)
+        except SessionTaken as error:
+            if not self._closing:
+                self._lose(error)
 
     # --- the copy ------------------------------------------------------------------------------
 
@@ -508,8 +499,10 @@ class CopiedFile(SessionFile):
 
         Queued, kept and later writes are set aside or refused, and `on_back` is called.
         """
+        if self.is_taken:
+            return
         event("journal.lost", session=self.path.stem, what=error)
-        self._lost = error
+        self._lost, self.is_taken = error, isinstance(error, SessionTaken)
         self._unsure = []
         self._keep_late()
         self._save_kept()
@@ -544,7 +537,7 @@ class CopiedFile(SessionFile):
         last = next(changes, None)
         refused = await last.wait() if last else None
         if self._away or self._lost:
-            refused = refused or self._lost or DatabaseAway(self._why)
+            refused = refused or self._lost or DatabaseAway(self.why)
         if refused:
             raise refused
 
@@ -559,11 +552,15 @@ class CopiedFile(SessionFile):
             return
         await self.rebase()
 
-    async def _save_memory(self) -> None:
-        """Save what the built-in agent has added to its memory. Raises JournalError."""
+    async def _save_memory(self, *, now: bool = True) -> None:
+        """Save what the built-in agent has added to its memory. Raises JournalError.
+
+        `now`: else it may wait for the next checkpoint, unless the database is silent.
+        """
         if not self.closed:
             agent_session_id = self.value("SELECT agent_session_id FROM session")
-            await self._memory.save(self._session_id, agent_session_id, self._lease, self._fence)
+            owned = self._lease.owner, self._fence
+            await self._memory.save(self._session_id, agent_session_id, owned, now=now)
 
     async def rebase(self) -> None:
         """Send the copy, as it is now, to the database as the base, in the place of the log.

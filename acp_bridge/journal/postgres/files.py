@@ -13,9 +13,9 @@ from anyio.abc import TaskGroup
 
 from acp_bridge.journal import left_queue
 from acp_bridge.journal.connection import in_thread, journal_errors
-from acp_bridge.journal.errors import SessionExists, UnknownSession
+from acp_bridge.journal.errors import UnknownSession
 from acp_bridge.journal.file import SessionFile
-from acp_bridge.journal.files import create_file, open_file, remove
+from acp_bridge.journal.files import make_draft, open_file, remove, take_name
 from acp_bridge.journal.index import Index
 from acp_bridge.journal.postgres import log
 from acp_bridge.journal.postgres.connection import ALL, Database
@@ -48,17 +48,24 @@ class DatabaseFiles(Files):
         self._lease = lease
         self._tasks = tasks
         self._open: set[CopiedFile] = set()
+        self._listing: CopiedIndex | None = None
         lease.on_half = self._tell_away
+        lease.had = self._had
+
+    def _had(self) -> dict[str, CopiedFile]:
+        """Return the open sessions that this bridge has, as far as it knows, by file name."""
+        self._open = {file for file in self._open if not (file.closed or file.is_taken)}
+        return {file.path.stem: file for file in self._open}
 
     def _tell_away(self, seconds: float) -> None:
-        self._open = {file for file in self._open if not file.closed}
-        for file in self._open:
+        for file in self._had().values():
             file.give_up()
             file.on_away(seconds)
 
     def index(self, home: Path) -> Index:
         """Return the index of all sessions of the database, whose copy is in `home`."""
-        return CopiedIndex(home / "index.db", self._database, self._lease.owners)
+        self._listing = CopiedIndex(home / "index.db", self._database, self._lease.owners)
+        return self._listing
 
     async def create(self, path: Path, info: SessionInfo) -> SessionFile:
         """Make a session in the database, and its copy.
@@ -66,19 +73,21 @@ class DatabaseFiles(Files):
         Raises SessionExists, JournalError: it can't be made, and nothing is left of it.
         """
         await self._lease.begin()
-        async with self._database.connection() as connection:
-            if await log.head(connection, info.session_id):
-                raise SessionExists
-        await in_thread(_forget, path)
-        file = await in_thread(create_file, path, info, self._copied)
+        draft = await in_thread(make_draft, path, info)
+        owner, fence = self._lease.owner, None
         try:
-            owner = self._lease.owner
             async with self._database.connection(ALL) as connection:
-                fence = await log.store(connection, info, path, owner)
+                fence = await log.store(connection, info, draft, owner)
+            if self._listing:
+                self._listing.stored[info.session_id] = info
+            await in_thread(_replace, path, draft)
+            file, _ = await in_thread(open_file, path, info.session_id, self._copied)
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await SessionFile.close(file)
-                await in_thread(_forget, path)
+                await in_thread(_remove, draft)
+                if fence is not None:
+                    await in_thread(_forget, path)
+                    await self._lease.release(info.session_id, fence)
             raise
         return self._taken_up(file, log.Head(info, 0, 0, owner, fence))
 
@@ -115,7 +124,7 @@ class DatabaseFiles(Files):
     def _taken_up(self, file: SessionFile, head: log.Head, saved: Saved = _NONE) -> CopiedFile:
         assert isinstance(file, CopiedFile)
         file.take_up(head, saved)
-        self._open = {each for each in self._open if not each.closed} | {file}
+        self._open.add(file)
         self._tasks.start_soon(file.run)
         return file
 
@@ -148,6 +157,17 @@ def _forget(path: Path) -> None:
     with journal_errors():
         remove(path)
     left_queue.clear(path)
+
+
+def _replace(path: Path, draft: Path) -> None:
+    """Give a new session's file its name; the copy of a deleted session goes."""
+    _forget(path)
+    take_name(draft, path)
+
+
+def _remove(draft: Path) -> None:
+    with suppress(OSError):
+        remove(draft)
 
 
 @asynccontextmanager

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from acp_bridge.journal.errors import IndexUnusable, JournalError
-from acp_bridge.journal.index import COLUMNS, Index
+from acp_bridge.journal.index import COLUMNS, UNPROMPTED, Index
 from acp_bridge.journal.postgres.connection import Database
 from acp_bridge.journal.postgres.log import COUNT, values_of
+from acp_bridge.journal.postgres.tables import KNOWN
 from acp_bridge.journal.records import SessionInfo, file_name, now
 
 T = TypeVar("T")
@@ -26,6 +27,8 @@ class CopiedIndex(Index):
         super().__init__(path)
         self._database = database
         self._owners = owners
+        #: rows that the database was given with their sessions, by the sessions' ids.
+        self.stored: dict[str, SessionInfo] = {}
         #: the number of the last change that this copy has.
         self._changes = 0
 
@@ -34,7 +37,7 @@ class CopiedIndex(Index):
 
         The row stays as it is if the session was deleted, or is another bridge's by now.
         """
-        await self._change(
+        if self.stored.pop(info.session_id, None) == info or await self._change(
             f"{COUNT} UPDATE acp_bridge.sessions SET (changed, {_FIELDS}) ="
             " (one.changes, %s, %s, %s, %s, %s, %s, %s) FROM one WHERE name = %s AND NOT deleted"
             " AND updated_at <= %s AND (owner IS NULL OR owner = ANY(%s))",
@@ -42,8 +45,8 @@ class CopiedIndex(Index):
                 *values_of(info)[1:],
                 *(file_name(info.session_id), info.updated_at, self._owners),
             ),
-        )
-        await super().put(info, durable=durable, late=True)
+        ):
+            await super().put(info, durable=durable)
 
     async def remove(self, session_id: str, *, known: bool, agent: str | None = None) -> None:
         """Take a session out of the listing, as `Index.remove` does.
@@ -90,10 +93,22 @@ class CopiedIndex(Index):
             },
         )
 
-    async def _change(self, sql: str, values: Any) -> None:
+    async def unprompted(self, before: str) -> list[str]:
+        """Return what `Index.unprompted` does; the database is asked if this copy has some."""
+        has = f"SELECT 1 FROM sessions WHERE NOT deleted AND {UNPROMPTED}"
+        some = await self._use(lambda db: db.execute(has, (before,)).fetchone())
+        return await super().unprompted(before) if some else []
+
+    async def without_prompt(self) -> list[str]:
+        """Return nothing: the database lists a session in the write of its first prompt."""
+        return []
+
+    async def _change(self, sql: str, values: Any) -> bool:
+        """Execute a statement that changes what is listed; returns whether it changed a row."""
         try:
             async with self._database.connection() as connection:
-                await connection.execute(sql.encode(), values)
+                cursor = await connection.execute(sql.encode(), values)
+                return bool(cursor.rowcount)
         except JournalError as error:
             raise IndexUnusable(_told(error)) from error
 
@@ -102,16 +117,16 @@ class CopiedIndex(Index):
             async with self._database.connection() as connection:
                 cursor = await connection.execute(
                     f"SELECT {COLUMNS}, deleted, dropped, changed FROM acp_bridge.sessions"
-                    " WHERE changed > %s ORDER BY changed",
+                    f" WHERE changed > %s AND {KNOWN} ORDER BY changed",
                     (self._changes,),
                 )
                 rows = await cursor.fetchall()
         except JournalError as error:
             raise IndexUnusable(_told(error)) from error
         if rows:
-            await super()._run(lambda db: _take_in(db, rows))
+            await self._use(lambda db: _take_in(db, rows))
             self._changes = rows[-1][-1]
-        return await super()._run(use)
+        return await self._use(use)
 
 
 def _take_in(db: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> None:

@@ -8,27 +8,37 @@ Invariants
 - The moment at which this bridge must have stopped is counted from when a renewal was sent, on a
   clock that goes on while the machine sleeps: the time of an answer, or a frozen process, adds
   nothing to it. Its guards kill by it without the bridge.
-- A lease that is over is not renewed: the bridge has another name from then on, under which it
-  takes again those of its sessions that nobody has taken meanwhile.
+- A lease that is over is not renewed. The bridge has another name from then on, and takes each of
+  its open sessions again under that name. The guards get no later deadline before it has done so.
+- Whatever became of the lease, only a session's row says who has the session. So the rows of all
+  open sessions are looked at twice a second. A session that another bridge has is lost at once.
 """
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
 import anyio
 from psycopg import AsyncConnection
 
 from acp_bridge.journal.connection import in_thread, journal_errors
-from acp_bridge.journal.errors import DatabaseAway, HeldElsewhere, JournalError, UnknownSession
+from acp_bridge.journal.errors import (
+    DatabaseAway,
+    DatabaseRefuses,
+    HeldElsewhere,
+    JournalError,
+    UnknownSession,
+)
+from acp_bridge.journal.postgres import log
 from acp_bridge.journal.postgres.connection import Database
 from acp_bridge.journal.postgres.log import Head, head
+from acp_bridge.journal.postgres.tables import KNOWN
 from acp_bridge.journal.records import file_name
 from acp_bridge.journal.schema import make_folder
 from acp_bridge.runtime.log import event
@@ -45,6 +55,9 @@ _RELEASE: Final = 2.0
 _ANSWER: Final = 4.0
 #: seconds between two tries of a renewal that has failed.
 _RETRY: Final = 1.0
+#: seconds between two looks at who has the open sessions. With the kill of an agent that makes less
+#: than a second. While the database does not answer, only the renewal is tried.
+_LOOK: Final = 0.5
 #: days for which the row of a bridge that has ended stays, if no session is that bridge's.
 _KEPT: Final = 1
 
@@ -54,6 +67,13 @@ now: Final[Callable[[], float]] = (
     if hasattr(time, "CLOCK_BOOTTIME")
     else time.monotonic
 )
+
+
+class Had(Protocol):
+    """An open session that this bridge has, as far as it knows (`file.CopiedFile`)."""
+
+    async def take_again(self, connection: AsyncConnection[Any]) -> None:
+        """Have the session under the lease's name, or lose it. Raises psycopg.Error."""
 
 
 class Lease:
@@ -80,18 +100,26 @@ class Lease:
         self._address = address
         self._host = ""
         self._begun = anyio.Lock()
+        #: the error of the last lease that could not be begun.
+        self._tried: JournalError | None = None
+        #: why the last renewal has failed, if that stays until somebody changes something.
+        self._refused: DatabaseRefuses | None = None
         #: the seconds for which this bridge may write after a renewal.
         self._lasts = seconds * (1 - _DRIFT) - KILL
         #: set at the next renewal.
         self._renewal = anyio.Event()
-        #: the sessions, with their fences, that this bridge has left.
-        self._left: list[tuple[str, int]] = []
+        #: the sessions that this bridge has left, by file name, with their last known fences.
+        self._left: dict[str, int] = {}
+        #: True if the bridge has a new name, and has not taken each open session again.
+        self._is_new = False
         #: the names that this bridge has had; the last one is its name now.
         self.owners: list[str] = []
         #: the time, by `now`, until which this bridge may write and have agents work.
         self.until = 0.0
         #: called when half of that time has passed without a renewal, with the seconds left.
         self.on_half: Callable[[float], None] = lambda seconds: None
+        #: returns the open sessions that this bridge has, by file name.
+        self.had: Callable[[], Mapping[str, Had]] = dict
 
     @property
     def owner(self) -> str:
@@ -114,10 +142,21 @@ class Lease:
         return self._lasts / 2
 
     async def begin(self) -> None:
-        """Get a lease, unless this bridge has one that is not over. Raises JournalError."""
+        """Get a lease, unless this bridge has one that is not over. Raises JournalError.
+
+        Who waits while another one tries has its error, too.
+        """
+        tried = self._tried
         async with self._begun:
-            if not self.owners or self.over:
-                await self._renew()
+            if self.owners and not self.over:
+                return
+            if self._tried is not tried and self._tried:
+                raise type(self._tried)(str(self._tried)) from self._tried
+            try:
+                await self._renew_now()
+            except JournalError as error:
+                self._tried = error
+                raise
 
     async def run(self) -> None:
         """Renew the lease again and again until cancelled, once it has begun.
@@ -126,11 +165,19 @@ class Lease:
         """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._watch)
-            wait = 0.0 if self._address else self._seconds / _RENEWALS
+            renewed, wait = True, 0.0 if self._address else self._seconds / _RENEWALS
             while True:
-                await anyio.sleep(wait)
-                renewed = not (self.owners or self._address) or await self._renewed()
-                wait = self._seconds / _RENEWALS if renewed else _RETRY
+                await (self._look_for(wait) if renewed else anyio.sleep(_RETRY))
+                renewed = not (self.owners or self._address) or await self._works(self._renew)
+                wait = self._seconds / _RENEWALS
+
+    async def _look_for(self, seconds: float) -> None:
+        """Look at the open sessions again and again for so long, or until a look fails."""
+        due = now() + seconds
+        while (left := due - now()) > 0:
+            await anyio.sleep(min(left, _LOOK))
+            if self.had() and not await self._works(self._look):
+                return
 
     async def _watch(self) -> None:
         """Call `on_half` when half of the time has passed, also while a renewal is unanswered."""
@@ -143,30 +190,54 @@ class Lease:
                     self.on_half(left)
             await renewal.wait()
 
-    async def _renewed(self) -> bool:
+    async def _works(self, work: Callable[[], Awaitable[None]]) -> bool:
         try:
-            async with self._begun:
-                await self._renew()
+            await work()
         except JournalError as error:
             event("database.away", what=error)
+            self._refused = error if isinstance(error, DatabaseRefuses) else None
             return False
+        self._refused = None
         return True
 
     async def _renew(self) -> None:
+        async with self._begun:
+            await self._renew_now()
+
+    async def _renew_now(self) -> None:
         sent = now()
         async with self._database.connection(_ANSWER, first=True) as connection:
             await self._let_go(connection)
             if not self.owners or not await self._prolonged(connection):
                 await self._begin_anew(connection)
+                self._is_new = True
+            if self._is_new:
+                await self._take_again(connection)
+                self._is_new = False
         self.until = sent + self._lasts
         self._follow(self.until)
         self._renewal.set()
         self._renewal = anyio.Event()
 
+    async def _look(self) -> None:
+        async with self._database.connection(_ANSWER, first=True) as connection:
+            await self._take_again(connection)
+
+    async def _take_again(self, connection: AsyncConnection[Any]) -> None:
+        """Take each open session whose row does not have the bridge's name, or lose it.
+
+        A plain SELECT may come from a copy that is behind, so it alone loses no session. Raises
+        psycopg.Error.
+        """
+        if had := self.had():
+            ours = await log.named(connection, [*had], self.owner)
+            for name in had.keys() - ours:
+                await had[name].take_again(connection)
+
     async def _prolonged(self, connection: AsyncConnection[Any]) -> bool:
         cursor = await connection.execute(
             "UPDATE acp_bridge.bridges SET until = clock_timestamp() + make_interval(secs => %s)"
-            " WHERE owner = %s AND until > clock_timestamp()",
+            f" WHERE owner = %s AND until > clock_timestamp() AND {KNOWN}",
             (self._seconds, self.owner),
         )
         return bool(cursor.rowcount)
@@ -174,23 +245,14 @@ class Lease:
     async def _begin_anew(self, connection: AsyncConnection[Any]) -> None:
         self._host = self._host or await in_thread(_host, self._home)
         owner = uuid4().hex
-        async with connection.transaction():
-            await connection.execute(
-                "DELETE FROM acp_bridge.bridges WHERE until < now() - make_interval(days => %s)"
-                " AND NOT EXISTS (SELECT 1 FROM acp_bridge.sessions WHERE sessions.owner ="
-                " bridges.owner)",
-                (_KEPT,),
-            )
-            await connection.execute(
-                "INSERT INTO acp_bridge.bridges VALUES"
-                " (%s, %s, %s, clock_timestamp() + make_interval(secs => %s), %s)",
-                (owner, socket.gethostname(), self._host, self._seconds, self._address),
-            )
-            await connection.execute(
-                "UPDATE acp_bridge.sessions SET owner = %s, fence = fence + 1"
-                " WHERE owner = ANY(%s)",
-                (owner, self.owners),
-            )
+        await connection.execute(
+            "WITH gone AS (DELETE FROM acp_bridge.bridges WHERE until < now() - make_interval(days"
+            " => %s) AND NOT EXISTS (SELECT 1 FROM acp_bridge.sessions WHERE sessions.owner ="
+            " bridges.owner))"
+            " INSERT INTO acp_bridge.bridges SELECT"
+            f" %s, %s, %s, clock_timestamp() + make_interval(secs => %s), %s WHERE {KNOWN}",
+            (_KEPT, owner, socket.gethostname(), self._host, self._seconds, self._address),
+        )
         self.owners.append(owner)
 
     async def claim(self, session_id: str) -> Head:
@@ -204,10 +266,18 @@ class Lease:
             JournalError: the database can't be used.
         """
         await self.begin()
+        self._left.pop(file_name(session_id), None)
+        try:
+            return await self._claim(session_id)
+        except BaseException:  # it may be ours all the same
+            self._left[file_name(session_id)] = 0
+            raise
+
+    async def _claim(self, session_id: str) -> Head:
         name = file_name(session_id)
         async with self._database.connection() as connection, connection.transaction():
             await connection.execute(
-                "SELECT 1 FROM acp_bridge.sessions WHERE name = %s FOR UPDATE", (name,)
+                f"SELECT 1 FROM acp_bridge.sessions WHERE name = %s AND {KNOWN} FOR UPDATE", (name,)
             )
             found = await head(connection, session_id)
             if found is None:
@@ -240,9 +310,9 @@ class Lease:
     async def release(self, session_id: str, fence: int) -> None:
         """Let other bridges have a session, now or when the database can be reached.
 
-        `fence`: the one under which this bridge had it. Never raises.
+        `fence`: the last one under which this bridge had it, as far as it knows. Never raises.
         """
-        self._left.append((file_name(session_id), fence))
+        self._left[file_name(session_id)] = fence
         with suppress(JournalError):
             async with self._database.connection(_RELEASE) as connection:
                 await self._let_go(connection)
@@ -250,19 +320,29 @@ class Lease:
     async def _let_go(self, connection: AsyncConnection[Any]) -> None:
         """Note in the database which sessions this bridge has left and not opened again.
 
-        Raises psycopg.Error.
+        Each is given away under one fence, so a statement that comes late can't give away a session
+        that this bridge has opened again. Raises psycopg.Error.
         """
-        left = [*self._left]
-        if left:
-            names, fences = map(list, zip(*left, strict=True))
-            await connection.execute(
-                "UPDATE acp_bridge.sessions SET owner = NULL FROM"
-                " unnest(%s::text[], %s::bigint[]) AS one(name, fence)"
+        while left := {name: self._left[name] for name in self._left.keys() - self.had().keys()}:
+            names, fences = [*left], [*left.values()]
+            cursor = await connection.execute(
+                "WITH free AS (UPDATE acp_bridge.sessions SET owner = NULL FROM"
+                " unnest(%(names)s::text[], %(fences)s::bigint[]) AS one(name, fence)"
                 " WHERE sessions.name = one.name AND sessions.fence = one.fence"
-                " AND owner = ANY(%s)",
-                (names, fences, self.owners),
+                f" AND owner = ANY(%(owners)s) AND {KNOWN} RETURNING one.name)"
+                " SELECT name, fence FROM acp_bridge.sessions WHERE name = ANY(%(names)s)"
+                " AND owner = ANY(%(owners)s) AND name NOT IN (SELECT name FROM free)",
+                {"names": names, "fences": fences, "owners": self.owners},
             )
-            self._left = [each for each in self._left if each not in left]
+            # An answer that got lost has brought these a fence that nobody here knew.
+            still = dict(await cursor.fetchall())
+            for name, fence in left.items():
+                if self._left.get(name) != fence:
+                    continue  # it is opened again meanwhile, or left under another fence
+                if name in still:
+                    self._left[name] = still[name]
+                else:
+                    del self._left[name]
 
     async def end(self) -> None:
         """Give the lease up: any bridge may have the sessions of this one. Never raises."""
@@ -271,12 +351,14 @@ class Lease:
                 async with self._database.connection() as connection:
                     await connection.execute(
                         "UPDATE acp_bridge.bridges SET until = clock_timestamp()"
-                        " WHERE owner = ANY(%s)",
+                        f" WHERE owner = ANY(%s) AND {KNOWN}",
                         (self.owners,),
                     )
 
     def check(self) -> None:
-        """Raise DatabaseAway if this bridge may not write any more."""
+        """Raise DatabaseAway or DatabaseRefuses if this bridge may not write any more."""
+        if self.over and self._refused:
+            raise DatabaseRefuses(str(self._refused))
         if self.over:
             raise DatabaseAway("the journal failed: the database could not be reached for too long")
 

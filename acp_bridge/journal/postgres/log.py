@@ -32,9 +32,17 @@ from acp_bridge.journal.connection import (
     journal_errors,
     transaction,
 )
-from acp_bridge.journal.errors import JournalError, SessionExists, UnknownSession
+from acp_bridge.journal.errors import (
+    UNKNOWN_THERE,
+    JournalError,
+    SessionExists,
+    SessionTaken,
+    UnknownSession,
+)
 from acp_bridge.journal.file import INSERT_ROW, Statement, Write
 from acp_bridge.journal.files import draft_of, make_folders, remove, take_name
+from acp_bridge.journal.postgres import whole
+from acp_bridge.journal.postgres.tables import KNOWN
 from acp_bridge.journal.prompt_rows import SET
 from acp_bridge.journal.records import SessionInfo, file_name
 from acp_bridge.journal.schema import SESSION_SCHEMA, make_file
@@ -45,13 +53,34 @@ from acp_bridge.wire.jsonrpc import dumps, loads
 APPLIED: Final = "journal:applied"
 #: the most bytes of a base in one row.
 PART: Final = 256 * 1024
+#: the most bytes of a base that is sent in one statement with its session.
+_ONE_STATEMENT: Final = 1024 * 1024
 #: the most writes, and bytes of them, that are made in a new copy in one transaction.
 _PAGE: Final = 1000
 _PAGE_BYTES: Final = 1024 * 1024
 _COLUMNS: Final = ", ".join(field.name for field in fields(SessionInfo))
 _MARKS: Final = ", ".join(["%s"] * len(fields(SessionInfo)))
 #: the beginning of a statement that changes what is listed: `one.changes` is the change's number.
-COUNT: Final = "WITH one AS (UPDATE acp_bridge.listing SET changes = changes + 1 RETURNING changes)"
+COUNT: Final = (
+    f"WITH one AS (UPDATE acp_bridge.listing SET changes = changes + 1 WHERE {KNOWN}"
+    " RETURNING changes)"
+)
+#: a beginning that counts nothing up: the session is listed by a later statement.
+_UNLISTED: Final = f"WITH one AS (SELECT 0::bigint AS changes WHERE {KNOWN})"
+#: stores a session with the parts of its base, unless it is there; returns its fence.
+_STORE: Final = (
+    f", new AS (INSERT INTO acp_bridge.sessions(name, {_COLUMNS}, owner, fence, changed)"
+    f" SELECT %s, {_MARKS}, %s, 1, changes FROM one"
+    " ON CONFLICT (name) DO UPDATE SET (cwd, agent, agent_session_id, title, updated_at,"
+    " agent_info, prompted, changed, owner, fence, base, applied, deleted, dropped)"
+    " = (excluded.cwd, excluded.agent, excluded.agent_session_id, excluded.title,"
+    " excluded.updated_at, excluded.agent_info, excluded.prompted, excluded.changed,"
+    " excluded.owner, sessions.fence + 1, 0, 0, false, false) WHERE sessions.deleted"
+    " RETURNING name, fence),"
+    " base AS (INSERT INTO acp_bridge.bases(name, part, data) SELECT name, at - 1, part FROM new,"
+    " unnest(%s::bytea[]) WITH ORDINALITY AS one_part(part, at))"
+    " SELECT fence FROM new"
+)
 #: the actions of SQLite that a write may do in a copy.
 _ALLOWED: Final = {
     *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_READ),
@@ -136,7 +165,7 @@ async def head(connection: Connection, session_id: str) -> Head | None:
     """Return what the database says of a session; None if it has none, or that was deleted."""
     cursor = await connection.execute(
         f"SELECT {_COLUMNS}, base, applied, owner, fence FROM acp_bridge.sessions"
-        " WHERE name = %s AND NOT deleted",
+        f" WHERE name = %s AND NOT deleted AND {KNOWN}",
         (file_name(session_id),),
     )
     row = await cursor.fetchone()
@@ -167,7 +196,7 @@ async def put(
         f"{COUNT if prompted else 'WITH one AS (SELECT 1)'}, session AS"
         f" (UPDATE acp_bridge.sessions SET applied = %(last)s{listed}"
         " WHERE name = %(name)s AND owner = %(owner)s AND fence = %(fence)s"
-        " AND applied = %(before)s AND NOT deleted RETURNING name),"
+        f" AND applied = %(before)s AND NOT deleted AND {KNOWN} RETURNING name),"
         " put AS (INSERT INTO acp_bridge.writes(name, n, statements, turn, lines)"
         " SELECT session.name, new.* FROM session, unnest(%(ns)s::bigint[],"
         " %(statements)s::text[], %(turns)s::bigint[], %(lines)s::bytea[])"
@@ -199,20 +228,35 @@ async def takes(connection: Connection, session_id: str, owner: str, fence: int,
         return await put(connection, session_id, owner, fence, empty, sure=False, prompted=False)
 
 
-async def fence(
-    connection: Connection, session_id: str, owner: str, owners: Sequence[str]
-) -> tuple[int, int] | None:
-    """Give a session of one of `owners` to `owner` under a new fence.
+async def fence(connection: Connection, session_id: str, owners: Sequence[str]) -> tuple[int, int]:
+    """Give a session of one of `owners` to the last of them, under a new fence.
 
     A write that was sent under an earlier fence can't get into the log any more. Returns the new
-    fence and the number of the last write; None if the session is not theirs. Raises psycopg.Error.
+    fence and the number of the last write. Raises SessionTaken: the session is not theirs;
+    psycopg.Error.
     """
     cursor = await connection.execute(
         "UPDATE acp_bridge.sessions SET owner = %s, fence = fence + 1"
-        " WHERE name = %s AND owner = ANY(%s) AND NOT deleted RETURNING fence, applied",
-        (owner, file_name(session_id), list(owners)),
+        f" WHERE name = %s AND owner = ANY(%s) AND NOT deleted AND {KNOWN}"
+        " RETURNING fence, applied",
+        (owners[-1], file_name(session_id), list(owners)),
     )
-    return await cursor.fetchone()
+    if row := await cursor.fetchone():
+        return row[0], row[1]
+    found = await head(connection, session_id)
+    raise SessionTaken() if found and found.owner else SessionTaken(UNKNOWN_THERE)
+
+
+async def named(connection: Connection, names: Sequence[str], owner: str) -> set[str]:
+    """Return those of `names`, which are file names, whose sessions have this owner.
+
+    Raises psycopg.Error.
+    """
+    cursor = await connection.execute(
+        "SELECT name FROM acp_bridge.sessions WHERE name = ANY(%s) AND owner = %s AND NOT deleted",
+        (list(names), owner),
+    )
+    return {name for (name,) in await cursor.fetchall()}
 
 
 async def store(
@@ -230,21 +274,14 @@ async def store(
     """
     async with _copy_of(path) as copy:
         await in_thread(_forget_applied, copy)
+        parts = await in_thread(_parts_of, copy)
+        given = (file_name(info.session_id), *values_of(info), owner, parts or [])
+        if parts is not None:
+            cursor = await connection.execute(f"{COUNT}{_STORE}".encode(), given)
+            return _fence_of(await cursor.fetchone())
         async with connection.transaction():
-            cursor = await connection.execute(
-                f"INSERT INTO acp_bridge.sessions(name, {_COLUMNS}, changed, owner, fence)"
-                f" VALUES (%s, {_MARKS}, 0, %s, 1)"
-                " ON CONFLICT (name) DO UPDATE SET (cwd, agent, agent_session_id, title,"
-                " updated_at, agent_info, prompted, changed, owner, fence, base, applied, deleted,"
-                " dropped)"
-                " = (excluded.cwd, excluded.agent, excluded.agent_session_id, excluded.title,"
-                " excluded.updated_at, excluded.agent_info, excluded.prompted, excluded.changed,"
-                " excluded.owner, sessions.fence + 1, 0, 0, false, false) WHERE sessions.deleted"
-                " RETURNING fence",
-                (file_name(info.session_id), *values_of(info), owner),
-            )
-            if (row := await cursor.fetchone()) is None:
-                raise SessionExists
+            cursor = await connection.execute(f"{_UNLISTED}{_STORE}".encode(), given)
+            new_fence = _fence_of(await cursor.fetchone())
             await _put_base(connection, file_name(info.session_id), copy)
             # The last of all: nobody else's listing can be changed until this is committed.
             await connection.execute(
@@ -252,7 +289,23 @@ async def store(
                 " WHERE name = %s",
                 (file_name(info.session_id),),
             )
-        return int(row[0])
+        return new_fence
+
+
+def _parts_of(file: Path) -> list[bytes] | None:
+    """Return the parts of a base that goes into one statement; None if it is too long for that."""
+    with journal_errors():
+        if file.stat().st_size > _ONE_STATEMENT:
+            return None
+        data = file.read_bytes()
+    return [data[at : at + PART] for at in range(0, len(data), PART)]
+
+
+def _fence_of(stored: tuple[Any, ...] | None) -> int:
+    """Return the fence of a session that `_STORE` has stored. Raises SessionExists."""
+    if stored is None:
+        raise SessionExists
+    return int(stored[0])
 
 
 async def rebase(
@@ -269,7 +322,7 @@ async def rebase(
         async with connection.transaction():
             cursor = await connection.execute(
                 "UPDATE acp_bridge.sessions SET base = %s, applied = greatest(applied, %s)"
-                " WHERE name = %s AND owner = %s AND fence = %s",
+                f" WHERE name = %s AND owner = %s AND fence = %s AND {KNOWN}",
                 (n, n, name, owner, fence),
             )
             if not cursor.rowcount:
@@ -359,6 +412,7 @@ async def fetch(connection: Connection, session_id: str, path: Path, *, copy: bo
             if (found := await head(connection, session_id)) is None:
                 raise UnknownSession("the database has no such session")
             await _fetch_base(connection, session_id, draft)
+            await in_thread(whole.check_base, draft)
             with closing(await in_thread(_opened, draft, session_id)) as made:
                 await _fetch_writes(connection, found, made)
         if copy:
@@ -426,17 +480,20 @@ async def _fetch_base(connection: Connection, session_id: str, draft: Path) -> N
     async with connection.cursor("base") as cursor:
         cursor.itersize = 4
         await cursor.execute(
-            "SELECT data FROM acp_bridge.bases WHERE name = %s ORDER BY part",
+            "SELECT part, data FROM acp_bridge.bases WHERE name = %s ORDER BY part",
             (file_name(session_id),),
         )
         with journal_errors(), draft.open("ab") as file:
-            async for (data,) in cursor:
+            parts = 0
+            async for part, data in cursor:
+                whole.part_follows(part, parts)
                 await in_thread(file.write, data)
+                parts += 1
 
 
 async def _fetch_writes(connection: Connection, found: Head, copy: sqlite3.Connection) -> None:
     page: list[Row] = []
-    size = 0
+    size, last = 0, found.base
     async with (
         connection.cursor() as cursor,
         cursor.copy(
@@ -448,23 +505,25 @@ async def _fetch_writes(connection: Connection, found: Head, copy: sqlite3.Conne
         rows.set_types(("int8", "text", "int8", "bytea"))
         async for values in rows.rows():
             page.append(row := Row(*values))
+            last = whole.follow([row.n], last)
             size += row.size
             if len(page) >= _PAGE or size >= _PAGE_BYTES:
                 await in_thread(_make, copy, page)
                 page, size = [], 0
     if page:
         await in_thread(_make, copy, page)
+    whole.check_last(last, found.applied)
 
 
-def _opened(draft: Path, session_id: str) -> sqlite3.Connection:
-    """Open a base so that nothing but its rows can be changed.
+def _opened(draft: Path, session_id: str, mode: str = "WAL") -> sqlite3.Connection:
+    """Open a base so that nothing but its rows can be changed. `mode`: SQLite's journal_mode.
 
     Raises JournalError, also if it is no base of the session.
     """
     with journal_errors():
         copy = connect(draft, wait=1)
         try:
-            copy.execute("PRAGMA journal_mode=WAL").close()
+            copy.execute(f"PRAGMA journal_mode={mode}").close()
             copy.execute("PRAGMA synchronous=OFF").close()  # once, at the end, is enough
             foreign = copy.execute(
                 "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"

@@ -15,11 +15,13 @@ from typing import Final, NamedTuple
 import anyio
 
 from acp_bridge.journal.connection import in_thread, journal_errors
+from acp_bridge.journal.errors import DatabaseSilent, JournalError
 from acp_bridge.journal.postgres.connection import Database
-from acp_bridge.journal.postgres.lease import Lease
 from acp_bridge.journal.postgres.log import Connection
+from acp_bridge.journal.postgres.tables import KNOWN
 from acp_bridge.journal.records import file_name
 from acp_bridge.journal.schema import make_folder
+from acp_bridge.runtime.log import event
 
 #: the ids of the built-in agent's sessions, which are the names of their files.
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -56,13 +58,19 @@ class Memories:
         Raises psycopg.Error; JournalError: the file can't be written.
         """
         cursor = await connection.execute(
-            "SELECT agent_session_id, data FROM acp_bridge.memories WHERE name = %s ORDER BY at",
+            "SELECT agent_session_id, data, at FROM acp_bridge.memories WHERE name = %s"
+            " ORDER BY at",
             (file_name(session_id),),
         )
         rows = await cursor.fetchall()
         if not rows or not _ID.fullmatch(rows[0][0]):
             return Saved()
-        data = b"".join(row[1] for row in rows)
+        data = b""
+        for _, more, at in rows:
+            if at != len(data):  # a row was lost: the agent would remember something else
+                event("journal.failed", session=session_id, what="a part of the memory is missing")
+                return Saved()
+            data += more
         await in_thread(_restore, self._path(rows[0][0]), data)
         return Saved(rows[0][0], len(data))
 
@@ -90,7 +98,7 @@ class Memories:
         while data := await in_thread(_read, path, saved.size):
             cursor = await connection.execute(
                 "INSERT INTO acp_bridge.memories SELECT name, %s, %s, %s FROM acp_bridge.sessions"
-                f" WHERE name = %s AND owner = %s AND fence = %s AND {_SIZE} = %s",
+                f" WHERE name = %s AND owner = %s AND fence = %s AND {_SIZE} = %s AND {KNOWN}",
                 (*saved, data, name, *owned, agent_session_id, saved.size),
             )
             if cursor.rowcount:
@@ -109,7 +117,7 @@ class Memories:
     ) -> Saved:
         await connection.execute(
             "DELETE FROM acp_bridge.memories USING acp_bridge.sessions WHERE memories.name = %s"
-            " AND sessions.name = memories.name AND owner = %s AND fence = %s",
+            f" AND sessions.name = memories.name AND owner = %s AND fence = %s AND {KNOWN}",
             (name, *owned),
         )
         return Saved(agent_session_id, 0)
@@ -144,17 +152,24 @@ class SessionMemory:
         self.saved = self.saved._replace(size=0)
 
     async def save(
-        self, session_id: str, agent_session_id: object, lease: Lease, fence: int
+        self, session_id: str, agent_session_id: object, owned: tuple[str, int], *, now: bool
     ) -> None:
         """Save the new part of the memory in the database. Raises JournalError.
 
         It is done before clients are told of a turn's end: who has seen that can go on elsewhere.
+        `owned`: as for `Memories.save`. `now`: if it can't be saved that is an error, else only if
+        the database is silent.
         """
-        if self._memories:
+        if not self._memories:
+            return
+        try:
             async with self._saving, self._database.connection() as connection:
                 self.saved = await self._memories.save(
-                    connection, session_id, agent_session_id, self.saved, (lease.owner, fence)
+                    connection, session_id, agent_session_id, self.saved, owned
                 )
+        except JournalError as error:
+            if now or isinstance(error, DatabaseSilent):
+                raise
 
 
 def _read(path: Path, at: int) -> bytes:

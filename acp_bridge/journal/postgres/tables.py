@@ -1,10 +1,18 @@
 """The tables of a journal in PostgreSQL; brings a database up to date.
 
+Invariants
+- A bridge writes nothing into tables of a newer version. Every statement that changes something has
+  the condition `KNOWN`, or follows one that has it in the same transaction.
+- A migration is one transaction, under a lock that each such statement waits for. A statement that
+  has begun ends first, and one that comes later finds the new version.
+
 A session is a row of the listing, a base (the bytes of its SQLite file as that was after one write)
 and the writes behind the base, in order. Its key is the name of its file, since an id may be too
 long for an index. Scripts are only ever added at the end.
 """
 
+import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import psycopg
@@ -52,6 +60,15 @@ MIGRATIONS: Final = (
 )
 
 
+_NEWER: Final = "is the version of newer tables"
+#: an SQL condition: an error if a newer version has made the tables, else true. PostgreSQL has no
+#: expression that raises an error, but it can't read this text as a boolean.
+KNOWN: Final = (
+    f"(SELECT CASE WHEN max(version) > {len(MIGRATIONS)}"
+    f" THEN (max(version) || ' {_NEWER}')::boolean ELSE true END FROM acp_bridge.version)"
+)
+_IN_ERROR: Final = re.compile(rf"(\d+) {_NEWER}")
+
 #: SQL for whether the database is read-only, has the tables, and lets the user use or make them.
 _STATE: Final = """
 SELECT current_setting('transaction_read_only') = 'on', made.at IS NOT NULL,
@@ -70,13 +87,28 @@ FROM (SELECT (SELECT oid FROM pg_namespace WHERE nspname = 'acp_bridge') AS at) 
 class NewerTables(NewerVersion, DatabaseRefuses):
     """A newer acp-bridge has brought the tables of the database up to date."""
 
+    def __init__(self, version: int) -> None:
+        """`version`: the version of the tables."""
+        super().__init__(
+            f"a newer acp-bridge made the tables of the database (version {version}, this one"
+            f" knows {len(MIGRATIONS)}): update acp-bridge on this machine"
+        )
 
-async def migrate(connection: AsyncConnection[Any]) -> None:
-    """Bring the database up to date, in one transaction under one lock.
+
+def newer(error: psycopg.Error) -> NewerTables | None:
+    """Return what the error of a statement with `KNOWN` says; None if it is another error."""
+    found = None
+    if isinstance(error, psycopg.errors.InvalidTextRepresentation):
+        found = _IN_ERROR.search(str(error))
+    return NewerTables(int(found[1])) if found else None
+
+
+async def migrate(connection: AsyncConnection[Any], scripts: Sequence[str] = MIGRATIONS) -> None:
+    """Bring the database up to date by `scripts`, in one transaction under one lock.
 
     Raises psycopg.Error, DatabaseRefuses: the database is left as it is.
     """
-    _check_encoding(connection)
+    check_encoding(connection)
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         await connection.execute("CREATE SCHEMA IF NOT EXISTS acp_bridge")
@@ -86,14 +118,13 @@ async def migrate(connection: AsyncConnection[Any]) -> None:
         cursor = await connection.execute("SELECT max(version) FROM acp_bridge.version")
         row = await cursor.fetchone()
         version = int(row[0] or 0) if row else 0
-        _check_version(version)
-        for script in MIGRATIONS[version:]:
-            await connection.execute(script.encode())
-        if version < len(MIGRATIONS):
+        check_version(version, len(scripts))
+        if version < len(scripts):
+            await connection.execute("LOCK TABLE acp_bridge.version IN ACCESS EXCLUSIVE MODE")
+            for script in scripts[version:]:
+                await connection.execute(script.encode())
             await connection.execute("DELETE FROM acp_bridge.version")
-            await connection.execute(
-                "INSERT INTO acp_bridge.version VALUES (%s)", (len(MIGRATIONS),)
-            )
+            await connection.execute("INSERT INTO acp_bridge.version VALUES (%s)", (len(scripts),))
 
 
 async def look(connection: AsyncConnection[Any]) -> int:
@@ -101,7 +132,7 @@ async def look(connection: AsyncConnection[Any]) -> int:
 
     Nothing is changed. Raises psycopg.Error, DatabaseRefuses.
     """
-    _check_encoding(connection)
+    check_encoding(connection)
     cursor = await connection.execute(_STATE)
     row = await cursor.fetchone()
     assert row
@@ -115,20 +146,19 @@ async def look(connection: AsyncConnection[Any]) -> int:
     cursor = await connection.execute("SELECT max(version) FROM acp_bridge.version")
     row = await cursor.fetchone()
     version = int(row[0] or 0) if row else 0
-    _check_version(version)
+    check_version(version)
     return version
 
 
-def _check_encoding(connection: AsyncConnection[Any]) -> None:
+def check_encoding(connection: AsyncConnection[Any]) -> None:
+    """Raise DatabaseRefuses if the database could not keep every text."""
     if connection.info.parameter_status("server_encoding") != "UTF8":
         raise DatabaseRefuses(
             "the database does not keep text as UTF-8: make one with ENCODING UTF8"
         )
 
 
-def _check_version(version: int) -> None:
-    if version > len(MIGRATIONS):
-        raise NewerTables(
-            f"a newer acp-bridge made the tables of the database (version {version}, this one"
-            f" knows {len(MIGRATIONS)}): update acp-bridge here"
-        )
+def check_version(version: int, known: int = len(MIGRATIONS)) -> None:
+    """Raise NewerTables if tables of this version are newer than the version that is known."""
+    if version > known:
+        raise NewerTables(version)

@@ -269,7 +269,7 @@ class Replay:
 
     def _say_what_waits(self, view: ClientView, request: ClientRequest) -> None:
         if self._journal.behind:
-            view.replay(notices.notice(notices.UNRECORDED))
+            view.replay(notices.notice(notices.unrecorded(self._journal.why)))
         if self.said:
             view.replay(notices.notice(self.said))
             self.said = None

@@ -67,6 +67,8 @@ def _failure(why: Failure, detail: object) -> RpcError:
                 f"the agent ended during the turn ({how}); the session goes on, the prompt is not"
                 " sent again"
             )
+        case Failure.TAKEN:
+            return errors.agent_trouble(f"the turn was ended: {detail}")
         case Failure.NEEDS_AUTH:
             return detail if isinstance(detail, RpcError) else errors.auth_required()
         case Failure.CLOSED:

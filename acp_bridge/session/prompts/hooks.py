@@ -169,6 +169,8 @@ class HookRuns:
         from acp_bridge.hooks.verdict import interpret
 
         cwd = self._core.workspace.cwd
+        if self._core.now.taken:  # the bridge that has the session runs its own
+            return []
         common = {"session_id": self._core.id, "cwd": cwd, "hook_event_name": name}
         payload = json.dumps({**common, **given}).encode() + b"\n"
         said: list[Verdict] = []
@@ -238,6 +240,8 @@ class SessionHooks:
         self._about: dict[int, Run] = {}
         self._start: Run | None = None
         self._started = False
+        #: of the hooks of the session's end.
+        self._at_end = anyio.CancelScope()
 
     @property
     def decide_permissions(self) -> bool:
@@ -263,6 +267,7 @@ class SessionHooks:
     def stop(self, key: int | None = None) -> None:
         """Kill every hook that runs, or only those about the prompt with this key."""
         if key is None:
+            self._at_end.cancel()
             self.runs.stop()
         elif run := self._about.get(key):
             run.scope.cancel()
@@ -325,7 +330,7 @@ class SessionHooks:
         self.runs.stop()
         await self.runs.ended()
         if self._started and self.runs.has("SessionEnd"):
-            with anyio.move_on_after(waits.HOOK_AT_END):
+            with anyio.move_on_after(waits.HOOK_AT_END) as self._at_end:
                 await self.runs.each("SessionEnd", {"reason": reason}, (reason,))
 
     # --- the agent asks ------------------------------------------------------------------------

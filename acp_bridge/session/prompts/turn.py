@@ -210,6 +210,10 @@ class Turn:
             case Failed(Failure.JOURNAL | Failure.NOT_BEGUN) if is_feedback(prompt.params):
                 self._transcript.notice(notices.FEEDBACK_UNWRITTEN)
 
+    def say_taken(self, why: str) -> None:
+        """Tell clients that another bridge has the session, and that nothing of it runs here."""
+        self._transcript.say_lost(why)
+
     def say_what_lacks(self, outcome: Outcome) -> None:
         """Say, when the first turn since a load has ended, that the agent has shown no memory, or
         told no cost for the session's budget."""

@@ -170,6 +170,8 @@ class ToAgent:
             case Passing.REFUSED:
                 self._user_settings.forget(asked.method, asked.params)
                 what = "the agent is not running; send a prompt to try again"
+                if self._core.now.taken:
+                    what = "another machine has this session, so no agent runs for it here"
                 self._settle(asked, Err(errors.agent_trouble(what)))
             case Passing.GONE:
                 self._settle(asked, Err(errors.unknown_session()))

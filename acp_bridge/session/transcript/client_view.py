@@ -185,9 +185,10 @@ class ClientView:
     """Sends one client the updates of one session in their order: now, behind a replay, after the
     quiet, or from the journal."""
 
-    def __init__(self, client: Client, head: bytes) -> None:
+    def __init__(self, client: Client, session_id: str, head: bytes) -> None:
         """`head`: the beginning of every line, before the parameters of the update."""
         self.client = client
+        self._session_id = session_id
         #: how often the client was shown the session from its beginning.
         self.replays = 0
         #: the client came while a turn ran, and was not shown what had been said in it by then.
@@ -226,10 +227,13 @@ class ClientView:
         elif self._quiet is Quiet.ALL:
             self._keep(_Kept(None, lines, recorded))
         elif self._backlog is None or self.lag:
-            self.client.outgoing.write(lines)
+            self._write(lines)
         else:
             self._waiting_bytes += len(lines)
-            self._backlog.append(_Waiting(kind, lambda: self.client.outgoing.write(lines)))
+            self._backlog.append(_Waiting(kind, partial(self._write, lines)))
+
+    def _write(self, lines: bytes) -> None:
+        self.client.write(lines, self._session_id)
 
     def send_noted(self, updates: Iterable[tuple[Json, Noted | None]]) -> None:
         """Send recorded updates with their cursors, in their order.
@@ -248,7 +252,7 @@ class ClientView:
             self._backlog.append(_Waiting(_Kind.LINES, send))
 
     def _send_now(self, params: Json, noted: Noted | None) -> None:
-        self.client.outgoing.write(self._line(params, _mark(noted)))
+        self._write(self._line(params, _mark(noted)))
 
     def show(
         self,
@@ -439,7 +443,7 @@ class ClientView:
         """Send a recorded update of the replay, ahead of the updates that wait for its end."""
         self._known(params)
         if not self.over:
-            self.client.outgoing.write(self._line(params, mark))
+            self._write(self._line(params, mark))
 
     def drop_waiting_states(self) -> None:
         """Forget the states that wait behind a replay: the present ones are shown instead."""

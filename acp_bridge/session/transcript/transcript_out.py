@@ -88,14 +88,14 @@ class TranscriptOut:
         self.flush()
         view = self.view_of(client)
         if view is None:
-            view = ClientView(client, self._head)
+            view = ClientView(client, self._session_id, self._head)
             view.missed_some = bool(self.seq)
             if client.gone:  # while what it had asked for could not be cancelled
                 view.over = True
                 return view
             self._note_views((*self.views, view))
             if self._journal.in_flight:
-                self._journal.then(_after(client.hold()))
+                self._journal.then(_after(client.hold(self._session_id)))
         return view
 
     def detach(self, client: Client) -> bool:
@@ -117,9 +117,13 @@ class TranscriptOut:
             self.places.stop()
 
     def _hold_back(self) -> None:
-        """Send nothing to the clients before the journal has made its last write (invariant T2)."""
+        """Tell clients nothing of the session before the journal's last write is made (T2).
+
+        If it is kept instead, they are told that, at once.
+        """
+        self._journal.then(lambda error: self._say_if_behind())
         for view in self.views:
-            self._journal.then(_after(view.client.hold()))
+            self._journal.then(_after(view.client.hold(self._session_id)))
 
     def has_others(self, client: Client) -> bool:
         """Return True when another client has the session."""
@@ -418,7 +422,7 @@ class TranscriptOut:
         behind, told = self._journal.behind, self._told_behind
         self._told_behind = behind
         if behind and not told:
-            self._say(notices.UNRECORDED)
+            self._say(notices.unrecorded(self._journal.why))
 
     def say_away(self, seconds: float) -> None:
         """Say that the journal's database is away, and that in `seconds` the turn ends for that."""

@@ -2,14 +2,20 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 
 import anyio
 import psycopg
 import pytest
 
-from acp_bridge.journal.errors import DatabaseAway, DatabaseRefuses, JournalError, NewerVersion
-from acp_bridge.journal.postgres.connection import Database
+from acp_bridge.journal.errors import (
+    DatabaseAway,
+    DatabaseRefuses,
+    DatabaseSilent,
+    JournalError,
+    NewerVersion,
+)
+from acp_bridge.journal.postgres.connection import ALL, Database
 from acp_bridge.journal.postgres.failures import failure
 from acp_bridge.journal.postgres.tables import MIGRATIONS
 from acp_bridge.journal.postgres.url import parse
@@ -195,3 +201,85 @@ def test_what_libpq_says_without_a_state_is_told_as_what_it_is(said: str, why: s
     assert isinstance(told, DatabaseRefuses)
     assert why in str(told)
     assert "/" not in str(told)
+
+
+#: seconds.
+SHORT = 0.3
+
+
+async def transfer(database: Database) -> None:
+    copy = "COPY (SELECT 1) TO STDOUT"
+    async with (
+        database.connection() as connection,
+        connection.transaction(),
+        connection.cursor().copy(copy) as rows,
+    ):
+        async for _ in rows:
+            pass
+
+
+async def keeps(database: Database, count: int) -> None:
+    """Until the database has so many connections that nobody uses."""
+    async with AsyncExitStack() as stack:
+        for _ in range(count):
+            await stack.enter_async_context(database.connection())
+
+
+async def test_a_server_that_stands_still_is_waited_for_once_and_used_when_it_goes_on(
+    server: Cluster, database: DatabaseUrl
+) -> None:
+    with anyio.fail_after(30):
+        async with Database(database, SHORT) as opened:
+            await keeps(opened, 8)
+            refused: list[JournalError] = []
+
+            async def one() -> None:
+                with pytest.raises(DatabaseAway) as caught:
+                    await use(opened)
+                refused.append(caught.value)
+
+            with server.standing_still():
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(30):  # more than there are connections
+                        tasks.start_soon(one)
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(30):
+                        tasks.start_soon(one)
+            assert {str(error) for error in refused} == {
+                "the journal failed: the database does not answer"
+            }
+            await use(opened)
+
+
+async def test_a_transfer_that_gets_no_answer_is_told_as_a_database_that_does_not_answer(
+    server: Cluster, database: DatabaseUrl
+) -> None:
+    with anyio.fail_after(30):
+        async with Database(database, SHORT) as opened:
+            await keeps(opened, 1)
+            with server.standing_still(), pytest.raises(DatabaseSilent):
+                await transfer(opened)
+            await transfer(opened)
+
+
+async def test_who_waits_for_a_place_is_refused_in_time_unless_it_transfers_a_session(
+    database: DatabaseUrl,
+) -> None:
+    with anyio.fail_after(30):
+        async with Database(database, SHORT) as opened:
+            transferred = anyio.Event()
+
+            async def transfer() -> None:
+                async with opened.connection(ALL) as connection:
+                    await connection.execute("SELECT 1")
+                transferred.set()
+
+            async with anyio.create_task_group() as tasks:
+                async with AsyncExitStack() as stack:
+                    for _ in range(8):
+                        await stack.enter_async_context(opened.connection())
+                    tasks.start_soon(transfer)
+                    with pytest.raises(DatabaseAway):
+                        await use(opened)
+                    assert not transferred.is_set()
+                await transferred.wait()

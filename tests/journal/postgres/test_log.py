@@ -307,6 +307,7 @@ async def test_a_store_that_is_cancelled_leaves_nothing(
                     scope.cancel()
                     await anyio.sleep_forever()
 
+                monkeypatch.setattr(log, "_ONE_STATEMENT", 0)
                 monkeypatch.setattr(log, "_put_base", put_base)
                 async with opened.connection() as connection:
                     await log.store(connection, INFO, here)
