@@ -98,6 +98,15 @@ def without_machine_named(data: Any) -> Any:
     return {name: data[name] for name in data if name not in (REASON, MACHINE, ADDRESS)}
 
 
+def whole(message: str, data: object) -> str:
+    """Return an error's message with the `details` in its `data`, by lines."""
+    details = as_object(data).get("details")
+    if not isinstance(details, str) or not details:
+        return message
+    has_it = re.search(rf"(?<!\w){re.escape(message)}(?!\w)", details)
+    return details if has_it else f"{message}: {details}"
+
+
 def unknown_session() -> RpcError:
     """Return -32002: there is no such session."""
     return RpcError(ErrorCode.RESOURCE_NOT_FOUND, "unknown session")

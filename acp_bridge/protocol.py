@@ -113,8 +113,6 @@ CANCEL_ITEM: Final = "_acp_bridge/cancel_item"
 CLOSE_FOR_ALL: Final = "_acp_bridge/close"
 #: a notification: why a connection ends.
 LET_GO: Final = "_acp_bridge/let_go"
-#: a notification: the end of the stderr of an agent that has not started.
-LAST_WORDS: Final = "_acp_bridge/last_words"
 
 #: requests that read or make a session; they can't go on while the sessions end.
 OPENING: Final = frozenset({SESSION_NEW, SESSION_LOAD, SESSION_RESUME, SESSION_FORK, ATTACH})
@@ -161,8 +159,6 @@ OWN_TURNS_ONLY: Final = "ownTurnsOnly"
 WHOLE_CALLS: Final = "wholeCalls"
 #: the client has a Stop for any turn, and shows what runs: it needs no notice of that.
 HAS_STOP: Final = "stop"
-#: the client is sent `LAST_WORDS`.
-HEARS_LAST_WORDS: Final = "lastWords"
 #: the client gets, with each recorded update, the cursor behind that update.
 TAKES_CURSORS: Final = "cursors"
 #: the name under which a client comes back on another connection.

@@ -124,6 +124,8 @@ class Settings:
     agent_files: int | None = None
     #: how long a process without a session may take to start and answer `initialize`.
     start_timeout: float = waits.START
+    #: the PATH of the user's login shell takes the place of that of the bridge.
+    login_shell_path: bool = False
     #: how long an agent may take to open a session, or to take a setting that a client chose.
     request_timeout: float = waits.REQUEST
     #: how long all tries of one restart may take together.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from acp_bridge import cli
+from acp_bridge.agents.known_agents import KnownAgent, known_agents
 from acp_bridge.cli import openhands
 from acp_bridge.cli.exits import Exit
 from acp_bridge.cli.serving_parser import DEFAULTS, FILE_LEVEL, SLEEP, STDERR_LEVEL
@@ -207,6 +208,22 @@ def test_the_architecture_says_what_every_folder_and_module_holds(package: str) 
     described = set(re.findall(rf"`{package}/([\w.]+)/?`", "\n".join(rows)))
     there = {p.name for p in (ROOT / package).iterdir() if p.suffix == ".py" or any(p.glob("*.py"))}
     assert described == there - {"__init__.py"}
+
+
+def row_of(agent: KnownAgent) -> str:
+    how = f"<{agent.install}>" if "://" in agent.install else f"`{agent.install}`"
+    command = f"`acp-bridge{' -- ' + agent.typed if agent.command else ''}`"
+    tried = f"{agent.tried}, {agent.date}" if agent.tried else "not tried"
+    return f"| {agent.name} | {how} | {command} | {tried if agent.command else 'every version'} |"
+
+
+def test_the_table_of_known_agents_is_that_of_the_file_and_of_the_versions_that_are_tried() -> None:
+    written = text(ROOT / "docs" / "agents.md")
+    assert "\n".join(map(row_of, known_agents())) in written
+    pinned = json.loads(text(ROOT / "tests" / "agents_not_ours" / "package.json"))["dependencies"]
+    by_package = {agent.install.split()[-1]: agent.tried for agent in known_agents()}
+    for package, version in by_package.items():
+        assert version == pinned.get(package), package
 
 
 def test_the_table_of_states_is_that_of_the_machine() -> None:

@@ -13,10 +13,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
@@ -24,12 +24,13 @@ from anyio.abc import TaskGroup
 
 from acp_bridge import errors
 from acp_bridge.agents.deadline import Deadline
+from acp_bridge.agents.descendants import first_descendants
+from acp_bridge.agents.failed_start import FETCH, Attempt, NotReady, fetches
 from acp_bridge.agents.parent import AgentParent
-from acp_bridge.agents.process import AgentProcess, Exit
+from acp_bridge.agents.process import AgentProcess, Exit, StartFailed
 from acp_bridge.agents.requests import AtClients, Requests, agent_peer
 from acp_bridge.agents.spoken_version import SpokenVersion, is_of_version_1
 from acp_bridge.agents.standing import StandingRequests
-from acp_bridge.agents.stderr import KEPT, end_of
 from acp_bridge.protocol import (
     CANCEL_REQUEST,
     INITIALIZE,
@@ -39,6 +40,7 @@ from acp_bridge.protocol import (
     SAID_UPDATE,
     SESSION_UPDATE,
     VERSION,
+    ErrorCode,
     Json,
     has,
     kind_of,
@@ -47,7 +49,8 @@ from acp_bridge.protocol import (
     without_own_meta,
 )
 from acp_bridge.runtime import waits
-from acp_bridge.runtime.log import event, masked
+from acp_bridge.runtime.log import event
+from acp_bridge.runtime.threads import NoThread, done_in_any_case, in_thread
 from acp_bridge.wire.jsonrpc import Answer, Heard, Malformed, RequestId, RpcError, encode
 from acp_bridge.wire.peer import Call, Peer
 from acp_bridge.wire.stdio import Reader, Writer
@@ -154,12 +157,20 @@ class AgentCommand:
     folder: str | None = None
     #: forks the processes when it can; None: each is started by the command line.
     parent: AgentParent | None = None
+    #: the agent's name for people; "": that of the program.
+    name: str = ""
+    #: the data folder, whose keys are masked in what people are told of a process.
+    keys_in: Path | None = None
     #: the agent is of this project: what it writes to stderr is its log.
     ours: bool = False
     #: records the lines to and from agents and clients; None: nothing is recorded.
     trace: Trace | None = None
     #: the deadline that the guards of all processes and hooks follow; None: there is none.
     deadline: Deadline | None = None
+
+    def attempt(self) -> Attempt:
+        """Return what takes note of one start."""
+        return Attempt(self.words, self.name or self.words[0], self.folder, self.keys_in)
 
     async def start(
         self,
@@ -228,8 +239,8 @@ class Link:
         self._writer: Outgoing | None = None
         self._parked, self._parked_bytes, self._kept = parked, 0, list[tuple[str, Any]]()
         self._hurry = anyio.CancelScope()
-        #: the last lines of its stderr, until a session has the process.
-        self._stderr = deque[str](maxlen=KEPT)
+        #: what was seen of it until a session has the process.
+        self._attempt = command.attempt()
         self._closed = anyio.Event()
         self._read_all, self._doomed, self._cut_off = (anyio.Event() for _ in range(3))
 
@@ -261,6 +272,8 @@ class Link:
             self.peer.tell_lines(self._heard)
         self._writer = writer
         tasks.start_soon(self._live, process, writer, reader)
+        if fetches(self.command.words):
+            tasks.start_soon(self._wait_for_fetch)
         try:
             result = await self._initialize()
             if self.command.standing.kept:
@@ -294,6 +307,19 @@ class Link:
             raise version.refused(asked, None)
         version.settle(asked if self._translated else VERSION)
         return result
+
+    async def _wait_for_fetch(self) -> None:
+        """Let the time of the start begin anew as long as a program still fetches the agent."""
+        for _ in range(FETCH):
+            if self.initialized or self.gone:
+                return
+            try:
+                if await in_thread(first_descendants, self.pid):  # the agent itself
+                    return
+            except NoThread:
+                return
+            self.at_clients.begin_anew()
+            await anyio.sleep(1)
 
     async def end_start(self) -> None:
         """Kill a process that could not be initialized; the owner gets no `on_gone` for that."""
@@ -344,6 +370,8 @@ class Link:
 
     async def _read(self, reader: Incoming) -> None:
         while data := await reader.read():
+            if not self.initialized:
+                self._attempt.note_stdout(data)
             (self._translated or self.peer).feed(data)
             if self._parked_bytes > _PARKED_LIMIT:
                 event("agent.floods", agent=self.name)
@@ -370,18 +398,33 @@ class Link:
         """Kill the whole tree; returns False if it is not dead after `waits.KILL`."""
         return self._process is None or await self._process.kill()
 
-    async def last_words(self) -> list[str]:
-        """Return the last lines of the stderr of a process that has come to no session.
+    async def why_not(
+        self, failure: Exception, method: str = INITIALIZE, within: float = 0.0
+    ) -> RpcError:
+        """Return the error that says why the process has come to no session; it is logged, too.
 
-        They are logged, too: no user's word has reached the process, so none is in them.
+        `failure`: a StartFailed, the RpcError that answered the request `method`, or a TimeoutError
+        if no answer came `within` so many seconds. No user's word has reached the process, so none
+        is in its last lines.
         """
         if self._process and (self.gone or not self.initialized):
             with anyio.move_on_after(waits.LAST_WORDS + waits.LAST_STDERR):
                 await self._closed.wait()
-        words = end_of(self._stderr, masked)
-        if words:
-            event("agent.last_words", agent=self.name, text="\n".join(words))
-        return words
+        if isinstance(failure, RpcError) and failure.code == ErrorCode.AUTH_REQUIRED:
+            return failure
+        attempt, refusal = self._attempt, None
+        match failure:
+            case StartFailed():
+                explain = partial(attempt.not_started, failure)
+            case errors.AgentEnded():
+                explain = partial(attempt.ended, self._exit, method)
+            case RpcError():
+                explain, refusal = partial(attempt.refused, failure, method), failure
+            case _:
+                explain = partial(attempt.silent, within, method)
+        trouble = await done_in_any_case(explain)
+        event("agent.not_ready", agent=self.name, text=trouble.details)
+        return NotReady(trouble, refusal)
 
     async def close(self, grace: float) -> None:
         """Let the process end by itself within `grace` seconds, then kill the tree."""
@@ -389,6 +432,11 @@ class Link:
             await self._writer.flush(min(grace, waits.CLOSE_ANSWER))
             self._writer.close()
             await self._process.close(grace)
+
+    @property
+    def noise(self) -> str | None:
+        """The first line that was no ACP before the answer to `initialize`; None if none was."""
+        return next(iter(self._attempt.noise), None)
 
     def hold_lock(self, lock_fd: int) -> None:
         """Let the guard hold the session's lock, too, until the tree is dead (invariant P12)."""
@@ -436,7 +484,7 @@ class Link:
         changed = owner is not self.owner
         self.owner = owner
         self._hurry.cancel()  # the owner before waits for a client no more
-        self._stderr.clear()
+        self._attempt.forget()
         if self.forked is None:
             self._unpark()
         if changed and self.gone:
@@ -509,7 +557,7 @@ class Link:
     def _on_stderr(self, line: str) -> None:
         event("agent.log" if self.command.ours else "agent.stderr", agent=self.name, text=line)
         if self._parked or not self.initialized:
-            self._stderr.append(line)
+            self._attempt.note_stderr(line)
 
     def _send(self, data: bytes) -> None:
         if self._translated:

@@ -111,17 +111,21 @@ class Exit:
 
 
 class StartFailed(Exception):
-    """The agent could not be started; `permanent` if another try would fail too."""
+    """The agent could not be started; `permanent` if another try would fail too.
 
-    def __init__(self, message: str, *, permanent: bool) -> None:
+    `by_file`: the system says that the program's file is the reason.
+    """
+
+    def __init__(self, message: str, *, permanent: bool, by_file: bool = False) -> None:
         super().__init__(message)
         self.permanent = permanent
+        self.by_file = by_file
 
     @classmethod
     def by_exec(cls, number: int, command: str) -> Self:
         """Return the failure for the errno with which `command` could not be executed."""
         if reason := _PERMANENT.get(number):
-            return cls(f"{reason}: {command}", permanent=True)
+            return cls(f"{reason}: {command}", permanent=True, by_file=number != errno.E2BIG)
         why = NO_ROOM if number == errno.EAGAIN else f"cannot be started now: {command}"
         return cls(why, permanent=False)
 

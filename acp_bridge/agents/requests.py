@@ -286,6 +286,10 @@ class AtClients:
         if limit[1].cancelled_caught:
             raise TimeoutError
 
+    def begin_anew(self) -> None:
+        """Let the time of each limit begin anew: the process is known to be at work."""
+        self._set_limits()
+
     def _set_limits(self) -> None:
         now = math.inf if self.asks_a_person else anyio.current_time()
         for seconds, scope in self._limits:

@@ -96,18 +96,37 @@ async def _bridge(
                 keys_file = settings.home / keys.FILE
                 parent = AgentParent(settings.parent, settings.folder, keys_file)
                 tasks.start_soon(parent.run)
-            files = settings.agent_files
-            spoken = SpokenVersion(AgentProtocol.V1 if settings.ours else settings.agent_protocol)
-            started = standing, spoken, files, settings.folder, parent
-            command = AgentCommand(
-                settings.command, {}, *started, ours=settings.ours, trace=trace, deadline=deadline
-            )
+            command = _command(settings, standing, parent, trace, deadline)
             context = SessionContext(settings, journal, tasks, command)
             _notify(context)
             bridge = Bridge(context, on_end, waiter)
             bridge.listen()
             yield bridge, tasks, received
             tasks.cancel_scope.cancel()
+
+
+def _command(
+    settings: Settings,
+    standing: StandingRequests,
+    parent: AgentParent | None,
+    trace: Trace | None,
+    deadline: Deadline | None,
+) -> AgentCommand:
+    spoken = SpokenVersion(AgentProtocol.V1 if settings.ours else settings.agent_protocol)
+    return AgentCommand(
+        settings.command,
+        {},
+        standing,
+        spoken,
+        settings.agent_files,
+        settings.folder,
+        parent,
+        name=settings.agent_name,
+        keys_in=settings.home,
+        ours=settings.ours,
+        trace=trace,
+        deadline=deadline,
+    )
 
 
 @asynccontextmanager

@@ -186,6 +186,9 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         reload_after_cancel=reload or DEFAULTS.reload_after_cancel,
         listen=not given.no_listen and _is_on("listen", env),
         drain_timeout=_seconds("drain-timeout", given.drain_timeout, drain, 0.05),
+        start_timeout=_starts(given),
+        restart_timeout=max(_starts(given), DEFAULTS.restart_timeout),
+        login_shell_path=_choice(Switch, "login-shell-path", given.login_shell_path) is Switch.ON,
         request_timeout=_seconds("request-timeout", given.request_timeout, waits.REQUEST, 1),
         sleep_after=60 * _minutes("sleep-after", given.sleep_after, sleep),
         cancel_silent_after=60 * _minutes("cancel-silent-after", given.cancel_silent_after, 0),
@@ -196,6 +199,11 @@ def _settings(given: argparse.Namespace, command: list[str], env: Mapping[str, s
         rules=_file(given.rules),
         trace=_file(given.trace),
     )
+
+
+def _starts(given: argparse.Namespace) -> float:
+    """Return how many seconds an agent may take to start."""
+    return _seconds("start-timeout", given.start_timeout, waits.START, 1)
 
 
 def _check_of_one_agent(

@@ -180,6 +180,21 @@ GROUPS: Final[Mapping[str, Sequence[Option]]] = {
             f"(ACP_BRIDGE_AGENT_PROTOCOL; default {DEFAULTS.agent_protocol})",
         ),
         Option(
+            "start-timeout",
+            "SECONDS",
+            "how long an agent may take to start; longer, up to 10 minutes,\n"
+            "while npx, uvx or the like fetches it\n"
+            f"(ACP_BRIDGE_START_TIMEOUT; default {DEFAULTS.start_timeout:g})",
+        ),
+        Option(
+            "login-shell-path",
+            "on|off",
+            "take the PATH of your login shell: an editor that was started\n"
+            "from the desktop may have another one\n"
+            "(ACP_BRIDGE_LOGIN_SHELL_PATH; default off)",
+            optional=True,
+        ),
+        Option(
             "request-timeout",
             "SECONDS",
             "how long an agent may take to open a session, or to take a\n"

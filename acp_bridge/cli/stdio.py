@@ -165,8 +165,8 @@ def can_serve(options: Options) -> bool:
 def settled(options: Options) -> Settings:
     """Prepare this process for serving, after all imports, and return the bridge's settings.
 
-    It adopts orphans, hides the journal's database from children, and raises the limit of open
-    files, which the settings then have.
+    It adopts orphans, hides the journal's database from children, takes the PATH of the login
+    shell if that is wanted, and raises the limit of open files, which the settings then have.
     """
     from acp_bridge.agents.orphans import ORPHANS
     from acp_bridge.runtime import open_files
@@ -174,6 +174,10 @@ def settled(options: Options) -> Settings:
     sys.setswitchinterval(_SWITCH_INTERVAL)
     ORPHANS.adopt()
     _withhold(options.settings)
+    if options.settings.login_shell_path:
+        from acp_bridge.cli.login_shell import take_path
+
+        take_path()
     settings = replace(options.settings, agent_files=open_files.raise_limit())
     gc.freeze()  # loaded modules live as long as the process: don't scan them
     gc.enable()

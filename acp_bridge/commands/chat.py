@@ -93,6 +93,7 @@ def _plan(bridge: OwnBridge, session: SessionInfo | None, folder: Path, *, bell:
         bridge.come_back,
         bridge.come_back,
         own_bridge=True,
+        agent=bridge.settings.agent_name,
         bell=bell,
         after=after,
     )

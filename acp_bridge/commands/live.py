@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import anyio
 
+from acp_bridge import errors
 from acp_bridge.agents import origin
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import Listener, NullListener
@@ -141,9 +142,7 @@ async def found_by(
 
 def said(error: RpcError) -> str:
     """Return an error's message with its `details`, as one harmless line."""
-    details = error.data.get("details") if isinstance(error.data, dict) else None
-    whole = error.message if details in (None, error.message) else f"{error.message}: {details}"
-    return one_line(whole)
+    return one_line(errors.whole(error.message, error.data))
 
 
 def named(session: LiveSession) -> str:

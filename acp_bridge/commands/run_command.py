@@ -207,6 +207,7 @@ def _order(given: argparse.Namespace, bridge: OwnBridge) -> headless.Order:
         open_timeout=bridge.settings.request_timeout,
         drain_timeout=bridge.settings.drain_timeout,
         has_login=not bridge.settings.builtin,
+        agent=bridge.settings.agent_name,
     )
 
 

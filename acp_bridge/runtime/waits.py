@@ -26,6 +26,11 @@ PARENT_HANGS: Final = 3.0
 PARENT_PAUSE: Final = 0.5
 #: A process without a session starts and answers `initialize`.
 START: Final = 60.0
+#: A command says that its agent is starting.
+SLOW_START: Final = 5.0
+#: A bridge that a command has started answers `initialize`. It bounds its own start of the agent,
+#: which may be tried in two versions of the protocol, while npx or uvx fetches the agent.
+OWN_BRIDGE: Final = 1300.0
 #: All tries of one restart together. Not below START, or a slow agent could never be restarted.
 RESTART: Final = 60.0
 

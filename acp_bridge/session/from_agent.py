@@ -265,7 +265,8 @@ class FromAgent:
         told_to_end = self._core.now.state is State.KILLING
         if not told_to_end and link.epoch == self._updates.epoch:
             self._updates.break_off()
-        self._core.feed(ev.AgentExited(link.epoch, exit_))
+        if link.initialized:  # else its start has failed, which says more
+            self._core.feed(ev.AgentExited(link.epoch, exit_))
 
     def on_dead(self, link: Link) -> None:
         self._core.feed(ev.TreeDead(link.epoch))

@@ -28,7 +28,7 @@ from acp_bridge.agents.link import Link, Owner
 from acp_bridge.agents.process import Exit, StartFailed
 from acp_bridge.agents.spoken_version import OtherVersion
 from acp_bridge.clients.client import Client
-from acp_bridge.protocol import CANCEL_REQUEST, HEARS_LAST_WORDS, LAST_WORDS, Json
+from acp_bridge.protocol import CANCEL_REQUEST, Json
 from acp_bridge.runtime.log import event
 from acp_bridge.session.clients.to_client import ToClient
 from acp_bridge.updates.updates import Updates
@@ -38,6 +38,8 @@ from acp_bridge.wire.peer import Call
 _Given = TypeVar("_Given", Link, Link | None)
 _Result = TypeVar("_Result")
 
+#: what a process was asked that has ended before it had a session.
+_OPENS: Final = "the request for a session"
 #: the most starts in a row whose process no session takes; then none is kept warm until one does.
 _TRIES: Final = 3
 
@@ -187,14 +189,12 @@ class Pool:
                 return await work(waited)
             except errors.AgentEnded as exc:
                 if not exc.killed:
-                    await self._show_last_words(waited)
-                    raise
+                    raise await waited.why_not(exc, _OPENS) from exc
         fresh = await self._take_fresh()
         try:
             return await work(fresh)
-        except errors.AgentEnded:
-            await self._show_last_words(fresh)
-            raise
+        except errors.AgentEnded as exc:
+            raise await fresh.why_not(exc, _OPENS) from exc
 
     async def _take_fresh(self) -> Link:
         return await self.take_warming() or self._taken(await self._start())
@@ -381,25 +381,14 @@ class Pool:
         try:
             with link.at_clients.limit(self._timeout):
                 await link.start(self._source.tasks)
-        except TimeoutError:
-            await self._show_last_words(link)
-            raise errors.agent_trouble("the agent did not answer in time") from None
+        except TimeoutError as late:
+            raise await link.why_not(late, within=self._timeout) from None
         except OtherVersion:
             event("agent.other_version", agent=link.name, asks=link.command.version.asks)
             raise
-        except StartFailed as exc:
-            await self._show_last_words(link)
-            raise errors.agent_trouble(f"the agent could not be started: {exc}") from exc
-        except RpcError:
-            await self._show_last_words(link)
-            raise
+        except (StartFailed, RpcError) as exc:
+            raise await link.why_not(exc) from exc
         return link
-
-    async def _show_last_words(self, link: Link) -> None:
-        """Show the client the end of the agent's stderr, if the client has asked for such lines."""
-        words, client = await link.last_words(), self._client()
-        if words and client and HEARS_LAST_WORDS in client.abilities.own:
-            client.peer.notify(LAST_WORDS, {"lines": words})
 
     # --- Owner ---------------------------------------------------------------------------------
 

@@ -172,8 +172,10 @@ class Sessions:
         try:
             with link.at_clients.limit(seconds):
                 return await work()
-        except TimeoutError:
-            raise errors.silent(method, seconds) from None
+        except errors.AgentEnded:
+            raise
+        except (RpcError, TimeoutError) as failure:
+            raise await link.why_not(failure, method, seconds) from failure
 
     async def _unused(self, link: Link, request: ClientRequest) -> None:
         """Give a process that refused a session back to the pool; kill it if it owes the answer."""

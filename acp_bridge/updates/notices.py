@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import uuid4
 
+from acp_bridge import errors
 from acp_bridge.protocol import (
     AGENT_MESSAGE,
     NOTICE,
@@ -17,7 +18,6 @@ from acp_bridge.protocol import (
     ErrorCode,
     Json,
     LiveState,
-    as_object,
     own_meta,
     text_chunk,
     with_own_meta,
@@ -561,9 +561,7 @@ def turn_error(code: int, message: str, data: Any) -> str:
     """Return words for the error that answered a prompt, with `data.details` if it says more."""
     if code == ErrorCode.REQUEST_CANCELLED:
         return "taken back"
-    details = as_object(data).get("details")
-    says_more = isinstance(details, str) and details not in ("", message)
-    return f"error: {message}{f': {details}' if says_more else ''}"
+    return f"error: {errors.whole(message, data)}"
 
 
 def turn_ended(told: Json) -> str | None:

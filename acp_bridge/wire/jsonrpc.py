@@ -156,8 +156,8 @@ def error(id: RequestId, error: RpcError) -> Message:
 def read_answer(message: Message) -> Answer:
     """Return the outcome in a response; an error wins over a result beside it, unless it is null.
 
-    An error without a number for its code becomes -32603, and keeps what it says; one that says
-    nothing is malformed. So nobody waits for ever.
+    An error without a number for its code becomes -32603, and keeps what it says, also if it is a
+    mere text; one that says nothing is malformed. So nobody waits for ever.
     """
     wire = message.get("error")
     if wire is None and "result" in message:
@@ -166,6 +166,8 @@ def read_answer(message: Message) -> Answer:
         code = wire.get("code")
         known = code if type(code) is int else ErrorCode.INTERNAL_ERROR
         return Err(RpcError.received(known, text, wire.get("data", UNSET)))
+    if type(wire) is str and wire.strip():
+        return Err(RpcError(ErrorCode.INTERNAL_ERROR, wire))
     return Err(RpcError(ErrorCode.INTERNAL_ERROR, "The answer was malformed"))
 
 

@@ -97,5 +97,5 @@ async def test_an_agent_that_talks_without_end_before_it_has_a_session_is_ended(
     command = tiny_agent(world.cwd, floods)
     monkeypatch.setattr(bridge_support, "fixture_command", lambda *names: command)
     async with world.inside(session=False) as client:
-        with pytest.raises(RpcError, match="has ended"):
+        with pytest.raises(RpcError, match="ended before it answered the request for a session"):
             await client.new_session(world.cwd)

@@ -142,13 +142,13 @@ async def test_one_who_attaches_sees_types_answers_and_leaves_the_session_to_the
         await owner.sees("\nstill here")
 
 
-async def test_the_last_words_of_an_agent_that_does_not_start_stand_above_the_error(
+async def test_the_last_words_of_an_agent_that_does_not_start_stand_below_the_error(
     tmp_path: Path, env: dict[str, str]
 ) -> None:
     agent = ["--", "sh", "-c", "echo no config >&2; exit 3"]
     async with person(["chat", *agent], tmp_path, env) as there:
+        await there.sees("ended before it answered initialize (exit code 3)")
         await there.sees("  no config")
-        await there.sees("the agent's process has ended (exit code 3)")
         assert await there.process.wait() == 6
 
 

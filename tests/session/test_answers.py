@@ -106,7 +106,7 @@ def test_what_is_no_answer_becomes_an_error_and_never_a_success(
             Failure.NO_AGENT,
             Exit(None, 9),
             -32603,
-            "the agent could not be made ready: signal SIGKILL",
+            "the agent could not be made ready: it ended (signal SIGKILL)",
         ),
         (Failure.NO_AGENT, "not found", -32603, "the agent could not be made ready: not found"),
         (Failure.NO_AGENT, None, -32603, "the agent could not be made ready in time"),

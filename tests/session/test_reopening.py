@@ -188,7 +188,7 @@ async def test_an_agent_that_dies_while_it_is_given_the_session_is_asked_no_furt
             agent.dies()
             assert heard(agent) == [R]
         error = await here.answered(request_id)
-        assert error["message"] == f"{NOT_READY}signal SIGKILL"
+        assert error["message"] == f"{NOT_READY}it ended (signal SIGKILL)"
         assert here.texts() == []
 
 

@@ -104,9 +104,9 @@ async def test_an_agent_that_dies_in_a_turn_fails_it_and_another_takes_the_sessi
 @pytest.mark.parametrize(
     ("fails", "starts", "why"),
     [
-        (fails_to_start, 3, "cannot be started now: x"),
-        (does_not_exist, 1, "command not found: x"),
-        (refuses, 3, "the agent would not open a session: busy"),
+        (fails_to_start, 3, "the agent could not be started: cannot be started now: x"),
+        (does_not_exist, 1, "the agent could not be started: command not found: x"),
+        (refuses, 3, "the agent could not be made ready: the agent would not open a session: busy"),
     ],
 )
 async def test_when_no_agent_can_be_made_ready_all_that_wait_are_told_why_and_the_next_tries_again(
@@ -116,7 +116,7 @@ async def test_when_no_agent_can_be_made_ready_all_that_wait_are_told_why_and_th
         ids = [here.prompt("one"), here.prompt("two"), here.asks("_x/y")]
         for request_id in ids[:2]:
             error = await here.answered(request_id)
-            assert error["message"] == f"the agent could not be made ready: {why}"
+            assert error["message"] == why
         assert "the agent is not running" in (await here.answered(ids[2]))["message"]
         assert len(here.context.agents) == starts
         assert here.texts() == []  # the answers have said it

@@ -205,7 +205,7 @@ async def test_of_a_prompt_that_no_process_comes_for_the_others_are_told_if_its_
         request = gone.asks(SESSION_PROMPT, {"sessionId": "s", "prompt": BLOCKS[:1]})
         here.session.on_prompt(request, request.params)
         gone.client.gone = True
-        why = "the agent could not be made ready: command not found: x"
+        why = "the agent could not be started: command not found: x"
         await until(lambda: here.texts()[1:])
         assert here.texts() == ["mend", notices.prompt_not_run(why)]
         assert [text.strip() for text in await recorded_texts(here.journal)] == here.texts()
@@ -349,7 +349,7 @@ async def test_words_that_the_agent_did_not_take_stand_once_though_no_process_co
         assert await here.answered(asked) == DONE
         agent.dies()
         here.session.feed(ev.Go())
-        await until(lambda: "not be made ready" in here.texts()[-1])
+        await until(lambda: "not be started" in here.texts()[-1])
         assert (await recorded_texts(here.journal)).count("mend") == here.texts().count("mend") == 1
 
 

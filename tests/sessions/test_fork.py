@@ -338,7 +338,7 @@ async def test_a_process_that_does_not_start_for_a_fork_is_tried_again_with_the_
         it.agent.unstartable = None
         new = (await forked(it, source))["sessionId"]
         await it.says(new, "and on")
-        assert "session/fork" in it.agent.processes[-1].methods()
+        assert any("session/fork" in each.methods() for each in it.agent.processes[1:])
 
 
 @pytest.mark.hazard("R16")

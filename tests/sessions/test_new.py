@@ -120,7 +120,10 @@ async def test_an_agent_that_dies_of_it_fails_the_request_and_the_next_gets_anot
         request = it.editor.send("session/new", SETUP)
         await until(lambda: gate.reached)
         it.agent.processes[0].dies()
-        assert "has ended (signal SIGKILL)" in (await it.editor.refusal(request)).message
+        assert (
+            "ended before it answered the request for a session (signal SIGKILL)"
+            in (await it.editor.refusal(request)).message
+        )
         gate.open()
         await it.says(await it.new(), "hello")
         assert len(it.agent.processes) == 2

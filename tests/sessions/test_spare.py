@@ -331,6 +331,6 @@ async def test_a_session_whose_processes_are_all_killed_is_not_tried_for_ever(
     async with bench(tmp_path) as it:
         await until(lambda: it.bridge._pool.link)
         it.agent.script["session/new"] = _dies
-        with pytest.raises(RpcError, match="has ended"):
+        with pytest.raises(RpcError, match="ended before"):
             await it.new()
         assert len(it.agent.processes) == 2

@@ -390,7 +390,7 @@ def test_an_answer_is_read_exactly(message: Any, answer: Any) -> None:
     "wire",
     [
         None,
-        "no",
+        " ",
         [],
         {},
         False,
@@ -401,6 +401,10 @@ def test_an_answer_is_read_exactly(message: Any, answer: Any) -> None:
 def test_an_error_that_says_nothing_is_an_internal_error(wire: Any) -> None:
     spoiled = Err(RpcError(-32603, "The answer was malformed"))
     assert read_answer({"id": 1, "error": wire}) == spoiled
+
+
+def test_an_error_that_is_a_mere_text_keeps_what_it_says() -> None:
+    assert read_answer({"id": 1, "error": "no key"}) == Err(RpcError(-32603, "no key"))
 
 
 @pytest.mark.hazard("P16")

@@ -291,7 +291,6 @@ def test_a_request_without_params_leaves_the_key_out(talk: Conversation) -> None
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"id":1,"error":"no"}',
         b'{"id":1,"error":{"code":"x"}}',
         b'{"id":1,"error":null}',
         b'{"id":1}',

@@ -22,7 +22,7 @@ from acp_bridge.commands.doctor.examination import examine
 from acp_bridge.commands.doctor.findings import Silent, Subject, from_disk
 from acp_bridge.commands.doctor.report import Section, as_json, as_text, exit_code, summary
 from acp_bridge.commands.own_bridge import add_options, own_bridge
-from acp_bridge.commands.terminal.masking import Mask
+from acp_bridge.keys.masking import Mask
 from acp_bridge.runtime import log
 
 _ABOUT: Final = """\

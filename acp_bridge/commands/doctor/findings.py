@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import anyio
 
-from acp_bridge.commands.terminal.masking import Mask
+from acp_bridge.keys.masking import Mask
 from acp_bridge.protocol import Json
 from acp_bridge.runtime.threads import in_daemon_thread
 from acp_bridge.settings import Settings

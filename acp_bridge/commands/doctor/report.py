@@ -10,7 +10,7 @@ from typing import Final
 from acp_bridge import __version__
 from acp_bridge.cli.harmless import harmless, one_line
 from acp_bridge.commands.doctor.findings import Finding, Level
-from acp_bridge.commands.terminal.masking import Mask
+from acp_bridge.keys.masking import Mask
 from acp_bridge.protocol import Json
 
 _ORDER: Final = (Level.OK, Level.WARNING, Level.ERROR)

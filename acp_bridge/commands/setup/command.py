@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from acp_bridge.agents.known_agents import advice_for
 from acp_bridge.cli import options
 from acp_bridge.cli.harmless import one_line
 from acp_bridge.cli.naming import agent_name
@@ -38,7 +39,8 @@ _ORDER: Final = (
     *("delivery", "on-cancel", "drain-timeout", "reload-after-cancel", "request-timeout", "model"),
     *("openhands", "openhands-profile", "agent-name", "rules", "home", "log-file", "log-level"),
     *("sleep-after", "spare", "keep", "listen", "cancel-silent-after", "resume-at-reset"),
-    *("agent-protocol", "trace", "budget", "journal", "lease"),
+    *("agent-protocol", "trace", "budget", "journal", "lease", "start-timeout"),
+    "login-shell-path",
 )
 
 
@@ -176,7 +178,11 @@ def _notes(launch: Launch) -> list[str]:
             f"Note: {one_line(launch.program)} is in a cache, and may be thrown away:"
             " install acp-stdio-bridge (uv tool install, pipx install) and run this again."
         )
-    command = launch.args[launch.args.index("--") + 1] if launch.agent else None
-    if command is not None and shutil.which(command) is None:
-        found.append(f"Note: there is no command {one_line(command)} here.")
+    if launch.agent:
+        command = launch.args[launch.args.index("--") + 1 :]
+        missing = shutil.which(command[0]) is None
+        if missing:
+            found.append(f"Note: there is no command {one_line(command[0])} here.")
+        if advice := advice_for(command, missing=missing):
+            found.append(f"Note: {one_line(advice)}.")
     return found

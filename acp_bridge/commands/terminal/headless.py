@@ -12,26 +12,26 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import anyio
 
+from acp_bridge import errors
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import BridgeRequest, Listener
 from acp_bridge.bridge_client.sent import ConnectionLost, NoAnswer, Sent
 from acp_bridge.bridge_client.tasks import beside
 from acp_bridge.cli.exits import SAID, Exit, of_error, of_stop_reason
-from acp_bridge.cli.harmless import one_line
-from acp_bridge.commands.terminal.agent_words import last_words_shown
+from acp_bridge.cli.harmless import harmless, one_line
 from acp_bridge.commands.terminal.answer import JsonAnswer, Screen, TextAnswer
 from acp_bridge.commands.terminal.permissions import Permissions, Policy
 from acp_bridge.commands.terminal.reach import NotThere
 from acp_bridge.commands.terminal.sending import SPENT, holds_for_budget, prompt_params
+from acp_bridge.commands.terminal.starting import starting, told_if_slow
 from acp_bridge.commands.terminal.waiting import Stop, first_of
 from acp_bridge.protocol import (
-    HEARS_LAST_WORDS,
     HEARS_STATE,
-    LAST_WORDS,
     OWN_TURNS_ONLY,
     REQUEST_PERMISSION,
     SESSION_CANCEL,
@@ -52,10 +52,7 @@ from acp_bridge.settings import DRAIN
 from acp_bridge.wire.jsonrpc import RpcError
 
 #: what this client announces: it is asked only about its own turn, and is told which turn runs.
-ABILITIES: Final = dict.fromkeys((HEARS_LAST_WORDS, HEARS_STATE, OWN_TURNS_ONLY, WHOLE_CALLS), True)
-#: seconds for the bridge to answer `initialize`; the bridge answers after its agent, which has
-#: `START`.
-_START: Final = waits.START + 5
+ABILITIES: Final = dict.fromkeys((HEARS_STATE, OWN_TURNS_ONLY, WHOLE_CALLS), True)
 _OVER: Final = 5.0
 
 #: Connects a command to its bridge.
@@ -80,6 +77,8 @@ class Order:
     drain_timeout: float = DRAIN
     #: the agent has a login command; the built-in agent instead says which key is missing.
     has_login: bool = True
+    #: the agent's name for people; "": not known.
+    agent: str = ""
     #: the option with which other commands reach the session, such as `--at URL`; "": none.
     at: str = ""
 
@@ -128,9 +127,6 @@ class _Turn:
                 turn = params.get("turn")
                 self._others = isinstance(turn, dict) and turn.get("mine") is False
                 self._runs = isinstance(turn, dict) and not self._others
-            case _ if method == LAST_WORDS:
-                for line in last_words_shown(params):
-                    self._screen.tell(line)
 
     def _note_budget(self, params: Json) -> None:
         """Note if a message tells that the budget is spent.
@@ -264,7 +260,8 @@ class _Turn:
 
     async def _prompt(self, connection: Connection) -> Sent:
         order = self._order
-        await connection.initialize("acp-bridge run", own=ABILITIES, within=_START)
+        async with told_if_slow(partial(self._screen.tell, starting(order.agent))):
+            await connection.initialize("acp-bridge run", own=ABILITIES, within=waits.OWN_BRIDGE)
         where = {"cwd": order.cwd, "mcpServers": []}
         patience = order.open_timeout + _OVER
         if order.session_id is None:
@@ -293,11 +290,10 @@ class _Turn:
         return [f"the turn goes on there: acp-bridge attach {one_line(f'{at} {session}')} shows it"]
 
     def _words_of(self, error: RpcError) -> list[str]:
-        details = error.data.get("details") if isinstance(error.data, dict) else None
-        said = error.message if details in (None, error.message) else f"{error.message}: {details}"
+        said = errors.whole(error.message, error.data).split("\n")
         login = error.code == ErrorCode.AUTH_REQUIRED and self._order.has_login
         wants = ["the agent wants a login: use its own command for that"] if login else []
-        return [one_line(said), *wants]
+        return [*map(harmless, said), *wants]
 
 
 _WHY: Final = {

@@ -133,12 +133,9 @@ class AgentProcesses:
     async def _started(self, link: Link, epoch: int) -> ev.Event:
         try:
             await link.start(self._source.tasks, lock_fd=self._lease)
-        except StartFailed as exc:
-            await link.last_words()
-            return ev.StartFailed(epoch, exc.permanent, str(exc))
-        except RpcError as exc:
-            await link.last_words()
-            return ev.StartFailed(epoch, False, exc.message)
+        except (StartFailed, RpcError) as exc:
+            permanent = isinstance(exc, StartFailed) and exc.permanent
+            return ev.StartFailed(epoch, permanent, await link.why_not(exc))
         except Exception as exc:
             errors.internal(exc, "an agent could not be started")
             return ev.StartFailed(epoch, False, "the system refused")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from acp_bridge import errors
+from acp_bridge.agents.failed_start import NotReady
 from acp_bridge.agents.process import Exit
 from acp_bridge.journal import DROPPED, GONE, INTERRUPTED, TAKEN, UNRECORDED, WAL_GONE, ForUser
 from acp_bridge.machine.effects import Cancelled, Done, Failed, Failure, Outcome, Refused, Replied
@@ -80,11 +81,18 @@ def _failure(why: Failure, detail: object) -> RpcError:
         case Failure.NO_TURN | Failure.NOT_JOINED | Failure.PERHAPS_UNREAD:
             return errors.agent_trouble(_NOT_JOINED[why])
         case Failure.NO_AGENT:
-            why_not = detail.describe() if isinstance(detail, Exit) else detail
-            told = f": {why_not}" if why_not else " in time"
-            return errors.agent_trouble(f"the agent could not be made ready{told}")
+            return _not_ready(detail)
         case _:
             assert_never(why)
+
+
+def _not_ready(detail: object) -> RpcError:
+    """Return the error of a prompt for which there was no agent."""
+    if isinstance(detail, NotReady):
+        return detail.as_own()
+    why_not = f"it ended ({detail.describe()})" if isinstance(detail, Exit) else detail
+    told = f": {why_not}" if why_not else " in time"
+    return errors.agent_trouble(f"the agent could not be made ready{told}")
 
 
 #: why a prompt that was to join a turn did not.

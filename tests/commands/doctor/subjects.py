@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from acp_bridge.commands.doctor.findings import Finding, Subject
-from acp_bridge.commands.terminal.masking import Mask
+from acp_bridge.keys.masking import Mask
 from acp_bridge.settings import Settings
 
 

@@ -18,7 +18,7 @@ from acp_bridge.commands.doctor.findings import (
     warning,
 )
 from acp_bridge.commands.doctor.report import Section, as_json, as_text, exit_code, summary
-from acp_bridge.commands.terminal.masking import Mask
+from acp_bridge.keys.masking import Mask
 from tests.commands.doctor.subjects import subject
 
 OK, WARNING, ERROR = (

@@ -263,5 +263,6 @@ def test_options_are_written_in_one_order_however_they_were_given(
         *("--request-timeout", "--openhands", "--agent-name", "--rules", "--home", "--log-file"),
         *("--log-level", "--sleep-after", "--spare", "--no-listen"),
         *("--cancel-silent-after", "--resume-at-reset", "--agent-protocol"),
-        *("--trace", "--budget", "--journal", "--lease"),
+        *("--trace", "--budget", "--journal", "--lease", "--start-timeout"),
+        "--login-shell-path",
     ]

@@ -18,7 +18,6 @@ from acp_bridge import protocol as acp
 from acp_bridge.bridge_client.connection import Connection
 from acp_bridge.bridge_client.listener import BridgeRequest
 from acp_bridge.bridge_client.sent import ConnectionLost, Sent
-from acp_bridge.commands.terminal.agent_words import last_words_shown
 from acp_bridge.commands.terminal.chat.coming_back import ComingBack
 from acp_bridge.commands.terminal.chat.mentions import blocks_of
 from acp_bridge.commands.terminal.chat.own_prompts import OwnPrompts
@@ -178,9 +177,6 @@ class Conversation:
             case acp.QUEUE:
                 if self.queue.note(params):
                     self.changes.refresh()
-            case acp.LAST_WORDS:
-                for line in last_words_shown(params):
-                    self.transcript.say(Line(line))
             case acp.LET_GO if self.back.name is None:
                 self.transcript.say(Line(one_line(params.get("reason")), Tone.ERROR))
         self.unprinted.collect()

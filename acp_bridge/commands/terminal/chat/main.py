@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -28,11 +29,11 @@ from acp_bridge.commands.terminal.chat.farewell import farewell, is_kept, left_o
 from acp_bridge.commands.terminal.chat.opening import Open, Opened
 from acp_bridge.commands.terminal.chat.session_commands import SessionCommands
 from acp_bridge.commands.terminal.reach import LOOKS, NotThere
+from acp_bridge.commands.terminal.starting import starting, told_if_slow
 from acp_bridge.commands.terminal.view.look import look
 from acp_bridge.protocol import (
     HAS_STOP,
     HEARS_ACCEPTED,
-    HEARS_LAST_WORDS,
     HEARS_QUEUE,
     HEARS_STATE,
     OBSERVES,
@@ -43,6 +44,7 @@ from acp_bridge.protocol import (
     as_object,
     may_of,
 )
+from acp_bridge.runtime import waits
 from acp_bridge.view.block_text import harmless, one_line
 from acp_bridge.view.blocks import Tone
 from acp_bridge.wire.jsonrpc import RpcError
@@ -50,13 +52,11 @@ from acp_bridge.wire.jsonrpc import RpcError
 if TYPE_CHECKING:
     from acp_bridge.journal.records import SessionInfo
 
-#: seconds for the answer to `initialize`, for which the bridge may have to start an agent.
-_STARTS: Final = 60.0
 #: seconds before a busy bridge is tried again.
 _PAUSE: Final = 1.0
 #: what `chat` and `attach` ask of the bridge.
 _WANTED: Final = dict.fromkeys(
-    (HEARS_STATE, HEARS_QUEUE, HEARS_ACCEPTED, WHOLE_CALLS, HEARS_LAST_WORDS, HAS_STOP), True
+    (HEARS_STATE, HEARS_QUEUE, HEARS_ACCEPTED, WHOLE_CALLS, HAS_STOP), True
 )
 
 
@@ -86,6 +86,8 @@ class Plan:
     #: returns that line for a session whose bridge has ended, as the chat's own does at its end.
     come_back: Callable[[str], str]
     own_bridge: bool
+    #: the agent's name for people; "": not known.
+    agent: str = ""
     #: returns how to open the session again, from a cursor on, after the end of the connection;
     #: None: the chat ends with its connection.
     come_again: Callable[[str | None], Open] | None = None
@@ -219,7 +221,11 @@ class _Running:
         try:
             own = {**_WANTED, **self.conversation.back.abilities}
             own[OBSERVES] = self._plan.read_only
-            about = await connection.initialize("acp-bridge chat", own=own, within=_STARTS)
+            news = partial(self.conversation.say, starting(self._plan.agent))
+            async with told_if_slow(news):
+                about = await connection.initialize(
+                    "acp-bridge chat", own=own, within=waits.OWN_BRIDGE
+                )
             self._login = _logins(about.get("authMethods"))
             self._note_rights(about)
             opened = await (self._open_again if again else self._plan.open)(connection)
@@ -269,7 +275,7 @@ class _Running:
             why = f"the agent wants a login first{self._login}"
             self._fail(f"{why}\nUse its own command for that.", Exit.AUTHENTICATION)
         else:
-            self._fail(harmless(error.message), of_error(error))
+            self._fail(harmless(errors.whole(error.message, error.data)), of_error(error))
 
     async def _watch(self, connection: Connection) -> None:
         await connection.ended.wait()

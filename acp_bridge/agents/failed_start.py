@@ -1,0 +1,235 @@
+"""Says why an agent did not come to a session: what happened, its last lines, and one thing to do.
+
+Whatever starts an agent gives this answer: the bridge, for an editor, `chat` and `run`; and
+`doctor`.
+
+Invariants
+- The words name the agent as the user has named it, and no other path. No text of the system's is
+  in them.
+- What the agent has written is masked before it is cut, and each line of it is one line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from acp_bridge import errors
+from acp_bridge.agents.process import Exit, StartFailed
+from acp_bridge.agents.stderr import cut
+from acp_bridge.protocol import INITIALIZE, ErrorCode
+from acp_bridge.wire.jsonrpc import UNSET, RpcError
+
+if TYPE_CHECKING:
+    from acp_bridge.agents.program_file import Fault
+
+#: lines of stderr that are kept, the first and the last: enough to mask a private key as a whole.
+_KEPT: Final = 200
+#: bytes of stdout in which lines that are not ACP are looked for.
+_HEAD: Final = 64 * 1024
+#: how many of the last lines people are shown.
+_LAST: Final = 3
+#: exit codes by which shells and `env` say that a program can't be executed.
+_NO_PROGRAM: Final = (126, 127)
+#: how a line begins that says what went wrong.
+_TELLS: Final = re.compile(
+    r"\W*(?:[\w.-]+[:\s]\s*)?(?:error|fatal|panic|err!|unknown|unrecogni[sz]ed|unexpected|invalid"
+    r"|missing|cannot|can't|could not|failed|usage error|[\w.]*(?:Error|Exception))\b",
+    re.IGNORECASE,
+)
+#: how a StartFailed begins that is a whole sentence.
+_THE_AGENT: Final = "the agent "
+#: programs that fetch an agent before they start it, and the seconds that this may take.
+_FETCHING: Final = frozenset({"npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "uvx", "uv", "pipx"})
+FETCH: Final = 600
+_TERMINAL: Final = "run the same command in a terminal, and read what it says"
+_SPEAKS: Final = "does it speak ACP? Many agents need an argument for that, such as acp or --acp"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why an agent did not come to a session."""
+
+    what: str
+    #: what the agent has written, under headings.
+    lines: tuple[str, ...] = ()
+    advice: str = ""
+
+    @property
+    def details(self) -> str:
+        """All of it, by lines."""
+        return "\n".join(filter(None, (self.what, *self.lines, self.advice)))
+
+
+class Attempt:
+    """What was seen of one start of an agent."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        name: str,
+        folder: str | None = None,
+        keys_in: Path | None = None,
+    ) -> None:
+        """`words`: the command. `name`: of the agent. `folder`: where it starts; None: here.
+
+        `keys_in`: the data folder, whose keys are masked; None: there is none.
+        """
+        self._keys_in = keys_in
+        self.words = tuple(words)
+        self.name = os.path.basename(name) or name
+        self._first = list[str]()
+        self._last = deque[str](maxlen=_KEPT)
+        self._folder = folder
+        self._stdout = b""
+
+    def note_stderr(self, line: str) -> None:
+        """Note one line; of many the first and the last are kept."""
+        (self._first if len(self._first) < _KEPT else self._last).append(line)
+
+    def forget(self) -> None:
+        """Forget what it wrote: it has come to a session."""
+        self._first.clear()
+        self._last.clear()
+
+    def note_stdout(self, data: bytes) -> None:
+        """Note what the agent has written to stdout; no more is kept than is needed."""
+        if len(self._stdout) < _HEAD:
+            self._stdout += data[: _HEAD - len(self._stdout)]
+
+    @property
+    def noise(self) -> list[str]:
+        """The lines on stdout that are not JSON objects or lists."""
+        return [
+            line.decode(errors="replace").strip()
+            for line in self._stdout.split(b"\n")
+            if line.strip() and not _is_message(line)
+        ]
+
+    # --- the kinds -----------------------------------------------------------------------------
+
+    def not_started(self, failed: StartFailed) -> Trouble:
+        """Return why no process came of it; reads a disk."""
+        fault = self._fault()
+        if failed.by_file and fault is not None:
+            advice = self._advice(missing=True) or fault.advice
+            return Trouble(f"the agent could not be started: {fault.what}", (), advice)
+        said = str(failed)
+        whole = f"the agent could not be started: {said}"
+        if said.startswith(_THE_AGENT):
+            whole = f"{self.name} {said.removeprefix(_THE_AGENT)}"
+        return Trouble(whole, self._written(), self._advice())
+
+    def ended(self, exit_: Exit | None, method: str = INITIALIZE) -> Trouble:
+        """Return why its process has ended before it answered `method`; reads a disk."""
+        if exit_ and exit_.code in _NO_PROGRAM:
+            fault = self._fault(ran=True)
+            if fault is not None:
+                return Trouble(f"the agent could not be started: {fault.what}", (), fault.advice)
+        how = f" ({exit_.describe()})" if exit_ else ""
+        wrote = " wrote something that is not ACP, and" if self.noise else ""
+        return Trouble(
+            f"{self.name}{wrote} ended before it answered {method}{how}",
+            self._written(),
+            self._advice() or (_SPEAKS if self.noise else _TERMINAL),
+        )
+
+    def silent(self, seconds: float, method: str = INITIALIZE) -> Trouble:
+        """Return why it is given up after `seconds` without an answer to `method`; reads a disk."""
+        wrote = " wrote something that is not ACP, and" if self.noise else ""
+        return Trouble(
+            f"{self.name}{wrote} did not answer {method} within {seconds:g} s",
+            self._written(),
+            self._advice() or (_SPEAKS if method == INITIALIZE else _TERMINAL),
+        )
+
+    def refused(self, refusal: RpcError, method: str = INITIALIZE) -> Trouble:
+        """Return what it says by an error as its answer to `method`; reads a disk."""
+        mask = self._mask()
+        said = cut(mask(refusal.message))
+        details = refusal.data.get("details") if isinstance(refusal.data, dict) else refusal.data
+        if isinstance(details, str) and details and details != refusal.message:
+            said += f": {cut(mask(details))}"
+        advice = "update the agent: it may be too old" if method == INITIALIZE else _TERMINAL
+        return Trouble(
+            f"{self.name} answered {method} with an error: {said}",
+            self._written(),
+            self._advice() or advice,
+        )
+
+    def _advice(self, *, missing: bool = False) -> str:
+        """Return what the table of known agents advises; "" for nothing."""
+        from acp_bridge.agents.known_agents import advice_for
+
+        return advice_for(self.words, missing=missing)
+
+    def _fault(self, *, ran: bool = False) -> Fault | None:
+        from acp_bridge.agents.program_file import fault_of
+
+        return fault_of(self.words[0], os.environ.get("PATH", ""), self._folder, ran=ran)
+
+    def _mask(self) -> Callable[[str], str]:
+        """Return what masks the secrets of the environment, the command, and all that looks so."""
+        from acp_bridge.keys.masking import Mask
+
+        return Mask.of(os.environ, self._keys_in, self.words).text
+
+    def _written(self) -> tuple[str, ...]:
+        """Return the lines that tell most of what it wrote, under headings."""
+        lines: list[str] = []
+        if err := telling([*self._first, *self._last], mask := self._mask()):
+            lines += ["the last lines of its stderr:", *err]
+        if out := telling(self.noise, mask):
+            lines += ["what it wrote to stdout:", *out]
+        return tuple(lines)
+
+
+def fetches(words: Sequence[str]) -> bool:
+    """Return True if a command's program may fetch the agent before it starts it."""
+    return os.path.basename(words[0]) in _FETCHING
+
+
+def telling(lines: Iterable[str], mask: Callable[[str], str]) -> list[str]:
+    """Return the last three lines with words, behind the first that says what went wrong.
+
+    If no line says that, behind the first line. Each is indented, and cut to 300 characters.
+    `mask`: masks secrets in the whole text.
+    """
+    whole = [line for line in mask("\n".join(lines)).split("\n") if line.strip()]
+    before, last = whole[:-_LAST], whole[-_LAST:]
+    first = next(filter(_TELLS.match, before), before[0]) if before else None
+    shown = [] if first is None else [first, *(["..."] if len(before) > 1 else [])]
+    return [f"  {cut(line)}" for line in (*shown, *last)]
+
+
+def _is_message(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+class NotReady(RpcError):
+    """The error that a client gets; its `data.details` has all of the trouble."""
+
+    def __init__(self, trouble: Trouble, refusal: RpcError | None = None) -> None:
+        """`refusal`: the agent's own error, whose code, message and other data this one keeps."""
+        code = refusal.code if refusal else ErrorCode.INTERNAL_ERROR
+        super().__init__(code, refusal.message if refusal else trouble.what)
+        self.trouble = trouble
+        data = refusal.data if refusal else {}
+        if not isinstance(data, dict):
+            data = {} if data is UNSET or isinstance(data, str) else {"data": data}
+        self.data = {**data, "details": trouble.details}
+
+    def as_own(self) -> RpcError:
+        """Return an error of the bridge's own that says the same, as the answer to a prompt."""
+        error = errors.agent_trouble(self.trouble.what)
+        error.data["details"] = self.trouble.details
+        return error

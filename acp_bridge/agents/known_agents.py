@@ -1,0 +1,74 @@
+"""Reads agents.toml, the table of agents that are known to speak ACP."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_FILE = Path(__file__).with_name("agents.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAgent:
+    """A row of the table."""
+
+    name: str
+    install: str
+    command: tuple[str, ...]
+    instead: tuple[str, ...]
+    #: the version that was tried; None: it was not.
+    tried: str | None
+    date: datetime.date | None
+
+    @property
+    def typed(self) -> str:
+        """The command as a person types it."""
+        return shlex.join(self.command)
+
+    @property
+    def way_to_install(self) -> str:
+        """How it is installed, as the end of a sentence."""
+        return f"see {self.install}" if "://" in self.install else f"run: {self.install}"
+
+
+@cache
+def known_agents() -> tuple[KnownAgent, ...]:
+    """Return the rows of the table, in its order; reads the file once."""
+    import tomllib
+
+    rows = tomllib.loads(_FILE.read_text())["agent"]
+    return tuple(
+        KnownAgent(
+            row["name"],
+            row["install"],
+            tuple(shlex.split(row["command"])),
+            tuple(row.get("instead", ())),
+            row.get("tried"),
+            row.get("date"),
+        )
+        for row in rows
+    )
+
+
+def advice_for(words: Sequence[str], *, missing: bool = False) -> str:
+    """Return what to do about a command that did not come to speak ACP; "" if nothing is known.
+
+    `missing`: its program was not found. The argument that an agent lacks is named, the program
+    that speaks ACP in the place of another, or how a missing program is installed.
+    """
+    program = os.path.basename(words[0])
+    for agent in known_agents():
+        if program in agent.instead:
+            return f"{program} does not speak ACP; {agent.typed} does ({agent.way_to_install})"
+        if not agent.command or program != agent.command[0]:
+            continue
+        if missing:
+            return f"{agent.name} is not installed: {agent.way_to_install}"
+        if not set(agent.command[1:]) <= set(words[1:]):
+            return f"{program} speaks ACP with an argument: {agent.typed}"
+    return ""
