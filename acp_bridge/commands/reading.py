@@ -169,7 +169,9 @@ def _show(given: Namespace, kept: Kept) -> int:
             return print_text(page(home, info))
         said = transcript_of(home, info)
     except JournalError as error:
-        return fail("show", f"session {info.session_id[:8]} can't be read: {error}; {known.WHERE}")
+        return fail(
+            "show", f"session {info.session_id[:8]} can't be read: {error}; {known.where()}"
+        )
     except NotWritten as why:
         return fail("show", why)
     shown = (each for each in said if not own_meta(each).get(CONTEXT))

@@ -22,6 +22,7 @@ from acp_bridge.protocol import (
     text_chunk,
     with_own_meta,
 )
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 from acp_bridge.updates.wording import as_code, code, named, trust, visible, words
 
 UNRECORDED: Final = (
@@ -508,7 +509,7 @@ def kept_work(rows: list[Json], agent: str) -> str:
     """
     lines = [_of_row(row, agent) for row in rows[:_ROWS]]
     if len(rows) > _ROWS:
-        lines.append(f"- and {len(rows) - _ROWS} more: `acp-bridge ps` lists them")
+        lines.append(f"- and {len(rows) - _ROWS} more: `{OWN_COMMANDS.line('ps')}` lists them")
     return (
         "[acp-bridge] Work goes on in this folder that no client has open:\n\n"
         + "\n".join(lines)
@@ -529,7 +530,7 @@ def _of_row(row: Json, agent: str) -> str:
     told = ", ".join(does) or "it waits for an answer"
     if isinstance(asks := row.get("asks"), str) and asks:
         told += f" to {as_code(asks)}"
-    return f"- {named}: {told} (`acp-bridge attach {code(row['sessionId'])}`)"
+    return f"- {named}: {told} (`{OWN_COMMANDS.line('attach', code(row['sessionId']))}`)"
 
 
 def _quoted(prompt: Json) -> str:

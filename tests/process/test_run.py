@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import sys
@@ -123,6 +124,61 @@ async def test_a_signal_cancels_the_turn_and_waits_for_its_end(
         assert await process.wait() == 130
     assert agent_log.received("session/cancel")
     assert [event["stop"] for event in agent_log.events("answered")] == ["cancelled"]
+
+
+async def test_with_keep_the_turn_goes_on_when_the_terminal_has_gone(
+    terminal: Terminal, agent_log: FixtureLog, gates: Gates
+) -> None:
+    run = terminal.start(
+        "run", "--keep", "8h", "gate middle; say done", stdout=DEVNULL, stderr=PIPE
+    )
+    async with run as process:
+        await gates.reached("middle")
+        process.send_signal(signal.SIGHUP)
+        assert process.stderr
+        told = b"".join([each async for each in process.stderr]).decode()
+        assert await process.wait() == 130
+    session = re.search(r"the turn goes on: acp-bridge attach (\w+) shows it", told)
+    assert session
+    gates.open("middle")
+    code, out, _ = await terminal.command("send", session[1], "--wait", "say after")
+    assert (code, out) == (0, "after\n")
+    assert [event["stop"] for event in agent_log.events("answered")] == ["end_turn"] * 2
+    assert not agent_log.received("session/cancel")
+    code, _, _ = await terminal.command("close", session[1])
+    assert code == 0
+    for each in (Path(terminal.env["ACP_BRIDGE_HOME"]) / "run").glob("*.json"):
+        os.kill(json.loads(each.read_bytes())["pid"], signal.SIGTERM)
+
+
+async def test_each_hint_names_the_data_folder_that_the_user_has_chosen(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    home = anyio.Path(tmp_path / "my sessions")
+    await home.mkdir()
+    await (home / "permissions.toml").write_text('unattended = "wait"')
+    named = f"--home '{home}'"
+    run = terminal.start(
+        "run", "--home", str(home), "permission; say done", stdout=PIPE, stderr=PIPE
+    )
+    async with run as process:
+        assert process.stderr
+        told = b""
+        while not (found := re.search(rb"to answer: (.+) (\w+), or deny", told)):
+            told += await process.stderr.receive()
+        assert found[1].decode() == f"acp-bridge approve {named}"
+        session = found[2].decode()
+        _, listed, _ = await terminal.command("ps", "--home", str(home))
+        assert f"(acp-bridge approve {named} {session}, or deny)" in listed
+        words = shlex.split(f"{found[1].decode()} {session} --option allow")[1:]
+        approved, _, _ = await terminal.command(*words)
+        assert approved == 0
+        assert await process.wait() == 0
+    for path in Path(home, "sessions").glob("*"):
+        path.write_bytes(b"damaged")
+    code, _, late = await terminal.command("show", "--home", str(home), session)
+    assert code == 1
+    assert f"`acp-bridge doctor {named}` says where" in late
 
 
 async def test_when_nobody_reads_stdout_the_turn_is_cancelled(

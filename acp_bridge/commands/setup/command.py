@@ -20,6 +20,7 @@ from acp_bridge.commands.setup import installation
 from acp_bridge.commands.setup.editor import Editor, Launch
 from acp_bridge.commands.setup.editors import EDITORS, fitting
 from acp_bridge.commands.setup.settings_file import NotWritten, Written, write
+from acp_bridge.runtime.own_commands import OWN_COMMANDS
 
 _ABOUT: Final = f"""\
 Print what makes an editor start this acp-bridge as its agent: what goes into its settings, with
@@ -169,7 +170,7 @@ def _notes(launch: Launch) -> list[str]:
     if launch.agent is None and "--openhands" not in launch.args:
         found.append(
             "Note: an editor that the desktop started lacks the keys of your shell:"
-            " 'acp-bridge key' keeps one for it."
+            f" '{OWN_COMMANDS.line('key')}' keeps one for it."
         )
     if installation.is_passing(launch.program):
         found.append(
