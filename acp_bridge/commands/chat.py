@@ -47,7 +47,7 @@ the next mode. A permission is answered by its key. Esc or
 Ctrl-C stops the turn, Ctrl-C twice leaves; so does Ctrl-D on an empty line. /help says this, too.
 
 A session of another agent than the built-in one needs its command after --.
-The options of 'acp-bridge' itself may be given too, such as --model, --budget and --home. With
+The options of 'acp-bridge' itself may be given too, such as --model, --openhands and --home. With
 --keep 8h the agent goes on when you leave, and --resume comes back to it.
 NO_COLOR=1 in the environment turns colours off.
 

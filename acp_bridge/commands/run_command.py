@@ -48,7 +48,7 @@ _EXAMPLES: Final = (
 _AFTER: Final = """\
 An agent may not ask before it does something: what it asks for is a matter of its own settings.
 A session of another agent than the built-in one needs its command after --.
-The options of 'acp-bridge' itself may be given too, such as --model, --budget and --home. With
+The options of 'acp-bridge' itself may be given too, such as --model, --openhands and --home. With
 --keep 8h the turn goes on if the terminal is closed or the line drops.
 
 exit code: 0 the turn has ended, 1 no such session, stdout can't be written, or an error of

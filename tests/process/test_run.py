@@ -174,7 +174,7 @@ async def test_each_hint_names_the_data_folder_that_the_user_has_chosen(
         approved, _, _ = await terminal.command(*words)
         assert approved == 0
         assert await process.wait() == 0
-    for path in Path(home, "sessions").glob("*"):
+    for path in (tmp_path / "my sessions" / "sessions").glob("*"):
         path.write_bytes(b"damaged")
     code, _, late = await terminal.command("show", "--home", str(home), session)
     assert code == 1

@@ -101,6 +101,8 @@ def test_the_command_that_clients_list_is_the_one_that_the_usage_names() -> None
             "/queue drop [NUMBER]",
             "/queue edit NUMBER WORDS",
             "/queue move NUMBER before NUMBER",
+            "/queue move NUMBER after NUMBER",
+            "/queue move NUMBER first",
             "/queue move NUMBER last",
             "/queue memory new",
             "/queue memory restore",

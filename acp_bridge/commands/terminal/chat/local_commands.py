@@ -114,8 +114,9 @@ def queue_values(conversation: Conversation, words: list[str]) -> list[Command]:
         case ["drop" | "edit" | "move"]:
             found = listed
         case ["move", _] if named is not None:
-            return [Command("before", "another prompt"), Command("last", "")]
-        case ["move", _, "before"] if named is not None:
+            behind = [Command(each, "another prompt") for each in ("before", "after")]
+            return [*behind, Command("first", ""), Command("last", "")]
+        case ["move", _, "before" | "after"] if named is not None:
             found = [row for row in listed if row is not named and row.held == named.held]
         case _:
             return []
