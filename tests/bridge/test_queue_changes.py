@@ -153,7 +153,7 @@ async def test_first_is_the_first_place_that_a_prompt_can_take(tmp_path: Path) -
         said = await here.says("/queue move 4 first")
         assert "Moved prompt 4" in said
         assert here.waiting() == ["urgent", "three", "one", "two"]
-        assert (await here.says("/queue move 4 after 5")).startswith("Nothing is changed: ")
+        assert (await here.says("/queue move 5 after 4")).startswith("Nothing is changed: ")
         assert (await here.says("/queue move 4 after 9")).startswith("Nothing is changed: ")
         await here.ends()
         assert here.prompted == ["runs", "urgent", "three", "one", "two"]
