@@ -131,10 +131,15 @@ def _choose(conversation: Conversation, kind: str, word: str) -> None:
         conversation.say(f"this agent has no {kind}s to choose from", Tone.ERROR)
     elif not word.strip():
         conversation.say(_listed(kind, choices))
-    elif (chosen := choices.named(word)) is None:
-        conversation.say(f"no {kind}, or more than one: {word}\n{_listed(kind, choices)}")
-    else:
+    elif (chosen := choices.named(word)) is not None:
         conversation.choose(kind, chosen.id)
+    elif choices.begun_by(word):
+        said = f"more than one {kind} begins so: {word}"
+        conversation.say(f"{said}\n{_listed(kind, choices)}", Tone.ERROR)
+    elif kind == "model":  # agents may have others than those that they list
+        conversation.choose(kind, word.strip())
+    else:
+        conversation.say(f"there is no {kind} {word}\n{_listed(kind, choices)}", Tone.ERROR)
 
 
 def _listed(kind: str, choices: Choices) -> str:
