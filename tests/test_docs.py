@@ -72,6 +72,18 @@ def test_the_settings_name_every_option_and_no_other() -> None:
     assert set(OPTION.findall(entries(SETTINGS))) == options()
 
 
+def test_no_document_installs_an_extra_from_the_index_where_the_package_is_not() -> None:
+    named = re.compile(r"(?:pip|pipx|uv|uv tool) install[^\n`]*acp-stdio-bridge\[")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        found = [line for line in path.read_text("utf-8").splitlines() if named.search(line)]
+        # in an environment that has it, pip fetches only what the extra adds
+        assert [each for each in found if "~/acp-bridge/bin/pip" not in each] == [], path.name
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    installing = (ROOT / "docs" / "installing.md").read_text("utf-8")
+    for extra in extras["optional-dependencies"].keys() - {"test", "dev"}:
+        assert f"| `{extra}` |" in installing
+
+
 @pytest.mark.parametrize("name", sorted(cli.COMMANDS.keys() - {"demo", "trust"}))
 def test_each_command_is_described_with_its_options_and_an_example(
     name: str, capsys: pytest.CaptureFixture[str]

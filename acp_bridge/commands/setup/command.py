@@ -175,7 +175,7 @@ def _notes(launch: Launch) -> list[str]:
     if installation.is_passing(launch.program):
         found.append(
             f"Note: {one_line(launch.program)} is in a cache, and may be thrown away:"
-            " install acp-stdio-bridge (uv tool install, pipx install) and run this again."
+            " install it from its clone (pipx install . or uv tool install .) and run this again."
         )
     command = launch.args[launch.args.index("--") + 1] if launch.agent else None
     if command is not None and shutil.which(command) is None:
