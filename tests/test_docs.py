@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -189,7 +190,7 @@ def test_the_editors_snippets_start_a_command_that_is_installed() -> None:
     commands: set[str] = set()
     for body in map(json.loads, snippets("json")):
         commands |= {server["command"] for server in body.get("agent_servers", {}).values()}
-        commands |= {agent["argv"][0] for agent in body.get("agents", {}).values()}
+        commands |= {shlex.split(each["command"])[0] for each in body.get("agents", {}).values()}
     for body in snippets("lua") + snippets("elisp"):
         commands |= set(re.findall(r'(?:default = \{ |:command |command = )"([^"]+)"', body))
     commands = {Path(command).name for command in commands}
