@@ -10,10 +10,7 @@ _PLACE: Final = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)
 #: how Python's parser begins what it says, and what a user is told.
 _SENTENCES: Final = (
     (
-        (
-            r"(?:Illegal|Found invalid) character '\\[nr]'|Unterminated|Expected \"'",
-            "a quote is not closed",
-        ),
+        r"(?:Illegal|Found invalid) character '\\[nr]'|Unterminated|Expected \"'",
         "a quote is not closed",
     ),
     (r"Illegal character|Found invalid", "a character that can't be typed stands here"),
