@@ -121,7 +121,7 @@ CANNOT_ASK: Final = (
     "this agent can't be asked beside the session: it has no forks. Ask it in a prompt"
 )
 CANNOT_PAUSE: Final = (
-    "This agent can't pause a turn. A hold (`/queue hold`, `_acp_bridge/hold`) lets the turn that"
+    "This agent can't pause a turn. A hold (`/queue hold`) lets the turn that"
     " runs go on to its end, and starts nothing more until `/queue go`."
 )
 
