@@ -144,22 +144,6 @@ async def test_a_prompt_is_moved_first_last_or_behind_another(
 
 
 @pytest.mark.hazard("Q16")
-async def test_first_is_the_first_place_that_a_prompt_can_take(tmp_path: Path) -> None:
-    async with queued(tmp_path) as here:
-        own = {"_meta": {"acp_bridge": {"delivery": "interrupt"}}}
-        params = {"sessionId": here.id, "prompt": words("urgent"), **own}
-        here.asked.append(here.editor.send("session/prompt", params))
-        await here.it.settled()
-        said = await here.says("/queue move 4 first")
-        assert "Moved prompt 4" in said
-        assert here.waiting() == ["urgent", "three", "one", "two"]
-        assert (await here.says("/queue move 5 after 4")).startswith("Nothing is changed: ")
-        assert (await here.says("/queue move 4 after 9")).startswith("Nothing is changed: ")
-        await here.ends()
-        assert here.prompted == ["runs", "urgent", "three", "one", "two"]
-
-
-@pytest.mark.hazard("Q16")
 async def test_an_edit_replaces_the_texts_and_keeps_the_images(tmp_path: Path) -> None:
     async with queued(tmp_path) as here:
         blocks = [*words("look"), IMAGE, *words("well")]
@@ -207,6 +191,7 @@ async def test_a_dropped_prompt_is_answered_cancelled_and_never_runs(tmp_path: P
         "move 1 first",
         "move 2 after 1",
         "move 2 after 2",
+        "move 2 after 9",
     ],
 )
 async def test_a_number_that_has_begun_or_never_was_is_an_error_and_nothing_changes(

@@ -193,6 +193,12 @@ class Changes:
         rest = [each for each in kind if each != moved]
         return next(iter(rest[rest.index(other) + 1 :]), None)
 
+    def _first_left(self, moved: int) -> int | None:
+        """Return the first prompt left over, but `moved`, that can be moved, or None."""
+        left = (each for each in self._prompts.left_over if each != moved)
+        movable = (each for each in left if not is_feedback(self._prompts.get(each).params))
+        return next(movable, None)
+
     async def move(
         self,
         key: int,
@@ -207,18 +213,15 @@ class Changes:
         done.
         """
         async with self._one_at_a_time:
+            left = list(self._prompts.left_over)
             if after is not None:
                 before = self._behind(after, key)
-            left = list(self._prompts.left_over)
-            if first and key in left:
-                free = (each for each in left if not is_feedback(self._prompts.get(each).params))
-                before = next((each for each in free if each != key), None)
+            elif first and key in left:
+                before = self._first_left(key)
             if key == before or (before is not None and (key in left) != (before in left)):
                 raise errors.refused(_APART)
-            if any(
-                is_feedback(self._prompts.get(each).params)
-                for each in {key, before or key} & {*left}
-            ):
+            both = {key, before or key} & {*left}
+            if any(is_feedback(self._prompts.get(each).params) for each in both):
                 raise errors.refused(_FEEDBACK)
             here, old = [each for each in left if each != key], list[int]()
             if key in left:
