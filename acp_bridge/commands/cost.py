@@ -30,7 +30,7 @@ def parser() -> CommandParser:
         ["acp-bridge cost --since 7d --by model", "acp-bridge cost --by day --json"],
         "exit code: 0 done, 1 the sessions can't be read, 2 wrong usage.",
     )
-    add_since(parser, "turns")
+    add_since(parser, "turns that began")
     parser.add_argument(
         "--by",
         metavar="WHAT",

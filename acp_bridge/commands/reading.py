@@ -58,7 +58,7 @@ def sessions_parser() -> CommandParser:
         help="only sessions in which these words, or beginnings of words, were said at once;\n"
         'or whose title, folder, agent or id has this text. A phrase is put in "quotes"',
     )
-    add_since(parser, "sessions that were used in the course")
+    add_since(parser, "sessions that were used")
     parser.add_argument(
         "--limit", metavar="N", help="no more than this many, those that were used last"
     )

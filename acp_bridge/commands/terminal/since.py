@@ -13,9 +13,9 @@ _DAYS: Final = {"h": 1 / 24, "d": 1, "w": 7}
 
 
 def add_since(parser: CommandParser, what: str) -> None:
-    """Add the option `--since` to a command's parser; `what` it leaves in: turns, say."""
+    """Add the option `--since` to a command's parser; `what` it leaves in, and what that did."""
     parser.add_argument(
-        "--since", metavar="TIME", help=f"only {what} of this last time, such as 12h, 7d or 4w"
+        "--since", metavar="TIME", help=f"only {what} in this last time, such as 12h, 7d or 4w"
     )
 
 
