@@ -66,8 +66,10 @@ class DataFolder(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         """Store the folder, and note it for `OWN_COMMANDS`."""
+        from acp_bridge.cli.serving_parser import OfEnvironment
+
         setattr(namespace, self.dest, values)
-        if values:
+        if values and not isinstance(values, OfEnvironment):
             OWN_COMMANDS.use_home(os.path.abspath(os.path.expanduser(str(values))))
 
 
@@ -137,10 +139,13 @@ class Parser(argparse.ArgumentParser):
 
     def add_home(self, about: str = "where sessions are kept (ACP_BRIDGE_HOME)") -> None:
         """Add the option `--home`; its default is the environment variable ACP_BRIDGE_HOME."""
+        from acp_bridge.cli.serving_parser import OfEnvironment
+
+        found = os.environ.get("ACP_BRIDGE_HOME")
         self.add_argument(
             "--home",
             metavar="FOLDER",
-            default=os.environ.get("ACP_BRIDGE_HOME"),
+            default=OfEnvironment(found) if found else None,
             help=about,
             action=DataFolder,
         )
